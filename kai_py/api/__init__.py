@@ -1,0 +1,1 @@
+"""What users and the API server write: the Queue model, records of Kubernetes kinds, quantities."""

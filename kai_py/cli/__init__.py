@@ -1,0 +1,1 @@
+"""The kai-py command: one file per subcommand."""

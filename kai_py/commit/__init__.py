@@ -1,0 +1,1 @@
+"""Carries a plan out against the API: claims first, then bindings, idempotently."""

@@ -1,0 +1,1 @@
+"""kopf operators for kinds with few objects: queue status, admission."""

@@ -1,0 +1,1 @@
+"""Foreign spellings of queues and gangs, each a small adapter into ours."""

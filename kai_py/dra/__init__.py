@@ -1,0 +1,1 @@
+"""Dynamic Resource Allocation: inventory, allocator, constraints, counters, shared capacity."""

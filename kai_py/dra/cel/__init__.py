@@ -1,0 +1,1 @@
+"""CEL selectors with the Kubernetes DRA environment: parse, evaluate, masks over device columns."""

@@ -1,0 +1,1 @@
+"""Pods to gangs: who belongs together, in which queue, with which floor."""

@@ -1,0 +1,1 @@
+"""The actions of a cycle; each reads as its algorithm."""

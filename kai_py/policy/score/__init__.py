@@ -1,0 +1,1 @@
+"""Node scores, one per file; a placement adds them up with weights far enough apart."""

@@ -1,0 +1,1 @@
+"""A mirror of the cluster, kept in step with the API server by list and watch."""
