@@ -1,0 +1,437 @@
+"""Records of the core kinds: exactly the fields that grouping, snapshot or commit read.
+
+A field that is not declared here is skipped by the decoder and costs nothing. The records are
+frozen and acyclic, so they opt out of the cyclic garbage collector (``gc=False``): with 100,000
+pods alive a collection would otherwise walk all of them.
+
+Every optional field has the API's default, so policies never test for absence twice.
+"""
+
+from datetime import datetime
+
+import msgspec
+
+QuantityText = str | int | float
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+    """Base of all records: the API's camelCase outside, snake_case inside."""
+
+
+class OwnerReference(Record, frozen=True):
+    """The object that made this one."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(Record, frozen=True):
+    """Identity of an object; ``resource_version`` is opaque and only compared for equality."""
+
+    name: str = ""
+    namespace: str = ""
+    generate_name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+
+class Requirement(Record, frozen=True):
+    """One expression of a label selector or node selector; operators as in the API."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Record, frozen=True):
+    """metav1.LabelSelector: an empty one selects everything, None selects nothing."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[Requirement, ...] = ()
+
+
+class NodeSelectorTerm(Record, frozen=True):
+    """Expressions of one term are AND-ed; an empty term matches no node."""
+
+    match_expressions: tuple[Requirement, ...] = ()
+    match_fields: tuple[Requirement, ...] = ()
+
+
+class NodeSelector(Record, frozen=True):
+    """Terms are OR-ed."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredTerm(Record, frozen=True):
+    """A preferred node affinity term with its weight, 1 to 100."""
+
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(Record, frozen=True):
+    """Required terms filter nodes, preferred terms score them."""
+
+    required: NodeSelector | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+    preferred: tuple[PreferredTerm, ...] = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=()
+    )
+
+
+class PodAffinityTerm(Record, frozen=True):
+    """Pods selected by label, in namespaces, counted per topology domain."""
+
+    label_selector: LabelSelector | None = None
+    namespace_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    topology_key: str = ""
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(Record, frozen=True):
+    """A preferred pod affinity term with its weight, 1 to 100."""
+
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(Record, frozen=True):
+    """Required and preferred terms of podAffinity or podAntiAffinity."""
+
+    required: tuple[PodAffinityTerm, ...] = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=()
+    )
+    preferred: tuple[WeightedPodAffinityTerm, ...] = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=()
+    )
+
+
+class Affinity(Record, frozen=True):
+    """pod.spec.affinity."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(Record, frozen=True):
+    """pod.spec.tolerations[]; an empty key with Exists tolerates everything."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class TopologySpreadConstraint(Record, frozen=True):
+    """pod.spec.topologySpreadConstraints[]."""
+
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+    match_label_keys: tuple[str, ...] = ()
+
+
+class ContainerClaim(Record, frozen=True):
+    """container.resources.claims[]: the pod-level claim name and optionally one request of it."""
+
+    name: str = ""
+    request: str = ""
+
+
+class Resources(Record, frozen=True):
+    """Requests and limits by resource name; a limit without a request is a request too."""
+
+    requests: dict[str, QuantityText] = {}
+    limits: dict[str, QuantityText] = {}
+    claims: tuple[ContainerClaim, ...] = ()
+
+
+class ContainerPort(Record, frozen=True):
+    """Only host ports matter to placement."""
+
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(name="hostIP", default="")
+    protocol: str = "TCP"
+
+
+class Container(Record, frozen=True):
+    """A container; ``restart_policy`` Always on an init container makes it a sidecar."""
+
+    name: str = ""
+    resources: Resources = Resources()
+    ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str = ""
+
+
+class PodResourceClaim(Record, frozen=True):
+    """pod.spec.resourceClaims[]: exactly one of the two names is set."""
+
+    name: str = ""
+    resource_claim_name: str = ""
+    resource_claim_template_name: str = ""
+
+
+class ClaimVolume(Record, frozen=True):
+    """volume.persistentVolumeClaim."""
+
+    claim_name: str = ""
+
+
+class EphemeralVolume(Record, frozen=True):
+    """volume.ephemeral: the claim is named POD-VOLUME and owned by the pod."""
+
+
+class Volume(Record, frozen=True):
+    """pod.spec.volumes[]: only volumes that need a PersistentVolumeClaim matter."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimVolume | None = None
+    ephemeral: EphemeralVolume | None = None
+
+
+class SchedulingGate(Record, frozen=True):
+    """A pod with any gate must not be bound."""
+
+    name: str = ""
+
+
+class SchedulingGroup(Record, frozen=True):
+    """pod.spec.schedulingGroup (1.36): the PodGroup the pod belongs to."""
+
+    pod_group_name: str = ""
+
+
+class PodSpec(Record, frozen=True):
+    """pod.spec."""
+
+    node_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    priority: int = 0
+    priority_class_name: str = ""
+    preemption_policy: str = ""
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    resources: Resources | None = None
+    overhead: dict[str, QuantityText] = {}
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    scheduling_group: SchedulingGroup | None = None
+    volumes: tuple[Volume, ...] = ()
+
+
+class Condition(Record, frozen=True):
+    """A status condition of any kind."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+
+
+class ResourceClaimStatus(Record, frozen=True):
+    """pod.status.resourceClaimStatuses[]: a missing claim name means no claim is needed."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class PodStatus(Record, frozen=True):
+    """pod.status."""
+
+    phase: str = "Pending"
+    conditions: tuple[Condition, ...] = ()
+    nominated_node_name: str = ""
+    start_time: datetime | None = None
+    resource_claim_statuses: tuple[ResourceClaimStatus, ...] = ()
+
+
+class Pod(Record, frozen=True):
+    """v1 Pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class Taint(Record, frozen=True):
+    """node.spec.taints[]."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Record, frozen=True):
+    """node.spec."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeStatus(Record, frozen=True):
+    """node.status."""
+
+    allocatable: dict[str, QuantityText] = {}
+    capacity: dict[str, QuantityText] = {}
+    conditions: tuple[Condition, ...] = ()
+    declared_features: tuple[str, ...] = ()
+
+
+class Node(Record, frozen=True):
+    """v1 Node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class ObjectMetadata(Record, frozen=True):
+    """Any object, metadata only (meta.k8s.io/v1 PartialObjectMetadata): namespaces, owners."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class PriorityClass(Record, frozen=True):
+    """scheduling.k8s.io/v1 PriorityClass."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str = "PreemptLowerPriority"
+
+
+class JobSpec(Record, frozen=True):
+    """batch/v1 Job: what its gang is derived from; unset means 1 for both counts."""
+
+    parallelism: int | None = None
+    completions: int | None = None
+    suspend: bool = False
+
+
+class JobStatus(Record, frozen=True):
+    """Counts written by the Job controller."""
+
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+class Job(Record, frozen=True):
+    """batch/v1 Job."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+
+class DisruptionBudgetSpec(Record, frozen=True):
+    """Which pods a budget protects."""
+
+    selector: LabelSelector | None = None
+
+
+class DisruptionBudgetStatus(Record, frozen=True):
+    """How many of them may be evicted now."""
+
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, datetime] = {}
+
+
+class PodDisruptionBudget(Record, frozen=True):
+    """policy/v1 PodDisruptionBudget."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
+    status: DisruptionBudgetStatus = DisruptionBudgetStatus()
+
+
+class VolumeClaimSpec(Record, frozen=True):
+    """Where a volume claim is bound, or which class will provision it."""
+
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    access_modes: tuple[str, ...] = ()
+
+
+class VolumeClaimStatus(Record, frozen=True):
+    """Bound, Pending or Lost."""
+
+    phase: str = ""
+
+
+class PersistentVolumeClaim(Record, frozen=True):
+    """v1 PersistentVolumeClaim."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeClaimSpec = VolumeClaimSpec()
+    status: VolumeClaimStatus = VolumeClaimStatus()
+
+
+class VolumeNodeAffinity(Record, frozen=True):
+    """Nodes from which a volume can be reached."""
+
+    required: NodeSelector | None = None
+
+
+class VolumeSpec(Record, frozen=True):
+    """The part of a PersistentVolume that filters nodes."""
+
+    node_affinity: VolumeNodeAffinity | None = None
+    storage_class_name: str = ""
+
+
+class PersistentVolume(Record, frozen=True):
+    """v1 PersistentVolume."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeSpec = VolumeSpec()
+
+
+class TopologySelectorRequirement(Record, frozen=True):
+    """One label and its values of a StorageClass's allowed topologies."""
+
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class TopologySelectorTerm(Record, frozen=True):
+    """Requirements are AND-ed; terms are OR-ed."""
+
+    match_label_expressions: tuple[TopologySelectorRequirement, ...] = ()
+
+
+class StorageClass(Record, frozen=True):
+    """storage.k8s.io/v1 StorageClass."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
