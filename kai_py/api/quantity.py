@@ -1,0 +1,172 @@
+"""How much is ``1.5Gi``? Kubernetes quantities as exact integers.
+
+A quantity is a signed decimal number with a suffix: binary (``Ki`` .. ``Ei``, powers of 1024),
+decimal (``n u m k M G T P E``) or an exponent (``1e3``). It is kept as an integer count of
+nano-units, so comparing and adding are exact; what is finer than a nano-unit is rounded away from
+zero. As in Kubernetes, a number with more than 18 digits is capped at 2**63 - 1, while a short one
+with a large exponent is not.
+
+Parsing is memoised: a cluster writes the same few hundred texts over and over.
+
+Source: k8s.io/apimachinery/pkg/api/resource, documentation of ``Quantity``.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+NANO = 10**9
+MAX_CAPPED = (2**63 - 1) * NANO
+MAX_EXACT_DIGITS = 18
+MAX_EXPONENT = 400
+"""Exponents beyond this one count as this one: nobody owns 1e400 of anything, and 1e1000000000
+must not cost a gigabyte."""
+
+_PATTERN = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*)([+-]?[0-9]*)", re.ASCII)
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_BINARY_SUFFIX = ("", *_BINARY)
+
+
+class QuantityError(ValueError):
+    """A text is not a Kubernetes quantity; the message names the text."""
+
+
+class QuantityFormat(enum.Enum):
+    """The family of suffixes a quantity was written in, and is printed in."""
+
+    DECIMAL_SI = "DecimalSI"
+    BINARY_SI = "BinarySI"
+    DECIMAL_EXPONENT = "DecimalExponent"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Quantity:
+    """An exact amount; equal, ordered and hashed by its value, not by its spelling."""
+
+    nano: int
+    """The amount in units of 1e-9."""
+    format: QuantityFormat = field(default=QuantityFormat.DECIMAL_SI, compare=False)
+
+    def value(self) -> int:
+        """Give whole units, rounded away from zero."""
+        return _divide_away_from_zero(self.nano, NANO)
+
+    def milli(self) -> int:
+        """Give thousandths, rounded away from zero."""
+        return _divide_away_from_zero(self.nano, NANO // 1000)
+
+    def number(self) -> float:
+        """Give the nearest float, infinite where a float cannot hold it."""
+        try:
+            return self.nano / NANO
+        except OverflowError:
+            return math.inf if self.nano > 0 else -math.inf
+
+    def is_integer(self) -> bool:
+        """Tell whether the amount is a whole number of units."""
+        return self.nano % NANO == 0
+
+    def __add__(self, other: Quantity) -> Quantity:
+        return Quantity(self.nano + other.nano, (self if self.nano else other).format)
+
+    def __sub__(self, other: Quantity) -> Quantity:
+        return Quantity(self.nano - other.nano, (self if self.nano else other).format)
+
+    def __neg__(self) -> Quantity:
+        return Quantity(-self.nano, self.format)
+
+    def __bool__(self) -> bool:
+        return self.nano != 0
+
+    def __str__(self) -> str:
+        """Print the canonical form: the largest suffix that needs no fraction."""
+        if self.nano == 0:
+            return "0"
+        if self.format is QuantityFormat.BINARY_SI and abs(self.nano) >= 1024 * NANO:
+            return _canonical_binary(self.value())
+        return _canonical_decimal(
+            self.nano, exponent_form=self.format is QuantityFormat.DECIMAL_EXPONENT
+        )
+
+
+ZERO = Quantity(0)
+
+
+@lru_cache(maxsize=65536, typed=True)
+def parse_quantity(value: str | int | float) -> Quantity:
+    """Read a quantity as it stands in JSON: a text, or a bare number.
+
+    :raises QuantityError: the value is not a quantity; the message quotes it.
+    """
+    if isinstance(value, bool):
+        raise QuantityError(f"quantity {value!r}: is a boolean, want a number with a unit suffix")
+    if isinstance(value, int):
+        return Quantity(max(-MAX_CAPPED, min(MAX_CAPPED, value * NANO)))
+    text = value.strip() if isinstance(value, str) else repr(value)
+    match = _PATTERN.fullmatch(text)
+    if match is None or not text:
+        raise QuantityError(
+            f"quantity {value!r}: quantities must match the regular expression "
+            r"'^([+-]?[0-9.]+)([eEinumkKMGTP]*([-+]?[0-9]+)?)$'"
+        )
+    sign, whole, fraction, letters, exponent = match.groups(default="")
+    whole = whole.lstrip("0")
+    if text == sign or len(whole) + len(fraction) > 4000:
+        raise QuantityError(f"quantity {value!r}: unable to parse numeric part of quantity")
+    magnitude, form = _magnitude(value, whole, fraction, letters, exponent)
+    return Quantity(-magnitude if sign == "-" else magnitude, form)
+
+
+def _magnitude(
+    value: str | float, whole: str, fraction: str, letters: str, exponent: str
+) -> tuple[int, QuantityFormat]:
+    """Scale the digits by the suffix: nano-units, never negative, and the suffix family."""
+    digits = int(whole + fraction or "0")
+    if letters in _BINARY and not exponent:
+        scaled = digits * NANO << _BINARY[letters]
+        nano = -(-scaled // 10 ** len(fraction))
+        # A fraction of one, like 0.5m, has no binary suffix to be printed with.
+        small = 0 < nano < NANO
+        return min(nano, MAX_CAPPED), (
+            QuantityFormat.DECIMAL_SI if small else QuantityFormat.BINARY_SI
+        )
+    form = QuantityFormat.DECIMAL_SI
+    if letters in ("e", "E") and exponent not in ("", "+", "-"):
+        power = max(-4500, min(MAX_EXPONENT, int(exponent[:12])))
+        form = QuantityFormat.DECIMAL_EXPONENT
+    elif letters in _DECIMAL and not exponent:
+        power = _DECIMAL[letters]
+    else:
+        raise QuantityError(f"quantity {value!r}: unable to parse quantity's suffix")
+    shift = power - len(fraction) + 9
+    nano = digits * 10**shift if shift >= 0 else -(-digits // 10**-shift)
+    exact = len(whole) + len(fraction) <= MAX_EXACT_DIGITS and shift >= 0
+    return nano if exact else min(nano, MAX_CAPPED), form
+
+
+def _divide_away_from_zero(number: int, divisor: int) -> int:
+    return -(-number // divisor) if number >= 0 else number // divisor
+
+
+def _canonical_binary(units: int) -> str:
+    power = 0
+    while power < len(_BINARY_SUFFIX) - 1 and units % 1024 == 0:
+        units //= 1024
+        power += 1
+    return f"{units}{_BINARY_SUFFIX[power]}"
+
+
+def _canonical_decimal(nano: int, *, exponent_form: bool) -> str:
+    number, exponent = nano, -9
+    while number % 1000 == 0 and (exponent_form or exponent < 18):
+        number //= 1000
+        exponent += 3
+    if not exponent_form:
+        return f"{number}{_DECIMAL_SUFFIX[exponent]}"
+    return f"{number}e{exponent}" if exponent else str(number)
