@@ -1,0 +1,95 @@
+"""Run peer tables case by case and end with one line per table.
+
+A test module under ``tests/corpus`` names its table and takes one case per test::
+
+    TABLE = "dra-cel-cases"
+
+    def read_cases(data):            # optional: pathlib.Path -> {case id: case}
+        ...                          # default: <data>/<TABLE>.json, "cases", keyed by "name"
+
+    def test_case(case): ...         # runs once per case
+
+The tables are no part of the project. They are read from ``$KAI_PY_DATA``, by default
+``<repository>/../shared/data``; where that directory is missing the tests skip and say so.
+
+A case that we answer differently on purpose stands with its reason in ``deviations.yaml``. It still
+runs: it must fail, or else the entry is out of date and that is the failure.
+"""
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+HERE = Path(__file__).parent
+DATA = Path(os.environ.get("KAI_PY_DATA") or HERE.parents[1].parent / "shared" / "data")
+DEVIATIONS = yaml.safe_load((HERE / "deviations.yaml").read_text()) or {}
+OUTCOMES = pytest.StashKey[dict[str, dict[str, str]]]()
+WORST_FIRST = ("failing", "deviating", "passed")
+
+
+def pytest_configure(config):
+    config.stash[OUTCOMES] = {}
+
+
+def pytest_generate_tests(metafunc):
+    if "case" not in metafunc.fixturenames or not hasattr(metafunc.module, "TABLE"):
+        return
+    if not DATA.is_dir():
+        missing = pytest.mark.skip(reason=f"no tables at {DATA}; point KAI_PY_DATA at them")
+        metafunc.parametrize("case", [pytest.param(None, marks=missing, id="no-data")])
+        return
+    cases = getattr(metafunc.module, "read_cases", _named_cases(metafunc.module.TABLE))(DATA)
+    metafunc.parametrize("case", list(cases.values()), ids=list(cases))
+
+
+def _named_cases(table):
+    def read(data):
+        document = json.loads((data / f"{table}.json").read_text())
+        return {case["name"]: case for case in document["cases"]}
+
+    return read
+
+
+def _table_and_case(item):
+    table = getattr(item.module, "TABLE", None) if hasattr(item, "module") else None
+    callspec = getattr(item, "callspec", None)
+    if table is None or callspec is None or callspec.params.get("case") is None:
+        return None
+    return table, callspec.id
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem):
+    key = _table_and_case(pyfuncitem)
+    if key is None:
+        return (yield)
+    table, case = key
+    outcomes = pyfuncitem.config.stash[OUTCOMES].setdefault(table, {})
+    reason = (DEVIATIONS.get(table) or {}).get(case)
+    outcome = "failing"
+    try:
+        result = yield
+        if reason is not None:
+            pytest.fail(f"{table}: {case} passes; take it out of deviations.yaml ({reason})")
+        outcome = "passed"
+    except AssertionError:
+        if reason is None:
+            raise
+        outcome, result = "deviating", True
+    finally:
+        seen = outcomes.get(case, "passed")
+        outcomes[case] = min(seen, outcome, key=WORST_FIRST.index)
+    return result
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    for table, outcomes in sorted(config.stash[OUTCOMES].items()):
+        count = Counter(outcomes.values())
+        terminalreporter.write_line(
+            f"{table}: {count['passed']} passed, {count['deviating']} deviating on purpose, "
+            f"{count['failing']} failing"
+        )
