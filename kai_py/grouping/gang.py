@@ -1,0 +1,82 @@
+"""What grouping says of a pod: its gang, the gang's tree of subgroups and the pod's leaf in it.
+
+A gang is placed all-or-nothing. It is a tree: a leaf holds pods and ``min_members`` is its floor;
+an inner node needs ``min_subgroups`` of its children, all of them when unset.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyConstraint:
+    """Keep a subgroup's pods within one domain of a level; levels are node label keys."""
+
+    topology: str = ""
+    required_level: str = ""
+    preferred_level: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Subgroup:
+    """A node of the gang's tree; the root's name is empty."""
+
+    name: str = ""
+    min_members: int = 0
+    min_subgroups: int | None = None
+    children: tuple["Subgroup", ...] = ()
+    topology: TopologyConstraint | None = None
+
+    def leaves(self) -> tuple["Subgroup", ...]:
+        """The leaves in listing order; a tree of one node is its own leaf."""
+        if not self.children:
+            return (self,)
+        return tuple(leaf for child in self.children for leaf in child.leaves())
+
+    def floor(self) -> int:
+        """The least number of pods that satisfies the tree."""
+        if not self.children:
+            return self.min_members
+        floors = sorted(child.floor() for child in self.children)
+        needed = len(floors) if self.min_subgroups is None else self.min_subgroups
+        return sum(floors[:needed])
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The object a gang's events and explanations are written to."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class GangSpec:
+    """A gang as derived from its pods' owners.
+
+    ``key`` is unique in the cluster and stable over restarts: ``namespace/Kind/name``.
+    ``queue`` is empty when nothing names one. ``preemptible`` is None when the priority decides.
+    ``problem`` tells, in one sentence naming object and field, why the gang can't be placed.
+    """
+
+    key: str
+    owner: Owner
+    queue: str
+    tree: Subgroup
+    preemptible: bool | None = None
+    expected_pods: int = 0
+    problem: str = ""
+
+
+def satisfied(tree: Subgroup, members: dict[str, int]) -> bool:
+    """Whether ``members`` (pods per leaf name) reach the floors of ``tree``.
+
+    The one rule for readiness, order, staleness, victims and status.
+    """
+    if not tree.children:
+        return members.get(tree.name, 0) >= tree.min_members
+    reached = sum(satisfied(child, members) for child in tree.children)
+    needed = len(tree.children) if tree.min_subgroups is None else tree.min_subgroups
+    return reached >= needed

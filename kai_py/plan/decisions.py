@@ -1,0 +1,162 @@
+"""A plan is data: what one cycle decided, and why. It can be printed, stored, diffed, replayed.
+
+Commit carries it out; ``kai-py run --dry-run``, what-if and the simulator only read it. Decisions
+stand in the order in which they were made, which is the order in which they should be carried out.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kai_py.api.records.resource import AllocationResult
+from kai_py.grouping.gang import Owner
+
+
+class Action(StrEnum):
+    """The action of the cycle that made a decision."""
+
+    ALLOCATE = "allocate"
+    CONSOLIDATE = "consolidate"
+    RECLAIM = "reclaim"
+    PREEMPT = "preempt"
+    STALE = "stale"
+
+
+class Stage(StrEnum):
+    """The first stage that keeps a gang pending; also the metric label."""
+
+    INVALID = "Invalid"
+    QUEUE = "QueueNotFound"
+    GATED = "SchedulingGated"
+    MEMBERS = "MembersMissing"
+    CLAIMS = "ClaimsNotReady"
+    QUEUE_MAX = "QueueMax"
+    NON_PREEMPTIBLE = "NonPreemptibleOverDeserved"
+    NODE_FILTERS = "NodeFilters"
+    RESOURCES = "Resources"
+    DEVICES = "Devices"
+    TOPOLOGY = "Topology"
+    NOMINATED = "WaitingForRoom"
+    BUDGET = "SearchBudget"
+
+
+@dataclass(frozen=True, slots=True)
+class PodRef:
+    """A pod by name, pinned to one incarnation by its uid."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRef:
+    """A ResourceClaim by name, pinned to one incarnation by its uid."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimAllocation:
+    """Devices found for a claim that has none yet: written to its status as is."""
+
+    claim: ClaimRef
+    allocation: AllocationResult
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A pod goes to a node.
+
+    ``allocate``: claims this pod is the first to use. ``reserve``: every claim the pod uses, in
+    which it must be listed in ``status.reservedFor`` before it is bound.
+    """
+
+    pod: PodRef
+    node: str
+    allocate: tuple[ClaimAllocation, ...] = ()
+    reserve: tuple[ClaimRef, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GangPlacement:
+    """Pods of one gang that are bound together, all or none."""
+
+    gang: str
+    owner: Owner
+    queue: str
+    action: Action
+    pods: tuple[Placement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Nomination:
+    """A pod is promised room on a node that others are leaving."""
+
+    gang: str
+    pod: PodRef
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A pod must leave. ``reason`` is one sentence: who takes the room, by which rule."""
+
+    pod: PodRef
+    node: str
+    gang: str
+    owner: Owner
+    queue: str
+    action: Action
+    beneficiary: str
+    beneficiary_queue: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """A gang that stays pending: the stage that stops it and one sentence that says why."""
+
+    gang: str
+    owner: Owner
+    queue: str
+    stage: Stage
+    message: str
+    pods: tuple[PodRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueShare:
+    """A queue in this cycle; amounts per quota resource (``gpu`` in devices, ``cpu`` in cores…)."""
+
+    queue: str
+    deserved: dict[str, float]
+    maximum: dict[str, float]
+    fair_share: dict[str, float]
+    allocated: dict[str, float]
+    requested: dict[str, float]
+    pending_gangs: int
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything one cycle decided."""
+
+    placements: tuple[GangPlacement, ...] = ()
+    nominations: tuple[Nomination, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
+    unplaced: tuple[Unplaced, ...] = ()
+    queues: tuple[QueueShare, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to carry out."""
+        return not (self.placements or self.nominations or self.evictions)

@@ -1,0 +1,55 @@
+"""The axis of resource arrays: which row stands for which resource, and in which unit.
+
+Units: ``cpu`` in millicores, everything else in its base unit (bytes, devices, pods). float64
+holds every integer up to 2**53 exactly, so sums of bytes stay exact up to 9 PB.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from kai_py.api.quantity import parse_quantity
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pods")
+
+
+@dataclass(frozen=True)
+class ResourceIndex:
+    """Resource names in row order; the base resources come first."""
+
+    names: tuple[str, ...] = BASE_RESOURCES
+
+    @cached_property
+    def positions(self) -> Mapping[str, int]:
+        """Row of each name."""
+        return {name: row for row, name in enumerate(self.names)}
+
+    def extended(self, names: Iterable[str]) -> "ResourceIndex":
+        """An index that also has ``names``; rows of known names do not move."""
+        new = sorted({name for name in names if name not in self.positions})
+        return ResourceIndex(self.names + tuple(new)) if new else self
+
+    def vector(self, amounts: Mapping[str, float]) -> Floats:
+        """``amounts`` as a column: (resources,) float64; names must be in the index."""
+        column = np.zeros(len(self.names))
+        for name, amount in amounts.items():
+            column[self.positions[name]] = amount
+        return column
+
+
+def amount(resource: str, quantity: str | float) -> float:
+    """A Kubernetes quantity in the unit of its row; raises QuantityError for malformed text."""
+    parsed = parse_quantity(quantity)
+    return float(parsed.milli()) if resource == "cpu" else float(parsed.value())
+
+
+def amounts(quantities: Mapping[str, str | int | float]) -> dict[str, float]:
+    """A resource list in row units."""
+    return {name: amount(name, quantity) for name, quantity in quantities.items()}
