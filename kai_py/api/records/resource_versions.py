@@ -1,0 +1,184 @@
+"""Which bytes does each served version of resource.k8s.io use for the records of v1?
+
+v1beta2 has the shape of v1. v1beta1 nests all of a device but its name under ``basic`` and lays
+the fields of ``exactly`` flat into the request (dropping the nesting of v1). Allocations have one
+shape in all three versions, so one encoder serves them all. DeviceTaintRule is also served as
+v1alpha3, with the shape of v1 as far as it is read here.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from kai_py.api.records.core import NodeSelector, ObjectMeta, Record
+from kai_py.api.records.resource import (
+    AllocationResult,
+    CapacityRequirements,
+    CounterSet,
+    DerivedAttribute,
+    Device,
+    DeviceClaim,
+    DeviceClaimConfiguration,
+    DeviceConstraint,
+    DeviceRequest,
+    DeviceSelector,
+    DeviceSubRequest,
+    DeviceToleration,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimStatus,
+    ResourceClaimTemplate,
+    ResourceClaimTemplateSpec,
+    ResourcePool,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
+
+PREFERRED_VERSIONS = ("v1", "v1beta2", "v1beta1")
+
+Kind = TypeVar("Kind", bound=Record)
+
+
+class _FlatDevice(Record, frozen=True):
+    name: str = ""
+    basic: Device = Device()
+
+
+class _FlatSliceSpec(Record, frozen=True):
+    driver: str = ""
+    pool: ResourcePool = ResourcePool()
+    node_name: str = ""
+    node_selector: NodeSelector | None = None
+    all_nodes: bool = False
+    per_device_node_selection: bool = False
+    shared_counters: tuple[CounterSet, ...] = ()
+    devices: tuple[_FlatDevice, ...] = ()
+    partition_type_attribute: str = ""
+    skip_node_operations: tuple[str, ...] = ()
+
+
+class _FlatSlice(Record, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _FlatSliceSpec = _FlatSliceSpec()
+
+
+class _FlatRequest(Record, frozen=True):
+    name: str = ""
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = "ExactCount"
+    count: int = 1
+    admin_access: bool = False
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements = CapacityRequirements()
+    derived_attributes: tuple[DerivedAttribute, ...] = ()
+    first_available: tuple[DeviceSubRequest, ...] = ()
+
+
+class _FlatDeviceClaim(Record, frozen=True):
+    requests: tuple[_FlatRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+    config: tuple[DeviceClaimConfiguration, ...] = ()
+
+
+class _FlatClaimSpec(Record, frozen=True):
+    devices: _FlatDeviceClaim = _FlatDeviceClaim()
+
+
+class _FlatClaim(Record, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _FlatClaimSpec = _FlatClaimSpec()
+    status: ResourceClaimStatus = ResourceClaimStatus()
+
+
+class _FlatTemplateSpec(Record, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _FlatClaimSpec = _FlatClaimSpec()
+
+
+class _FlatTemplate(Record, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _FlatTemplateSpec = _FlatTemplateSpec()
+
+
+def _request(flat: _FlatRequest) -> DeviceRequest:
+    if flat.first_available:
+        return DeviceRequest(name=flat.name, first_available=flat.first_available)
+    exactly = ExactDeviceRequest(
+        device_class_name=flat.device_class_name,
+        selectors=flat.selectors,
+        allocation_mode=flat.allocation_mode,
+        count=flat.count,
+        admin_access=flat.admin_access,
+        tolerations=flat.tolerations,
+        capacity=flat.capacity,
+        derived_attributes=flat.derived_attributes,
+    )
+    return DeviceRequest(name=flat.name, exactly=exactly)
+
+
+def _claim_spec(flat: _FlatClaimSpec) -> ResourceClaimSpec:
+    return ResourceClaimSpec(
+        devices=DeviceClaim(
+            requests=tuple(_request(request) for request in flat.devices.requests),
+            constraints=flat.devices.constraints,
+            config=flat.devices.config,
+        )
+    )
+
+
+def _claim(flat: _FlatClaim) -> ResourceClaim:
+    return ResourceClaim(metadata=flat.metadata, spec=_claim_spec(flat.spec), status=flat.status)
+
+
+def _template(flat: _FlatTemplate) -> ResourceClaimTemplate:
+    return ResourceClaimTemplate(
+        metadata=flat.metadata,
+        spec=ResourceClaimTemplateSpec(
+            metadata=flat.spec.metadata, spec=_claim_spec(flat.spec.spec)
+        ),
+    )
+
+
+def _slice(flat: _FlatSlice) -> ResourceSlice:
+    fields = {
+        field: getattr(flat.spec, field)
+        for field in ResourceSliceSpec.__struct_fields__
+        if field != "devices"
+    }
+    devices = tuple(
+        msgspec.structs.replace(device.basic, name=device.name) for device in flat.spec.devices
+    )
+    return ResourceSlice(metadata=flat.metadata, spec=ResourceSliceSpec(**fields, devices=devices))
+
+
+_V1BETA1: dict[type[Record], tuple[type[Record], Callable[[Any], Record]]] = {
+    ResourceSlice: (_FlatSlice, _slice),
+    ResourceClaim: (_FlatClaim, _claim),
+    ResourceClaimTemplate: (_FlatTemplate, _template),
+}
+
+
+def decoder(kind: type[Kind], version: str) -> Callable[[bytes | msgspec.Raw], Kind]:
+    """Return a function from the JSON of one object of ``version`` to the v1 record ``kind``."""
+    if version != "v1beta1" or kind not in _V1BETA1:
+        return msgspec.json.Decoder(kind).decode
+    wire, to_v1 = _V1BETA1[kind]
+    decode = msgspec.json.Decoder(wire).decode
+
+    def decode_flat(data: bytes | msgspec.Raw) -> Kind:
+        return cast("Kind", to_v1(decode(data)))
+
+    return decode_flat
+
+
+def from_json(kind: type[Kind], document: Any, version: str = "v1") -> Kind:
+    """Convert a parsed JSON or YAML document; raises msgspec.ValidationError naming the path."""
+    return decoder(kind, version)(msgspec.json.encode(document))
+
+
+def encode_allocation(allocation: AllocationResult) -> dict[str, Any]:
+    """Return status.allocation as JSON values, the same in v1, v1beta2 and v1beta1."""
+    return cast("dict[str, Any]", msgspec.to_builtins(allocation))
