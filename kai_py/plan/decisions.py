@@ -8,7 +8,24 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kai_py.api.records.resource import AllocationResult
+from kai_py.api.references import ClaimRef, PodRef
 from kai_py.grouping.gang import Owner
+
+
+__all__ = [
+    "Action",
+    "ClaimAllocation",
+    "ClaimRef",
+    "Eviction",
+    "GangPlacement",
+    "Nomination",
+    "Placement",
+    "Plan",
+    "PodRef",
+    "QueueShare",
+    "Stage",
+    "Unplaced",
+]
 
 
 class Action(StrEnum):
@@ -37,30 +54,6 @@ class Stage(StrEnum):
     TOPOLOGY = "Topology"
     NOMINATED = "WaitingForRoom"
     BUDGET = "SearchBudget"
-
-
-@dataclass(frozen=True, slots=True)
-class PodRef:
-    """A pod by name, pinned to one incarnation by its uid."""
-
-    namespace: str
-    name: str
-    uid: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimRef:
-    """A ResourceClaim by name, pinned to one incarnation by its uid."""
-
-    namespace: str
-    name: str
-    uid: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)

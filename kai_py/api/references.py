@@ -1,0 +1,27 @@
+"""Names of objects, pinned to one incarnation by uid."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PodRef:
+    """A pod by name, pinned to one incarnation by its uid."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ClaimRef:
+    """A ResourceClaim by name, pinned to one incarnation by its uid."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"

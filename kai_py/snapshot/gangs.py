@@ -1,0 +1,121 @@
+"""Gangs as a cycle sees them: the tree, its pods in order, and what they hold.
+
+A gang's pods are kept in the order in which they are placed: explicit order first, then creation,
+then name. Its queue is a name; whether that queue exists is the policy's question.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+
+from kai_py.api.references import ClaimRef, PodRef
+from kai_py.grouping.gang import Owner, Subgroup, satisfied
+from kai_py.snapshot.shape import Shape
+
+Charge = Mapping[str, float]
+"""What something costs its queue, by quota resource: ``gpu`` devices, ``cpu`` millicores, …"""
+
+
+class PodState(IntEnum):
+    """Where a pod stands; finished pods leave their gang."""
+
+    GATED = 0
+    PENDING = 1
+    BOUND = 2
+    RELEASING = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A pod of a gang.
+
+    ``node`` is set while the pod holds room; ``nominated`` names the node whose room it waits for.
+    ``claims`` stand in the order of ``shape.claims``. ``waiting`` and ``problem`` are sentences:
+    what must happen first, and what is wrong with the pod itself.
+    """
+
+    pod: PodRef
+    shape: Shape
+    leaf: str
+    state: PodState
+    node: str
+    nominated: str
+    priority: int
+    created: float
+    bound_since: float
+    charge: Charge
+    claims: tuple[ClaimRef, ...] = ()
+    order: int = 0
+    waiting: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Gang:
+    """Pods placed all-or-nothing, and the queue that pays for them."""
+
+    key: str
+    owner: Owner
+    queue: str
+    tree: Subgroup
+    members: tuple[Member, ...]
+    priority: int
+    preemptible: bool
+    may_preempt: bool
+    created: float
+    expected_pods: int = 0
+    problem: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def pending(self) -> tuple[Member, ...]:
+        """Pods to place, in order."""
+        return tuple(m for m in self.members if m.state == PodState.PENDING)
+
+    @cached_property
+    def bound(self) -> tuple[Member, ...]:
+        """Pods that hold room and are not leaving."""
+        return tuple(m for m in self.members if m.state == PodState.BOUND)
+
+    @cached_property
+    def allocated(self) -> Charge:
+        """What the bound pods cost."""
+        return total_charge(self.bound)
+
+    @cached_property
+    def requested(self) -> Charge:
+        """What bound and pending pods cost together."""
+        return total_charge((*self.bound, *self.pending))
+
+    @cached_property
+    def started(self) -> float:
+        """When the first of the bound pods was bound; 0 when none is."""
+        return min((m.bound_since for m in self.bound), default=0.0)
+
+    def counts(self, *states: PodState) -> dict[str, int]:
+        """Pods per leaf in any of ``states``."""
+        counted: dict[str, int] = {}
+        for member in self.members:
+            if member.state in states:
+                counted[member.leaf] = counted.get(member.leaf, 0) + 1
+        return counted
+
+    @property
+    def is_satisfied(self) -> bool:
+        """Whether the bound pods reach the floor."""
+        return satisfied(self.tree, self.counts(PodState.BOUND))
+
+    @property
+    def can_be_satisfied(self) -> bool:
+        """Whether enough pods exist, bound or pending, to reach the floor."""
+        return satisfied(self.tree, self.counts(PodState.BOUND, PodState.PENDING))
+
+
+def total_charge(members: tuple[Member, ...]) -> dict[str, float]:
+    """The sum of the members' charges; a claim shared by several is charged to the first."""
+    total: dict[str, float] = {}
+    for member in members:
+        for resource, amount in member.charge.items():
+            total[resource] = total.get(resource, 0.0) + amount
+    return total

@@ -1,0 +1,133 @@
+"""Nodes as columns: names sorted, one contiguous row per resource, labels as dictionary codes.
+
+A filter or score over all nodes is a handful of numpy operations: labels are encoded per key on
+first use (code 0 = the label is absent), taints per distinct list of taints.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kai_py.api.records.core import Node, Taint
+from kai_py.snapshot.resources import Bools, Floats, Ints, ResourceIndex, amount
+
+HOSTNAME = "kubernetes.io/hostname"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelColumn:
+    """One label of all nodes. ``codes``: (nodes,) int64; ``values[code]``, code 0 = absent."""
+
+    codes: Ints
+    values: tuple[str, ...]
+
+    def where(self, wanted: Sequence[str]) -> Bools:
+        """(nodes,) bool: the label is present and its value is one of ``wanted``."""
+        chosen = np.zeros(len(self.values), dtype=np.bool_)
+        chosen[[code for code, value in enumerate(self.values) if code and value in wanted]] = True
+        return chosen[self.codes]
+
+
+@dataclass(frozen=True)
+class NodeColumns:
+    """All nodes at one instant; arrays are read-only.
+
+    ``allocatable``: (resources, nodes) float64 in the units of ``ResourceIndex``.
+    ``ready``, ``unschedulable``: (nodes,) bool.
+    ``taint_lists``: distinct taint lists; ``taint_codes``: (nodes,) int64 into them.
+    ``generation`` changes whenever anything here changes, so it keys caches of static masks.
+    """
+
+    records: tuple[Node, ...]
+    names: tuple[str, ...]
+    allocatable: Floats
+    ready: Bools
+    unschedulable: Bools
+    taint_lists: tuple[tuple[Taint, ...], ...]
+    taint_codes: Ints
+    generation: int
+    problems: Mapping[str, str] = field(default_factory=dict)
+    positions: Mapping[str, int] = field(default_factory=dict)
+    _labels: dict[str, LabelColumn] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def label(self, key: str) -> LabelColumn:
+        """The column of label ``key``, encoded on first use."""
+        column = self._labels.get(key)
+        if column is None:
+            column = self._labels[key] = _encode([r.metadata.labels.get(key) for r in self.records])
+        return column
+
+    def name_column(self) -> LabelColumn:
+        """``metadata.name`` as a column, for matchFields."""
+        column = self._labels.get("metadata.name")
+        if column is None:
+            column = self._labels["metadata.name"] = _encode(list(self.names))
+        return column
+
+
+def node_columns(nodes: Sequence[Node], resources: ResourceIndex, generation: int) -> NodeColumns:
+    """Columns of ``nodes``; one with malformed or negative amounts is kept, unusable, reported."""
+    ordered = sorted(nodes, key=lambda node: node.metadata.name)
+    allocatable = np.zeros((len(resources.names), len(ordered)))
+    ready = np.zeros(len(ordered), dtype=np.bool_)
+    problems: dict[str, str] = {}
+    taint_lists: dict[tuple[Taint, ...], int] = {}
+    taint_codes = np.zeros(len(ordered), dtype=np.int64)
+    for row, node in enumerate(ordered):
+        column, problem = allocatable_column(node, resources)
+        allocatable[:, row] = column
+        ready[row] = not problem and is_ready(node)
+        taint_codes[row] = taint_lists.setdefault(node.spec.taints, len(taint_lists))
+        if problem:
+            problems[node.metadata.name] = problem
+    names = tuple(node.metadata.name for node in ordered)
+    columns = NodeColumns(
+        records=tuple(ordered),
+        names=names,
+        allocatable=allocatable,
+        ready=ready,
+        unschedulable=np.array([node.spec.unschedulable for node in ordered], dtype=np.bool_),
+        taint_lists=tuple(taint_lists),
+        taint_codes=taint_codes,
+        generation=generation,
+        problems=problems,
+        positions={name: row for row, name in enumerate(names)},
+    )
+    for array in (allocatable, ready, columns.unschedulable, taint_codes):
+        array.flags.writeable = False
+    return columns
+
+
+def allocatable_column(node: Node, resources: ResourceIndex) -> tuple[Floats, str]:
+    """``status.allocatable`` as (resources,) float64, and what is wrong with it if anything."""
+    column = np.zeros(len(resources.names))
+    for name, quantity in node.status.allocatable.items():
+        try:
+            value = amount(name, quantity)
+        except ValueError as error:
+            return column * 0, f"node {node.metadata.name}: status.allocatable[{name}]: {error}"
+        if value < 0:
+            problem = f"status.allocatable[{name}] is negative ({quantity}); the node is not used"
+            return column * 0, f"node {node.metadata.name}: {problem}"
+        if name in resources.positions:
+            column[resources.positions[name]] = value
+    return column, ""
+
+
+def is_ready(node: Node) -> bool:
+    """Whether the node's Ready condition is True."""
+    return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
+
+
+def _encode(values: Sequence[str | None]) -> LabelColumn:
+    codes: dict[str, int] = {}
+    column = np.zeros(len(values), dtype=np.int64)
+    for row, value in enumerate(values):
+        if value is not None:
+            column[row] = codes.setdefault(value, len(codes) + 1)
+    column.flags.writeable = False
+    return LabelColumn(codes=column, values=("", *codes))

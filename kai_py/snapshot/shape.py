@@ -1,0 +1,155 @@
+"""Shapes: equivalence classes of pods. Work is done once per shape, not once per pod.
+
+Two pods have the same shape when no rule of placement can tell them apart: equal requests, equal
+constraints and equal claims. A claim that only one pod uses is part of the shape by its spec; a
+claim that pods share, or that is allocated already, is part of it by its identity.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from kai_py.api.records.core import Affinity, NodeSelector, Pod, PodAffinity, Toleration
+from kai_py.api.records.core import TopologySpreadConstraint as SpreadConstraint
+from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
+from kai_py.snapshot.requests import pod_requests
+
+HostPort = tuple[str, str, int]
+"""(host IP, protocol, port); an empty IP means all addresses."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimUse:
+    """A claim as seen from a shape.
+
+    ``claim`` is set when the claim is shared or allocated: then its identity matters.
+    ``pinned`` is the node selector of its allocation, None without one.
+    """
+
+    name: str
+    spec: ResourceClaimSpec
+    claim: ResourceClaim | None = None
+    pinned: NodeSelector | None = None
+
+    @property
+    def is_allocated(self) -> bool:
+        """Whether devices are chosen already."""
+        return (
+            self.claim is not None
+            and self.claim.status is not None
+            and self.claim.status.allocation is not None
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Shape:
+    """One equivalence class. ``number`` is unique within a builder and orders shapes."""
+
+    number: int
+    requests: Mapping[str, float]
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    volume_selectors: tuple[NodeSelector, ...] = ()
+    claims: tuple[ClaimUse, ...] = ()
+    namespace: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def pod_affinity(self) -> PodAffinity | None:
+        """Required and preferred attraction to other pods."""
+        return self.affinity.pod_affinity if self.affinity else None
+
+    @property
+    def pod_anti_affinity(self) -> PodAffinity | None:
+        """Required and preferred repulsion from other pods."""
+        return self.affinity.pod_anti_affinity if self.affinity else None
+
+    @property
+    def needs_devices(self) -> bool:
+        """Whether any claim still has to be allocated."""
+        return any(not use.is_allocated for use in self.claims)
+
+    @property
+    def shares_claims(self) -> bool:
+        """Whether an unallocated claim is shared, so that its users must be placed one by one."""
+        return any(use.claim is not None and not use.is_allocated for use in self.claims)
+
+
+class ShapeTable:
+    """Interns shapes: equal pods get the same object.
+
+    Labels and namespace are part of a shape only where the pod's own rules select pods by label
+    (inter-pod affinity, topology spread).
+    """
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._shapes: dict[bytes, Shape] = {}
+
+    def intern(
+        self,
+        pod: Pod,
+        claims: tuple[ClaimUse, ...] = (),
+        volume_selectors: tuple[NodeSelector, ...] = (),
+    ) -> Shape:
+        """The shape of ``pod``; raises QuantityError for a malformed request."""
+        spec = pod.spec
+        ports = _host_ports(pod)
+        labels_matter = spec.topology_spread_constraints or (
+            spec.affinity and (spec.affinity.pod_affinity or spec.affinity.pod_anti_affinity)
+        )
+        key = _ENCODER.encode(
+            (
+                [(c.resources, c.restart_policy) for c in spec.containers],
+                [(c.resources, c.restart_policy) for c in spec.init_containers],
+                spec.resources,
+                spec.overhead,
+                spec.node_selector,
+                spec.affinity,
+                spec.tolerations,
+                spec.topology_spread_constraints,
+                ports,
+                volume_selectors,
+                [
+                    (c.name, c.spec, c.claim.metadata.uid if c.claim else "", c.pinned)
+                    for c in claims
+                ],
+                (pod.metadata.namespace, pod.metadata.labels) if labels_matter else None,
+            )
+        )
+        known = self._shapes.get(key)
+        if known is not None:
+            return known
+        shape = Shape(
+            number=len(self._shapes),
+            requests=pod_requests(pod),
+            node_selector=spec.node_selector,
+            affinity=spec.affinity,
+            tolerations=spec.tolerations,
+            host_ports=ports,
+            spread=spec.topology_spread_constraints,
+            volume_selectors=volume_selectors,
+            claims=claims,
+            namespace=pod.metadata.namespace if labels_matter else "",
+            labels=pod.metadata.labels if labels_matter else {},
+        )
+        self._shapes[key] = shape
+        return shape
+
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+def _host_ports(pod: Pod) -> tuple[HostPort, ...]:
+    return tuple(
+        sorted(
+            (port.host_ip if port.host_ip != "0.0.0.0" else "", port.protocol, port.host_port)
+            for container in (*pod.spec.containers, *pod.spec.init_containers)
+            for port in container.ports
+            if port.host_port
+        )
+    )
