@@ -1,0 +1,146 @@
+"""Queues as written, and what is wrong with them: parents, cycles, duplicates, amounts.
+
+A fault is a value that names the queue, the field and what to do. Nothing is dropped: a queue
+without a usable parent stands as a root (``orphans``), an impossible number counts as none, and of
+two queues of one name the older is taken.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSpec:
+    """A queue as it was written, in the units of the resource rows.
+
+    A resource missing in ``deserved`` has none guaranteed, in ``max`` it is unlimited, in
+    ``weights`` it has ``weight``. ``created`` and min runtimes are in seconds; a min runtime of
+    None is inherited.
+    """
+
+    name: str
+    parent: str = ""
+    deserved: Mapping[str, float] = field(default_factory=dict)
+    max: Mapping[str, float] = field(default_factory=dict)
+    weight: float = 1.0
+    weights: Mapping[str, float] = field(default_factory=dict)
+    priority: int = 100
+    created: float = 0.0
+    preempt_min_runtime: float | None = None
+    reclaim_min_runtime: float | None = None
+
+
+class QueueFault(StrEnum):
+    """What is wrong with a queue."""
+
+    MISSING_PARENT = "MissingParent"
+    CYCLE = "Cycle"
+    DUPLICATE = "Duplicate"
+    INVALID_AMOUNT = "InvalidAmount"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueProblem:
+    """A fault of one queue; ``reason`` is a sentence that says what to change."""
+
+    queue: str
+    fault: QueueFault
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedQueues:
+    """Queues by age with unique names and usable numbers; a parent of "" means root."""
+
+    specs: tuple[QueueSpec, ...]
+    parents: Mapping[str, str]
+    orphans: frozenset[str]
+    problems: tuple[QueueProblem, ...]
+
+
+def check_queues(specs: Iterable[QueueSpec], resources: Sequence[str]) -> CheckedQueues:
+    """Usable queues, oldest first, and every fault, in an order that listing does not change."""
+    problems: list[QueueProblem] = []
+    unique: dict[str, QueueSpec] = {}
+    for spec in sorted(specs, key=lambda spec: (spec.created, spec.name, repr(spec))):
+        if spec.name in unique:
+            problems.append(_duplicate(spec.name))
+            continue
+        unique[spec.name] = _with_usable_amounts(spec, resources, problems)
+    parents = {name: spec.parent for name, spec in unique.items()}
+    broken = _broken_parents(parents)
+    return CheckedQueues(
+        specs=tuple(unique.values()),
+        parents={name: "" if name in broken else parent for name, parent in parents.items()},
+        orphans=frozenset(broken),
+        problems=(*problems, *broken.values()),
+    )
+
+
+def _duplicate(name: str) -> QueueProblem:
+    reason = f"queue {name!r} is declared more than once; the oldest declaration counts"
+    return QueueProblem(name, QueueFault.DUPLICATE, reason)
+
+
+def _with_usable_amounts(
+    spec: QueueSpec, resources: Sequence[str], problems: list[QueueProblem]
+) -> QueueSpec:
+    """The queue with every negative or undefined amount replaced by 0."""
+
+    def usable(where: str, amount: float, *, unlimited: bool) -> float:
+        if amount >= 0 and (unlimited or math.isfinite(amount)):
+            return amount
+        wanted = "a number of at least 0" + ("" if unlimited else ", and finite")
+        reason = f"queue {spec.name!r}: {where} is {amount}, must be {wanted}; it counts as 0"
+        problems.append(QueueProblem(spec.name, QueueFault.INVALID_AMOUNT, reason))
+        return 0.0
+
+    def row(where: str, amounts: Mapping[str, float], *, unlimited: bool) -> dict[str, float]:
+        return {
+            name: usable(f"{where}[{name}]", amounts[name], unlimited=unlimited)
+            for name in resources
+            if name in amounts
+        }
+
+    return replace(
+        spec,
+        deserved=row("deserved", spec.deserved, unlimited=True),
+        max=row("max", spec.max, unlimited=True),
+        weight=usable("weight", spec.weight, unlimited=False),
+        weights=row("weights", spec.weights, unlimited=False),
+    )
+
+
+def _broken_parents(parents: Mapping[str, str]) -> dict[str, QueueProblem]:
+    """Queues whose parent cannot be used: it does not exist, or they are their own ancestor."""
+    broken = {
+        name: _missing_parent(name, parent)
+        for name, parent in parents.items()
+        if parent and parent not in parents
+    }
+    settled = {"", *broken}
+    for start in parents:
+        walk: dict[str, None] = {}
+        name = start
+        while name not in settled and name not in walk:
+            walk[name] = None
+            name = parents[name]
+        if name in walk:
+            cycle = list(walk)[list(walk).index(name) :]
+            broken.update({member: _cycle(member, cycle) for member in cycle})
+        settled.update(walk)
+    return broken
+
+
+def _missing_parent(name: str, parent: str) -> QueueProblem:
+    reason = f"queue {name!r}: parent {parent!r} does not exist; create it or correct parent"
+    return QueueProblem(name, QueueFault.MISSING_PARENT, reason)
+
+
+def _cycle(name: str, cycle: Sequence[str]) -> QueueProblem:
+    at = cycle.index(name)
+    ring = " > ".join((*cycle[at:], *cycle[:at], name))
+    reason = f"queue {name!r} is its own ancestor ({ring}); give one of them another parent"
+    return QueueProblem(name, QueueFault.CYCLE, reason)

@@ -1,0 +1,157 @@
+"""The queue tree as arrays: which queues there are, who is whose parent, and what each may have.
+
+Queues stand level by level (all roots, then their children, ...), siblings side by side, oldest
+first. Therefore a level is a slice, the children of a queue are a slice, and a rule for all
+siblings of a level is one vectorised expression. The order does not depend on how the queues were
+listed.
+
+A queue whose parent is missing, or that stands in a cycle, becomes a root and is marked *orphan*
+with everything below it: its running pods are still accounted and bounded by its own limits. Faulty
+queues are reported as values; the other queues are not touched.
+
+Amounts are arrays of shape (resources, queues); ``inf`` means unlimited.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from kai_py.snapshot.queue_specs import QueueProblem, QueueSpec, check_queues
+from kai_py.snapshot.resources import Bools, Floats, Ints
+
+Index = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class QueueTable:
+    """All queues in level order.
+
+    ``path[q, d]`` is the ancestor of q at depth d (q itself at its own depth, -1 below).
+    ``level_starts`` has one entry more than there are levels. Children of q are the queues
+    ``child_start[q]:child_end[q]``. ``creation_order`` ranks by age, then name: 0 is the oldest. A
+    min runtime of NaN is inherited.
+    """
+
+    names: tuple[str, ...]
+    parent: Index
+    depth: Index
+    path: Index
+    level_starts: Index
+    child_start: Index
+    child_end: Index
+    deserved: Floats
+    max: Floats
+    weight: Floats
+    priority: Ints
+    creation_order: Ints
+    preempt_min_runtime: Floats
+    reclaim_min_runtime: Floats
+    orphan: Bools
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def positions(self) -> Mapping[str, int]:
+        """Index of each queue by name."""
+        return {name: index for index, name in enumerate(self.names)}
+
+    @cached_property
+    def is_leaf(self) -> Bools:
+        """(queues,) queues without children: the ones that take pods."""
+        return np.equal(self.child_start, self.child_end)
+
+    def ancestors(self, queue: int) -> Index:
+        """The queue's ancestors, root first, and the queue itself last."""
+        return self.path[queue, : self.depth[queue] + 1]
+
+    def levels(self) -> Iterator[slice]:
+        """The levels from the roots down."""
+        for start, end in zip(self.level_starts[:-1], self.level_starts[1:], strict=True):
+            yield slice(int(start), int(end))
+
+    def subtree_sums(self, own: Floats) -> Floats:
+        """Each queue's own amounts (resources, queues) plus those of everything below it."""
+        sums = own.copy()
+        for level in reversed(list(self.levels())[1:]):
+            np.add.at(sums.T, self.parent[level], sums[:, level].T)
+        return sums
+
+
+def build_queues(
+    specs: Iterable[QueueSpec], resources: Sequence[str]
+) -> tuple[QueueTable, tuple[QueueProblem, ...]]:
+    """The table of all queues over ``resources``, and what is wrong with which of them."""
+    checked = check_queues(specs, resources)
+    order = _level_order(checked.specs, checked.parents)
+    index = {spec.name: position for position, spec in enumerate(order)}
+    parent = np.array([index.get(checked.parents[spec.name], -1) for spec in order], np.int32)
+    path = _paths(parent)
+    depth = ((path >= 0).sum(axis=1) - 1).astype(np.int32)
+    starts = np.searchsorted(parent, np.arange(len(order)), side="left").astype(np.int32)
+    ends = np.searchsorted(parent, np.arange(len(order)), side="right").astype(np.int32)
+    broken = np.array([spec.name in checked.orphans for spec in order], bool)
+    table = QueueTable(
+        names=tuple(spec.name for spec in order),
+        parent=parent,
+        depth=depth,
+        path=path,
+        level_starts=np.searchsorted(depth, np.arange(path.shape[1] + 1)).astype(np.int32),
+        child_start=starts,
+        child_end=ends,
+        deserved=_rows(resources, [spec.deserved for spec in order], [0.0] * len(order)),
+        max=_rows(resources, [spec.max for spec in order], [np.inf] * len(order)),
+        weight=_rows(resources, [s.weights for s in order], [spec.weight for spec in order]),
+        priority=np.array([spec.priority for spec in order], np.int64),
+        creation_order=_ranks(order),
+        preempt_min_runtime=_seconds([spec.preempt_min_runtime for spec in order]),
+        reclaim_min_runtime=_seconds([spec.reclaim_min_runtime for spec in order]),
+        orphan=broken[path[:, 0]] if len(order) else broken,
+    )
+    return table, checked.problems
+
+
+def _level_order(specs: Sequence[QueueSpec], parents: Mapping[str, str]) -> list[QueueSpec]:
+    """Level by level; siblings stand together, oldest first."""
+    children: dict[str, list[QueueSpec]] = {}
+    for spec in specs:
+        children.setdefault(parents[spec.name], []).append(spec)
+    order = list(children.get("", ()))
+    for spec in order:
+        order.extend(children.get(spec.name, ()))
+    return order
+
+
+def _paths(parent: Index) -> Index:
+    """(queues, levels) ancestors by depth; parents stand before their children."""
+    upwards = [np.arange(len(parent), dtype=np.int32)]
+    while len(parent) and (upwards[-1] >= 0).any():
+        above = upwards[-1]
+        upwards.append(np.where(above >= 0, parent[above], -1).astype(np.int32))
+    chain = np.stack(upwards[:-1], axis=1) if len(parent) else np.empty((0, 0), np.int32)
+    depth = (chain >= 0).sum(axis=1, keepdims=True) - 1
+    steps = depth - np.arange(chain.shape[1])
+    picked = np.take_along_axis(chain, np.maximum(steps, 0), axis=1)
+    return np.where(steps >= 0, picked, -1).astype(np.int32)
+
+
+def _ranks(order: Sequence[QueueSpec]) -> Ints:
+    ranks = np.empty(len(order), np.int64)
+    oldest_first = sorted(range(len(order)), key=lambda q: (order[q].created, order[q].name))
+    ranks[oldest_first] = np.arange(len(order))
+    return ranks
+
+
+def _rows(
+    resources: Sequence[str], amounts: Sequence[Mapping[str, float]], unnamed: Sequence[float]
+) -> Floats:
+    columns = list(zip(amounts, unnamed, strict=True))
+    rows = [[named.get(resource, rest) for named, rest in columns] for resource in resources]
+    return np.array(rows, np.float64).reshape(len(resources), len(columns))
+
+
+def _seconds(values: Sequence[float | None]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], np.float64)

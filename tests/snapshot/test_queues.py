@@ -1,0 +1,132 @@
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_py.snapshot.queue_specs import QueueFault, QueueSpec
+from kai_py.snapshot.queues import build_queues
+
+RESOURCES = ("cpu", "gpu")
+
+
+def build(*specs):
+    return build_queues(specs, RESOURCES)
+
+
+def test_levels_siblings_and_paths():
+    table, problems = build(
+        QueueSpec(name="b1", parent="b", created=3),
+        QueueSpec(name="a", created=2),
+        QueueSpec(name="b", created=1),
+        QueueSpec(name="a2", parent="a", created=5),
+        QueueSpec(name="a1", parent="a", created=4),
+        QueueSpec(name="deep", parent="b1", created=0),
+    )
+    assert problems == ()
+    assert table.names == ("b", "a", "b1", "a1", "a2", "deep")
+    assert table.parent.tolist() == [-1, -1, 0, 1, 1, 2]
+    assert table.depth.tolist() == [0, 0, 1, 1, 1, 2]
+    assert [(level.start, level.stop) for level in table.levels()] == [(0, 2), (2, 5), (5, 6)]
+    assert [table.names[q] for q in table.ancestors(5)] == ["b", "b1", "deep"]
+    assert table.names[table.child_start[1] : table.child_end[1]] == ("a1", "a2")
+    assert table.is_leaf.tolist() == [False, False, False, True, True, True]
+    assert table.creation_order.tolist() == [1, 2, 3, 4, 5, 0]
+
+
+def test_unnamed_resources_have_no_guarantee_no_ceiling_and_the_common_weight():
+    table, _ = build(QueueSpec(name="q", deserved={"gpu": 8}, weight=2, weights={"gpu": 5}))
+    assert table.deserved[:, 0].tolist() == [0, 8]
+    assert table.max[:, 0].tolist() == [np.inf, np.inf]
+    assert table.weight[:, 0].tolist() == [2, 5]
+
+
+def test_no_queues_make_an_empty_table():
+    table, problems = build()
+    assert (len(table), problems) == (0, ())
+    assert table.subtree_sums(np.zeros((2, 0))).shape == (2, 0)
+    assert list(table.levels()) == []
+
+
+def test_w25_queue_without_parent_stays_as_orphan_with_its_subtree():
+    table, problems = build(
+        QueueSpec(name="lost", parent="gone"),
+        QueueSpec(name="below", parent="lost"),
+        QueueSpec(name="fine"),
+    )
+    assert [(problem.queue, problem.fault) for problem in problems] == [
+        ("lost", QueueFault.MISSING_PARENT)
+    ]
+    assert "'gone' does not exist" in problems[0].reason
+    orphan = dict(zip(table.names, table.orphan.tolist(), strict=True))
+    assert orphan == {"fine": False, "lost": True, "below": True}
+    own = np.array([[0.0, 0.0, 3.0], [0.0, 0.0, 1.0]])
+    assert table.subtree_sums(own)[:, table.positions["lost"]].tolist() == [3, 1]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_w25_members_of_a_cycle_become_roots(size):
+    ring = [QueueSpec(name=f"q{i}", parent=f"q{(i + 1) % size}") for i in range(size)]
+    table, problems = build(*ring, QueueSpec(name="child", parent="q0"))
+    assert [problem.fault for problem in problems] == [QueueFault.CYCLE] * size
+    assert table.parent[: table.positions["child"]].tolist() == [-1] * size
+    assert table.names[table.parent[table.positions["child"]]] == "q0"
+    assert table.orphan.all()
+
+
+def test_of_two_declarations_the_older_counts():
+    table, problems = build(
+        QueueSpec(name="q", created=2, priority=1), QueueSpec(name="q", created=1, priority=7)
+    )
+    assert (table.names, table.priority.tolist()) == (("q",), [7])
+    assert problems[0].fault is QueueFault.DUPLICATE
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        (QueueSpec(name="q", deserved={"gpu": -2}), "deserved[gpu]"),
+        (QueueSpec(name="q", max={"cpu": float("nan")}), "max[cpu]"),
+        (QueueSpec(name="q", weight=float("inf")), "weight"),
+    ],
+)
+def test_impossible_numbers_count_as_none_and_are_reported(spec, field):
+    table, problems = build(spec)
+    assert problems[0].fault is QueueFault.INVALID_AMOUNT
+    assert f"queue 'q': {field} is" in problems[0].reason
+    finite = np.nan_to_num(np.stack([table.deserved, table.max, table.weight]), posinf=0)
+    assert (finite >= 0).all()
+
+
+names = st.sampled_from([f"q{i}" for i in range(12)])
+forests = st.lists(
+    st.builds(
+        QueueSpec, name=names, parent=st.one_of(st.just(""), names), created=st.integers(0, 3)
+    ),
+    max_size=14,
+)
+
+
+@given(forests, st.randoms(use_true_random=False))
+def test_any_listing_gives_the_same_table(specs, chance: random.Random):
+    shuffled = list(specs)
+    chance.shuffle(shuffled)
+    first, first_problems = build(*specs)
+    second, second_problems = build(*shuffled)
+    assert first.names == second.names
+    assert first.parent.tolist() == second.parent.tolist()
+    assert first_problems == second_problems
+
+
+@given(forests)
+def test_every_queue_stays_and_sums_reach_the_roots(specs):
+    table, _ = build(*specs)
+    assert set(table.names) == {spec.name for spec in specs}
+    assert (table.parent < np.arange(len(table))).all()
+    own = np.arange(2.0 * len(table)).reshape(2, len(table))
+    sums = table.subtree_sums(own)
+    for queue in range(len(table)):
+        below = [q for q in range(len(table)) if queue in table.ancestors(q)]
+        assert sums[:, queue].tolist() == own[:, below].sum(axis=1).tolist()
+        assert table.depth[queue] == len(table.ancestors(queue)) - 1
