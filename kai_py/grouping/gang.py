@@ -57,7 +57,9 @@ class GangSpec:
     """A gang as derived from its pods' owners.
 
     ``key`` is unique in the cluster and stable over restarts: ``namespace/Kind/name``.
-    ``queue`` is empty when nothing names one. ``preemptible`` is None when the priority decides.
+    ``leaf`` and ``order`` are the asking pod's own: its subgroup, and its rank in the gang (lower
+    is placed first). ``queue`` is empty when nothing names one; ``preemptible`` is None when the
+    priority decides.
     ``problem`` tells, in one sentence naming object and field, why the gang can't be placed.
     """
 
@@ -65,6 +67,8 @@ class GangSpec:
     owner: Owner
     queue: str
     tree: Subgroup
+    leaf: str = ""
+    order: int = 0
     preemptible: bool | None = None
     expected_pods: int = 0
     problem: str = ""

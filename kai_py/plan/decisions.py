@@ -11,7 +11,6 @@ from kai_py.api.records.resource import AllocationResult
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.grouping.gang import Owner
 
-
 __all__ = [
     "Action",
     "ClaimAllocation",

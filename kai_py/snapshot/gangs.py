@@ -11,6 +11,7 @@ from functools import cached_property
 
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.grouping.gang import Owner, Subgroup, satisfied
+from kai_py.snapshot.accounting import total
 from kai_py.snapshot.shape import Shape
 
 Charge = Mapping[str, float]
@@ -81,12 +82,12 @@ class Gang:
     @cached_property
     def allocated(self) -> Charge:
         """What the bound pods cost."""
-        return total_charge(self.bound)
+        return total(m.charge for m in self.bound)
 
     @cached_property
     def requested(self) -> Charge:
         """What bound and pending pods cost together."""
-        return total_charge((*self.bound, *self.pending))
+        return total(m.charge for m in (*self.bound, *self.pending))
 
     @cached_property
     def started(self) -> float:
@@ -110,12 +111,3 @@ class Gang:
     def can_be_satisfied(self) -> bool:
         """Whether enough pods exist, bound or pending, to reach the floor."""
         return satisfied(self.tree, self.counts(PodState.BOUND, PodState.PENDING))
-
-
-def total_charge(members: tuple[Member, ...]) -> dict[str, float]:
-    """The sum of the members' charges; a claim shared by several is charged to the first."""
-    total: dict[str, float] = {}
-    for member in members:
-        for resource, amount in member.charge.items():
-            total[resource] = total.get(resource, 0.0) + amount
-    return total

@@ -5,7 +5,7 @@ first use (code 0 = the label is absent), taints per distinct list of taints.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -100,6 +100,39 @@ def node_columns(nodes: Sequence[Node], resources: ResourceIndex, generation: in
     for array in (allocatable, ready, columns.unschedulable, taint_codes):
         array.flags.writeable = False
     return columns
+
+
+def with_node(
+    columns: NodeColumns, node: Node, resources: ResourceIndex, generation: int
+) -> NodeColumns:
+    """``columns`` with one known node replaced: a row is written, nothing is rebuilt."""
+    row = columns.positions[node.metadata.name]
+    allocatable, ready = columns.allocatable.copy(), columns.ready.copy()
+    unschedulable, taint_codes = columns.unschedulable.copy(), columns.taint_codes.copy()
+    allocatable[:, row], problem = allocatable_column(node, resources)
+    ready[row] = not problem and is_ready(node)
+    unschedulable[row] = node.spec.unschedulable
+    taint_lists = columns.taint_lists
+    if node.spec.taints not in taint_lists:
+        taint_lists = (*taint_lists, node.spec.taints)
+    taint_codes[row] = taint_lists.index(node.spec.taints)
+    problems = {name: text for name, text in columns.problems.items() if name != node.metadata.name}
+    if problem:
+        problems[node.metadata.name] = problem
+    for array in (allocatable, ready, unschedulable, taint_codes):
+        array.flags.writeable = False
+    return replace(
+        columns,
+        records=(*columns.records[:row], node, *columns.records[row + 1 :]),
+        allocatable=allocatable,
+        ready=ready,
+        unschedulable=unschedulable,
+        taint_lists=taint_lists,
+        taint_codes=taint_codes,
+        generation=generation,
+        problems=problems,
+        _labels={},
+    )
 
 
 def allocatable_column(node: Node, resources: ResourceIndex) -> tuple[Floats, str]:

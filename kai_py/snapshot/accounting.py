@@ -1,0 +1,96 @@
+"""What a pod costs its queue: the one accounting function, for shares, status and metrics alike.
+
+Quota resources are ``gpu`` (devices), ``cpu`` (millicores), ``memory`` (bytes) and any other
+resource by its own name. A pod pays for its requests and for the devices of its claims; a claim is
+paid for once, however many pods share it. Devices with admin access cost nothing.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from kai_py.api.records.resource import DeviceRequest, ResourceClaim, ResourceClaimSpec
+
+GPU = "gpu"
+NOT_ACCOUNTED = frozenset({"pods"})
+MIG_RESOURCE = re.compile(r"^nvidia\.com/mig-(\d+)g\.")
+MIG_SLICES_PER_GPU = 7.0
+
+ClassWeight = Callable[[str], float]
+"""GPUs that one device of a DeviceClass stands for; 0 when the class is no GPU class."""
+
+DeviceWeight = Callable[[str, str, str], float]
+"""GPUs that (driver, pool, device) stands for."""
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """The rules of accounting.
+
+    ``gpu_resources``: extended resources that count as whole GPUs, by full name or by ``*/suffix``.
+    """
+
+    class_weight: ClassWeight
+    device_weight: DeviceWeight
+    gpu_resources: tuple[str, ...] = ("*/gpu",)
+
+    def requests(self, requests: Mapping[str, float]) -> dict[str, float]:
+        """The cost of resource requests given in row units."""
+        cost: dict[str, float] = {}
+        for name, amount in requests.items():
+            if name in NOT_ACCOUNTED:
+                continue
+            gpus = self.gpus_per_unit(name)
+            if gpus:
+                cost[GPU] = cost.get(GPU, 0.0) + gpus * amount
+            else:
+                cost[name] = cost.get(name, 0.0) + amount
+        return cost
+
+    def gpus_per_unit(self, resource: str) -> float:
+        """How many GPUs one unit of an extended resource stands for."""
+        mig = MIG_RESOURCE.match(resource)
+        if mig:
+            return int(mig.group(1)) / MIG_SLICES_PER_GPU
+        suffix = "*/" + resource.rpartition("/")[2] if "/" in resource else ""
+        return 1.0 if resource in self.gpu_resources or suffix in self.gpu_resources else 0.0
+
+    def claim(self, claim: ResourceClaim) -> dict[str, float]:
+        """The cost of a claim: by its devices once allocated, by the worst case before."""
+        allocation = claim.status.allocation
+        if allocation is None:
+            return self.claim_spec(claim.spec)
+        gpus = sum(
+            self.device_weight(result.driver, result.pool, result.device)
+            for result in allocation.devices.results
+            if not result.admin_access
+        )
+        return {GPU: gpus} if gpus else {}
+
+    def claim_spec(self, spec: ResourceClaimSpec) -> dict[str, float]:
+        """The most an unallocated claim can cost."""
+        gpus = sum(self._request(request) for request in spec.devices.requests)
+        return {GPU: gpus} if gpus else {}
+
+    def _request(self, request: DeviceRequest) -> float:
+        if request.exactly is not None:
+            exact = request.exactly
+            if exact.admin_access:
+                return 0.0
+            return self.class_weight(exact.device_class_name) * max(exact.count, 1)
+        return max(
+            (
+                self.class_weight(alternative.device_class_name) * max(alternative.count, 1)
+                for alternative in request.first_available
+            ),
+            default=0.0,
+        )
+
+
+def total(costs: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """The sum of costs per quota resource."""
+    summed: dict[str, float] = {}
+    for cost in costs:
+        for name, amount in cost.items():
+            summed[name] = summed.get(name, 0.0) + amount
+    return summed

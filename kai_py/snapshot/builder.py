@@ -1,0 +1,361 @@
+"""Builds snapshots incrementally: a cycle costs what changed since the last one.
+
+The builder is fed with old/new pairs by the watch and with assumptions by commit. It keeps pods,
+gangs and node rows up to date; ``freeze`` only rebuilds the gangs whose pods changed. What a pod
+is derived from (owners, namespace, claims, volumes) is remembered, so that a change of any of them
+derives just those pods again.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from kai_py.api.quantity import QuantityError
+from kai_py.api.records.core import Node, Pod
+from kai_py.api.records.resource import AllocationResult, ResourceClaim
+from kai_py.api.references import PodRef
+from kai_py.grouping.gang import GangSpec
+from kai_py.grouping.owners import Owners
+from kai_py.snapshot.accounting import Accounting, total
+from kai_py.snapshot.claims import PodClaims, pod_claims
+from kai_py.snapshot.dependencies import Dependencies, ObjectCache, RecordingOwners
+from kai_py.snapshot.gangs import Gang, Member, PodState
+from kai_py.snapshot.ledger import Holding, NodeLedger
+from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.shape import Shape, ShapeTable
+from kai_py.snapshot.snapshot import Hold, Snapshot
+from kai_py.snapshot.volumes import volume_selectors
+
+Identify = Callable[[Pod, Owners], GangSpec]
+FINISHED = ("Succeeded", "Failed")
+NO_SHAPE = Shape(number=-1, requests={})
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSettings:
+    """What the builder must know of the configuration."""
+
+    scheduler_name: str = "kai-scheduler"
+    hold_seconds: float = 300.0
+    preemptible_below: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Tracked:
+    gang: str
+    member: Member
+
+
+class SnapshotBuilder:
+    """Mutable behind, immutable in front: see ``freeze``."""
+
+    def __init__(
+        self,
+        identify: Identify,
+        accounting: Accounting,
+        queue_spec: Callable[[object], QueueSpec],
+        settings: SnapshotSettings = SnapshotSettings(),
+    ) -> None:
+        """Start empty. ``queue_spec`` turns a watched Queue object into its spec."""
+        self._identify = identify
+        self._accounting = accounting
+        self._queue_spec = queue_spec
+        self._settings = settings
+        self._ledger = NodeLedger()
+        self._shapes = ShapeTable()
+        self._objects = ObjectCache()
+        self._dependencies = Dependencies()
+        self._pods: dict[str, Pod] = {}
+        self._tracked: dict[str, _Tracked] = {}
+        self._members: dict[str, dict[str, Member]] = {}
+        self._specs: dict[str, GangSpec] = {}
+        self._gangs: dict[str, Gang] = {}
+        self._dirty: set[str] = set()
+        self._pending: set[str] = set()
+        self._usage: dict[str, dict[str, float]] = {}
+        self._demand: dict[str, dict[str, float]] = {}
+        self._queues: dict[str, QueueSpec] = {}
+        self._problems: dict[str, str] = {}
+        self._assumed: dict[str, str] = {}
+        self._assumed_claims: dict[str, tuple[str, AllocationResult]] = {}
+        self._holds: dict[str, Hold] = {}
+
+    def apply(self, kind: str, old: object | None, new: object | None) -> None:
+        """Take in one change of a watched object; ``kind`` is the plural name."""
+        if kind == "pods":
+            self._apply_pod(old, new)
+        elif kind == "nodes":
+            self._apply_node(old, new)
+        elif kind == "queues":
+            self._apply_queue(old, new)
+        else:
+            touched = self._objects.apply(kind, old, new)
+            for uid in self._dependencies.of(touched):
+                self._derive(uid)
+            if kind == "resourceclaims" and isinstance(new, ResourceClaim):
+                self._settle_claim(new)
+
+    def assume(
+        self, pod: PodRef, node: str, claims: Mapping[str, AllocationResult] | None = None
+    ) -> None:
+        """Count ``pod`` as bound to ``node``, and ``claims`` (by uid) as allocated, from now on."""
+        self._assumed[pod.uid] = node
+        self._holds.pop(pod.uid, None)
+        for uid, allocation in (claims or {}).items():
+            self._assumed_claims[uid] = (pod.uid, allocation)
+            self._overlay_claim(uid)
+        self._derive(pod.uid)
+
+    def forget(self, pod_uid: str) -> None:
+        """Take an assumption back: the pod is pending again, its claims as the API has them."""
+        self._assumed.pop(pod_uid, None)
+        for uid in [uid for uid, (pod, _) in self._assumed_claims.items() if pod == pod_uid]:
+            self._forget_claim(uid)
+        self._derive(pod_uid)
+
+    def hold(self, pod_uid: str, node: str, now: float) -> None:
+        """Keep room on ``node`` for a pod that was nominated."""
+        known = self._holds.get(pod_uid)
+        if known is None or known.node != node:
+            self._holds[pod_uid] = Hold(node, now + self._settings.hold_seconds)
+
+    def freeze(self, now: float) -> Snapshot:
+        """The cluster as known at ``now``."""
+        for key in sorted(self._dirty):
+            self._rebuild_gang(key)
+        self._dirty.clear()
+        self._expire_holds(now)
+        state = self._ledger.freeze()
+        return Snapshot(
+            now=now,
+            resources=state.resources,
+            nodes=state.nodes,
+            used=state.used,
+            releasing=state.releasing,
+            host_ports=state.host_ports,
+            gangs=dict(self._gangs),
+            pending=tuple(sorted(self._pending)),
+            queues=tuple(self._queues[name] for name in sorted(self._queues)),
+            queue_usage={queue: dict(usage) for queue, usage in self._usage.items()},
+            queue_demand={queue: dict(demand) for queue, demand in self._demand.items()},
+            devices=self._objects.devices(),
+            holds=dict(self._holds),
+            problems=(*self._problems.values(), *state.nodes.problems.values()),
+        )
+
+    def _apply_node(self, old: object | None, new: object | None) -> None:
+        node = new if new is not None else old
+        if isinstance(node, Node):
+            self._ledger.set_node(node.metadata.name, None if new is None else node)
+
+    def _apply_queue(self, old: object | None, new: object | None) -> None:
+        if old is not None:
+            self._queues.pop(self._queue_spec(old).name, None)
+        if new is not None:
+            spec = self._queue_spec(new)
+            self._queues[spec.name] = spec
+
+    def _apply_pod(self, old: object | None, new: object | None) -> None:
+        if isinstance(new, Pod):
+            uid = new.metadata.uid
+            self._pods[uid] = new
+            if new.spec.node_name or new.status.phase in FINISHED:
+                self._assumed.pop(uid, None)
+                self._holds.pop(uid, None)
+            elif new.status.nominated_node_name and uid not in self._holds:
+                self._holds[uid] = Hold(new.status.nominated_node_name, 0.0)
+            self._derive(uid)
+        elif isinstance(old, Pod):
+            self._remove(old.metadata.uid)
+
+    def _remove(self, uid: str) -> None:
+        self._pods.pop(uid, None)
+        self._assumed.pop(uid, None)
+        self._holds.pop(uid, None)
+        for claim in [c for c, (pod, _) in self._assumed_claims.items() if pod == uid]:
+            self._forget_claim(claim)
+        self._dependencies.forget(uid)
+        self._ledger.set_holding(uid, None)
+        self._leave_gang(uid)
+
+    def _derive(self, uid: str) -> None:
+        """Bring everything derived from a pod in line with the pod."""
+        pod = self._pods.get(uid)
+        if pod is None:
+            return
+        node = pod.spec.node_name or self._assumed.get(uid, "")
+        ours = pod.spec.scheduler_name == self._settings.scheduler_name
+        if pod.status.phase in FINISHED or (not ours and not node):
+            self._dependencies.forget(uid)
+            self._ledger.set_holding(uid, None)
+            self._leave_gang(uid)
+            return
+        owners = RecordingOwners(self._objects)
+        claims = pod_claims(pod, owners.claim)
+        volumes = volume_selectors(pod, owners)
+        problem = ""
+        try:
+            shape = self._shapes.intern(pod, claims.uses, volumes.selectors)
+        except QuantityError as error:
+            problem, shape = f"pod {pod.metadata.namespace}/{pod.metadata.name}: {error}", NO_SHAPE
+        releasing = pod.metadata.deletion_timestamp is not None
+        self._ledger.set_holding(
+            uid,
+            Holding(node, shape.requests, shape.host_ports, releasing) if node else None,
+        )
+        if ours:
+            spec = self._identify(pod, owners)
+            member = self._member(pod, shape, node, claims, spec)
+            waiting = claims.waiting or volumes.waiting
+            self._join_gang(uid, spec, replace(member, waiting=waiting, problem=problem))
+        self._dependencies.set(uid, owners.seen)
+
+    def _member(
+        self, pod: Pod, shape: Shape, node: str, claims: PodClaims, spec: GangSpec
+    ) -> Member:
+        meta = pod.metadata
+        state = PodState.BOUND if node else PodState.PENDING
+        if meta.deletion_timestamp is not None:
+            state = PodState.RELEASING
+        elif not node and pod.spec.scheduling_gates:
+            state = PodState.GATED
+        hold = self._holds.get(meta.uid)
+        return Member(
+            pod=PodRef(meta.namespace, meta.name, meta.uid),
+            shape=shape,
+            leaf=spec.leaf,
+            state=state,
+            node=node,
+            nominated=hold.node if hold else "",
+            priority=pod.spec.priority,
+            created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
+            bound_since=_bound_since(pod),
+            charge=self._charge(pod, shape, claims),
+            claims=claims.references,
+            order=spec.order,
+        )
+
+    def _charge(self, pod: Pod, shape: Shape, claims: PodClaims) -> dict[str, float]:
+        costs: list[Mapping[str, float]] = [self._accounting.requests(shape.requests)]
+        for use, key in zip(claims.uses, claims.references, strict=True):
+            if use.claim is None:
+                costs.append(self._accounting.claim_spec(use.spec))
+            elif self._pays_for(pod, (key.namespace, key.name), use.claim):
+                costs.append(self._accounting.claim(use.claim))
+        return total(costs)
+
+    def _pays_for(self, pod: Pod, key: tuple[str, str], claim: ResourceClaim) -> bool:
+        """Of the pods that share a claim the first that reserved it pays, else the first by uid."""
+        for consumer in claim.status.reserved_for:
+            if consumer.uid in self._pods:
+                return consumer.uid == pod.metadata.uid
+        sharers = self._dependencies.of((("resourceclaims", *key),))
+        return pod.metadata.uid == min((*sharers, pod.metadata.uid))
+
+    def _join_gang(self, uid: str, spec: GangSpec, member: Member) -> None:
+        before = self._tracked.get(uid)
+        if before is not None and before.gang != spec.key:
+            self._leave_gang(uid)
+        self._tracked[uid] = _Tracked(spec.key, member)
+        self._members.setdefault(spec.key, {})[uid] = member
+        self._specs[spec.key] = spec
+        self._dirty.add(spec.key)
+
+    def _leave_gang(self, uid: str) -> None:
+        tracked = self._tracked.pop(uid, None)
+        if tracked is not None:
+            self._members[tracked.gang].pop(uid, None)
+            self._dirty.add(tracked.gang)
+
+    def _rebuild_gang(self, key: str) -> None:
+        before = self._gangs.pop(key, None)
+        if before is not None:
+            _post(self._usage, before.queue, before.allocated, -1.0)
+            _post(self._demand, before.queue, before.requested, -1.0)
+        self._pending.discard(key)
+        members = self._members.get(key)
+        if not members:
+            self._members.pop(key, None)
+            self._specs.pop(key, None)
+            return
+        gang = self._gang(self._specs[key], members.values())
+        self._gangs[key] = gang
+        _post(self._usage, gang.queue, gang.allocated, 1.0)
+        _post(self._demand, gang.queue, gang.requested, 1.0)
+        if any(m.state in (PodState.PENDING, PodState.GATED) for m in gang.members):
+            self._pending.add(key)
+
+    def _gang(self, spec: GangSpec, members: Iterable[Member]) -> Gang:
+        ordered = tuple(sorted(members, key=lambda m: (m.order, m.created, m.pod)))
+        priority = max(m.priority for m in ordered)
+        limit = self._settings.preemptible_below
+        by_priority = limit is None or priority < limit
+        return Gang(
+            key=spec.key,
+            owner=spec.owner,
+            queue=spec.queue,
+            tree=spec.tree,
+            members=ordered,
+            priority=priority,
+            preemptible=by_priority if spec.preemptible is None else spec.preemptible,
+            may_preempt=all(
+                self._pods[m.pod.uid].spec.preemption_policy != "Never" for m in ordered
+            ),
+            created=min(m.created for m in ordered),
+            expected_pods=spec.expected_pods,
+            problem=spec.problem,
+        )
+
+    def _settle_claim(self, claim: ResourceClaim) -> None:
+        """The API has an allocation for the claim: what was assumed is now known."""
+        uid = claim.metadata.uid
+        if claim.status.allocation is not None:
+            self._assumed_claims.pop(uid, None)
+        elif uid in self._assumed_claims:
+            self._overlay_claim(uid)
+
+    def _overlay_claim(self, uid: str) -> None:
+        claim = self._objects.claim_by_uid(uid)
+        if claim is None or claim.status.allocation is not None:
+            return
+        _, allocation = self._assumed_claims[uid]
+        status = msgspec.structs.replace(claim.status, allocation=allocation)
+        self._objects.overlay_claim(msgspec.structs.replace(claim, status=status))
+        self._derive_sharers(claim)
+
+    def _forget_claim(self, uid: str) -> None:
+        self._assumed_claims.pop(uid, None)
+        self._objects.drop_overlay(uid)
+        claim = self._objects.claim_by_uid(uid)
+        if claim is not None:
+            self._derive_sharers(claim)
+
+    def _derive_sharers(self, claim: ResourceClaim) -> None:
+        key = ("resourceclaims", claim.metadata.namespace, claim.metadata.name)
+        for uid in self._dependencies.of((key,)):
+            self._derive(uid)
+
+    def _expire_holds(self, now: float) -> None:
+        for uid, hold in list(self._holds.items()):
+            if hold.expires == 0.0:
+                self._holds[uid] = Hold(hold.node, now + self._settings.hold_seconds)
+            elif hold.expires <= now:
+                del self._holds[uid]
+
+
+def _bound_since(pod: Pod) -> float:
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "True":
+            return (
+                condition.last_transition_time.timestamp() if condition.last_transition_time else 0
+            )
+    return pod.status.start_time.timestamp() if pod.status.start_time else 0.0
+
+
+def _post(
+    ledger: dict[str, dict[str, float]], queue: str, cost: Mapping[str, float], sign: float
+) -> None:
+    account = ledger.setdefault(queue, {})
+    for resource, amount in cost.items():
+        account[resource] = account.get(resource, 0.0) + sign * amount

@@ -1,0 +1,106 @@
+"""From a pod's claim names to the claims themselves (KEP-4381, resource.k8s.io life cycle).
+
+A claim from a template is named in ``pod.status.resourceClaimStatuses`` once the claim controller
+made it; until then the pod waits. An entry without a name means that no claim is needed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kai_py.api.records.core import Pod, PodResourceClaim
+from kai_py.api.records.resource import ResourceClaim
+from kai_py.api.references import ClaimRef
+from kai_py.snapshot.shape import ClaimUse
+
+ClaimLookup = Callable[[str, str], ResourceClaim | None]
+"""(namespace, name) to the claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaims:
+    """The claims of a pod, as placement sees them and by name; ``waiting`` says what is missing."""
+
+    uses: tuple[ClaimUse, ...] = ()
+    references: tuple[ClaimRef, ...] = ()
+    keys: tuple[tuple[str, str], ...] = ()
+    waiting: str = ""
+
+
+def pod_claims(pod: Pod, lookup: ClaimLookup) -> PodClaims:
+    """Resolve every claim of ``pod``; the first obstacle is reported, the rest still resolved."""
+    uses: list[ClaimUse] = []
+    references: list[ClaimRef] = []
+    keys: list[tuple[str, str]] = []
+    waiting = ""
+    for wanted in pod.spec.resource_claims:
+        name, obstacle = _claim_name(pod, wanted)
+        if name is None and not obstacle:
+            continue
+        claim = None
+        if name is not None:
+            keys.append((pod.metadata.namespace, name))
+            claim = lookup(pod.metadata.namespace, name)
+            obstacle = _obstacle(pod, wanted, name, claim)
+        if claim is None or obstacle:
+            waiting = waiting or obstacle
+            continue
+        uses.append(_use(wanted, claim))
+        references.append(
+            ClaimRef(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid)
+        )
+    return PodClaims(tuple(uses), tuple(references), tuple(keys), waiting)
+
+
+def _claim_name(pod: Pod, wanted: PodResourceClaim) -> tuple[str | None, str]:
+    if wanted.resource_claim_name:
+        return wanted.resource_claim_name, ""
+    if not wanted.resource_claim_template_name:
+        return None, f'spec.resourceClaims["{wanted.name}"] names neither a claim nor a template'
+    for status in pod.status.resource_claim_statuses:
+        if status.name == wanted.name:
+            return status.resource_claim_name, ""
+    return None, (
+        f'ResourceClaim for spec.resourceClaims["{wanted.name}"] not created yet; does '
+        f'ResourceClaimTemplate "{wanted.resource_claim_template_name}" exist in namespace '
+        f'"{pod.metadata.namespace}"?'
+    )
+
+
+def _obstacle(pod: Pod, wanted: PodResourceClaim, name: str, claim: ResourceClaim | None) -> str:
+    if claim is None:
+        return f'resourceclaim "{name}" not found in namespace "{pod.metadata.namespace}"'
+    if claim.metadata.deletion_timestamp is not None:
+        return f'resourceclaim "{name}" is being deleted'
+    if wanted.resource_claim_template_name and not _owned_by(claim, pod):
+        return (
+            f"ResourceClaim {claim.metadata.namespace}/{name} was not created for Pod "
+            f"{pod.metadata.namespace}/{pod.metadata.name} (Pod is not owner)"
+        )
+    return ""
+
+
+def _owned_by(claim: ResourceClaim, pod: Pod) -> bool:
+    group = pod.spec.scheduling_group
+    return any(
+        owner.controller
+        and (
+            owner.uid == pod.metadata.uid
+            or (
+                group is not None
+                and owner.kind == "PodGroup"
+                and owner.name == group.pod_group_name
+            )
+        )
+        for owner in claim.metadata.owner_references
+    )
+
+
+def _use(wanted: PodResourceClaim, claim: ResourceClaim) -> ClaimUse:
+    allocation = claim.status.allocation
+    identity_matters = allocation is not None or not wanted.resource_claim_template_name
+    return ClaimUse(
+        name=wanted.name,
+        spec=claim.spec,
+        claim=claim if identity_matters else None,
+        pinned=allocation.node_selector if allocation else None,
+    )

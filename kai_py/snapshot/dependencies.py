@@ -1,0 +1,228 @@
+"""What a pod was derived from, so that a change of any of it derives the pod again.
+
+Objects are keyed by (plural kind, namespace, name), owners also by ("uid", uid). Looking an object
+up through ``RecordingOwners`` records the key, found or not: an owner, claim or volume that appears
+later finds the pods that wait for it.
+"""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import msgspec
+
+from kai_py.api.records.core import (
+    Job,
+    ObjectMeta,
+    ObjectMetadata,
+    OwnerReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from kai_py.api.records.resource import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
+from kai_py.grouping.owners import OwnerObject
+from kai_py.snapshot.snapshot import DeviceObjects
+
+Key = tuple[str, ...]
+
+
+class Dependencies:
+    """Which pods (by uid) were derived from which objects."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._keys: dict[str, tuple[Key, ...]] = {}
+        self._pods: dict[Key, dict[str, None]] = {}
+
+    def set(self, pod_uid: str, keys: Iterable[Key]) -> None:
+        """Replace what ``pod_uid`` depends on."""
+        wanted = tuple(dict.fromkeys(keys))
+        if self._keys.get(pod_uid) == wanted:
+            return
+        self.forget(pod_uid)
+        self._keys[pod_uid] = wanted
+        for key in wanted:
+            self._pods.setdefault(key, {})[pod_uid] = None
+
+    def forget(self, pod_uid: str) -> None:
+        """The pod depends on nothing any more."""
+        for key in self._keys.pop(pod_uid, ()):
+            pods = self._pods[key]
+            pods.pop(pod_uid, None)
+            if not pods:
+                del self._pods[key]
+
+    def of(self, keys: Iterable[Key]) -> tuple[str, ...]:
+        """The pods that depend on any of ``keys``, in the order in which they came."""
+        return tuple(dict.fromkeys(uid for key in keys for uid in self._pods.get(key, ())))
+
+
+class ObjectCache:
+    """The watched objects that pods are derived from, and those that devices are."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._by_key: dict[Key, object] = {}
+        self._slices: dict[str, ResourceSlice] = {}
+        self._classes: dict[str, DeviceClass] = {}
+        self._taint_rules: dict[str, DeviceTaintRule] = {}
+        self._claims: dict[tuple[str, str], ResourceClaim] = {}
+        self._overlaid: dict[str, ResourceClaim] = {}
+        self._generation = 0
+        self._claims_generation = 0
+        self._frozen: DeviceObjects | None = None
+
+    def apply(self, kind: str, old: object | None, new: object | None) -> tuple[Key, ...]:
+        """Take in one change; returns the keys under which others may have looked it up."""
+        changed = new if new is not None else old
+        meta: ObjectMeta | None = getattr(changed, "metadata", None)
+        if meta is None:
+            return ()
+        key = (kind, meta.namespace, meta.name)
+        self._store(key, new)
+        self._store(("uid", meta.uid), new)
+        if kind in ("resourceslices", "deviceclasses", "devicetaintrules"):
+            self._store_device_object(meta.name, changed, new)
+        elif isinstance(changed, ResourceClaim):
+            self._store_claim(changed, present=new is not None)
+        return key, ("uid", meta.uid)
+
+    def get(self, kind: str, namespace: str, name: str) -> object | None:
+        """A watched object by kind and name."""
+        return self._by_key.get((kind, namespace, name))
+
+    def by_uid(self, uid: str) -> object | None:
+        """A watched object by uid."""
+        return self._by_key.get(("uid", uid))
+
+    def claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        """A claim, with the allocation that is being written if there is one."""
+        return self._claims.get((namespace, name))
+
+    def claim_by_uid(self, uid: str) -> ResourceClaim | None:
+        """The claim as the API has it."""
+        found = self.by_uid(uid)
+        return found if isinstance(found, ResourceClaim) else None
+
+    def overlay_claim(self, claim: ResourceClaim) -> None:
+        """Show ``claim`` instead of what the API has, until the API says otherwise."""
+        self._overlaid[claim.metadata.uid] = claim
+        self._set_claim(claim)
+
+    def drop_overlay(self, uid: str) -> None:
+        """Show what the API has again."""
+        if self._overlaid.pop(uid, None) is None:
+            return
+        original = self.claim_by_uid(uid)
+        if original is not None:
+            self._set_claim(original)
+
+    def devices(self) -> DeviceObjects:
+        """Everything of resource.k8s.io; the same object while nothing changes."""
+        if self._frozen is None:
+            self._frozen = DeviceObjects(
+                slices=dict(self._slices),
+                classes=dict(self._classes),
+                taint_rules=dict(self._taint_rules),
+                claims=dict(self._claims),
+                generation=self._generation,
+                claims_generation=self._claims_generation,
+            )
+        return self._frozen
+
+    def _store(self, key: Key, new: object | None) -> None:
+        if new is None:
+            self._by_key.pop(key, None)
+        else:
+            self._by_key[key] = new
+
+    def _store_device_object(self, name: str, changed: object, new: object | None) -> None:
+        self._generation += 1
+        self._frozen = None
+        if isinstance(changed, ResourceSlice):
+            _put(self._slices, name, changed if new is not None else None)
+        elif isinstance(changed, DeviceClass):
+            _put(self._classes, name, changed if new is not None else None)
+        elif isinstance(changed, DeviceTaintRule):
+            _put(self._taint_rules, name, changed if new is not None else None)
+
+    def _store_claim(self, claim: ResourceClaim, *, present: bool) -> None:
+        if not present:
+            self._overlaid.pop(claim.metadata.uid, None)
+            self._claims.pop((claim.metadata.namespace, claim.metadata.name), None)
+            self._touch_claims()
+            return
+        if claim.status.allocation is not None:
+            self._overlaid.pop(claim.metadata.uid, None)
+        overlaid = self._overlaid.get(claim.metadata.uid)
+        if overlaid is not None:
+            status = msgspec.structs.replace(claim.status, allocation=overlaid.status.allocation)
+            claim = msgspec.structs.replace(claim, status=status)
+        self._set_claim(claim)
+
+    def _set_claim(self, claim: ResourceClaim) -> None:
+        self._claims[claim.metadata.namespace, claim.metadata.name] = claim
+        self._touch_claims()
+
+    def _touch_claims(self) -> None:
+        self._claims_generation += 1
+        self._frozen = None
+
+
+class RecordingOwners:
+    """Looks objects up and remembers every key it was asked for."""
+
+    def __init__(self, objects: ObjectCache) -> None:
+        """Look up in ``objects``."""
+        self._objects = objects
+        self.seen: list[Key] = []
+
+    def owner(self, reference: OwnerReference) -> OwnerObject | None:
+        """The owner ``reference`` points to."""
+        self.seen.append(("uid", reference.uid))
+        found = self._objects.by_uid(reference.uid)
+        return found if isinstance(found, Job | ObjectMetadata) else None
+
+    def namespace(self, name: str) -> ObjectMetadata | None:
+        """The namespace called ``name``."""
+        found = self._get("namespaces", "", name)
+        return found if isinstance(found, ObjectMetadata) else None
+
+    def claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        """A ResourceClaim."""
+        self.seen.append(("resourceclaims", namespace, name))
+        return self._objects.claim(namespace, name)
+
+    def volume_claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
+        """A PersistentVolumeClaim."""
+        found = self._get("persistentvolumeclaims", namespace, name)
+        return found if isinstance(found, PersistentVolumeClaim) else None
+
+    def volume(self, name: str) -> PersistentVolume | None:
+        """A PersistentVolume."""
+        found = self._get("persistentvolumes", "", name)
+        return found if isinstance(found, PersistentVolume) else None
+
+    def storage_class(self, name: str) -> StorageClass | None:
+        """A StorageClass."""
+        found = self._get("storageclasses", "", name)
+        return found if isinstance(found, StorageClass) else None
+
+    def _get(self, kind: str, namespace: str, name: str) -> object | None:
+        self.seen.append((kind, namespace, name))
+        return self._objects.get(kind, namespace, name)
+
+
+Value = TypeVar("Value")
+
+
+def _put(table: dict[str, Value], name: str, value: Value | None) -> None:
+    if value is None:
+        table.pop(name, None)
+    else:
+        table[name] = value

@@ -1,0 +1,158 @@
+"""Who holds what on which node, kept step by step as pods come and go.
+
+An event costs one column update; ``freeze`` hands out the arrays as they are and copies them only
+when the next change comes (copy on write). Nodes are rows in the order of their names, so only a
+change of the set of nodes, or a resource nobody named before, rebuilds the arrays.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kai_py.api.records.core import Node
+from kai_py.snapshot.nodes import NodeColumns, is_ready, node_columns, with_node
+from kai_py.snapshot.resources import Floats, ResourceIndex
+from kai_py.snapshot.shape import HostPort
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one pod holds on one node."""
+
+    node: str
+    requests: Mapping[str, float]
+    host_ports: tuple[HostPort, ...] = ()
+    releasing: bool = False
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """The frozen result; see Snapshot for the meaning of the arrays."""
+
+    resources: ResourceIndex
+    nodes: NodeColumns
+    used: Floats
+    releasing: Floats
+    host_ports: Mapping[int, frozenset[HostPort]]
+
+
+class NodeLedger:
+    """Nodes and the pods that hold room on them."""
+
+    def __init__(self) -> None:
+        """Start with no nodes."""
+        self._nodes: dict[str, Node] = {}
+        self._holdings: dict[str, Holding] = {}
+        self._port_owners: dict[str, dict[str, tuple[HostPort, ...]]] = {}
+        self._resources = ResourceIndex()
+        self._columns = node_columns((), self._resources, 0)
+        self._used = np.zeros((len(self._resources.names), 0))
+        self._releasing = self._used.copy()
+        self._generation = 0
+        self._stale = True
+        self._shared = False
+
+    def set_node(self, name: str, node: Node | None) -> bool:
+        """Add, replace or (with None) remove a node; returns whether anything relevant changed."""
+        known = self._nodes.get(name)
+        if node is None:
+            self._stale |= self._nodes.pop(name, None) is not None
+            return known is not None
+        self._nodes[name] = node
+        if known is not None and _relevant(known) == _relevant(node):
+            return False
+        new_resources = node.status.allocatable.keys() - self._resources.positions.keys()
+        if known is None or new_resources or self._stale:
+            self._stale = True
+            return True
+        self._generation += 1
+        self._columns = with_node(self._columns, node, self._resources, self._generation)
+        return True
+
+    def set_holding(self, pod_uid: str, holding: Holding | None) -> None:
+        """Say what a pod holds now; None when it holds nothing any more."""
+        before = self._holdings.pop(pod_uid, None)
+        if before is not None:
+            self._post(pod_uid, before, -1.0)
+        if holding is not None:
+            self._holdings[pod_uid] = holding
+            self._post(pod_uid, holding, 1.0)
+
+    def know_resources(self, names: Mapping[str, float]) -> None:
+        """Make sure every resource has a row."""
+        if any(name not in self._resources.positions for name in names):
+            self._resources = self._resources.extended(names)
+            self._stale = True
+
+    def freeze(self) -> NodeState:
+        """The current state; the arrays must not be written to."""
+        if self._stale:
+            self._rebuild()
+        self._shared = True
+        for array in (self._used, self._releasing):
+            array.flags.writeable = False
+        rows = self._columns.positions
+        ports = {
+            rows[node]: frozenset(port for held in owners.values() for port in held)
+            for node, owners in self._port_owners.items()
+            if node in rows and owners
+        }
+        return NodeState(self._resources, self._columns, self._used, self._releasing, ports)
+
+    def _post(self, pod_uid: str, holding: Holding, sign: float) -> None:
+        if holding.host_ports:
+            owners = self._port_owners.setdefault(holding.node, {})
+            if sign > 0:
+                owners[pod_uid] = holding.host_ports
+            else:
+                owners.pop(pod_uid, None)
+        self.know_resources(holding.requests)
+        if self._stale:
+            return
+        row = self._columns.positions.get(holding.node)
+        if row is None:
+            return
+        if self._shared:
+            self._used, self._releasing = self._used.copy(), self._releasing.copy()
+            self._shared = False
+        _add(self._used, self._resources, row, holding.requests, sign)
+        if holding.releasing:
+            _add(self._releasing, self._resources, row, holding.requests, sign)
+
+    def _rebuild(self) -> None:
+        names = {name for node in self._nodes.values() for name in node.status.allocatable}
+        self._resources = self._resources.extended(names)
+        self._generation += 1
+        self._columns = node_columns(tuple(self._nodes.values()), self._resources, self._generation)
+        shape = (len(self._resources.names), len(self._columns))
+        self._used, self._releasing = np.zeros(shape), np.zeros(shape)
+        self._stale = self._shared = False
+        for holding in self._holdings.values():
+            row = self._columns.positions.get(holding.node)
+            if row is None:
+                continue
+            _add(self._used, self._resources, row, holding.requests, 1.0)
+            if holding.releasing:
+                _add(self._releasing, self._resources, row, holding.requests, 1.0)
+
+
+def _add(
+    array: Floats,
+    resources: ResourceIndex,
+    row: int,
+    requests: Mapping[str, float],
+    sign: float,
+) -> None:
+    for name, amount in requests.items():
+        array[resources.positions[name], row] += sign * amount
+
+
+def _relevant(node: Node) -> tuple[object, ...]:
+    return (
+        node.metadata.labels,
+        node.spec,
+        node.status.allocatable,
+        node.status.declared_features,
+        is_ready(node),
+    )

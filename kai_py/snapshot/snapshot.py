@@ -1,0 +1,69 @@
+"""The snapshot: the cluster at one instant, immutable. Policies see nothing else.
+
+Arrays are read-only views; ``used`` includes pods that are leaving, ``releasing`` is the part of
+it they will give back. A pod that is assumed (its binding is being written) counts as bound.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kai_py.api.records.resource import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.nodes import NodeColumns
+from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.resources import Floats, ResourceIndex
+from kai_py.snapshot.shape import HostPort
+
+
+@dataclass(frozen=True)
+class DeviceObjects:
+    """Everything of resource.k8s.io; ``generation`` changes with slices, classes and rules.
+
+    ``claims`` are keyed by (namespace, name) and include allocations that are being written.
+    """
+
+    slices: Mapping[str, ResourceSlice] = field(default_factory=dict)
+    classes: Mapping[str, DeviceClass] = field(default_factory=dict)
+    taint_rules: Mapping[str, DeviceTaintRule] = field(default_factory=dict)
+    claims: Mapping[tuple[str, str], ResourceClaim] = field(default_factory=dict)
+    generation: int = 0
+    claims_generation: int = 0
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Room on a node that is kept for a pod until ``expires`` (seconds since the epoch)."""
+
+    node: str
+    expires: float
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The cluster at ``now`` (seconds since the epoch).
+
+    ``used``, ``releasing``: (resources, nodes) float64 in the units of ``resources``.
+    ``host_ports``: node row to the ports taken on it.
+    ``queue_usage``: queue name to what its bound pods cost; ``queue_demand`` adds pending pods.
+    ``holds``: pod uid to the room kept for it.
+    """
+
+    now: float
+    resources: ResourceIndex
+    nodes: NodeColumns
+    used: Floats
+    releasing: Floats
+    gangs: Mapping[str, Gang]
+    pending: tuple[str, ...]
+    queues: tuple[QueueSpec, ...]
+    queue_usage: Mapping[str, Mapping[str, float]]
+    queue_demand: Mapping[str, Mapping[str, float]]
+    devices: DeviceObjects = field(default_factory=DeviceObjects)
+    host_ports: Mapping[int, frozenset[HostPort]] = field(default_factory=dict)
+    holds: Mapping[str, Hold] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
