@@ -1,0 +1,29 @@
+"""How does a test wait for what a cluster will do in its own time?"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def eventually(
+    probe: Callable[[], Awaitable[T]], *, within: float = 15.0, what: str = "the expected state"
+) -> T:
+    """Return the first truthy answer of `probe`; fail, showing the last one, after `within` s.
+
+    An AssertionError in `probe` counts as "not yet" and is raised when time is up.
+    """
+    deadline = time.monotonic() + within
+    while True:
+        try:
+            answer = await probe()
+            if answer:
+                return answer
+            late = AssertionError(f"{what} not reached in {within} s, last seen: {answer!r}")
+        except AssertionError as error:
+            late = error
+        if time.monotonic() > deadline:
+            raise late
+        await asyncio.sleep(0.05)

@@ -1,0 +1,253 @@
+"""How do many nodes live in one process?
+
+One watch of all bound pods feeds a queue; a fixed number of workers carries out what it holds, so
+thousands of pods never mean thousands of requests at once. Leases are renewed evenly over the
+interval, not all at the same moment.
+
+A pod goes through three steps: it starts when all its claims are allocated and reserved for it, as
+a real kubelet asks before it prepares devices (`waiting` says which pods do not start, and why);
+it finishes after the time its annotation gives; once deleted it ends, is reported as ended, and is
+removed.
+"""
+
+import asyncio
+import enum
+import logging
+from collections.abc import Coroutine, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+import msgspec
+
+from tests.cluster.api import STRATEGIC_MERGE_PATCH, Api, ApiError
+from tests.cluster.fake_kubelet import pods
+from tests.cluster.fake_kubelet.nodes import FakeNode
+from tests.cluster.fake_kubelet.pods import Pod
+from tests.cluster.fake_kubelet.registration import register, renew_lease
+
+_log = logging.getLogger(__name__)
+
+_RETRY_SECONDS = 0.2
+_LEASE_SLOTS = 10
+
+
+class _Step(enum.IntEnum):
+    START = 1
+    FINISH = 2
+    STOP = 3
+
+
+class _ListMetadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _PodList(msgspec.Struct):
+    metadata: _ListMetadata
+    items: list[Pod]
+
+
+class _Versioned(msgspec.Struct):
+    metadata: _ListMetadata
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class FakeKubelet:
+    """The kubelets of `nodes`, for as long as the block lasts; the nodes stay registered."""
+
+    def __init__(
+        self,
+        api: Api,
+        nodes: Sequence[FakeNode],
+        *,
+        heartbeat_seconds: float = 10.0,
+        concurrency: int = 16,
+    ) -> None:
+        self.waiting: dict[str, str] = {}
+        """Pods ("namespace/name") that are bound and do not start, with the reason."""
+        self._api = api
+        self._nodes = {node.name: node for node in nodes}
+        self._heartbeat_seconds = heartbeat_seconds
+        self._concurrency = concurrency
+        self._pods: dict[str, Pod] = {}
+        self._begun: dict[str, _Step] = {}
+        self._queue: asyncio.Queue[tuple[_Step, str]] = asyncio.Queue()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        await register(self._api, list(self._nodes.values()), concurrency=self._concurrency)
+        self._spawn(self._follow_pods())
+        self._spawn(self._renew_leases())
+        for _ in range(self._concurrency):
+            self._spawn(self._work())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        ended = await asyncio.gather(*self._tasks, return_exceptions=True)
+        failed = [e for e in ended if isinstance(e, Exception)]
+        if failed and error is None:
+            raise ExceptionGroup("the fake kubelet failed", failed)
+
+    def _spawn(self, routine: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.create_task(routine))
+
+    async def _renew_leases(self) -> None:
+        names = sorted(self._nodes)
+        while True:
+            for slot in range(_LEASE_SLOTS):
+                await asyncio.sleep(self._heartbeat_seconds / _LEASE_SLOTS)
+                for name in names[slot::_LEASE_SLOTS]:
+                    await renew_lease(self._api, name)
+
+    async def _follow_pods(self) -> None:
+        version = ""
+        while True:
+            try:
+                version = version or await self._list_pods()
+                version = await self._watch_pods(version)
+            except (aiohttp.ClientError, TimeoutError, ApiError) as error:
+                _log.info("watch of pods: %s", error)
+                version = ""
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _list_pods(self) -> str:
+        answer = await self._api.request(
+            "GET", "/api/v1/pods", parameters={"fieldSelector": "spec.nodeName!="}
+        )
+        listed = msgspec.json.decode(answer, type=_PodList)
+        present = {pod.metadata.uid for pod in listed.items}
+        for uid in [uid for uid in self._pods if uid not in present]:
+            self._forget(uid)
+        for pod in listed.items:
+            self._observe(pod)
+        return listed.metadata.resource_version
+
+    async def _watch_pods(self, version: str) -> str:
+        """Follow one watch to its end; return where to go on, "" when only a list helps."""
+        event_of = msgspec.json.Decoder(_Event).decode
+        pod_of = msgspec.json.Decoder(Pod).decode
+        version_of = msgspec.json.Decoder(_Versioned).decode
+        async for line in self._api.watch(
+            "/api/v1/pods",
+            fieldSelector="spec.nodeName!=",
+            resourceVersion=version,
+            allowWatchBookmarks="true",
+        ):
+            event = event_of(line)
+            if event.type == "ERROR":
+                return ""
+            version = version_of(event.object).metadata.resource_version
+            if event.type == "DELETED":
+                self._forget(pod_of(event.object).metadata.uid)
+            elif event.type != "BOOKMARK":
+                self._observe(pod_of(event.object))
+        return version
+
+    def _forget(self, uid: str) -> None:
+        pod = self._pods.pop(uid, None)
+        self._begun.pop(uid, None)
+        if pod is not None:
+            self.waiting.pop(pod.key, None)
+
+    def _observe(self, pod: Pod) -> None:
+        if pod.spec.node_name not in self._nodes:
+            return
+        uid = pod.metadata.uid
+        self._pods[uid] = pod
+        step, delay = _due(pod)
+        if step is None or self._begun.get(uid, 0) >= step:
+            return
+        self._begun[uid] = step
+        self._enqueue(step, uid, delay)
+
+    def _enqueue(self, step: _Step, uid: str, delay: float) -> None:
+        if delay > 0:
+            loop = asyncio.get_running_loop()
+            loop.call_later(delay, self._queue.put_nowait, (step, uid))
+        else:
+            self._queue.put_nowait((step, uid))
+
+    async def _work(self) -> None:
+        while True:
+            step, uid = await self._queue.get()
+            pod = self._pods.get(uid)
+            if pod is None or self._begun.get(uid) != step:
+                continue  # gone meanwhile, or being stopped
+            try:
+                await self._carry_out(step, pod)
+            except (aiohttp.ClientError, TimeoutError) as error:
+                self._try_again(step, pod, str(error))
+            except ApiError as error:
+                if error.code >= 429:
+                    self._try_again(step, pod, str(error))
+                elif error.code not in {404, 409}:  # those two: deleted, perhaps made anew
+                    raise
+
+    async def _carry_out(self, step: _Step, pod: Pod) -> None:
+        if step is _Step.START:
+            obstacle = await self._unprepared_claim(pod)
+            if obstacle:
+                self._try_again(step, pod, obstacle)
+                return
+            self.waiting.pop(pod.key, None)
+            await self._patch_status(pod, pods.running(pod, _now()))
+        elif step is _Step.FINISH:
+            exit_code = int(pod.number(pods.EXIT_CODE) or 0)
+            await self._patch_status(pod, pods.finished(pod, exit_code, _now()))
+        else:
+            if not pod.finished:
+                ended = pods.finished(pod, pods.STOPPED_BY_SIGNAL, _now())
+                await self._patch_status(pod, ended)
+            options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}}
+            await self._api.delete(pod.path, options)
+
+    def _try_again(self, step: _Step, pod: Pod, reason: str) -> None:
+        self.waiting[pod.key] = reason
+        self._enqueue(step, pod.metadata.uid, _RETRY_SECONDS)
+
+    async def _patch_status(self, pod: Pod, patch: pods.Document) -> None:
+        await self._api.patch(f"{pod.path}/status", patch, content_type=STRATEGIC_MERGE_PATCH)
+
+    async def _unprepared_claim(self, pod: Pod) -> str:
+        """Say which claim keeps the pod from starting, "" when none does."""
+        for name in pod.claim_names():
+            if name is None:
+                return "a claim is not made from its template yet"
+            claim = await self._api.get(
+                f"/apis/resource.k8s.io/v1/namespaces/{pod.metadata.namespace}"
+                f"/resourceclaims/{name}"
+            )
+            status = claim.get("status", {})
+            if "allocation" not in status:
+                return f"claim {name} is not allocated"
+            if pod.metadata.uid not in {user["uid"] for user in status.get("reservedFor", ())}:
+                return f"claim {name} is not reserved for the pod"
+        return ""
+
+
+def _due(pod: Pod) -> tuple[_Step | None, float]:
+    """Return the step the pod is due for, and in how many seconds."""
+    if pod.metadata.deletion_timestamp is not None:
+        return _Step.STOP, pod.number(pods.STOP_SECONDS) or 0.0
+    if pod.status.phase == "Pending":
+        return _Step.START, 0.0
+    runs = pod.number(pods.RUN_SECONDS)
+    if pod.status.phase == "Running" and runs is not None:
+        return _Step.FINISH, runs
+    return None, 0.0
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,139 @@
+"""What does a kubelet read of a pod, and what does it write to its status?
+
+Annotations set what a pod does: `kai-py.test/run-seconds` ends it after that time (it runs until
+deleted without), `kai-py.test/exit-code` (0) says how it ends, `kai-py.test/stop-seconds` (0) how
+long it takes to leave once it is deleted.
+"""
+
+from typing import Any
+
+import msgspec
+
+Document = dict[str, Any]
+
+RUN_SECONDS = "kai-py.test/run-seconds"
+EXIT_CODE = "kai-py.test/exit-code"
+STOP_SECONDS = "kai-py.test/stop-seconds"
+
+STOPPED_BY_SIGNAL = 143
+
+
+class Metadata(msgspec.Struct, rename="camel"):
+    """The parts of ObjectMeta that matter here."""
+
+    name: str
+    namespace: str
+    uid: str
+    annotations: dict[str, str] = {}
+    deletion_timestamp: str | None = None
+
+
+class Container(msgspec.Struct):
+    """A container, named in the status."""
+
+    name: str
+    image: str = ""
+
+
+class PodClaim(msgspec.Struct, rename="camel"):
+    """One entry of `spec.resourceClaims`."""
+
+    name: str
+    resource_claim_name: str | None = None
+
+
+class Spec(msgspec.Struct, rename="camel"):
+    """The parts of PodSpec that matter here."""
+
+    containers: list[Container]
+    node_name: str = ""
+    resource_claims: list[PodClaim] = []
+
+
+class Status(msgspec.Struct, rename="camel"):
+    """The parts of PodStatus that matter here."""
+
+    phase: str = "Pending"
+    resource_claim_statuses: list[PodClaim] = []
+
+
+class Pod(msgspec.Struct):
+    """A pod bound to one of our nodes."""
+
+    metadata: Metadata
+    spec: Spec
+    status: Status = msgspec.field(default_factory=Status)
+
+    @property
+    def key(self) -> str:
+        """Its name for people: namespace/name."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def path(self) -> str:
+        """The pod's own path in the API."""
+        return f"/api/v1/namespaces/{self.metadata.namespace}/pods/{self.metadata.name}"
+
+    @property
+    def finished(self) -> bool:
+        """Whether its containers ended for good."""
+        return self.status.phase in {"Succeeded", "Failed"}
+
+    def number(self, annotation: str) -> float | None:
+        """Return the number in `annotation`, None when it is not there or not a number."""
+        try:
+            return float(self.metadata.annotations[annotation])
+        except (KeyError, ValueError):
+            return None
+
+    def claim_names(self) -> list[str | None]:
+        """Return the name of each claim, None for one not made from its template yet."""
+        made = {c.name: c.resource_claim_name for c in self.status.resource_claim_statuses}
+        return [c.resource_claim_name or made.get(c.name) for c in self.spec.resource_claims]
+
+
+def running(pod: Pod, now: str) -> Document:
+    """Return the status patch of a pod whose containers all run."""
+    states = [
+        _container(c, {"running": {"startedAt": now}}, ready=True) for c in pod.spec.containers
+    ]
+    ready = [
+        {"type": kind, "status": "True", "lastTransitionTime": now}
+        for kind in ("PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready")
+    ]
+    return _patch(pod, phase="Running", startTime=now, conditions=ready, containerStatuses=states)
+
+
+def finished(pod: Pod, exit_code: int, now: str) -> Document:
+    """Return the status patch of a pod whose containers all ended with `exit_code`."""
+    ended = {
+        "exitCode": exit_code,
+        "reason": "Completed" if exit_code == 0 else "Error",
+        "startedAt": now,
+        "finishedAt": now,
+    }
+    states = [_container(c, {"terminated": ended}, ready=False) for c in pod.spec.containers]
+    reason = "PodCompleted" if exit_code == 0 else "PodFailed"
+    unready = [
+        {"type": kind, "status": "False", "reason": reason, "lastTransitionTime": now}
+        for kind in ("ContainersReady", "Ready")
+    ]
+    phase = "Succeeded" if exit_code == 0 else "Failed"
+    return _patch(pod, phase=phase, conditions=unready, containerStatuses=states)
+
+
+def _patch(pod: Pod, **status: Any) -> Document:
+    # The uid makes the server refuse the patch when the name is another pod's by now.
+    return {"metadata": {"uid": pod.metadata.uid}, "status": status}
+
+
+def _container(container: Container, state: Document, *, ready: bool) -> Document:
+    return {
+        "name": container.name,
+        "image": container.image,
+        "imageID": "",
+        "ready": ready,
+        "started": ready,
+        "restartCount": 0,
+        "state": state,
+    }
