@@ -1,0 +1,80 @@
+"""Which fairness rules apply: the choices on which kai_py and KAI-Scheduler differ, as one value.
+
+``native`` divides exactly, finishes a priority before the next, shrinks guarantees in proportion
+when there is less than their sum, and judges a gang only by the resources it asks for. ``kai`` does
+what KAI-Scheduler 0.17 does, for clusters that keep its Queues and expect its numbers.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Division(StrEnum):
+    """How the surplus of a resource is divided among sibling queues."""
+
+    EXACT = "exact"
+    """By weight with nothing rounded; guarantees shrink when there is less than their sum."""
+
+    WHOLE_UNITS = "whole-units"
+    """Rounded down to whole units, cut-off units handed out last; guarantees never shrink."""
+
+
+class Compared(StrEnum):
+    """Which resources count when a queue is compared with its guarantee or fair share."""
+
+    REQUESTED = "requested"
+    """Those that the gang in question asks for."""
+
+    ALL = "all"
+    """All of them, also those that the gang does not touch."""
+
+
+class MinRuntimeMethod(StrEnum):
+    """Whose reclaim min runtime protects a victim from another queue."""
+
+    LCA = "lca"
+    """That of the victim's ancestor just below the lowest ancestor it shares with the reclaimer."""
+
+    QUEUE = "queue"
+    """That of the victim's own queue."""
+
+
+class Profile(StrEnum):
+    """Named sets of rules."""
+
+    NATIVE = "native"
+    KAI = "kai"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The fairness rules of one cycle. Raises ValueError for values outside their range.
+
+    ``usage_weight`` is the k of time-aware fair share: how far past usage lowers a queue's claim on
+    surplus (0: not at all). ``saturation_multiplier`` makes reclaim more reluctant the larger it
+    is. Default min runtimes, in seconds, are for queues that neither have nor inherit one.
+    """
+
+    division: Division = Division.EXACT
+    compared: Compared = Compared.REQUESTED
+    usage_weight: float = 1.0
+    saturation_multiplier: float = 1.0
+    default_preempt_min_runtime: float = 0.0
+    default_reclaim_min_runtime: float = 0.0
+    min_runtime_method: MinRuntimeMethod = MinRuntimeMethod.LCA
+
+    def __post_init__(self) -> None:
+        lowest = {
+            "usage_weight": 0.0,
+            "saturation_multiplier": 1.0,
+            "default_preempt_min_runtime": 0.0,
+            "default_reclaim_min_runtime": 0.0,
+        }
+        for name, bound in lowest.items():
+            if not getattr(self, name) >= bound:
+                raise ValueError(f"{name} is {getattr(self, name)}, must be at least {bound}")
+
+
+NATIVE = Rules()
+KAI = Rules(division=Division.WHOLE_UNITS, compared=Compared.ALL)
+PROFILES = {Profile.NATIVE: NATIVE, Profile.KAI: KAI}

@@ -1,0 +1,74 @@
+"""What competes for what: one resource, the queues of one level, each among its siblings."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kai_py.snapshot.resources import Bools, Floats, Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Siblings:
+    """Queues of one level; ``group`` (n,) says whose children they are, ascending.
+
+    ``budget`` (groups,) is what each group divides, all else is (n,). ``ceiling`` is the most a
+    queue can use: its demand or its maximum, whichever is less. ``usage`` is the part of the whole
+    that the queue used in the past, decayed.
+    """
+
+    group: Ints
+    budget: Floats
+    ceiling: Floats
+    deserved: Floats
+    weight: Floats
+    usage: Floats
+    priority: Ints
+    creation_order: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Portions:
+    """What each queue gets, (n,) each, and ``weight_share``: its part of its bucket's surplus."""
+
+    deserved: Floats
+    surplus: Floats
+    weight_share: Floats
+
+
+def sum_by(group: Ints, values: Floats, groups: int) -> Floats:
+    """(groups,) sums."""
+    return np.bincount(group, values, groups).astype(np.float64, copy=False)
+
+
+def priority_buckets(siblings: Siblings) -> tuple[Ints, Ints]:
+    """(n,) bucket of each queue, and (buckets,) the group of each bucket.
+
+    A bucket is the siblings of one priority; buckets are numbered by group, highest priority first.
+    """
+    order = np.lexsort((-siblings.priority, siblings.group))
+    group, priority = siblings.group[order], siblings.priority[order]
+    starts = np.ones(len(order), bool)
+    starts[1:] = (group[1:] != group[:-1]) | (priority[1:] != priority[:-1])
+    bucket = np.empty(len(order), np.int64)
+    bucket[order] = np.cumsum(starts) - 1
+    return bucket, group[starts]
+
+
+def claims(
+    siblings: Siblings, bucket: Ints, buckets: int, competing: Bools, usage_weight: float
+) -> Floats:
+    """(n,) the rate at which each competing queue draws on the surplus of its bucket.
+
+    With w its part of the competing weight and u its past usage, that is max(0, w + k(w - u)).
+    """
+    weight = np.where(competing, siblings.weight, 0.0)
+    total = sum_by(bucket, weight, buckets)[bucket]
+    part = np.divide(weight, total, out=np.zeros(len(weight)), where=total > 0)
+    claim = np.maximum(0.0, part + usage_weight * (part - siblings.usage))
+    return np.where(part > 0, claim, 0.0)
+
+
+def shares_of(claim: Floats, bucket: Ints, buckets: int) -> Floats:
+    """(n,) each claim as a part of its bucket's sum; 0 where nobody claims."""
+    total = sum_by(bucket, claim, buckets)[bucket]
+    return np.divide(claim, total, out=np.zeros(len(claim)), where=total > 0)

@@ -1,0 +1,97 @@
+"""How do siblings divide a resource in the kai profile? As KAI-Scheduler 0.17 does.
+
+1. Each queue gets min(deserved, ceiling), also when the sum exceeds the budget.
+2. The surplus goes to one priority after another, in rounds: a queue whose part of the round covers
+   its need gets its need, any other gets its part rounded down to whole units. Another round
+   follows while some queue needed less than its part.
+3. When all priorities had their rounds, the cut-off fractions are handed out as one unit each:
+   higher priority first, then larger fraction, then older queue.
+
+Two consequences are kept on purpose, they are what users of that profile expect: a unit cut off in
+a high priority is offered to lower ones first, and a queue may end up to one unit above its need.
+Units are devices, millicores, bytes. All groups advance together; rounds are few in practice and at
+most one per queue.
+"""
+
+import numpy as np
+
+from kai_py.policy.siblings import (
+    Portions,
+    Siblings,
+    claims,
+    priority_buckets,
+    shares_of,
+    sum_by,
+)
+from kai_py.policy.water_fill import NEGLIGIBLE, running_sums
+from kai_py.snapshot.resources import Bools, Floats
+
+
+def divide_whole_units(siblings: Siblings, usage_weight: float) -> Portions:
+    """Each queue's portion of its group's budget."""
+    all_there_is = siblings.budget[siblings.group]
+    promised = np.where(np.isinf(siblings.deserved), all_there_is, siblings.deserved)
+    deserved = np.minimum(promised, siblings.ceiling)
+    left = siblings.budget - sum_by(siblings.group, deserved, len(siblings.budget))
+    surplus, weight_share = divide_surplus(siblings, deserved, left, usage_weight)
+    return Portions(deserved, surplus, weight_share)
+
+
+def divide_surplus(
+    siblings: Siblings, held: Floats, left: Floats, usage_weight: float
+) -> tuple[Floats, Floats]:
+    """(n,) what each queue gets of ``left`` (groups,) on top of ``held`` (n,); its weight share."""
+    bucket, group_of = priority_buckets(siblings)
+    rank = np.arange(len(group_of)) - np.searchsorted(group_of, group_of, side="left")
+    need = np.maximum(siblings.ceiling - held, 0.0)
+    claim = claims(siblings, bucket, len(group_of), need > 0, usage_weight)
+    given, cut = np.zeros(len(held)), np.zeros(len(held))
+    left = np.maximum(left, 0.0)
+    for turn in range(int(rank.max(initial=-1)) + 1):
+        members = np.equal(rank[bucket], turn)
+        left = _rounds(siblings, members, usage_weight, need=need, given=given, cut=cut, left=left)
+    given += _cut_off_units(siblings, cut, left)
+    return given, shares_of(claim, bucket, len(group_of))
+
+
+def _rounds(
+    siblings: Siblings,
+    members: Bools,
+    usage_weight: float,
+    *,
+    need: Floats,
+    given: Floats,
+    cut: Floats,
+    left: Floats,
+) -> Floats:
+    """What remains of ``left``; adds to ``given``, notes cut-off fractions in ``cut``."""
+    group, groups = siblings.group, len(left)
+    going = left > 0
+    while going.any():
+        lacking = need - given
+        open_ = members & (lacking > NEGLIGIBLE) & going[group]
+        claim = claims(siblings, group, groups, open_, usage_weight)
+        part = left[group] * shares_of(claim, group, groups)
+        open_ &= claim > 0
+        satisfied = open_ & (lacking <= part)
+        limited = open_ & ~satisfied
+        step = np.where(satisfied, lacking, np.where(limited, np.floor(part), 0.0))
+        cut[satisfied] = 0.0
+        cut[limited] = (part - step)[limited]
+        given += step
+        left = np.maximum(left - sum_by(group, step, groups), 0.0)
+        needed_less = sum_by(group, (open_ & (lacking < part)).astype(np.float64), groups) > 0
+        going = needed_less & (left > NEGLIGIBLE)
+    return left
+
+
+def _cut_off_units(siblings: Siblings, cut: Floats, left: Floats) -> Floats:
+    """(n,) one unit for each cut-off fraction while any is left."""
+    units = np.zeros(len(cut))
+    waiting = np.flatnonzero(cut > 0)
+    keys = (siblings.creation_order, -cut, -siblings.priority, siblings.group)
+    order = waiting[np.lexsort([key[waiting] for key in keys])]
+    group = siblings.group[order]
+    earlier = running_sums(group, np.ones(len(order)))
+    units[order] = np.clip(left[group] - earlier, 0.0, 1.0)
+    return units
