@@ -3,8 +3,7 @@
 A quantity is a signed decimal number with a suffix: binary (``Ki`` .. ``Ei``, powers of 1024),
 decimal (``n u m k M G T P E``) or an exponent (``1e3``). It is kept as an integer count of
 nano-units, so comparing and adding are exact; what is finer than a nano-unit is rounded away from
-zero. As in Kubernetes, a number with more than 18 digits is capped at 2**63 - 1, while a short one
-with a large exponent is not.
+zero. As in Kubernetes, a number with a binary suffix is capped at 2**63 - 1, any other is not.
 
 Parsing is memoised: a cluster writes the same few hundred texts over and over.
 
@@ -21,7 +20,6 @@ from functools import lru_cache
 
 NANO = 10**9
 MAX_CAPPED = (2**63 - 1) * NANO
-MAX_EXACT_DIGITS = 18
 MAX_EXPONENT = 400
 """Exponents beyond this one count as this one: nobody owns 1e400 of anything, and 1e1000000000
 must not cost a gigabyte."""
@@ -107,7 +105,7 @@ def parse_quantity(value: str | int | float) -> Quantity:
     if isinstance(value, bool):
         raise QuantityError(f"quantity {value!r}: is a boolean, want a number with a unit suffix")
     if isinstance(value, int):
-        return Quantity(max(-MAX_CAPPED, min(MAX_CAPPED, value * NANO)))
+        return Quantity(value * NANO)
     text = value.strip() if isinstance(value, str) else repr(value)
     match = _PATTERN.fullmatch(text)
     if match is None or not text:
@@ -145,9 +143,7 @@ def _magnitude(
     else:
         raise QuantityError(f"quantity {value!r}: unable to parse quantity's suffix")
     shift = power - len(fraction) + 9
-    nano = digits * 10**shift if shift >= 0 else -(-digits // 10**-shift)
-    exact = len(whole) + len(fraction) <= MAX_EXACT_DIGITS and shift >= 0
-    return nano if exact else min(nano, MAX_CAPPED), form
+    return digits * 10**shift if shift >= 0 else -(-digits // 10**-shift), form
 
 
 def _divide_away_from_zero(number: int, divisor: int) -> int:
