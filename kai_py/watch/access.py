@@ -1,0 +1,70 @@
+"""Which credentials do we present right now?
+
+They are renewed each minute, because tokens of service accounts are rotated on disk, and read from
+scratch after the server has refused them. Reading blocks (files, exec plugins), so it happens in a
+thread. While credentials cannot be renewed the last ones are kept: they may still be valid.
+"""
+
+import asyncio
+import logging
+import time
+
+from kai_py.watch.credentials import Access, Credentials
+from kai_py.watch.errors import CredentialsError
+
+RENEW_SECONDS = 60.0
+RELOAD_SECONDS = 5.0
+"""A refusal reads the credentials again at most this often, so that a server which refuses
+everything does not make us run an exec plugin in a loop."""
+
+logger = logging.getLogger(__name__)
+
+
+class AccessKeeper:
+    """The current access to one server."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._lock = asyncio.Lock()
+        self._access: Access | None = None
+        self._renew_at = 0.0
+        self._reload_at = 0.0
+
+    async def current(self) -> Access:
+        """Give the access to use; raises CredentialsError where there never was one."""
+        if self._access is not None and time.monotonic() < self._renew_at:
+            return self._access
+        async with self._lock:
+            access = self._access
+            if access is None:
+                return self._keep(await asyncio.to_thread(self._credentials.load))
+            if time.monotonic() >= self._renew_at:
+                return self._keep(await self._renewed(access))
+            return access
+
+    async def reload(self) -> bool:
+        """Read the credentials from scratch; True if it is worth to try again with them."""
+        refused = self._access
+        async with self._lock:
+            if self._access != refused:
+                return True
+            if time.monotonic() < self._reload_at:
+                return False
+            self._reload_at = time.monotonic() + RELOAD_SECONDS
+            try:
+                self._keep(await asyncio.to_thread(self._credentials.load))
+            except CredentialsError as error:
+                logger.warning("credentials were refused and cannot be read again: %s", error)
+            return self._access != refused
+
+    async def _renewed(self, last: Access) -> Access:
+        try:
+            return await asyncio.to_thread(self._credentials.renew)
+        except CredentialsError as error:
+            logger.warning("keeping the last credentials: %s", error)
+            return last
+
+    def _keep(self, access: Access) -> Access:
+        self._access = access
+        self._renew_at = time.monotonic() + RENEW_SECONDS
+        return access

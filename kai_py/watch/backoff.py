@@ -1,0 +1,33 @@
+"""How long to wait before the next attempt: twice as long each time, spread by chance.
+
+Delays are ``first``, 2·first, 4·first … up to ``most``, each times a random factor between 0.8 and
+1.2, so that many clients that failed together do not come back together.
+"""
+
+import random
+from collections.abc import Callable
+
+
+class Backoff:
+    """The delays of one thing that is tried again and again; not shared between things."""
+
+    def __init__(
+        self,
+        *,
+        first: float = 0.2,
+        most: float = 30.0,
+        uniform: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self._first = first
+        self._most = most
+        self._uniform = uniform
+        self._delay = 0.0
+
+    def next(self) -> float:
+        """Give the seconds to wait after one more failure."""
+        self._delay = min(max(self._delay * 2, self._first), self._most)
+        return self._delay * self._uniform(0.8, 1.2)
+
+    def reset(self) -> None:
+        """Start over after a success."""
+        self._delay = 0.0

@@ -1,0 +1,238 @@
+"""How do we read and write objects? The verbs of the API with typed records and typed errors.
+
+Paths come from a ``Resource``, answers are decoded by its record type. A body is a mapping (or a
+Struct) as it stands in a manifest; ``apiVersion`` and ``kind`` are filled in from the resource, so
+that the caller need not know which version this server serves.
+
+All errors are ``kai_py.watch.errors.ApiError``; their tree is drawn there.
+"""
+
+import enum
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Generic
+
+import msgspec
+
+from kai_py.watch.credentials import Credentials
+from kai_py.watch.errors import Malformed
+from kai_py.watch.resource import Decode, Resource, T
+from kai_py.watch.transport import JSON, Call, CallObserver, HttpTransport, Transport
+from kai_py.watch.wire import Page, decode_page
+
+Body = Mapping[str, Any]
+
+
+class PatchType(enum.StrEnum):
+    """How the body of a patch is meant; APPLY is server-side apply."""
+
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    JSON = "application/json-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+@dataclass(frozen=True)
+class Listing(Generic[T]):
+    """A whole collection at one resourceVersion."""
+
+    items: tuple[T, ...]
+    resource_version: str
+
+
+@asynccontextmanager
+async def connect(
+    credentials: Credentials,
+    *,
+    timeout_seconds: float = 30.0,
+    connections: int = 32,
+    on_call: CallObserver | None = None,
+) -> AsyncIterator["Client"]:
+    """Open a client that makes at most ``connections`` calls at a time."""
+    observer = on_call or (lambda _verb, _kind, _code, _seconds: None)
+    transport = HttpTransport(
+        credentials, timeout_seconds=timeout_seconds, connections=connections, on_call=observer
+    )
+    async with transport:
+        yield Client(transport)
+
+
+class Client:
+    """The verbs of the API over a transport."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+
+    async def get(
+        self, resource: Resource[T], name: str, *, namespace: str = "", subresource: str = ""
+    ) -> T:
+        """Read one object."""
+        path = resource.object(name, namespace, subresource)
+        return await self._record(resource, Call("get", _counted(resource, subresource), path))
+
+    async def list(
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        page_size: int = 500,
+    ) -> Listing[T]:
+        """Read a collection, page by page; all pages show the same point in time."""
+        wanted = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        parameters = {key: text for key, text in wanted.items() if text} | {"limit": str(page_size)}
+        items: list[T] = []
+        while True:
+            path = resource.collection(namespace)
+            call = Call("list", resource.kind.name, path, parameters)
+            page = await self._page(call)
+            items.extend(_decoded(call, resource.decode, item) for item in page.items or ())
+            if not page.metadata.continue_token:
+                return Listing(tuple(items), page.metadata.resource_version)
+            parameters = parameters | {"continue": page.metadata.continue_token}
+
+    async def create(self, resource: Resource[T], body: Body, *, namespace: str = "") -> T:
+        """Create an object; raises AlreadyExists where the name is taken."""
+        path = resource.collection(namespace)
+        encoded = msgspec.json.encode(_stamped(resource, body))
+        return await self._record(resource, Call("create", resource.kind.name, path, body=encoded))
+
+    async def create_subresource(
+        self, resource: Resource[T], name: str, subresource: str, body: Body, *, namespace: str = ""
+    ) -> None:
+        """Post to a subresource such as ``eviction``; the answer is not read."""
+        path = resource.object(name, namespace, subresource)
+        encoded = msgspec.json.encode(body)
+        await self.transport.send(
+            Call("create", _counted(resource, subresource), path, body=encoded)
+        )
+
+    async def bind(self, *, namespace: str, pod: str, uid: str, node: str) -> None:
+        """Bind a pod to a node; raises Conflict if it is bound or has another uid.
+
+        The server answers with a Status that says no more than the HTTP code.
+        """
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/binding"
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod, "namespace": namespace, "uid": uid},
+            "target": {"kind": "Node", "name": node},
+        }
+        await self.transport.send(
+            Call("create", "Pod/binding", path, body=msgspec.json.encode(binding))
+        )
+
+    async def update(
+        self,
+        resource: Resource[T],
+        name: str,
+        body: Body,
+        *,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> T:
+        """Replace an object; raises Conflict unless the body has its current resourceVersion."""
+        path = resource.object(name, namespace, subresource)
+        encoded = msgspec.json.encode(_stamped(resource, body))
+        call = Call("update", _counted(resource, subresource), path, body=encoded)
+        return await self._record(resource, call)
+
+    async def patch(
+        self,
+        resource: Resource[T],
+        name: str,
+        body: Body | Sequence[Body],
+        *,
+        namespace: str = "",
+        subresource: str = "",
+        how: PatchType = PatchType.MERGE,
+    ) -> T:
+        """Change a part of an object; a JSON patch is a sequence of operations."""
+        path = resource.object(name, namespace, subresource)
+        encoded = msgspec.json.encode(body)
+        kind = _counted(resource, subresource)
+        call = Call("patch", kind, path, body=encoded, content_type=how.value)
+        return await self._record(resource, call)
+
+    async def apply(
+        self,
+        resource: Resource[T],
+        name: str,
+        body: Body,
+        *,
+        field_manager: str,
+        namespace: str = "",
+        subresource: str = "",
+        force: bool = False,
+    ) -> T:
+        """Apply on the server's side: create the object or set the fields that the body names.
+
+        Fields of other managers are a Conflict, unless ``force`` takes them over.
+        """
+        call = Call(
+            "patch",
+            _counted(resource, subresource),
+            resource.object(name, namespace, subresource),
+            {"fieldManager": field_manager, "force": "true" if force else "false"},
+            body=msgspec.json.encode(_stamped(resource, body)),
+            content_type=PatchType.APPLY.value,
+        )
+        return await self._record(resource, call)
+
+    async def delete(
+        self,
+        resource: Resource[T],
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str = "",
+        resource_version: str = "",
+        grace_seconds: int | None = None,
+        propagation: str = "",
+    ) -> None:
+        """Delete an object; raises Conflict if it has another uid or resourceVersion than given."""
+        guards = {"uid": uid, "resourceVersion": resource_version}
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {key: text for key, text in guards.items() if text} or None,
+            "gracePeriodSeconds": grace_seconds,
+            "propagationPolicy": propagation or None,
+        }
+        given = {key: option for key, option in options.items() if option is not None}
+        path = resource.object(name, namespace)
+        await self.transport.send(
+            Call("delete", resource.kind.name, path, body=msgspec.json.encode(given))
+        )
+
+    async def read(self, path: str, *, kind: str, accept: str = JSON) -> bytes:
+        """Read any path of the server, such as ``/version``."""
+        return await self.transport.send(Call("get", kind, path, accept=accept))
+
+    async def _record(self, resource: Resource[T], call: Call) -> T:
+        return _decoded(call, resource.decode, await self.transport.send(call))
+
+    async def _page(self, call: Call) -> Page:
+        body = await self.transport.send(call)
+        try:
+            return decode_page(body)
+        except ValueError as error:
+            raise Malformed(f"{call}: {error}") from error
+
+
+def _decoded(call: Call, decode: Decode[T], body: bytes | msgspec.Raw) -> T:
+    try:
+        return decode(body)
+    except ValueError as error:
+        raise Malformed(f"{call}: {error}") from error
+
+
+def _counted(resource: Resource[T], subresource: str) -> str:
+    return f"{resource.kind.name}/{subresource}" if subresource else resource.kind.name
+
+
+def _stamped(resource: Resource[T], body: Body) -> Body:
+    return {"apiVersion": resource.api_version, "kind": resource.kind.name, **body}

@@ -1,0 +1,211 @@
+"""Where is the API server, and who are we to it?
+
+Looked for in this order: the kubeconfig that is named, ``$KUBECONFIG``, the service account of the
+pod we run in, ``~/.kube/config``. The official ``kubernetes`` package reads these formats,
+including exec plugins; it is imported only when it is needed, and nothing else of it is used.
+
+``load`` starts from scratch and may run an exec plugin. ``renew`` is cheap and is called each
+minute: it reads token files again and runs an exec plugin only when its token is about to expire.
+Both may block: call them in a thread.
+"""
+
+import importlib
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+from urllib.request import proxy_bypass
+
+from kai_py.watch.errors import CredentialsError
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to reach a server, at this moment."""
+
+    server: str
+    """Base URL without a trailing slash."""
+    authorization: str = ""
+    """Value of the Authorization header, empty for none."""
+    tls: ssl.SSLContext | None = None
+    server_name: str = ""
+    """Name to expect in the server's certificate, where it is not the host of ``server``."""
+    proxy: str = ""
+
+
+class Credentials(Protocol):
+    """A source of access that stays valid for as long as the process runs."""
+
+    def load(self) -> Access:
+        """Read everything again; raises CredentialsError."""
+
+    def renew(self) -> Access:
+        """Read again what expires; raises CredentialsError."""
+
+
+@dataclass(frozen=True)
+class Anonymous:
+    """No credentials: the embedded cluster on loopback, or a ``kubectl proxy``."""
+
+    server: str
+
+    def load(self) -> Access:
+        """Give the server's address."""
+        return Access(server=self.server.rstrip("/"))
+
+    renew = load
+
+
+class ServiceAccount:
+    """The service account of the pod that this process runs in."""
+
+    def __init__(
+        self, directory: Path = SERVICE_ACCOUNT, environment: Mapping[str, str] = os.environ
+    ) -> None:
+        self._directory = directory
+        self._environment = environment
+
+    def load(self) -> Access:
+        """Read address, certificate authority and token."""
+        config = _kubernetes("kubernetes.config")
+        configuration = _kubernetes("kubernetes.client").Configuration()
+        loader = _kubernetes("kubernetes.config.incluster_config").InClusterConfigLoader(
+            token_filename=str(self._directory / "token"),
+            cert_filename=str(self._directory / "ca.crt"),
+            environ=self._environment,
+        )
+        try:
+            loader.load_and_set(configuration)
+        except (config.ConfigException, OSError) as error:
+            raise CredentialsError(f"service account in {self._directory}: {error}") from error
+        return _access(configuration)
+
+    renew = load
+
+
+class Kubeconfig:
+    """A kubeconfig file, or several separated as in ``$KUBECONFIG``."""
+
+    def __init__(self, files: str, context: str = "") -> None:
+        self._files = files
+        self._context = context
+        self._configuration: Any = None
+        self._token_file: Path | None = None
+
+    def load(self) -> Access:
+        """Read the files and run the exec plugin, where there is one."""
+        module = _kubernetes("kubernetes.config.kube_config")
+        configuration = _kubernetes("kubernetes.client").Configuration()
+        try:
+            config = module.KubeConfigMerger(self._files).config
+            if config is None:
+                raise CredentialsError(f"kubeconfig {self._files}: no such file")
+            loader = module.KubeConfigLoader(
+                config_dict=config, active_context=self._context or None
+            )
+            loader.load_and_set(configuration)
+            self._token_file = _token_file(config, self._context)
+        except (module.ConfigException, OSError, ValueError) as error:
+            raise CredentialsError(f"kubeconfig {self._files}: {error}") from error
+        self._configuration = configuration
+        return self.renew()
+
+    def renew(self) -> Access:
+        """Read the token file again, or ask the exec plugin if its token expires."""
+        if self._token_file is None:
+            return _access(self._configuration)
+        try:
+            token = self._token_file.read_text().strip()
+        except OSError as error:
+            raise CredentialsError(f"kubeconfig {self._files}: tokenFile: {error}") from error
+        return _access(self._configuration, authorization=f"Bearer {token}")
+
+
+def find_credentials(
+    kubeconfig: str = "", context: str = "", environment: Mapping[str, str] = os.environ
+) -> Credentials:
+    """Choose the source of credentials, see the module's text for the order."""
+    named = kubeconfig or environment.get("KUBECONFIG", "")
+    if named:
+        return Kubeconfig(named, context)
+    if environment.get("KUBERNETES_SERVICE_HOST") and not context:
+        return ServiceAccount(environment=environment)
+    default = Path("~/.kube/config").expanduser()
+    if not default.exists():
+        raise CredentialsError(
+            f"no credentials: $KUBECONFIG is not set, this is no pod and {default} does not exist; "
+            "name a kubeconfig"
+        )
+    return Kubeconfig(str(default), context)
+
+
+def _kubernetes(module: str) -> Any:
+    return importlib.import_module(module)
+
+
+def _token_file(config: Any, context: str) -> Path | None:
+    """Find ``tokenFile`` of the chosen user; a relative path starts at the file naming it."""
+    chosen = config["contexts"].get_with_name(context or config["current-context"])["context"]
+    name = chosen.safe_get("user")
+    entry = config["users"].get_with_name(name, safe=True) if name else None
+    if entry is None or "tokenFile" not in entry["user"]:
+        return None
+    directory = Path(entry.path or ".").parent
+    return directory / str(entry["user"]["tokenFile"])
+
+
+def _access(configuration: Any, authorization: str = "") -> Access:
+    secure = configuration.host.startswith("https")
+    token = configuration.get_api_key_with_prefix("BearerToken") or ""
+    return Access(
+        server=configuration.host.rstrip("/"),
+        authorization=authorization or token.strip(),
+        tls=_tls(configuration) if secure else None,
+        server_name=configuration.tls_server_name or "",
+        proxy=_proxy(configuration),
+    )
+
+
+@dataclass(frozen=True)
+class _TlsFiles:
+    authority: str | None
+    certificate: str | None
+    key: str | None
+    verify: bool
+    modified: tuple[int, ...]
+
+
+def _tls(configuration: Any) -> ssl.SSLContext:
+    paths = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
+    return _tls_context(
+        _TlsFiles(
+            *paths,
+            verify=bool(configuration.verify_ssl),
+            modified=tuple(os.stat(path).st_mtime_ns if path else 0 for path in paths),
+        )
+    )
+
+
+@lru_cache(maxsize=8)
+def _tls_context(files: _TlsFiles) -> ssl.SSLContext:
+    """Build the context once for as long as the files stay the same, so connections are reused."""
+    context = ssl.create_default_context(cafile=files.authority)
+    if not files.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if files.certificate:
+        context.load_cert_chain(files.certificate, files.key)
+    return context
+
+
+def _proxy(configuration: Any) -> str:
+    host = urlsplit(configuration.host).hostname or ""
+    if not configuration.proxy or proxy_bypass(host):
+        return ""
+    return str(configuration.proxy)

@@ -1,0 +1,181 @@
+"""What can go wrong when we talk to an API server, as types a caller can act on.
+
+ApiError
+├── Unreachable            no answer: refused, reset, broken TLS, connection cut
+│   └── TimedOut           no answer within the time given; a write may still have happened
+├── Malformed              an answer that is not what the API promises
+├── CredentialsError       no usable kubeconfig or service account
+└── StatusError            the server answered with a failure
+    ├── BadRequest         400
+    ├── Unauthorized       401
+    ├── Forbidden          403
+    ├── NotFound           404
+    ├── AlreadyExists      409 on create: the name is taken
+    ├── Conflict           409 otherwise: read again, then retry
+    ├── Gone               410: the resourceVersion or continue token is too old, list again
+    ├── Invalid            422, ``causes`` name the fields
+    ├── TooManyRequests    429, retry after ``retry_after`` seconds
+    └── ServerError        5xx, ``retry_after`` seconds where the server says so
+
+Source: metav1.Status and its reasons (k8s.io/apimachinery/pkg/apis/meta/v1/types.go).
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class ApiError(Exception):
+    """Anything that can go wrong between us and the API server."""
+
+    retry_after: float = 0.0
+    """Seconds the server asks us to wait before the next attempt; 0 where it does not say."""
+
+
+class Unreachable(ApiError):
+    """No answer from the server."""
+
+
+class TimedOut(Unreachable):
+    """No answer within the time given; a write may still have happened."""
+
+
+class Malformed(ApiError):
+    """The server sent what is no valid answer."""
+
+
+class CredentialsError(ApiError):
+    """No usable credentials; the text says where they were looked for."""
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """One reason of a rejected object, ``field`` as a path such as ``spec.maxGPUs``."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
+    """metav1.StatusDetails, what we act on."""
+
+    causes: tuple[Cause, ...] | None = None
+    retry_after_seconds: float = 0
+
+
+class Status(msgspec.Struct, frozen=True):
+    """metav1.Status, the body of every failure."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: StatusDetails | None = None
+
+
+class StatusError(ApiError):
+    """The server answered with a failure; the text names the call and the server's message."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: int = 0,
+        reason: str = "",
+        causes: tuple[Cause, ...] = (),
+        retry_after: float = 0.0,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.causes = causes
+        self.retry_after = retry_after
+
+
+class BadRequest(StatusError):
+    """400."""
+
+
+class Unauthorized(StatusError):
+    """401: the credentials are missing, wrong or expired."""
+
+
+class Forbidden(StatusError):
+    """403: an RBAC rule or an admission policy forbids the call."""
+
+
+class NotFound(StatusError):
+    """404: neither the object nor, for a missing CRD, the collection."""
+
+
+class AlreadyExists(StatusError):
+    """409 on create: an object of that name exists."""
+
+
+class Conflict(StatusError):
+    """409: the object has changed since it was read."""
+
+
+class Gone(StatusError):
+    """410: the server no longer has that point in history."""
+
+
+class Invalid(StatusError):
+    """422: the object breaks a rule of its kind; ``causes`` name the fields."""
+
+
+class TooManyRequests(StatusError):
+    """429: the server is busy, or a disruption budget forbids the eviction now."""
+
+
+class ServerError(StatusError):
+    """5xx."""
+
+
+_BY_CODE: dict[int, type[StatusError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    422: Invalid,
+    429: TooManyRequests,
+}
+_STATUS = msgspec.json.Decoder(Status)
+
+
+def from_status(call: str, status: Status, *, code: int = 0, wait: float = 0.0) -> StatusError:
+    """Turn a metav1.Status into an error; ``call`` says what was asked, ``code`` is HTTP's."""
+    code = code or status.code
+    kind = _BY_CODE.get(code, ServerError if code >= 500 else StatusError)
+    if kind is Conflict and status.reason == "AlreadyExists":
+        kind = AlreadyExists
+    details = status.details or StatusDetails()
+    return kind(
+        f"{call}: {code} {status.reason}: {status.message}",
+        code=code,
+        reason=status.reason,
+        causes=details.causes or (),
+        retry_after=max(wait, details.retry_after_seconds),
+    )
+
+
+def from_answer(call: str, code: int, body: bytes, headers: Mapping[str, str]) -> StatusError:
+    """Turn an HTTP failure into an error, also one that does not come from an API server."""
+    try:
+        status = _STATUS.decode(body)
+    except ValueError:
+        status = Status(message=body[:200].decode(errors="replace").strip())
+    return from_status(call, status, code=code, wait=_seconds(headers.get("Retry-After", "")))
+
+
+def from_event(call: str, body: msgspec.Raw) -> StatusError:
+    """Turn the object of an ERROR event into an error."""
+    try:
+        return from_status(call, _STATUS.decode(body))
+    except ValueError:
+        return ServerError(f"{call}: an ERROR event that holds no Status")
+
+
+def _seconds(text: str) -> float:
+    return float(text) if text.isascii() and text.isdigit() else 0.0

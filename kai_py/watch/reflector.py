@@ -1,0 +1,281 @@
+"""How is one collection kept equal to the server's, whatever happens to the connection?
+
+List once, then watch from the list's resourceVersion for ever:
+
+1. Without a resourceVersion everything is read: as a stream of initial events where the server has
+   that (it never holds the whole list then), else page by page. Nothing is believed before the end.
+2. With one, the watch resumes after it. Events and bookmarks move it forward.
+3. 410 Gone, an ERROR event or a line that is no event: the resourceVersion is given up, go to 1.
+   The list enters as a difference, so what was deleted meanwhile is seen.
+4. After any end of a stream: at once if it had lived for a while, else after a growing delay, and
+   never before the server's Retry-After.
+
+A 404 for the collection ends ``run``: the kind is not served (any more).
+
+Source: "Efficient detection of changes" in the Kubernetes API concepts, KEP-3157 (watch-list),
+KEP-956 (bookmarks).
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping
+from typing import Generic
+
+import msgspec
+
+from kai_py.watch.backoff import Backoff
+from kai_py.watch.collection import Collection, Entry, entry_key, entry_version
+from kai_py.watch.errors import (
+    ApiError,
+    BadRequest,
+    Gone,
+    Invalid,
+    Malformed,
+    NotFound,
+    from_event,
+)
+from kai_py.watch.resource import Key, Resource, T
+from kai_py.watch.transport import JSON, Call, Transport
+from kai_py.watch.wire import (
+    INITIAL_EVENTS_END,
+    Event,
+    Identity,
+    LineSplitter,
+    decode_envelope,
+    decode_event,
+    decode_page,
+)
+
+PAGE_SIZE = 500
+LIST_SECONDS = 120.0
+WATCH_SECONDS = (300.0, 600.0)
+"""A watch is asked to last this long; the spread keeps the kinds from reconnecting together."""
+GRACE = 30.0
+INITIAL_EVENTS = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+INITIAL_SILENCE = 10.0
+"""A server that is silent for so long before the end of the initial events does not know them."""
+INITIAL_ATTEMPTS = 3
+STEADY_SECONDS = 5.0
+"""A stream that lived this long has earned an immediate reconnect."""
+
+logger = logging.getLogger(__name__)
+
+
+class _NoInitialEventsError(Exception):
+    """The server took ``sendInitialEvents`` for an ordinary watch."""
+
+
+class Reflector(Generic[T]):
+    """Keeps one collection equal to the server's."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        resource: Resource[T],
+        collection: Collection[T],
+        *,
+        on_synced: Callable[[], None] = lambda: None,
+        uniform: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self.resource = resource
+        self.synced = False
+        self.problem = ""
+        """Why the last attempt failed, empty while all is well."""
+        self.last_contact = asyncio.get_running_loop().time()
+        """When the server was last heard of, in the event loop's time."""
+        self._transport = transport
+        self._collection = collection
+        self._on_synced = on_synced
+        self._uniform = uniform
+        self._backoff = Backoff(uniform=uniform)
+        self._version = ""
+        self._initial_attempts = INITIAL_ATTEMPTS
+        self._progressed = False
+        self._seen: dict[Key, Entry[T]] | None = None
+        """Initial events so far, None while the stream is an ordinary watch."""
+
+    async def run(self) -> None:
+        """Follow the collection until cancelled; raises NotFound if it is not served."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            retry_after = 0.0
+            self._progressed = False
+            try:
+                await self._follow()
+            except NotFound:
+                raise
+            except ApiError as error:
+                self._note(error)
+                retry_after = error.retry_after
+            delay = self._delay(lived=loop.time() - began)
+            await asyncio.sleep(max(delay, retry_after))
+
+    async def _follow(self) -> None:
+        if self._version:
+            await self._watch()
+            return
+        if self._initial_attempts > 0:
+            try:
+                await self._watch(initial=True)
+            except (BadRequest, Invalid, _NoInitialEventsError) as error:
+                logger.info("%s: no initial events: %s", self.resource.kind.name, error)
+                self._initial_attempts = 0
+            else:
+                return
+        await self._list()
+        await self._watch()
+
+    def _note(self, error: ApiError) -> None:
+        self.problem = str(error)
+        logger.warning("watching %s: %s", self.resource.kind.name, error)
+        if isinstance(error, (Gone, BadRequest, Invalid, Malformed)):
+            self._version = ""
+
+    def _delay(self, *, lived: float) -> float:
+        if lived >= STEADY_SECONDS or self._progressed:
+            self._backoff.reset()
+        return 0.0 if lived >= STEADY_SECONDS else self._backoff.next()
+
+    async def _list(self) -> None:
+        try:
+            seen, version = await self._read_pages(limit=PAGE_SIZE)
+        except Gone:
+            seen, version = await self._read_pages(limit=0)
+        self._believe(seen, version)
+
+    async def _read_pages(self, *, limit: int) -> tuple[dict[Key, Entry[T]], str]:
+        """Read the whole collection; raises Gone if it took longer than a page token lives."""
+        seen: dict[Key, Entry[T]] = {}
+        parameters = self._selectors() | ({"limit": str(limit)} if limit else {})
+        while True:
+            call = self._call("list", parameters)
+            body = await self._transport.send(call, timeout_seconds=LIST_SECONDS)
+            self._touch()
+            try:
+                page = decode_page(body)
+            except ValueError as error:
+                raise Malformed(f"{call}: {error}") from error
+            for item in page.items or ():
+                self._collect(seen, item)
+            if not page.metadata.continue_token:
+                return seen, page.metadata.resource_version
+            parameters = parameters | {"continue": page.metadata.continue_token}
+
+    def _collect(self, seen: dict[Key, Entry[T]], raw: msgspec.Raw) -> None:
+        try:
+            entry = self._collection.read(self.resource.decode, raw)
+        except ValueError as error:
+            logger.warning("a nameless %s is left out: %s", self.resource.kind.name, error)
+            return
+        seen[entry_key(entry)] = entry
+
+    def _believe(self, seen: dict[Key, Entry[T]], version: str) -> None:
+        self._collection.replace(seen)
+        self._version = version
+        self.problem = ""
+        self.synced = True
+        self._on_synced()
+
+    async def _watch(self, *, initial: bool = False) -> None:
+        """Follow a stream to its end, either after the known version or from initial events."""
+        lifetime = self._uniform(*WATCH_SECONDS)
+        start = INITIAL_EVENTS if initial else {"resourceVersion": self._version}
+        call = self._call("watch", start | _watching(lifetime) | self._selectors())
+        self._seen = {} if initial else None
+        lines = LineSplitter()
+        silence = asyncio.timeout(None)
+        try:
+            async with silence, self._transport.stream(call, idle=lifetime + GRACE) as chunks:
+                self._initial_attempts -= initial
+                self._expect_initial_events(silence)
+                async for chunk in chunks:
+                    self._touch()
+                    for line in lines.feed(chunk):
+                        self._take(call, line)
+                    self._expect_initial_events(silence)
+        except TimeoutError as error:
+            raise _NoInitialEventsError("silence before the end of the initial events") from error
+
+    def _expect_initial_events(self, silence: asyncio.Timeout) -> None:
+        now = asyncio.get_running_loop().time()
+        silence.reschedule(None if self._seen is None else now + INITIAL_SILENCE)
+
+    def _take(self, call: Call, line: bytes) -> None:
+        try:
+            event = decode_event(line)
+        except ValueError as error:
+            raise Malformed(f"{call}: no event: {error}: {line[:80]!r}") from error
+        if event.type == "ERROR":
+            self._version = ""
+            raise from_event(str(call), event.object)
+        if event.type == "BOOKMARK":
+            self._take_bookmark(call, event.object)
+            return
+        self._take_object(call, event)
+
+    def _take_bookmark(self, call: Call, raw: msgspec.Raw) -> None:
+        metadata = _identity(call, raw)
+        if self._seen is None:
+            self._advance(metadata.resource_version)
+        elif (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
+            seen, self._seen = self._seen, None
+            self._initial_attempts = INITIAL_ATTEMPTS
+            self._believe(seen, metadata.resource_version)
+        else:
+            raise _NoInitialEventsError("an ordinary bookmark before their end")
+
+    def _take_object(self, call: Call, event: Event) -> None:
+        if event.type == "DELETED":
+            metadata = _identity(call, event.object)
+            self._remove((metadata.namespace, metadata.name), metadata.uid)
+            self._advance(metadata.resource_version)
+            return
+        try:
+            entry = self._collection.read(self.resource.decode, event.object)
+        except ValueError as error:
+            raise Malformed(f"{call}: a nameless object: {error}") from error
+        if self._seen is None:
+            self._collection.put(entry)
+        else:
+            self._seen[entry_key(entry)] = entry
+        self._advance(entry_version(entry))
+
+    def _remove(self, key: Key, uid: str) -> None:
+        if self._seen is None:
+            self._collection.remove(key, uid=uid)
+        else:
+            self._seen.pop(key, None)
+
+    def _advance(self, version: str) -> None:
+        """Resume from here the next time; what a half initial stream says does not count."""
+        if self._seen is None:
+            self._version = version
+            self._progressed = True
+            self.problem = ""
+
+    def _touch(self) -> None:
+        self.last_contact = asyncio.get_running_loop().time()
+
+    def _call(self, verb: str, parameters: Mapping[str, str]) -> Call:
+        kind = self.resource.kind
+        shape = "PartialObjectMetadata" if verb == "watch" else "PartialObjectMetadataList"
+        partial = f"{JSON};as={shape};g=meta.k8s.io;v=v1,{JSON}"
+        accept = partial if kind.metadata_only else JSON
+        return Call(verb, kind.name, self.resource.collection(), parameters, accept=accept)
+
+    def _selectors(self) -> dict[str, str]:
+        selector = self.resource.kind.field_selector
+        return {"fieldSelector": selector} if selector else {}
+
+
+def _watching(seconds: float) -> dict[str, str]:
+    return {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(int(seconds))}
+
+
+def _identity(call: Call, raw: msgspec.Raw) -> Identity:
+    try:
+        return decode_envelope(raw).metadata
+    except ValueError as error:
+        raise Malformed(f"{call}: an object without metadata: {error}") from error

@@ -1,0 +1,127 @@
+"""What is a collection of the API, and where is it served?
+
+A ``Kind`` is fixed when the program is written: its names, and for every version that we
+understand the decoder that turns the server's JSON into one record type. A ``Resource`` is a kind
+at a version that a server serves; it knows the URL paths. Discovery goes from one to the other.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+
+class Metadata(Protocol):
+    """What the mirror reads of an object's metadata."""
+
+    @property
+    def name(self) -> str:
+        """Name, unique within namespace and kind."""
+
+    @property
+    def namespace(self) -> str:
+        """Namespace, empty for a cluster-scoped kind."""
+
+    @property
+    def uid(self) -> str:
+        """Identity: an object made again under the same name has another one."""
+
+    @property
+    def resource_version(self) -> str:
+        """Opaque; two equal ones of one object mean equal content."""
+
+
+class Identified(Protocol):
+    """Any record of an API object."""
+
+    @property
+    def metadata(self) -> Metadata:
+        """Who the object is."""
+
+
+T = TypeVar("T", bound=Identified)
+Decode = Callable[[bytes | msgspec.Raw], T]
+"""JSON of one object to a record; raises ``ValueError`` (as msgspec and pydantic do)."""
+Key = tuple[str, str]
+"""(namespace, name)"""
+
+
+def key_of(record: Identified) -> Key:
+    """Give the key of a record in its collection."""
+    return record.metadata.namespace, record.metadata.name
+
+
+@dataclass(frozen=True, eq=False)
+class Kind(Generic[T]):
+    """A kind that we can read, at one or several versions; kinds are compared by identity."""
+
+    name: str
+    plural: str
+    versions: dict[str, Decode[T]]
+    """Decoder by version, the preferred version first."""
+    group: str = ""
+    namespaced: bool = True
+    metadata_only: bool = False
+    """Ask the server for PartialObjectMetadata only."""
+    field_selector: str = ""
+    """Mirror only the objects that it selects, for example ``status.phase!=Succeeded``."""
+
+    def at(self, version: str = "") -> "Resource[T]":
+        """Give the resource at a version, by default the preferred one."""
+        version = version or next(iter(self.versions))
+        return Resource(kind=self, version=version, decode=self.versions[version])
+
+
+def define_kind(
+    record: type[T],
+    name: str,
+    plural: str,
+    *versions: str,
+    group: str = "",
+    namespaced: bool = True,
+    metadata_only: bool = False,
+) -> Kind[T]:
+    """Declare a kind whose versions are all decoded by the same msgspec record."""
+    decode = msgspec.json.Decoder(record).decode
+    return Kind(
+        name=name,
+        plural=plural,
+        versions=dict.fromkeys(versions, decode),
+        group=group,
+        namespaced=namespaced,
+        metadata_only=metadata_only,
+    )
+
+
+@dataclass(frozen=True)
+class Resource(Generic[T]):
+    """A kind at a version that a server serves."""
+
+    kind: Kind[T]
+    version: str
+    decode: Decode[T]
+
+    @property
+    def api_version(self) -> str:
+        """Give ``apiVersion`` as written in a manifest."""
+        return f"{self.kind.group}/{self.version}" if self.kind.group else self.version
+
+    @property
+    def root(self) -> str:
+        """Give the URL path of the group and version."""
+        return f"/apis/{self.api_version}" if self.kind.group else f"/api/{self.version}"
+
+    def collection(self, namespace: str = "") -> str:
+        """Give the URL path of the collection, of all namespaces where none is given."""
+        if namespace and self.kind.namespaced:
+            return f"{self.root}/namespaces/{namespace}/{self.kind.plural}"
+        return f"{self.root}/{self.kind.plural}"
+
+    def object(self, name: str, namespace: str = "", subresource: str = "") -> str:
+        """Give the URL path of an object or of a subresource of it."""
+        if self.kind.namespaced != bool(namespace):
+            scope = "needs a namespace" if self.kind.namespaced else "has no namespace"
+            raise ValueError(f"{self.kind.name} {namespace}/{name}: this kind {scope}")
+        path = f"{self.collection(namespace)}/{name}"
+        return f"{path}/{subresource}" if subresource else path

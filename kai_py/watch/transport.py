@@ -1,0 +1,220 @@
+"""How does a call reach the API server? HTTP with authentication, TLS, time limits, typed errors.
+
+Calls share a bounded pool of connections; watches have a pool of their own, so that they never
+starve calls. A call is tried once, except that after a 401 the credentials are read again and
+the call is tried once more: other retries belong to whoever knows if the call is still wanted.
+
+Dead peers are noticed by TCP keep-alive within about a minute, long before a watch times out.
+"""
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Protocol, Self
+
+import aiohttp
+from yarl import URL
+
+from kai_py import __version__
+from kai_py.watch.access import AccessKeeper
+from kai_py.watch.credentials import Credentials
+from kai_py.watch.errors import StatusError, TimedOut, Unauthorized, Unreachable, from_answer
+
+JSON = "application/json"
+METHODS = {
+    "get": "GET",
+    "list": "GET",
+    "watch": "GET",
+    "create": "POST",
+    "update": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+}
+OPEN_SECONDS = 30.0
+"""A watch is answered at once, even if its first event comes much later."""
+KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+CallObserver = Callable[[str, str, int, float], None]
+"""Told of every call: verb, kind (``Pod``, ``Pod/binding``), HTTP code (0: no answer), seconds."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request: what is asked, and under which verb and kind it is counted."""
+
+    verb: str
+    kind: str
+    path: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    content_type: str = JSON
+    accept: str = JSON
+
+    def __str__(self) -> str:
+        return f"{METHODS[self.verb]} {self.path}"
+
+
+class Transport(Protocol):
+    """What the client and the reflectors need of a connection."""
+
+    async def send(self, call: Call, *, timeout_seconds: float | None = None) -> bytes:
+        """Make a call and give the body of the answer; raises ApiError."""
+
+    def stream(
+        self, call: Call, *, idle: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Open a watch and give its chunks; raises ApiError, TimedOut after ``idle`` seconds."""
+
+
+class HttpTransport:
+    """Connections to one API server, to be used as an async context manager."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        timeout_seconds: float = 30.0,
+        connections: int = 32,
+        on_call: CallObserver = lambda _verb, _kind, _code, _seconds: None,
+    ) -> None:
+        self._access = AccessKeeper(credentials)
+        self._timeout_seconds = timeout_seconds
+        self._connections = connections
+        self._on_call = on_call
+        self._calls: aiohttp.ClientSession
+        self._watches: aiohttp.ClientSession
+
+    async def __aenter__(self) -> Self:
+        await self._access.current()
+        self._calls = _session(connections=self._connections)
+        self._watches = _session(connections=0)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._calls.close()
+        await self._watches.close()
+
+    async def send(self, call: Call, *, timeout_seconds: float | None = None) -> bytes:
+        """Make a call and give the body of the answer."""
+        limit = aiohttp.ClientTimeout(total=timeout_seconds or self._timeout_seconds)
+        try:
+            return await self._send_once(call, limit)
+        except Unauthorized:
+            if not await self._access.reload():
+                raise
+        return await self._send_once(call, limit)
+
+    @asynccontextmanager
+    async def stream(self, call: Call, *, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a watch and give its chunks; raises TimedOut after ``idle`` seconds of silence."""
+        limit = aiohttp.ClientTimeout(total=None, sock_read=idle)
+        with self._counting(call) as answer:
+            async with asyncio.timeout(OPEN_SECONDS):
+                response = await self._request(self._watches, call, limit)
+            answer.code = response.status
+        chunks = _chunks(call, response)
+        try:
+            if response.status >= 300:
+                raise await _failure(call, response)
+            yield chunks
+        except Unauthorized:
+            await self._access.reload()
+            raise
+        finally:
+            await chunks.aclose()
+            response.close()
+
+    async def _send_once(self, call: Call, limit: aiohttp.ClientTimeout) -> bytes:
+        with self._counting(call) as answer:
+            response = await self._request(self._calls, call, limit)
+            async with response:
+                answer.code = response.status
+                if response.status >= 300:
+                    raise await _failure(call, response)
+                return await response.read()
+
+    async def _request(
+        self, session: aiohttp.ClientSession, call: Call, limit: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        access = await self._access.current()
+        headers = {"Accept": call.accept}
+        if access.authorization:
+            headers["Authorization"] = access.authorization
+        if call.body is not None:
+            headers["Content-Type"] = call.content_type
+        url = URL(access.server + call.path, encoded=True)
+        return await session.request(
+            METHODS[call.verb],
+            url.with_query(call.parameters) if call.parameters else url,
+            data=call.body,
+            headers=headers,
+            timeout=limit,
+            ssl=access.tls or True,
+            server_hostname=access.server_name or None,
+            proxy=access.proxy or None,
+            allow_redirects=False,
+        )
+
+    @contextmanager
+    def _counting(self, call: Call) -> "Iterator[_Answer]":
+        began = time.monotonic()
+        answer = _Answer()
+        try:
+            with _reaching(call):
+                yield answer
+        finally:
+            self._on_call(call.verb, call.kind, answer.code, time.monotonic() - began)
+
+
+@dataclass
+class _Answer:
+    code: int = 0
+
+
+@contextmanager
+def _reaching(call: Call) -> Iterator[None]:
+    """Turn what aiohttp and the socket raise into our errors."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise TimedOut(f"{call}: no answer in time") from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise Unreachable(f"{call}: {error or type(error).__name__}") from error
+
+
+async def _chunks(call: Call, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    with _reaching(call):
+        async for chunk in response.content.iter_any():
+            yield chunk
+
+
+async def _failure(call: Call, response: aiohttp.ClientResponse) -> StatusError:
+    with _reaching(call):
+        return from_answer(str(call), response.status, await response.read(), response.headers)
+
+
+def _session(*, connections: int) -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(limit=connections, socket_factory=_socket)
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"User-Agent": f"kai-py/{__version__}"},
+    )
+
+
+def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, seconds in KEEP_ALIVE.items():
+        if hasattr(socket, option):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
+    return made

@@ -1,0 +1,74 @@
+"""How do lists and watches look on the wire?
+
+Objects stay raw bytes here, so that one object which cannot be decoded does not spoil the page or
+the stream it came in. A watch stream is one JSON event a line; a line can be megabytes long, so
+lines are cut out of the chunks as they arrive, in linear time. A line without its newline is the
+remainder of a broken connection and is dropped.
+
+Source: metav1.ListMeta, metav1.WatchEvent; "Efficient detection of changes" in the API concepts.
+"""
+
+from typing import Literal
+
+import msgspec
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+class ListMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    """metav1.ListMeta; ``continue_token`` is empty on the last page."""
+
+    resource_version: str = ""
+    continue_token: str = msgspec.field(name="continue", default="")
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One page of a list."""
+
+    metadata: ListMetadata
+    items: list[msgspec.Raw] | None = None
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One event of a watch."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
+    object: msgspec.Raw
+
+
+class Identity(msgspec.Struct, frozen=True, rename="camel"):
+    """The part of metadata that can be read of objects whose other fields are broken."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """Any object, as far as its identity."""
+
+    metadata: Identity = Identity()
+
+
+decode_page = msgspec.json.Decoder(Page).decode
+decode_event = msgspec.json.Decoder(Event).decode
+decode_envelope = msgspec.json.Decoder(Envelope).decode
+
+
+class LineSplitter:
+    """Cuts a stream of chunks into lines, without their newlines; empty lines are left out."""
+
+    def __init__(self) -> None:
+        self._pending: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Take the next chunk and give the lines that it completes."""
+        end = chunk.rfind(b"\n")
+        if end < 0:
+            self._pending.append(chunk)
+            return []
+        complete = b"".join((*self._pending, chunk[:end]))
+        self._pending = [chunk[end + 1 :]]
+        return [line for line in complete.split(b"\n") if line.strip()]
