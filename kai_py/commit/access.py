@@ -1,0 +1,53 @@
+"""What the parts of commit write through: the client, the resources as served, and a lane.
+
+A lane bounds how many of its calls are under way at once. Bindings and claims share one; statuses
+and events have their own, so that talking about work never delays work.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kai_py.api.records.core import Pod
+from kai_py.api.records.resource import ResourceClaim
+from kai_py.api.references import ClaimRef, PodRef
+from kai_py.commit.retry import RetryPolicy, persist
+from kai_py.watch.client import Client
+from kai_py.watch.resource import Resource
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Access:
+    """Calls that share a lane; ``retry`` applies to each object by itself."""
+
+    client: Client
+    pods: Resource[Pod]
+    claims: Resource[ResourceClaim]
+    lane: asyncio.Semaphore
+    retry: RetryPolicy
+
+    async def call(self, request: Callable[[], Awaitable[Result]]) -> Result:
+        """Make one call within the lane."""
+        async with self.lane:
+            return await request()
+
+    async def read_claim(self, claim: ClaimRef) -> ResourceClaim:
+        """Read a claim, again while the failure is transient; raises ApiError."""
+        return await persist(
+            lambda: self.call(
+                lambda: self.client.get(self.claims, claim.name, namespace=claim.namespace)
+            ),
+            self.retry,
+        )
+
+    async def read_pod(self, pod: PodRef) -> Pod:
+        """Read a pod, again while the failure is transient; raises ApiError."""
+        return await persist(
+            lambda: self.call(
+                lambda: self.client.get(self.pods, pod.name, namespace=pod.namespace)
+            ),
+            self.retry,
+        )

@@ -1,0 +1,107 @@
+"""How is a pod bound, and what does a refused binding mean?
+
+``POST pods/NAME/binding`` with the pod's uid: the server refuses a pod that is bound already, is
+another incarnation, is being deleted or is gated, all with 409. Reading the pod tells them apart,
+and also tells whether an attempt without an answer had succeeded after all.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kai_py.api.records.core import Pod
+from kai_py.api.references import PodRef
+from kai_py.commit.access import Access
+from kai_py.commit.retry import TRANSIENT
+from kai_py.plan.decisions import Placement
+from kai_py.watch.errors import ApiError, Conflict, NotFound
+
+FINISHED = ("Succeeded", "Failed")
+
+
+class BindingOutcome(StrEnum):
+    """What became of a binding; also the metric label."""
+
+    BOUND = "bound"
+    VANISHED = "vanished"
+    ELSEWHERE = "elsewhere"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class BindingResult:
+    """A binding's outcome; ``reason`` is a sentence unless the pod was bound."""
+
+    pod: PodRef
+    node: str
+    outcome: BindingOutcome
+    reason: str = ""
+
+
+async def bind(access: Access, placement: Placement) -> BindingResult:
+    """Bind a pod to its node, once, whatever happened to earlier attempts."""
+    pod, node = placement.pod, placement.node
+    failures, reason = 0, ""
+    while failures < access.retry.attempts:
+        try:
+            await access.call(
+                lambda: access.client.bind(
+                    namespace=pod.namespace, pod=pod.name, uid=pod.uid, node=node
+                )
+            )
+        except (NotFound, Conflict) as refusal:
+            settled = await _settle(access, placement)
+            if settled is not None:
+                return settled
+            failure: ApiError = refusal
+        except TRANSIENT as error:
+            failure = error
+        except ApiError as error:
+            return BindingResult(pod, node, BindingOutcome.FAILED, str(error))
+        else:
+            return BindingResult(pod, node, BindingOutcome.BOUND)
+        failures += 1
+        reason = str(failure)
+        await access.retry.pause(failures, failure)
+    settled = await _settle(access, placement)
+    return settled or BindingResult(pod, node, BindingOutcome.FAILED, reason)
+
+
+async def _settle(access: Access, placement: Placement) -> BindingResult | None:
+    pod, node = placement.pod, placement.node
+    try:
+        seen = await access.read_pod(pod)
+    except NotFound:
+        return BindingResult(pod, node, BindingOutcome.VANISHED, f"pod {pod} was deleted")
+    except ApiError as error:
+        return BindingResult(pod, node, BindingOutcome.FAILED, str(error))
+    return settled_by(seen, placement)
+
+
+def settled_by(seen: Pod, placement: Placement) -> BindingResult | None:
+    """The outcome that the pod as read proves; None when it may still be bound."""
+    pod, node = placement.pod, placement.node
+    if seen.metadata.uid != pod.uid:
+        reason = f"pod {pod} was deleted and made again"
+        return BindingResult(pod, node, BindingOutcome.VANISHED, reason)
+    if seen.spec.node_name == node:
+        return BindingResult(pod, node, BindingOutcome.BOUND)
+    if seen.spec.node_name:
+        reason = f"pod {pod} was bound to node {seen.spec.node_name} by somebody else"
+        return BindingResult(pod, node, BindingOutcome.ELSEWHERE, reason)
+    if seen.metadata.deletion_timestamp is not None or seen.status.phase in FINISHED:
+        return BindingResult(pod, node, BindingOutcome.VANISHED, f"pod {pod} is ending")
+    if seen.spec.scheduling_gates:
+        reason = f"pod {pod} has scheduling gates"
+        return BindingResult(pod, node, BindingOutcome.FAILED, reason)
+    return None
+
+
+async def is_unbound(access: Access, pod: PodRef) -> bool:
+    """Whether it is certain that this pod is on no node."""
+    try:
+        seen = await access.read_pod(pod)
+    except NotFound:
+        return True
+    except ApiError:
+        return False
+    return seen.metadata.uid != pod.uid or not seen.spec.node_name

@@ -1,0 +1,212 @@
+"""Which write brings a claim to where the plan wants it, and which one takes it back?
+
+A claim is reached when it carries the wanted allocation and lists every consumer in
+``status.reservedFor``. From any state of the API one of these follows, so that a repeated or
+interrupted walk ends in the same place:
+
+    deleted, made again, or allocated to other devices   lost
+    no allocation, no finalizer                           patch metadata: add the finalizer
+    no allocation                                         patch status: allocation and consumers
+    allocated as wanted, consumers missing                patch status: consumers
+    allocated as wanted, consumers listed                 reached
+
+Patches carry uid and resourceVersion, which makes a merge patch as strict as an update without
+sending fields we do not read. Taking back needs no fresh copy: consumers leave by a strategic
+merge patch; the allocation is cleared, against a resourceVersion, once nobody else consumes it.
+
+Sources: KEP 4381; k8s.io/kubernetes plugin dynamicresources (PreBind, Unreserve, PostFilter).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from kai_py.api.records.core import NodeSelector
+from kai_py.api.records.resource import (
+    DELETE_PROTECTION_FINALIZER,
+    MAX_RESERVED_FOR,
+    AllocationResult,
+    ConsumerReference,
+    ResourceClaim,
+)
+from kai_py.api.records.resource_versions import encode_allocation
+from kai_py.api.references import ClaimRef, PodRef
+from kai_py.plan.decisions import GangPlacement
+from kai_py.watch.client import PatchType
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimGoal:
+    """Where a claim must be before its consumers are bound.
+
+    ``allocation`` is None for a claim that the plan saw allocated: it must still be, and for
+    every one of ``nodes``.
+    """
+
+    claim: ClaimRef
+    consumers: tuple[PodRef, ...]
+    nodes: tuple[str, ...]
+    allocation: AllocationResult | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimPatch:
+    """One request that changes a claim; an empty ``subresource`` means the object itself."""
+
+    body: dict[str, Any]
+    subresource: str = "status"
+    how: PatchType = PatchType.MERGE
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The claim is where the plan wants it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The claim can't be brought there; ``reason`` names it and says why."""
+
+    reason: str
+
+
+def claim_goals(gang: GangPlacement) -> tuple[ClaimGoal, ...]:
+    """Goals of every claim that a gang's pods use, in the order in which pods mention them."""
+    claims: dict[str, ClaimRef] = {}
+    consumers: dict[str, list[PodRef]] = {}
+    nodes: dict[str, list[str]] = {}
+    allocations: dict[str, AllocationResult] = {}
+    for placement in gang.pods:
+        allocations |= {new.claim.uid: new.allocation for new in placement.allocate}
+        allocated = (new.claim for new in placement.allocate)
+        for claim in dict.fromkeys((*allocated, *placement.reserve)):
+            claims[claim.uid] = claim
+            consumers.setdefault(claim.uid, []).append(placement.pod)
+            nodes.setdefault(claim.uid, []).append(placement.node)
+    return tuple(
+        ClaimGoal(
+            claim=claim,
+            consumers=tuple(consumers[uid]),
+            nodes=tuple(dict.fromkeys(nodes[uid])),
+            allocation=allocations.get(uid),
+        )
+        for uid, claim in claims.items()
+    )
+
+
+def next_write(goal: ClaimGoal, claim: ResourceClaim) -> Reached | Lost | ClaimPatch:
+    """The one step that follows from what the API holds for ``goal``'s claim."""
+    problem = _problem(goal, claim)
+    if problem:
+        return Lost(f"claim {goal.claim}: {problem}")
+    missing = _missing_consumers(goal, claim)
+    if claim.status.allocation is not None:
+        return _status_patch(claim, missing, None) if missing else Reached()
+    if DELETE_PROTECTION_FINALIZER not in claim.metadata.finalizers:
+        return _finalizer_patch(claim)
+    return _status_patch(claim, missing, goal.allocation)
+
+
+def _problem(goal: ClaimGoal, claim: ResourceClaim) -> str:
+    if claim.metadata.uid != goal.claim.uid:
+        return "was deleted and made again"
+    if claim.metadata.deletion_timestamp is not None:
+        return "is being deleted"
+    consumers = len(claim.status.reserved_for) + len(_missing_consumers(goal, claim))
+    if consumers > MAX_RESERVED_FOR:
+        return f"would be reserved for {consumers} consumers, {MAX_RESERVED_FOR} are allowed"
+    return _allocation_problem(goal, claim.status.allocation)
+
+
+def _allocation_problem(goal: ClaimGoal, held: AllocationResult | None) -> str:
+    if held is None:
+        return "" if goal.allocation else "lost its allocation meanwhile"
+    if goal.allocation and not same_devices(held, goal.allocation):
+        return "was allocated to other devices meanwhile"
+    if not all(may_reach(held.node_selector, node) for node in goal.nodes):
+        return "was allocated for another node meanwhile"
+    return ""
+
+
+def same_devices(one: AllocationResult, other: AllocationResult) -> bool:
+    """Whether two allocations give the same devices to the same requests."""
+    return _devices(one) == _devices(other)
+
+
+def _devices(allocation: AllocationResult) -> list[tuple[str, str, str, str, str]]:
+    return sorted(
+        (result.request, result.driver, result.pool, result.device, result.share_id)
+        for result in allocation.devices.results
+    )
+
+
+def may_reach(selector: NodeSelector | None, node: str) -> bool:
+    """Whether the selector's fields allow ``node``; labels are the snapshot's question.
+
+    Node-local devices are pinned by ``metadata.name``, which is all that can differ between the
+    allocation a plan saw and a new one of the same claim on local devices.
+    """
+    if selector is None:
+        return True
+    return any(
+        all(
+            node in field.values
+            for field in term.match_fields
+            if field.key == "metadata.name" and field.operator == "In"
+        )
+        for term in selector.node_selector_terms
+    )
+
+
+def _missing_consumers(goal: ClaimGoal, claim: ResourceClaim) -> tuple[PodRef, ...]:
+    listed = {consumer.uid for consumer in claim.status.reserved_for}
+    return tuple(pod for pod in goal.consumers if pod.uid not in listed)
+
+
+def _preconditions(claim: ResourceClaim) -> dict[str, Any]:
+    return {
+        "uid": claim.metadata.uid,
+        "resourceVersion": claim.metadata.resource_version,
+    }
+
+
+def _finalizer_patch(claim: ResourceClaim) -> ClaimPatch:
+    finalizers = [*claim.metadata.finalizers, DELETE_PROTECTION_FINALIZER]
+    metadata = _preconditions(claim) | {"finalizers": finalizers}
+    return ClaimPatch(body={"metadata": metadata}, subresource="")
+
+
+def _status_patch(
+    claim: ResourceClaim, pods: Iterable[PodRef], allocation: AllocationResult | None
+) -> ClaimPatch:
+    added = (ConsumerReference(resource="pods", name=pod.name, uid=pod.uid) for pod in pods)
+    status: dict[str, Any] = {
+        "reservedFor": msgspec.to_builtins([*claim.status.reserved_for, *added])
+    }
+    if allocation is not None:
+        status["allocation"] = encode_allocation(allocation)
+    return ClaimPatch(body={"metadata": _preconditions(claim), "status": status})
+
+
+def release_write(claim: ResourceClaim, leaving: frozenset[str]) -> ClaimPatch | None:
+    """The write that frees ``claim`` from consumers with these uids; None when nothing is left.
+
+    The last consumer takes the allocation along in the same write, so no state in between holds a
+    device for nobody. While others stay, only the leaving entries are touched and a concurrent
+    reservation is no conflict.
+    """
+    uids = [consumer.uid for consumer in claim.status.reserved_for if consumer.uid in leaving]
+    if len(uids) < len(claim.status.reserved_for):
+        return _leave_patch(claim, uids) if uids else None
+    if claim.status.allocation is None:
+        return None
+    cleared = {"allocation": None, "reservedFor": None, "devices": None}
+    return ClaimPatch(body={"metadata": _preconditions(claim), "status": cleared})
+
+
+def _leave_patch(claim: ResourceClaim, uids: Iterable[str]) -> ClaimPatch:
+    entries = [{"$patch": "delete", "uid": uid} for uid in uids]
+    body = {"metadata": {"uid": claim.metadata.uid}, "status": {"reservedFor": entries}}
+    return ClaimPatch(body=body, how=PatchType.STRATEGIC)

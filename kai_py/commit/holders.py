@@ -1,0 +1,110 @@
+"""Who holds a device, as far as the mirror knows: the check between allocating and binding.
+
+The API server does not compare one claim's allocation with another's, so another scheduler may
+give away the same device in the same moment. Watch events of one kind arrive in the order of their
+writes: once the mirror shows our own allocation, it has shown every allocation written before it.
+If by then another claim holds one of the devices, ours is undone; the other side may not check.
+
+Kept up by mirror events, O(devices of the claim) each. Results with ``adminAccess`` hold nothing;
+two shares of one device do not exclude each other, a share and a whole allocation do.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+from kai_py.api.records.resource import AllocationResult, ResourceClaim
+from kai_py.api.references import ClaimRef
+from kai_py.commit.claims import same_devices
+
+DeviceKey = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DoubleAllocation:
+    """A device that another claim holds as well."""
+
+    device: DeviceKey
+    holder: ClaimRef
+
+    def __str__(self) -> str:
+        driver, pool, device = self.device
+        return f"device {driver}/{pool}/{device} is also allocated to claim {self.holder}"
+
+
+def held_devices(allocation: AllocationResult | None) -> dict[DeviceKey, bool]:
+    """The devices an allocation holds, each with whether it is held whole."""
+    if allocation is None:
+        return {}
+    return {
+        (result.driver, result.pool, result.device): not result.share_id
+        for result in allocation.devices.results
+        if not result.admin_access
+    }
+
+
+class DeviceHolders:
+    """Claims by the devices they hold."""
+
+    def __init__(self) -> None:
+        self._holders: dict[DeviceKey, dict[str, ClaimRef]] = {}
+        self._claims: dict[str, ResourceClaim] = {}
+        self._changed: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
+
+    def apply(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        """Take over a change that the mirror saw."""
+        if old is not None:
+            self._remove(old)
+        if new is not None:
+            self._add(new)
+        for claim in (old, new):
+            waiting = self._changed.get(claim.metadata.uid) if claim is not None else None
+            if waiting is not None:
+                waiting.set()
+
+    def doubles(self, claim: ClaimRef, allocation: AllocationResult) -> list[DoubleAllocation]:
+        """Devices of ``allocation`` that other claims hold too, where that excludes ``claim``."""
+        return [
+            DoubleAllocation(device, holder)
+            for device, whole in held_devices(allocation).items()
+            for uid, holder in sorted(self._holders.get(device, {}).items())
+            if uid != claim.uid and (whole or self._holds_whole(uid, device))
+        ]
+
+    async def wait_until_seen(
+        self, claim: ClaimRef, allocation: AllocationResult, within: float
+    ) -> bool:
+        """Wait until the mirror shows ``allocation``; False when it does not ``within`` seconds."""
+        changed = self._changed.setdefault(claim.uid, asyncio.Event())
+        try:
+            async with asyncio.timeout(within):
+                while not self._shows(claim.uid, allocation):
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _shows(self, uid: str, allocation: AllocationResult) -> bool:
+        claim = self._claims.get(uid)
+        held = claim.status.allocation if claim is not None else None
+        return held is not None and same_devices(held, allocation)
+
+    def _holds_whole(self, uid: str, device: DeviceKey) -> bool:
+        return held_devices(self._claims[uid].status.allocation)[device]
+
+    def _add(self, claim: ResourceClaim) -> None:
+        uid = claim.metadata.uid
+        self._claims[uid] = claim
+        ref = ClaimRef(claim.metadata.namespace, claim.metadata.name, uid)
+        for device in held_devices(claim.status.allocation):
+            self._holders.setdefault(device, {})[uid] = ref
+
+    def _remove(self, claim: ResourceClaim) -> None:
+        uid = claim.metadata.uid
+        self._claims.pop(uid, None)
+        for device in held_devices(claim.status.allocation):
+            holders = self._holders.get(device, {})
+            holders.pop(uid, None)
+            if not holders:
+                self._holders.pop(device, None)

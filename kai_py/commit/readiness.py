@@ -1,0 +1,78 @@
+"""Are the devices of a claim ready to be used on the node, where their driver must say so first?
+
+A result may carry ``bindingConditions`` (fabric-attached devices, for example). Before a pod is
+bound, ``claim.status.devices[]`` must show all of them True for that device and none of its
+``bindingFailureConditions`` True. A failure or a time-out undoes the gang, so that the next
+attempt can choose other devices. Source: KEP 5007.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from kai_py.api.records.resource import (
+    AllocatedDeviceStatus,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+)
+from kai_py.api.references import ClaimRef
+from kai_py.commit.access import Access
+from kai_py.watch.errors import ApiError
+
+
+@dataclass(frozen=True, slots=True)
+class ReadinessPolicy:
+    """Read the claim every ``interval`` seconds, at most for ``timeout``."""
+
+    interval: float = 5.0
+    timeout: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Conditions still missing and conditions that say it failed, as ``device: condition``."""
+
+    missing: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+def readiness(claim: ResourceClaim) -> Readiness:
+    """What the drivers say about the devices allocated to ``claim``."""
+    if claim.status.allocation is None:
+        return Readiness()
+    missing: list[str] = []
+    failed: list[str] = []
+    for result in claim.status.allocation.devices.results:
+        true = _true_conditions(claim.status.devices, result)
+        missing += [f"{result.device}: {c}" for c in result.binding_conditions if c not in true]
+        failed += [f"{result.device}: {c}" for c in result.binding_failure_conditions if c in true]
+    return Readiness(tuple(missing), tuple(failed))
+
+
+def _true_conditions(
+    devices: tuple[AllocatedDeviceStatus, ...], result: DeviceRequestAllocationResult
+) -> frozenset[str]:
+    wanted = (result.driver, result.pool, result.device, result.share_id)
+    return frozenset(
+        condition.type
+        for device in devices
+        if (device.driver, device.pool, device.device, device.share_id) == wanted
+        for condition in device.conditions
+        if condition.status == "True"
+    )
+
+
+async def wait_until_ready(
+    access: Access, ref: ClaimRef, claim: ResourceClaim, policy: ReadinessPolicy
+) -> str:
+    """Wait for the claim's devices; gives the reason why they can't be used, empty when ready."""
+    seen = readiness(claim)
+    try:
+        async with asyncio.timeout(policy.timeout):
+            while seen.missing and not seen.failed:
+                await asyncio.sleep(policy.interval)
+                seen = readiness(await access.read_claim(ref))
+    except TimeoutError:
+        return f"claim {ref}: not ready within {policy.timeout:g} s: {', '.join(seen.missing)}"
+    except ApiError as error:
+        return f"claim {ref}: {error}"
+    return f"claim {ref}: binding failed: {', '.join(seen.failed)}" if seen.failed else ""

@@ -1,0 +1,29 @@
+"""What commit must know of the configuration; times in seconds."""
+
+from dataclasses import dataclass, field
+
+from kai_py.commit.readiness import ReadinessPolicy
+from kai_py.commit.retry import RetryPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSettings:
+    """How hard and how long commit tries.
+
+    ``concurrency``: bindings and claim writes under way at once; 16 is where an API server on two
+    cores is busiest, more only queues there. ``seen_within``: how long the mirror may take to show
+    what was written. ``claim_grace``: how long a claim may hold devices for pods that nobody
+    binds. ``retry`` is for a single call, ``backoff`` for a gang or pod as a whole.
+    """
+
+    scheduler_name: str = "kai-scheduler"
+    concurrency: int = 16
+    status_concurrency: int = 4
+    events_per_second: float = 50.0
+    events_burst: int = 200
+    message_interval: float = 10.0
+    seen_within: float = 10.0
+    claim_grace: float = 30.0
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    backoff: RetryPolicy = field(default_factory=lambda: RetryPolicy(base=0.5, ceiling=60.0))
+    readiness: ReadinessPolicy = field(default_factory=ReadinessPolicy)

@@ -1,0 +1,160 @@
+"""How is a gang brought to the cluster, all or none?
+
+    1. claims    every claim of the gang is allocated and reserved; one that can't be ends it
+    2. seen      the mirror shows these allocations, and nobody else holds one of the devices
+    3. ready     drivers have met the binding conditions of the devices, where there are any
+    4. binding   all pods, at most ``lane`` at a time
+
+Nothing is bound before 1 to 3 hold for the whole gang. Up to there any failure gives back every
+claim. From 4 on a pod that can't be bound (deleted meanwhile, refused) is no error of the others:
+its claims are given back, and the next cycle completes the gang or evicts it.
+
+Each step can be repeated: after a crash anywhere the next plan, made from what the API holds,
+starts a transaction that continues, or ``kai_py.commit.recovery`` gives the claims back.
+
+A pod that somebody else has bound elsewhere keeps its claims: they may be in use.
+
+Cost: per pod one binding, per claim two patches (finalizer, status) and none when it was allocated
+before; per undone claim one patch.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kai_py.api.records.resource import AllocationResult, ResourceClaim
+from kai_py.api.references import ClaimRef, PodRef
+from kai_py.commit.access import Access
+from kai_py.commit.binding import BindingOutcome, BindingResult, bind, is_unbound
+from kai_py.commit.claim_writes import reach, release
+from kai_py.commit.claims import ClaimGoal, Lost, claim_goals
+from kai_py.commit.holders import DeviceHolders, DoubleAllocation
+from kai_py.commit.readiness import wait_until_ready
+from kai_py.commit.settings import CommitSettings
+from kai_py.plan.decisions import GangPlacement
+from kai_py.watch.errors import ApiError
+
+log = logging.getLogger(__name__)
+GIVES_BACK = (BindingOutcome.VANISHED, BindingOutcome.FAILED)
+FAILURES = (BindingOutcome.ELSEWHERE, BindingOutcome.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class GangOutcome:
+    """What became of a gang; ``reason`` says why nothing was bound, empty when binding began."""
+
+    gang: GangPlacement
+    bindings: tuple[BindingResult, ...] = ()
+    reason: str = ""
+    doubles: tuple[DoubleAllocation, ...] = ()
+
+    @property
+    def bound(self) -> tuple[PodRef, ...]:
+        """Pods that are on their nodes."""
+        return tuple(b.pod for b in self.bindings if b.outcome is BindingOutcome.BOUND)
+
+    @property
+    def unbound(self) -> tuple[PodRef, ...]:
+        """Pods whose room is free again."""
+        bound = {pod.uid for pod in self.bound}
+        return tuple(p.pod for p in self.gang.pods if p.pod.uid not in bound)
+
+    @property
+    def failures(self) -> tuple[BindingResult, ...]:
+        """Bindings that did not happen, other than of pods that went away."""
+        return tuple(b for b in self.bindings if b.outcome in FAILURES)
+
+
+@dataclass
+class GangTransaction:
+    """One attempt to bind a gang; ``run`` is called once.
+
+    ``known``: claims by uid as the mirror has them; they may be old.
+    """
+
+    gang: GangPlacement
+    access: Access
+    holders: DeviceHolders
+    settings: CommitSettings
+    known: Mapping[str, ResourceClaim] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._goals = claim_goals(self.gang)
+        self._walking = asyncio.Semaphore(self.settings.concurrency)
+        self._started: dict[str, ResourceClaim | None] = {}
+        self._problem = ""
+        self._doubles: tuple[DoubleAllocation, ...] = ()
+
+    async def run(self) -> GangOutcome:
+        """Carry the gang out; every failure is in the outcome."""
+        await asyncio.gather(*(self._reach(goal) for goal in self._goals))
+        await self._see_claims()
+        await self._await_devices()
+        if self._problem:
+            await self._undo()
+            return GangOutcome(self.gang, reason=self._problem, doubles=self._doubles)
+        bindings = await asyncio.gather(*(bind(self.access, p) for p in self.gang.pods))
+        await self._give_back(b.pod.uid for b in bindings if b.outcome in GIVES_BACK)
+        return GangOutcome(self.gang, tuple(bindings))
+
+    async def _reach(self, goal: ClaimGoal) -> None:
+        uid = goal.claim.uid
+        async with self._walking:
+            if self._problem:
+                return
+            self._started[uid] = None
+            reached = await reach(self.access, goal, self.known.get(uid))
+        if isinstance(reached, Lost):
+            self._problem = self._problem or reached.reason
+        else:
+            self._started[uid] = reached
+
+    async def _see_claims(self) -> None:
+        for goal in self._goals:
+            if self._problem:
+                return
+            if goal.allocation is not None:
+                self._problem = await self._see(goal.claim, goal.allocation)
+
+    async def _see(self, claim: ClaimRef, allocation: AllocationResult) -> str:
+        if not await self.holders.wait_until_seen(claim, allocation, self.settings.seen_within):
+            return f"claim {claim}: the watch did not show its allocation in time"
+        self._doubles = tuple(self.holders.doubles(claim, allocation))
+        return f"claim {claim}: {self._doubles[0]}" if self._doubles else ""
+
+    async def _await_devices(self) -> None:
+        if self._problem:
+            return
+        waits = (
+            wait_until_ready(self.access, goal.claim, claim, self.settings.readiness)
+            for goal in self._goals
+            if (claim := self._started[goal.claim.uid]) is not None
+        )
+        problems = await asyncio.gather(*waits)
+        self._problem = next((problem for problem in problems if problem), "")
+
+    async def _undo(self) -> None:
+        """Give back all claims, but of no pod that an earlier attempt has bound after all."""
+        pods = [placement.pod for placement in self.gang.pods] if self._started else []
+        free = await asyncio.gather(*(is_unbound(self.access, pod) for pod in pods))
+        await self._give_back(pod.uid for pod, unbound in zip(pods, free, strict=True) if unbound)
+
+    async def _give_back(self, pods: Iterable[str]) -> None:
+        leaving = frozenset(pods)
+        await asyncio.gather(
+            *(
+                self._release(goal, leaving)
+                for goal in self._goals
+                if goal.claim.uid in self._started
+                and any(consumer.uid in leaving for consumer in goal.consumers)
+            )
+        )
+
+    async def _release(self, goal: ClaimGoal, leaving: frozenset[str]) -> None:
+        try:
+            await release(self.access, goal.claim, leaving, self._started[goal.claim.uid])
+        except ApiError as error:
+            log.warning(
+                "claim %s keeps its devices until recovery gives them back: %s", goal.claim, error
+            )
