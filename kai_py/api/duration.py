@@ -1,0 +1,54 @@
+"""How long is ``1h30m``? Durations as Go and Kubernetes write them, as seconds.
+
+A duration is a sum of decimal numbers with a unit (``ns us ms s m h``), or ``0``. Durations here
+are never negative: each one is a time to wait or to hold.
+
+Source: Go's ``time.ParseDuration``, which ``metav1.Duration`` uses.
+"""
+
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+DURATION_PATTERN = r"^(0|([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+)$"
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m|h)")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class DurationError(ValueError):
+    """A text is not a duration; the message names the text."""
+
+
+def parse_duration(text: str) -> float:
+    """Give the seconds of a duration text; raise DurationError for any other text."""
+    if not re.fullmatch(DURATION_PATTERN, text):
+        raise DurationError(f"{text!r} is not a duration: write it like 30s, 5m or 1h30m")
+    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+
+
+def format_duration(seconds: float) -> str:
+    """Write seconds as a duration text without needless parts: 5400 is ``1h30m``."""
+    hours, rest = divmod(round(seconds * 1000), 3_600_000)
+    minutes, millis = divmod(rest, 60_000)
+    parts = [f"{hours}h" if hours else "", f"{minutes}m" if minutes else ""]
+    if millis or not (hours or minutes):
+        parts.append(f"{millis}ms" if millis % 1000 else f"{millis // 1000}s")
+    return "".join(parts)
+
+
+def _seconds(value: object) -> object:
+    if isinstance(value, str):
+        return parse_duration(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise DurationError(f"{value!r} is not a duration: write it like 30s, 5m or 1h30m")
+    return float(value)
+
+
+Duration = Annotated[
+    float,
+    BeforeValidator(_seconds),
+    PlainSerializer(format_duration, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "maxLength": 32}),
+]
+"""A pydantic field in seconds, read from a duration text (or a number of seconds)."""

@@ -1,0 +1,93 @@
+"""How are objects that users write modelled? One base model and the field types they share.
+
+Models are pydantic, frozen, spelled in camelCase outside and snake_case inside, and refuse unknown
+fields. From the same models the CRDs are generated, so limits stand in the field types: they bound
+what a document may cost, and the API server needs them to bound the cost of CEL rules.
+"""
+
+import re
+from typing import Annotated
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+)
+from pydantic.alias_generators import to_camel
+from pydantic.config import JsonDict
+
+from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
+
+NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+QUANTITY_PATTERN = (
+    r"^\+?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]+)?$"
+)
+
+
+def _amount(value: object) -> Quantity:
+    if isinstance(value, Quantity):
+        return value
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise QuantityError(f"{value!r} is not a quantity: write it like 16, 500m or 64Gi")
+    if isinstance(value, float) and not value.is_integer():
+        raise QuantityError(f'{value!r} must stand in quotes: "{value!r}"')
+    quantity = parse_quantity(value)
+    if quantity.nano < 0:
+        raise QuantityError(f"{value!r} is negative; an amount is zero or more")
+    return quantity
+
+
+Amount = Annotated[
+    Quantity,
+    PlainValidator(_amount),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema(
+        {
+            "x-kubernetes-int-or-string": True,
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "minimum": 0,
+            "pattern": QUANTITY_PATTERN,
+            "maxLength": 32,
+        }
+    ),
+]
+"""A Kubernetes quantity of zero or more."""
+
+Name = Annotated[str, Field(min_length=1, max_length=253, pattern=NAME_PATTERN)]
+QualifiedName = Annotated[str, Field(min_length=1, max_length=316)]
+LabelValue = Annotated[str, Field(max_length=63)]
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"Gpus\b", "GPUs", to_camel(name))
+
+
+def cel_rule(rule: str, message: str, *, field: str | None = None) -> JsonDict:
+    """Give one entry of ``x-kubernetes-validations``; field is the path blamed, ``.max``."""
+    entry: JsonDict = {"rule": rule, "message": message}
+    return entry | {"fieldPath": field} if field else entry
+
+
+def with_rules(*rules: JsonDict) -> ConfigDict:
+    """Give the configuration of a model whose objects must also satisfy these CEL rules."""
+    return ConfigDict(json_schema_extra={"x-kubernetes-validations": [*rules]})
+
+
+def list_map(key: str) -> JsonDict:
+    """Give the schema of a list whose entries are told apart by this key."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
+
+
+class ApiModel(BaseModel):
+    """Base of all models: frozen, camelCase outside, unknown fields refused."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        alias_generator=_camel,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
+    )

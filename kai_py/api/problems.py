@@ -1,0 +1,83 @@
+"""What is wrong with which field? Problems of a document, from pydantic's errors.
+
+A problem names the field as the user wrote it and, where a field does not exist, the nearest that
+does.
+"""
+
+import difflib
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+Path = tuple[str | int, ...]
+"""Keys and indices from a document's root."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldProblem:
+    """One thing wrong with one field."""
+
+    path: Path
+    message: str
+    suggestion: str | None = None
+    """The key that was probably meant, when the last key of the path does not exist."""
+
+    def __str__(self) -> str:
+        return f"{field_path(self.path)}: {self.message}" if self.path else self.message
+
+
+def field_problems(error: ValidationError, model: type[BaseModel]) -> tuple[FieldProblem, ...]:
+    """Give the problems of a pydantic error for a document of this model."""
+    return tuple(
+        _unknown_field(tuple(detail["loc"]), model)
+        if detail["type"] == "extra_forbidden"
+        else FieldProblem(tuple(detail["loc"]), detail["msg"].removeprefix("Value error, "))
+        for detail in error.errors(include_url=False, include_context=False, include_input=False)
+    )
+
+
+def field_path(path: Path) -> str:
+    """Write a path as people do: ``spec.devices[0].max``."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Give the known word that was probably meant, case disregarded, or None."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.7)
+    return by_lower[found[0]] if found else None
+
+
+def _unknown_field(path: Path, model: type[BaseModel]) -> FieldProblem:
+    known = _keys_at(path[:-1], model)
+    suggestion = nearest(str(path[-1]), known)
+    advice = f"did you mean {suggestion}?" if suggestion else f"known are {', '.join(known)}"
+    return FieldProblem(path, f"no such field; {advice}", suggestion)
+
+
+def _keys_at(path: Path, model: type[BaseModel]) -> list[str]:
+    """Give the keys that may stand at a path."""
+    current: type[BaseModel] | None = model
+    for part in path:
+        fields = _fields(current)
+        if part in fields:
+            current = _model_within(fields[str(part)])
+    return list(_fields(current))
+
+
+def _fields(model: type[BaseModel] | None) -> dict[str, Any]:
+    if model is None:
+        return {}
+    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+
+
+def _model_within(annotation: Any) -> type[BaseModel] | None:
+    """Find the model in a field's type, through optionals, lists and maps."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = (_model_within(argument) for argument in typing.get_args(annotation))
+    return next((model for model in found if model is not None), None)

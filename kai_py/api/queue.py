@@ -1,0 +1,279 @@
+"""What is a Queue? The model of ``scheduling.kai.io/v1alpha1``, from which its CRD is generated.
+
+A queue is a node of the queue tree. It is *guaranteed* what it deserves, may grow to its max, and
+shares what is left over by priority (strictly) and weight (within one priority). Everything but
+``deservedGPUs``, ``maxGPUs`` and ``priority`` is optional refinement.
+
+Rules that hold within one object stand beside its model twice, as a CEL rule for the API server
+and as a validator for objects that reach us without one; both give the same message. What concerns
+several queues (a missing parent, a cycle) is reported by the scheduler as a condition.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from kai_py.api.duration import Duration
+from kai_py.api.model import (
+    Amount,
+    ApiModel,
+    LabelValue,
+    Name,
+    QualifiedName,
+    cel_rule,
+    list_map,
+    with_rules,
+)
+from kai_py.api.problems import FieldProblem, field_problems
+from kai_py.api.quantity import Quantity
+from kai_py.api.queue_status import QueueStatus
+
+GROUP = "scheduling.kai.io"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+QUEUE_NAME_KEY = f"{GROUP}/queue-name"
+"""Annotation or label that names a workload's queue."""
+
+DEFAULT_PRIORITY = 100
+"""What a queue without a priority has, as in KAI: leaving it out and writing 100 are the same."""
+
+GpuCount = Annotated[float, Field(ge=0, le=1_000_000, strict=True, allow_inf_nan=False)]
+Weight = Annotated[float, Field(ge=0, le=1_000_000, strict=True, allow_inf_nan=False)]
+
+_MAX_BELOW_DESERVED = "max must be at least deserved (leave max out for no limit)"
+_MAX_GPUS_BELOW_DESERVED = "maxGPUs must be at least deservedGPUs (leave maxGPUs out for no limit)"
+_ONE_DEVICE_SELECTOR = "set exactly one of deviceClassName and attribute"
+_VALUES_WITH_ATTRIBUTE = "values belong to attribute: set both or neither"
+_OWN_PARENT = "a queue cannot be its own parent"
+_NAMESPACES_EMPTY = "set names or selector; leave namespaces out to allow every namespace"
+
+_MAX_AT_LEAST_DESERVED = cel_rule(
+    "!has(self.max) || quantity(string(self.max)).compareTo(quantity(string(self.deserved))) >= 0",
+    _MAX_BELOW_DESERVED,
+    field=".max",
+)
+
+
+class ResourceShare(ApiModel):
+    """What a queue is entitled to of one resource."""
+
+    model_config = with_rules(_MAX_AT_LEAST_DESERVED)
+
+    deserved: Amount = Field(default=Quantity(0), json_schema_extra={"default": 0})
+    """Guaranteed amount."""
+    max: Amount | None = None
+    """Ceiling; absent means unlimited."""
+    weight: Weight | None = None
+    """Share of what is left over of this resource; absent means the queue's weight."""
+
+    @model_validator(mode="after")
+    def _max_at_least_deserved(self) -> Self:
+        if self.max is not None and self.max < self.deserved:
+            raise ValueError(_MAX_BELOW_DESERVED)
+        return self
+
+
+class DeviceShare(ApiModel):
+    """What a queue is entitled to of the devices of one class, or with one attribute value."""
+
+    model_config = with_rules(
+        _MAX_AT_LEAST_DESERVED,
+        cel_rule("has(self.deviceClassName) != has(self.attribute)", _ONE_DEVICE_SELECTOR),
+        cel_rule("has(self.attribute) == has(self.values)", _VALUES_WITH_ATTRIBUTE),
+    )
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    """Name of this entry, unique within the queue; it stands in status and messages."""
+    device_class_name: Name | None = None
+    """Devices requested through this DeviceClass."""
+    attribute: (
+        Annotated[str, Field(min_length=3, max_length=96, pattern=r"^[^/]+/[^/]+$")] | None
+    ) = None
+    """Devices by an attribute: driver domain and name, as in gpu.nvidia.com/productName."""
+    values: (
+        Annotated[
+            tuple[Annotated[str, Field(max_length=64)], ...], Field(min_length=1, max_length=16)
+        ]
+        | None
+    ) = None
+    """Values of the attribute, any of them, written as text."""
+    deserved: Amount = Field(default=Quantity(0), json_schema_extra={"default": 0})
+    """Guaranteed number of devices."""
+    max: Amount | None = None
+    """Ceiling; absent means unlimited."""
+
+    @model_validator(mode="after")
+    def _one_selector_and_max(self) -> Self:
+        if (self.device_class_name is None) == (self.attribute is None):
+            raise ValueError(_ONE_DEVICE_SELECTOR)
+        if (self.attribute is None) != (self.values is None):
+            raise ValueError(_VALUES_WITH_ATTRIBUTE)
+        if self.max is not None and self.max < self.deserved:
+            raise ValueError(_MAX_BELOW_DESERVED)
+        return self
+
+
+class LabelRequirement(ApiModel):
+    """One requirement of a label selector."""
+
+    key: QualifiedName
+    """Label key."""
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    """Relation of the key to the values."""
+    values: Annotated[tuple[LabelValue, ...], Field(max_length=64)] = ()
+    """Values for In and NotIn."""
+
+
+class LabelSelector(ApiModel):
+    """A label selector; all requirements must hold."""
+
+    match_labels: Annotated[dict[str, LabelValue], Field(max_length=32, default_factory=dict)]
+    """Labels that must be present with these values."""
+    match_expressions: Annotated[tuple[LabelRequirement, ...], Field(max_length=32)] = ()
+    """Further requirements."""
+
+
+class NamespaceFilter(ApiModel):
+    """Whose workloads may use the queue: a namespace named here or selected by its labels."""
+
+    model_config = with_rules(
+        cel_rule(
+            "has(self.selector) || (has(self.names) && size(self.names) > 0)", _NAMESPACES_EMPTY
+        )
+    )
+
+    names: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=63)], ...],
+        Field(max_length=256, json_schema_extra={"x-kubernetes-list-type": "set"}),
+    ] = ()
+    """Namespaces by name."""
+    selector: LabelSelector | None = None
+    """Namespaces by label."""
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Self:
+        if not self.names and self.selector is None:
+            raise ValueError(_NAMESPACES_EMPTY)
+        return self
+
+
+class QueueSpec(ApiModel):
+    """What the queue is entitled to and who may use it."""
+
+    model_config = with_rules(
+        cel_rule(
+            "!has(self.maxGPUs) || self.maxGPUs >= self.deservedGPUs",
+            _MAX_GPUS_BELOW_DESERVED,
+            field=".maxGPUs",
+        )
+    )
+
+    deserved_gpus: GpuCount = 0.0
+    """GPUs guaranteed to the queue, of any vendor and however requested; fractions count."""
+    max_gpus: GpuCount | None = None
+    """GPUs the queue may use at most; absent means unlimited."""
+    priority: Annotated[int, Field(ge=-(2**31), le=2**31 - 1, strict=True)] = DEFAULT_PRIORITY
+    """Queues of higher priority are served first from what is left over."""
+    weight: Weight = 1.0
+    """Share of what is left over, among queues of one priority; 0 means none."""
+    parent: Name | None = None
+    """Queue above this one; absent means a root of the tree."""
+    resources: Annotated[
+        dict[str, ResourceShare],
+        Field(
+            max_length=32,
+            json_schema_extra={"x-kubernetes-map-type": "granular"},
+            default_factory=dict,
+        ),
+    ]
+    """Further resources by name: cpu, memory, any extended resource."""
+    devices: Annotated[
+        tuple[DeviceShare, ...],
+        Field(max_length=32, json_schema_extra=list_map("name")),
+    ] = ()
+    """Entitlements by DeviceClass or by device attribute, within the GPU entitlement."""
+    preempt_min_runtime: Duration | None = None
+    """A workload is not preempted inside its queue before it ran this long."""
+    reclaim_min_runtime: Duration | None = None
+    """A workload is not reclaimed by other queues before it ran this long."""
+    reserve_after: Duration | None = None
+    """The first gang of the queue gets room kept free for it after waiting this long."""
+    namespaces: NamespaceFilter | None = None
+    """Namespaces whose workloads may use the queue; absent means every namespace."""
+
+    @model_validator(mode="after")
+    def _max_at_least_deserved_gpus(self) -> Self:
+        if self.max_gpus is not None and self.max_gpus < self.deserved_gpus:
+            raise ValueError(_MAX_GPUS_BELOW_DESERVED)
+        names = [entry.name for entry in self.devices]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"devices has two entries named {name!r}")
+        return self
+
+
+class QueueMetadata(BaseModel):
+    """The part of a queue's metadata that rules read; everything else is the API server's."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    name: str
+    """The queue's name."""
+
+
+class Queue(ApiModel):
+    """A queue: GPUs guaranteed to a team, a ceiling, and an order for what is left over."""
+
+    model_config = with_rules(
+        cel_rule(
+            "!has(self.spec.parent) || self.spec.parent != self.metadata.name",
+            _OWN_PARENT,
+            field=".spec.parent",
+        )
+    )
+
+    api_version: Literal["scheduling.kai.io/v1alpha1"] = "scheduling.kai.io/v1alpha1"
+    """API group and version."""
+    kind: Literal["Queue"] = "Queue"
+    """Always Queue."""
+    metadata: QueueMetadata
+    """Name; labels and the rest as usual."""
+    spec: QueueSpec
+    """What the queue is entitled to and who may use it."""
+    status: QueueStatus = QueueStatus()
+    """What the scheduler last saw of the queue."""
+
+    @model_validator(mode="after")
+    def _not_its_own_parent(self) -> Self:
+        if self.spec.parent == self.metadata.name:
+            raise ValueError(_OWN_PARENT)
+        return self
+
+
+class InvalidQueueError(ValueError):
+    """A Queue document breaks the API's rules; ``problems`` says where and how."""
+
+    def __init__(self, name: str, problems: tuple[FieldProblem, ...]) -> None:
+        self.name = name
+        self.problems = problems
+        super().__init__(f"Queue {name}: " + "; ".join(map(str, problems)))
+
+
+def read_queue(
+    document: Mapping[str, Any], *, unknown: Literal["ignore", "forbid"] = "ignore"
+) -> Queue:
+    """Read a Queue document, from the API server (unknown fields ignored) or from a user's hand.
+
+    Raises InvalidQueueError with every problem found.
+    """
+    try:
+        return Queue.model_validate(document, extra="ignore" if unknown == "ignore" else None)
+    except ValidationError as error:
+        raise InvalidQueueError(_name_of(document), field_problems(error, Queue)) from None
+
+
+def _name_of(document: Mapping[str, Any]) -> str:
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    return name if isinstance(name, str) else "(without a name)"
