@@ -34,6 +34,15 @@ lint: setup
 types: setup
 	$(BIN)/mypy
 
+generate: setup
+	$(BIN)/kai-py crds --output-dir crds
+
+drift: setup
+	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT \
+	  && $(BIN)/kai-py crds --output-dir "$$fresh" \
+	  && diff -r crds "$$fresh" \
+	  || { echo "crds/ differs from kai_py/api: run make generate and commit the result" >&2; exit 1; }
+
 bench: setup
 	$(BIN)/python -m benchmarks
 

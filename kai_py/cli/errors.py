@@ -1,0 +1,33 @@
+"""How does a command fail? With one line that says what to do, and an exit code for programs."""
+
+import enum
+
+
+class ExitCode(enum.IntEnum):
+    """Exit codes of every ``kai-py`` command."""
+
+    OK = 0
+    FOUND = 1
+    """The command worked and the answer is no: something was found, a gang cannot start."""
+    USAGE = 2
+    """Wrong arguments, an unreadable file, a configuration with errors."""
+    CLUSTER = 3
+    """The API server cannot be reached, refuses us or lacks what the command needs."""
+    INTERNAL = 70
+    """A fault of kai-py itself."""
+    INTERRUPTED = 130
+
+
+class CommandError(Exception):
+    """A command cannot go on; the user can do something about it."""
+
+    def __init__(
+        self, message: str, *, hint: str = "", exit_code: ExitCode = ExitCode.USAGE
+    ) -> None:
+        self.hint = hint
+        self.exit_code = exit_code
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"{message} ({self.hint})" if self.hint else message

@@ -1,0 +1,114 @@
+"""Which commands does ``kai-py`` have? The table of commands and how failures leave the process.
+
+A command is a module with a function ``command``, imported only when it is called, so that
+``kai-py --help`` and completion stay fast. To add one, write the module and add a line to
+``COMMANDS``.
+
+Exit codes are those of ``kai_py.cli.errors.ExitCode``.
+"""
+
+import importlib
+import importlib.metadata
+import sys
+import traceback
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, NoReturn
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from kai_py.cli.errors import CommandError, ExitCode
+
+
+class Command(NamedTuple):
+    """One line of the table: the command's name, its module, its line in the help."""
+
+    name: str
+    module: str
+    help: str
+
+
+COMMANDS = (Command("crds", "kai_py.cli.crds", "Print the custom resource definitions to apply."),)
+
+EPILOG = (
+    "Exit codes: 0 done, 1 something was found, 2 wrong arguments or configuration, "
+    "3 the cluster refused, 70 a fault of kai-py, 130 interrupted."
+)
+
+
+class LazyGroup(TyperGroup):
+    """A group that knows its commands from the table and imports the one that is called."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for name, _, help_text in COMMANDS:
+            self.add_command(TyperCommand(name, help=help_text))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command as usual, then put the real one in the stub's place."""
+        name, _, rest = super().resolve_command(ctx, args)
+        entry = next(entry for entry in COMMANDS if entry.name == name)
+        return name, load_command(entry), rest
+
+
+def load_command(entry: Command) -> Any:
+    """Import a command's module and give what runs its function ``command``."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.command(entry.name, help=entry.help)(importlib.import_module(entry.module).command)
+    return typer.main.get_command(app)
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@dataclass
+class Invocation:
+    """What holds for one run of the command line, whichever command it is."""
+
+    show_trace: bool = False
+
+
+def _show_trace(*, context: typer.Context, wanted: bool) -> None:
+    context.obj.show_trace = wanted
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    *,
+    debug: Annotated[
+        bool,
+        typer.Option("--debug", callback=_show_trace, help="Show the trace of an error."),
+    ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Schedule gangs of GPU work on Kubernetes: fair-share queues, DRA, preemption."""
+    if version:
+        typer.echo(f"kai-py {importlib.metadata.version('kai-py')}")
+        raise typer.Exit
+    del debug
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave the process; a failure is one line on stderr."""
+    invocation = Invocation()
+    try:
+        typer.main.get_command(app)(args=arguments, prog_name="kai-py", obj=invocation)
+    except CommandError as error:
+        _fail(str(error), error.exit_code, show_trace=invocation.show_trace)
+    except Exception as error:  # the last line of defence: a fault of ours, told in one line
+        message = f"internal error: {type(error).__name__}: {error} (--debug shows the trace)"
+        _fail(message, ExitCode.INTERNAL, show_trace=invocation.show_trace)
+
+
+def _fail(message: str, exit_code: ExitCode, *, show_trace: bool) -> NoReturn:
+    if show_trace:
+        traceback.print_exc()
+    print(f"kai-py: {message}", file=sys.stderr)
+    sys.exit(exit_code)

@@ -1,0 +1,74 @@
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from kai_py.cli import main
+from kai_py.cli.errors import CommandError, ExitCode
+
+KAI_PY = [sys.executable, "-c", "from kai_py.cli.main import main; main()"]
+
+
+def run(*arguments):
+    return subprocess.run([*KAI_PY, *arguments], capture_output=True, text=True, check=False)
+
+
+def run_with(monkeypatch, function, *arguments):
+    """Run the command line in this process with one command that is this function."""
+    monkeypatch.setattr(main, "COMMANDS", (main.Command("it", "a.module", "Does it."),))
+    module = SimpleNamespace(command=function)
+    monkeypatch.setattr(main.importlib, "import_module", lambda name: module)
+    with pytest.raises(SystemExit) as left:
+        main.main([*arguments, "it"])
+    return left.value.code or 0
+
+
+def test_help_lists_every_command_without_importing_any():
+    code = (
+        "import sys, kai_py.cli.main as m\n"
+        "try: m.main(['--help'])\n"
+        "finally: print([e.module for e in m.COMMANDS if e.module in sys.modules])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.rstrip().endswith("[]")
+    for command in main.COMMANDS:
+        assert f"  {command.name} " in result.stdout
+        assert command.help in result.stdout
+
+
+@pytest.mark.parametrize("command", main.COMMANDS, ids=lambda command: command.name)
+def test_every_command_in_the_table_loads(command):
+    result = CliRunner().invoke(main.app, [command.name, "--help"], obj=main.Invocation())
+    assert result.exit_code == 0, result.output
+    assert f"Usage: root {command.name}" in result.output.replace("kai-py", "root")
+
+
+def test_version_and_unknown_command_in_a_process():
+    assert run("--version").stdout.startswith("kai-py ")
+    wrong = run("crd")
+    assert wrong.returncode == ExitCode.USAGE
+    assert "Did you mean 'crds'?" in wrong.stderr
+
+
+def test_an_error_is_one_line_with_its_hint(monkeypatch, capsys):
+    def fail():
+        raise CommandError("no cluster", hint="set KUBECONFIG", exit_code=ExitCode.CLUSTER)
+
+    assert run_with(monkeypatch, fail) == ExitCode.CLUSTER
+    assert capsys.readouterr().err == "kai-py: no cluster (set KUBECONFIG)\n"
+
+
+def test_a_fault_of_ours_is_one_line_and_a_trace_on_demand(monkeypatch, capsys):
+    def fault():
+        raise KeyError("node-7")
+
+    assert run_with(monkeypatch, fault) == ExitCode.INTERNAL
+    assert capsys.readouterr().err == (
+        "kai-py: internal error: KeyError: 'node-7' (--debug shows the trace)\n"
+    )
+    assert run_with(monkeypatch, fault, "--debug") == ExitCode.INTERNAL
+    assert "Traceback" in capsys.readouterr().err
