@@ -81,6 +81,7 @@ class Api:
         body: Any = None,
         *,
         content_type: str = "application/json",
+        accept: str = "application/json",
         parameters: Mapping[str, str] | None = None,
     ) -> bytes:
         """Send one request and return the answer's body; raise ApiError from 400 on."""
@@ -88,7 +89,7 @@ class Api:
             method,
             path,
             data=None if body is None else json.dumps(body),
-            headers={"Content-Type": content_type},
+            headers={"Content-Type": content_type, "Accept": accept},
             params=parameters,
         ) as answer:
             content = await answer.read()
@@ -100,10 +101,13 @@ class Api:
         """Read the object or list at `path`."""
         return _document(await self.request("GET", path, parameters=parameters))
 
-    async def items(self, path: str, **parameters: str) -> list[Document]:
-        """Read the items of the list at `path`."""
-        found: list[Document] = (await self.get(path, **parameters))["items"]
-        return found
+    async def items(
+        self, path: str, *, accept: str = "application/json", **parameters: str
+    ) -> list[Document]:
+        """Read the items of the list at `path`, `accept` as the content type."""
+        answer = await self.request("GET", path, accept=accept, parameters=parameters)
+        found: list[Document] | None = _document(answer)["items"]
+        return found or []  # null in the metadata of nothing
 
     async def post(self, path: str, body: Document) -> Document:
         """Create `body` in the collection or subresource at `path`."""
@@ -137,27 +141,25 @@ class Api:
                     yield line
 
     async def types(self, api_version: str) -> dict[str, ResourceType]:
-        """Return the served kinds of one API version; an unserved version has none."""
-        if api_version not in self._types:
-            root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-            try:
-                listed = (await self.get(root))["resources"]
-            except ApiError as error:
-                if error.code != 404:
-                    raise
-                return {}
-            self._types[api_version] = {
-                r["kind"]: ResourceType(root, r["name"], r["namespaced"], frozenset(r["verbs"]))
-                for r in listed
-                if "/" not in r["name"]
-            }
+        """Return the kinds of one API version as served now; an unserved version has none."""
+        root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        try:
+            listed = (await self.get(root))["resources"]
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            listed = []
+        self._types[api_version] = {
+            r["kind"]: ResourceType(root, r["name"], r["namespaced"], frozenset(r["verbs"]))
+            for r in listed
+            if "/" not in r["name"]
+        }
         return self._types[api_version]
 
     async def _collection(self, document: Document, namespace: str) -> str:
         api_version, kind = document["apiVersion"], document["kind"]
-        if kind not in await self.types(api_version):
-            self._types.pop(api_version, None)  # its definition may be newer than our answer
-        found = (await self.types(api_version)).get(kind)
+        known = self._types.get(api_version, {}).get(kind)
+        found = known or (await self.types(api_version)).get(kind)
         if found is None:
             raise LookupError(f"{api_version} {kind} is not served")
         return found.path(namespace=document["metadata"].get("namespace", namespace or "default"))

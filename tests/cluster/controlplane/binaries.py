@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from tests.cluster.controlplane.toolchain import find_go, go_environment
+from tests.cluster.controlplane.toolchain import compiled_packages, find_go, go_environment
 
 MODULE = Path(__file__).parent
 PACKAGES = {
@@ -79,6 +79,7 @@ def _build(target: Path, cache_directory: Path) -> None:
             raise BuildError(f"go build {package} failed:\n{answer.stderr[-4000:].strip()}")
         _say(f"built {name} in {time.monotonic() - started:.0f} s")
     unfinished.rename(target)
+    shutil.rmtree(compiled_packages(cache_directory), ignore_errors=True)
 
 
 def _fingerprint() -> str:

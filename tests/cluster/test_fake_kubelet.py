@@ -1,0 +1,173 @@
+"""Fake nodes behave as real ones do where schedulers and controllers look."""
+
+from typing import Any
+
+import pytest
+
+from tests.cluster.api import Document
+from tests.cluster.clusters import Cluster
+from tests.cluster.controlplane import Process
+from tests.cluster.eventually import eventually
+from tests.cluster.fake_kubelet import FakeKubelet, FakeNode, gpu_nodes
+from tests.cluster.fake_kubelet.nodes import LEASE_NAMESPACE
+
+PODS = "/api/v1/namespaces/default/pods"
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+
+
+def pod_spec(**extra: Any) -> Document:
+    return {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}], **extra}
+
+
+def pod(name: str, *, annotations: dict[str, str] | None = None, **spec: Any) -> Document:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": annotations or {}},
+        "spec": pod_spec(**spec),
+    }
+
+
+def one_gpu(name: str) -> Document:
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": name},
+        "spec": {"spec": {"devices": {"requests": [request]}}},
+    }
+
+
+async def test_job_is_bound_by_the_default_scheduler_runs_and_completes(
+    real: Cluster, kube_scheduler: Process
+):
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "pair"},
+        "spec": {
+            "parallelism": 2,
+            "completions": 2,
+            "template": {
+                "metadata": {"annotations": {"kai-py.test/run-seconds": "0.5"}},
+                "spec": pod_spec(),
+            },
+        },
+    }
+    async with real.run_nodes(gpu_nodes(2)):
+        await real.api.post(JOBS, job)
+
+        async def both_run() -> bool:
+            pods = await real.api.items(PODS)
+            return len(pods) == 2 and all(p["status"]["phase"] == "Running" for p in pods)
+
+        async def completed() -> bool:
+            status = (await real.api.get(f"{JOBS}/pair"))["status"]
+            return any(c["type"] == "Complete" for c in status.get("conditions", ()))
+
+        await eventually(both_run)
+        for running in await real.api.items(PODS):
+            conditions = {c["type"]: c["status"] for c in running["status"]["conditions"]}
+            assert conditions["PodScheduled"] == conditions["Ready"] == "True"
+            assert running["status"]["containerStatuses"][0]["ready"]
+        await eventually(completed)
+
+
+async def test_pods_with_claims_get_distinct_published_gpus_and_give_them_back(
+    real: Cluster, kube_scheduler: Process
+):
+    async with real.run_nodes(gpu_nodes(1, published_gpus=2)):
+        await real.api.post(TEMPLATES, one_gpu("one-gpu"))
+        claim = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}
+        for name in ("first", "second"):
+            await real.api.post(PODS, pod(name, resourceClaims=[claim]))
+
+        async def running() -> bool:
+            pods = await real.api.items(PODS)
+            return all(p["status"]["phase"] == "Running" for p in pods)
+
+        async def no_claims() -> bool:
+            return not await real.api.items(CLAIMS)
+
+        await eventually(running)
+        claims = await real.api.items(CLAIMS)
+        devices = [c["status"]["allocation"]["devices"]["results"][0]["device"] for c in claims]
+        assert sorted(devices) == ["gpu-0", "gpu-1"]
+
+        for name in ("first", "second"):
+            await real.api.delete(f"{PODS}/{name}")
+        await eventually(no_claims, what="claims deleted, their finalizers removed")
+
+
+async def test_a_bound_pod_whose_claim_nobody_allocated_does_not_start(real: Cluster):
+    async with FakeKubelet(real.api, gpu_nodes(1, published_gpus=1)) as kubelet:
+        await real.api.post(TEMPLATES, one_gpu("one-gpu"))
+        claim = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}
+        await real.api.post(PODS, pod("eager", resourceClaims=[claim], nodeName="node-0"))
+
+        async def reason() -> bool:
+            return "is not allocated" in kubelet.waiting.get("default/eager", "")
+
+        await eventually(reason)
+        assert (await real.api.get(f"{PODS}/eager"))["status"]["phase"] == "Pending"
+
+
+@pytest.mark.parametrize(("exit_code", "phase"), [("0", "Succeeded"), ("3", "Failed")])
+async def test_pod_ends_as_its_annotations_say(cluster: Cluster, exit_code: str, phase: str):
+    annotations = {"kai-py.test/run-seconds": "0.1", "kai-py.test/exit-code": exit_code}
+    async with cluster.run_nodes(gpu_nodes(1)):
+        await cluster.api.post(PODS, pod("brief", annotations=annotations, nodeName="node-0"))
+
+        async def ended() -> bool:
+            return (await cluster.api.get(f"{PODS}/brief"))["status"]["phase"] == phase
+
+        await eventually(ended)
+
+
+async def test_deleted_pod_leaves_after_its_stop_time_and_not_before(real: Cluster):
+    annotations = {"kai-py.test/stop-seconds": "1"}
+    async with real.run_nodes(gpu_nodes(1)):
+        await real.api.post(PODS, pod("slow", annotations=annotations, nodeName="node-0"))
+
+        async def running() -> bool:
+            return (await real.api.get(f"{PODS}/slow"))["status"]["phase"] == "Running"
+
+        async def gone() -> bool:
+            return not await real.api.items(PODS)
+
+        await eventually(running)
+        await real.api.delete(f"{PODS}/slow")
+        stopping = await real.api.get(f"{PODS}/slow")
+        assert "deletionTimestamp" in stopping["metadata"]
+        assert stopping["status"]["phase"] == "Running"
+        await eventually(gone)
+
+
+async def test_pods_of_other_nodes_are_left_alone(real: Cluster):
+    async with FakeKubelet(real.api, gpu_nodes(1)):
+        await real.api.post(PODS, pod("elsewhere", nodeName="node-of-another"))
+        await real.api.post(PODS, pod("here", nodeName="node-0"))
+
+        async def running() -> bool:
+            return (await real.api.get(f"{PODS}/here"))["status"]["phase"] == "Running"
+
+        await eventually(running)
+        assert (await real.api.get(f"{PODS}/elsewhere"))["status"]["phase"] == "Pending"
+
+
+async def test_nodes_are_ready_labelled_and_renew_their_leases(real: Cluster):
+    node = FakeNode(name="alive", labels={"rack": "a"}, allocatable={"nvidia.com/gpu": "8"})
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases/alive"
+    async with FakeKubelet(real.api, [node], heartbeat_seconds=0.5):
+        registered = await real.api.get("/api/v1/nodes/alive")
+        assert registered["metadata"]["labels"]["rack"] == "a"
+        assert registered["status"]["allocatable"]["nvidia.com/gpu"] == "8"
+        assert "taints" not in registered["spec"]
+        first = (await real.api.get(lease))["spec"]["renewTime"]
+
+        async def renewed() -> bool:
+            return (await real.api.get(lease))["spec"]["renewTime"] > first
+
+        await eventually(renewed)
