@@ -15,6 +15,13 @@ from pydantic import BaseModel, ValidationError
 Path = tuple[str | int, ...]
 """Keys and indices from a document's root."""
 
+_PLAIN = {
+    "model_type": "must be a mapping of fields",
+    "dict_type": "must be a mapping",
+    "tuple_type": "must be a list",
+    "missing": "is required",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class FieldProblem:
@@ -34,7 +41,10 @@ def field_problems(error: ValidationError, model: type[BaseModel]) -> tuple[Fiel
     return tuple(
         _unknown_field(tuple(detail["loc"]), model)
         if detail["type"] == "extra_forbidden"
-        else FieldProblem(tuple(detail["loc"]), detail["msg"].removeprefix("Value error, "))
+        else FieldProblem(
+            tuple(detail["loc"]),
+            _PLAIN.get(detail["type"], detail["msg"].removeprefix("Value error, ")),
+        )
         for detail in error.errors(include_url=False, include_context=False, include_input=False)
     )
 

@@ -268,7 +268,9 @@ def read_queue(
     Raises InvalidQueueError with every problem found.
     """
     try:
-        return Queue.model_validate(document, extra="ignore" if unknown == "ignore" else None)
+        return Queue.model_validate(
+            document, extra="ignore" if unknown == "ignore" else None, by_alias=True, by_name=False
+        )
     except ValidationError as error:
         raise InvalidQueueError(_name_of(document), field_problems(error, Queue)) from None
 

@@ -1,0 +1,156 @@
+"""Where in the file is that field? YAML documents whose mappings and lists know their lines.
+
+Scalars are read as the API server's YAML reader does: no dates, no base-60 numbers, so that a
+field means here what it means there. A key written twice is kept as a fault of the document,
+because one of the two values would be lost in silence.
+
+Source: YAML 1.1 as read by sigs.k8s.io/yaml.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+
+class ManifestError(ValueError):
+    """A text is not YAML; the message names line and reason."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        self.line = line
+        self.reason = reason
+        super().__init__(f"line {line}: {reason}")
+
+
+class Mapping(dict[str, Any]):
+    """A YAML mapping: ``line`` is where it starts, ``lines`` where each key stands (from 1)."""
+
+    def __init__(self, line: int = 0) -> None:
+        super().__init__()
+        self.line = line
+        self.lines: dict[str, int] = {}
+
+    def line_of(self, key: str) -> int:
+        """Give the line of a key, or of the mapping where the key was not written."""
+        return self.lines.get(key, self.line)
+
+
+class Sequence(list[Any]):
+    """A YAML list: ``line`` is where it starts, ``lines`` where each item does (from 1)."""
+
+    def __init__(self, line: int = 0) -> None:
+        super().__init__()
+        self.line = line
+        self.lines: list[int] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document of a file."""
+
+    value: Any
+    node: yaml.Node
+    repeated_keys: tuple[tuple[int, str], ...]
+    """Line and key of every key that its mapping had before."""
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader without dates and base-60 numbers."""
+
+
+_DISREGARDED = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int")
+_Loader.yaml_implicit_resolvers = {
+    first: [resolver for resolver in resolvers if resolver[0] not in _DISREGARDED]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_INTEGER = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$")
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789"))
+
+
+_FLOAT = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+$")
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789"))
+
+
+def read_documents(text: str) -> list[Document]:
+    """Read the documents of a YAML text, empty ones left out; raise ManifestError."""
+    try:
+        loader = _Loader(text)
+        documents = []
+        while loader.check_node():
+            node = loader.get_node()
+            if node is not None:
+                documents.append(_Builder(loader).document(node))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise ManifestError(mark.line + 1 if mark else 1, str(error.problem)) from None
+    except ManifestError:
+        raise
+    except (yaml.YAMLError, ValueError) as error:
+        raise ManifestError(1, str(error).splitlines()[0]) from None
+    return [document for document in documents if document.value is not None]
+
+
+def line_at(value: Any, path: tuple[str | int, ...]) -> int:
+    """Give the line of a field, or of the nearest mapping above it that was written."""
+    line = getattr(value, "line", 1)
+    for part in path:
+        if isinstance(value, Mapping) and part in value:
+            line, value = value.line_of(str(part)), value[str(part)]
+        elif isinstance(value, Sequence) and isinstance(part, int) and part < len(value.lines):
+            line, value = value.lines[part], value[part]
+        else:
+            return line
+    return line
+
+
+class _Builder:
+    """Builds one document's value; what an anchor names is built once and shared."""
+
+    def __init__(self, loader: _Loader) -> None:
+        self._loader = loader
+        self._built: dict[int, Any] = {}
+        self._open: set[int] = set()
+        self._repeated: list[tuple[int, str]] = []
+
+    def document(self, node: yaml.Node) -> Document:
+        """Build the value of a document's root node."""
+        value = self._value(node)
+        return Document(value, node, tuple(self._repeated))
+
+    def _value(self, node: yaml.Node) -> Any:
+        if id(node) in self._open:
+            raise ManifestError(node.start_mark.line + 1, "an anchor contains itself")
+        if id(node) not in self._built:
+            self._open.add(id(node))
+            self._built[id(node)] = self._build(node)
+            self._open.remove(id(node))
+        return self._built[id(node)]
+
+    def _build(self, node: yaml.Node) -> Any:
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node)
+        if isinstance(node, yaml.SequenceNode):
+            return self._sequence(node)
+        return self._loader.construct_object(node, deep=True)
+
+    def _mapping(self, node: yaml.MappingNode) -> Mapping:
+        mapping = Mapping(node.start_mark.line + 1)
+        self._loader.flatten_mapping(node)
+        for key_node, value_node in node.value:
+            key = str(self._loader.construct_object(key_node, deep=True))
+            line = key_node.start_mark.line + 1
+            if key in mapping.lines:
+                self._repeated.append((line, key))
+            mapping[key] = self._value(value_node)
+            mapping.lines[key] = line
+        return mapping
+
+    def _sequence(self, node: yaml.SequenceNode) -> Sequence:
+        sequence = Sequence(node.start_mark.line + 1)
+        for item in node.value:
+            sequence.append(self._value(item))
+            sequence.lines.append(item.start_mark.line + 1)
+        return sequence

@@ -1,0 +1,243 @@
+"""How is the scheduler configured? Every setting with its meaning, its default and its limits.
+
+This is the only place with defaults. The file (``kai-py run --config FILE``) is YAML in camelCase;
+durations are written ``30s`` or ``5m``. A key that does not exist is an error at start that names
+the line, the key and the nearest key that exists: a setting is never disregarded in silence.
+"""
+
+import enum
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationError, model_validator
+
+from kai_py.api.duration import Duration
+from kai_py.api.manifests import ManifestError, line_at, read_documents
+from kai_py.api.model import ApiModel, Name
+from kai_py.api.problems import field_problems
+
+Positive = Annotated[int, Field(ge=1, strict=True)]
+PositiveDuration = Annotated[Duration, Field(gt=0)]
+Port = Annotated[int, Field(ge=0, le=65535, strict=True)]
+
+
+class ConfigurationError(ValueError):
+    """The configuration cannot be used; the message has one line per problem."""
+
+
+class Rules(enum.StrEnum):
+    """Which rules decide where two designs differ."""
+
+    NATIVE = "native"
+    """Our own: exact shares without rounding, leaving a max out means unlimited."""
+    KAI = "kai"
+    """Those of KAI, for clusters that move over and for its test tables."""
+
+
+class Strategy(enum.StrEnum):
+    """How pods choose among nodes with room."""
+
+    BINPACK = "binpack"
+    """The fullest node first: whole nodes stay free for gangs."""
+    SPREAD = "spread"
+    """The emptiest node first."""
+
+
+class LogLevel(enum.StrEnum):
+    """Least important record that is logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(enum.StrEnum):
+    """Form of a log record."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Placement(ApiModel):
+    """Choice of nodes, by what the pods ask for."""
+
+    gpu: Strategy = Strategy.BINPACK
+    """For pods that ask for GPUs or other devices."""
+    cpu: Strategy = Strategy.BINPACK
+    """For pods that ask for none."""
+
+
+class Eviction(ApiModel):
+    """When running pods may be moved or ended for others."""
+
+    preempt: bool = True
+    """Inside a queue, by priority."""
+    reclaim: bool = True
+    """Between queues, by fair share."""
+    consolidate: bool = True
+    """Moving pods together so that a gang fits; only when all of them can run elsewhere."""
+    consolidate_at_most: Annotated[int, Field(ge=0, strict=True)] = 16
+    """Pods moved for one gang."""
+    preempt_min_runtime: Duration = 0.0
+    """Time a workload runs before it may be preempted, unless its queue says otherwise."""
+    reclaim_min_runtime: Duration = 0.0
+    """Time a workload runs before it may be reclaimed, unless its queue says otherwise."""
+    staleness_grace: Duration = 60.0
+    """Time a gang may run below its floor before the rest of it is evicted."""
+    hold_expiry: PositiveDuration = 300.0
+    """Time for which room won by eviction is kept for its gang."""
+
+
+class Budgets(ApiModel):
+    """Bounds of the searches of one cycle; running out is reported and tried again later."""
+
+    victims: PositiveDuration = 5.0
+    """Time for the victim searches of one cycle."""
+    victims_per_gang: PositiveDuration = 1.0
+    """Time for the victim search of one gang."""
+    allocator_steps: Positive = 100_000
+    """Steps of the device allocator for one pod on one node."""
+
+
+class Devices(ApiModel):
+    """Dynamic Resource Allocation: what counts as a GPU and how devices are chosen."""
+
+    gpu_drivers: tuple[Name, ...] = (
+        "gpu.nvidia.com",
+        "gpu.amd.com",
+        "gpu.intel.com",
+        "gpu.example.com",
+    )
+    """Drivers whose devices count as GPUs in queues."""
+    gpu_classes: tuple[Name, ...] = ()
+    """Further DeviceClasses whose devices count as GPUs."""
+    parity: bool = False
+    """Choose exactly the devices kube-scheduler would, first fit, instead of the best fit."""
+    lenient_selectors: bool = True
+    """A selector that fails on another driver's device does not match it; else the pod waits."""
+
+
+class Commit(ApiModel):
+    """Carrying plans out against the API."""
+
+    concurrency: Annotated[int, Field(ge=1, le=1024, strict=True)] = 16
+    """Writes in flight at once."""
+
+
+class Http(ApiModel):
+    """Where metrics, health and explanations are served."""
+
+    host: str = "0.0.0.0"
+    """Address to listen on."""
+    port: Port = 8080
+    """Port to listen on; 0 takes a free one."""
+
+
+class Log(ApiModel):
+    """What is logged."""
+
+    level: LogLevel = LogLevel.INFO
+    """Least important record."""
+    format: LogFormat = LogFormat.TEXT
+    """Form of a record."""
+
+
+class LeaderElection(ApiModel):
+    """Of several replicas one schedules, by Lease; the others stand by."""
+
+    enabled: bool = True
+    """Whether to take the lease before scheduling."""
+    lease: Name = "kai-py"
+    """Name of the Lease; the node pool is appended to it."""
+    namespace: Name = "kube-system"
+    """Namespace of the Lease."""
+    duration: PositiveDuration = 15.0
+    """A standby takes over when the lease was not renewed for this long."""
+    renew_deadline: PositiveDuration = 10.0
+    """The leader ends its process when it could not renew for this long."""
+    retry: PositiveDuration = 2.0
+    """Pause between attempts to take or renew."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "LeaderElection":
+        if not self.retry < self.renew_deadline < self.duration:
+            raise ValueError(
+                "retry must be shorter than renewDeadline, renewDeadline than duration"
+            )
+        return self
+
+
+class NodePool(ApiModel):
+    """The part of the cluster this replica schedules."""
+
+    label: Annotated[str, Field(min_length=1, max_length=316)] = "kai.scheduler/node-pool"
+    """Node label that names a node's pool."""
+    name: Annotated[str, Field(max_length=63)] = ""
+    """Pool to schedule: empty means the nodes without the label."""
+
+
+class Configuration(ApiModel):
+    """The scheduler's configuration."""
+
+    scheduler_name: Name = "kai-scheduler"
+    """Pods with this spec.schedulerName are ours."""
+    default_queue: Name | None = None
+    """Queue of pods that name none; without it such pods wait and say so."""
+    rules: Rules = Rules.NATIVE
+    """Which rules decide where two designs differ."""
+    cycle_period: PositiveDuration = 0.1
+    """Least time from the start of one cycle to the next; nothing happens without a change."""
+    resync_period: PositiveDuration = 300.0
+    """Longest time without a full cycle, whether or not something changed."""
+    node_pool: NodePool = NodePool()
+    """The part of the cluster this replica schedules."""
+    placement: Placement = Placement()
+    """Choice of nodes."""
+    eviction: Eviction = Eviction()
+    """When running pods may be ended for others."""
+    budgets: Budgets = Budgets()
+    """Bounds of the searches."""
+    devices: Devices = Devices()
+    """What counts as a GPU, how devices are chosen."""
+    commit: Commit = Commit()
+    """Carrying plans out."""
+    leader_election: LeaderElection = LeaderElection()
+    """One of several replicas schedules."""
+    http: Http = Http()
+    """Where metrics and health are served."""
+    log: Log = Log()
+    """What is logged."""
+
+
+def read_configuration(path: Path) -> Configuration:
+    """Read a configuration file; an empty one means every default. Raises ConfigurationError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise ConfigurationError(f"{path}: {reason}") from None
+    return parse_configuration(text, name=str(path))
+
+
+def parse_configuration(text: str, *, name: str = "configuration") -> Configuration:
+    """Read a configuration text; problems say ``name:line: key: what is wrong``."""
+    try:
+        documents = read_documents(text)
+    except ManifestError as error:
+        raise ConfigurationError(f"{name}:{error.line}: {error.reason}") from None
+    if len(documents) > 1:
+        line = documents[1].node.start_mark.line + 1
+        raise ConfigurationError(f"{name}:{line}: one document is expected, this is the second")
+    if not documents:
+        return Configuration()
+    value, repeated = documents[0].value, documents[0].repeated_keys
+    found = [(line, f"{key}: is set twice") for line, key in repeated]
+    try:
+        configuration = Configuration.model_validate(value, by_alias=True, by_name=False)
+    except ValidationError as error:
+        problems = field_problems(error, Configuration)
+        found += [(line_at(value, problem.path), str(problem)) for problem in problems]
+    if found:
+        raise ConfigurationError("\n".join(f"{name}:{line}: {it}" for line, it in sorted(found)))
+    return configuration
