@@ -1,0 +1,94 @@
+"""Which of our kinds does this server serve, and at which version?
+
+Of each kind the first of our versions that the server serves is taken, if it can be listed and
+watched there. A missing group, version or kind is normal: a CRD that is not installed, an older
+Kubernetes. A group whose server cannot answer now (an aggregated API that is down) keeps what was
+known of it. Costs one call for the groups and one for each group and version of ours.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from kai_py.watch.client import Client
+from kai_py.watch.errors import ApiError, Malformed, NotFound
+from kai_py.watch.resource import Kind, Resource
+
+Served = Mapping[Kind[Any], Resource[Any]]
+"""The kinds that are served, each at the version to use."""
+
+
+class _Version(msgspec.Struct):
+    version: str
+
+
+class _Group(msgspec.Struct):
+    name: str
+    versions: list[_Version]
+
+
+class _Groups(msgspec.Struct):
+    groups: list[_Group]
+
+
+class _ServedResource(msgspec.Struct):
+    name: str
+    verbs: list[str]
+
+
+class _Resources(msgspec.Struct):
+    resources: list[_ServedResource]
+
+
+Document = TypeVar("Document")
+
+
+async def discover(client: Client, kinds: Iterable[Kind[Any]], known: Served) -> Served:
+    """Find what is served now; raises ApiError if the server cannot be asked at all."""
+    groups = await _read(client, "/apis", _Groups)
+    versions = {(group.name, item.version) for group in groups.groups for item in group.versions}
+    versions.add(("", "v1"))
+    candidates = [
+        resource
+        for kind in kinds
+        for resource in map(kind.at, kind.versions)
+        if (kind.group, resource.version) in versions
+    ]
+    roots = list(dict.fromkeys(resource.root for resource in candidates))
+    listed = await asyncio.gather(*(_watchable(client, root) for root in roots))
+    watchable = dict(zip(roots, listed, strict=True))
+    served: dict[Kind[Any], Resource[Any]] = {}
+    for resource in candidates:
+        names = watchable[resource.root]
+        if names is None and _same(known.get(resource.kind), resource):
+            served.setdefault(resource.kind, known[resource.kind])
+        elif names is not None and resource.kind.plural in names:
+            served.setdefault(resource.kind, resource)
+    return served
+
+
+def _same(known: Resource[Any] | None, resource: Resource[Any]) -> bool:
+    return known is not None and known.version == resource.version
+
+
+async def _watchable(client: Client, root: str) -> frozenset[str] | None:
+    """Give the collections that can be listed and watched, None if the server cannot say now."""
+    try:
+        found = await _read(client, root, _Resources)
+    except NotFound:
+        return frozenset()
+    except ApiError:
+        return None
+    return frozenset(
+        resource.name for resource in found.resources if {"list", "watch"} <= {*resource.verbs}
+    )
+
+
+async def _read(client: Client, path: str, document: type[Document]) -> Document:
+    body = await client.read(path, kind="Discovery")
+    try:
+        return msgspec.json.decode(body, type=document)
+    except ValueError as error:
+        raise Malformed(f"GET {path}: {error}") from error

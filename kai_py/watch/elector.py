@@ -1,0 +1,240 @@
+"""Which of several replicas may act? The one that holds the Lease.
+
+The holder renews the Lease every ``retry`` seconds. A candidate takes it over when it has seen no
+renewal for the Lease's own duration, measured on the candidate's clock from the moment it saw the
+last change: clocks of different machines are never compared. The holder gives up after ``renew``
+seconds without a successful renewal, measured from before that renewal was sent. As ``renew`` is
+shorter than ``duration``, it has stopped before anybody else starts:
+
+    holder  ──renewal sent──────────────── renew ──► stops
+    others          └─seen──────────────────── duration ──► may take over
+
+Whatever way the holding ends, the work is cancelled and ``on_lost`` is called first, which by
+default ends the process at once: half-cancelled work must not go on writing. A clean stop gives
+the Lease back, so that a standby takes over without waiting.
+
+Source: client-go ``tools/leaderelection``, whose timing and Lease fields these are, so that
+replicas of both kinds may compete.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+import os
+import random
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NoReturn, TypeVar
+
+from kai_py.api.records.core import ObjectMeta, Record
+from kai_py.watch.client import Client
+from kai_py.watch.errors import ApiError, NotFound
+from kai_py.watch.resource import define_kind
+
+Result = TypeVar("Result")
+
+logger = logging.getLogger(__name__)
+
+
+class LeaseSpec(Record, frozen=True):
+    """Who holds the Lease and since when; times are compared for equality only."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(Record, frozen=True):
+    """coordination.k8s.io/v1 Lease."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LeaseSpec = LeaseSpec()
+
+
+LEASES = define_kind(Lease, "Lease", "leases", "v1", group="coordination.k8s.io").at()
+
+
+class LeadershipLostError(Exception):
+    """The Lease could not be kept; whatever was done under it has been stopped."""
+
+
+@dataclass(frozen=True)
+class Election:
+    """One Lease and one candidate for it; times in seconds."""
+
+    namespace: str
+    name: str
+    identity: str
+    """Unique to this process, also across restarts."""
+    duration: float = 15.0
+    """Others may take the Lease over this long after they saw its last renewal."""
+    renew: float = 10.0
+    """The holder gives up this long after its last renewal."""
+    retry: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.retry < self.renew < self.duration:
+            raise ValueError(
+                f"lease {self.name}: retry ({self.retry}) must be below renew ({self.renew}) and "
+                f"renew below duration ({self.duration})"
+            )
+
+
+def boot_clock() -> float:
+    """Give seconds that go on while the machine sleeps, so that it wakes up as no leader."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)
+
+
+def end_process() -> NoReturn:
+    """End this process now, without running anything that might still write."""
+    logger.critical("leadership is lost: this process ends")
+    logging.shutdown()
+    os._exit(1)
+
+
+class Elector:
+    """A candidate in an election."""
+
+    def __init__(
+        self,
+        client: Client,
+        election: Election,
+        *,
+        on_lost: Callable[[], None] = end_process,
+        clock: Callable[[], float] = boot_clock,
+    ) -> None:
+        self._client = client
+        self._election = election
+        self._on_lost = on_lost
+        self._clock = clock
+        self._lease: Lease | None = None
+        self._seen_at = 0.0
+        self._leads_until = -math.inf
+
+    @property
+    def leading(self) -> bool:
+        """Whether this process may act at this moment, also if its event loop was blocked."""
+        return self._clock() < self._leads_until
+
+    async def lead(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """Wait for the Lease, then do the work while holding it, and give the Lease back.
+
+        Raises LeadershipLostError, if ``on_lost`` returns, and whatever the work raises.
+        """
+        await self._acquire()
+        logger.info("%s leads", self._election.identity)
+        working = asyncio.create_task(work())
+        keeping = asyncio.create_task(self._keep())
+        try:
+            await asyncio.wait((working, keeping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await _stop(working)
+            await _stop(keeping)
+            await self._release()
+        if not keeping.cancelled():
+            lease = f"{self._election.namespace}/{self._election.name}"
+            raise LeadershipLostError(f"lease {lease} was not kept") from keeping.exception()
+        return working.result()
+
+    async def _acquire(self) -> None:
+        while True:
+            if await self._attempt(within=self._election.renew):
+                return
+            await asyncio.sleep(self._election.retry * random.uniform(1.0, 1.2))
+
+    async def _keep(self) -> None:
+        """Renew until that fails for too long; every end of this, except a stop, is a loss."""
+        try:
+            while self.leading and not self._taken():
+                await asyncio.sleep(min(self._election.retry, self._leads_until - self._clock()))
+                await self._attempt(within=self._leads_until - self._clock())
+        except Exception:
+            logger.exception("cannot renew the lease")
+        self._leads_until = -math.inf
+        self._on_lost()
+
+    async def _attempt(self, *, within: float) -> bool:
+        """Try once to take or renew the Lease; False if that failed or it is somebody else's."""
+        began = self._clock()
+        try:
+            async with asyncio.timeout(within):
+                if not await self._read_and_write():
+                    return False
+        except TimeoutError:
+            logger.warning("lease %s: no answer within %.1f s", self._election.name, within)
+            return False
+        except ApiError as error:
+            logger.warning("lease %s: %s", self._election.name, error)
+            return False
+        self._leads_until = began + self._election.renew
+        return True
+
+    async def _read_and_write(self) -> bool:
+        place = {"namespace": self._election.namespace}
+        try:
+            lease = await self._client.get(LEASES, self._election.name, **place)
+        except NotFound:
+            body = {"metadata": {"name": self._election.name}, "spec": self._claim(LeaseSpec())}
+            self._see(await self._client.create(LEASES, body, **place))
+            return True
+        self._see(lease)
+        if self._taken():
+            return False
+        self._see(await self._write(lease, self._claim(lease.spec)))
+        return True
+
+    async def _write(self, lease: Lease, spec: dict[str, Any]) -> Lease:
+        """Write if nobody has written since; a patch leaves labels and owners as they are."""
+        body = {"metadata": {"resourceVersion": lease.metadata.resource_version}, "spec": spec}
+        return await self._client.patch(
+            LEASES, self._election.name, body, namespace=self._election.namespace
+        )
+
+    def _see(self, lease: Lease) -> None:
+        if self._lease is None or self._lease.spec != lease.spec:
+            self._seen_at = self._clock()
+        self._lease = lease
+
+    def _taken(self) -> bool:
+        """Whether somebody else holds the Lease, as far as we have seen."""
+        spec = self._lease.spec if self._lease else LeaseSpec()
+        if spec.holder_identity in (None, "", self._election.identity):
+            return False
+        duration = spec.lease_duration_seconds or self._election.duration
+        return self._clock() < self._seen_at + duration
+
+    def _claim(self, spec: LeaseSpec) -> dict[str, Any]:
+        mine = spec.holder_identity == self._election.identity
+        transitions = spec.lease_transitions or 0
+        return {
+            "holderIdentity": self._election.identity,
+            "leaseDurationSeconds": math.ceil(self._election.duration),
+            "acquireTime": spec.acquire_time if mine else _now(),
+            "renewTime": _now(),
+            "leaseTransitions": transitions if mine else transitions + 1,
+        }
+
+    async def _release(self) -> None:
+        """Give the Lease back, so that a standby need not wait; failing to is no harm."""
+        held, self._leads_until = self.leading, -math.inf
+        if not held or self._lease is None:
+            return
+        given_back = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
+        with contextlib.suppress(ApiError, TimeoutError):
+            async with asyncio.timeout(self._election.retry):
+                await self._write(self._lease, given_back)
+
+
+async def _stop(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.wait((task,))
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

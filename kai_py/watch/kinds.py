@@ -1,0 +1,150 @@
+"""Which kinds do we watch, at which versions, and how much of each?
+
+Every record type holds only the fields that somebody reads. Owners and namespaces are needed for
+their labels, annotations and owner references alone, so only metadata is asked for. A kind that a
+server does not serve is simply empty.
+"""
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from kai_py.api.queue import GROUP, VERSION, Queue, read_queue
+from kai_py.api.records.core import (
+    Job,
+    Node,
+    ObjectMeta,
+    ObjectMetadata,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    PriorityClass,
+    Record,
+    StorageClass,
+)
+from kai_py.api.records.resource import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
+from kai_py.api.records.resource_versions import PREFERRED_VERSIONS, decoder
+from kai_py.watch.resource import Kind, define_kind
+
+
+@dataclass(frozen=True)
+class WatchedQueue:
+    """A Queue as it was written, with the metadata of the object that holds it."""
+
+    metadata: ObjectMeta
+    queue: Queue
+
+
+class _Metadata(Record, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+def _decode_queue(raw: bytes | msgspec.Raw) -> WatchedQueue:
+    metadata = msgspec.json.decode(raw, type=_Metadata).metadata
+    return WatchedQueue(metadata, read_queue(msgspec.json.decode(raw)))
+
+
+DeviceRecord = TypeVar(
+    "DeviceRecord",
+    ResourceSlice,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    DeviceClass,
+    DeviceTaintRule,
+)
+
+
+def _device_kind(
+    record: type[DeviceRecord], plural: str, *versions: str, namespaced: bool = False
+) -> Kind[DeviceRecord]:
+    return Kind(
+        name=record.__name__,
+        plural=plural,
+        versions={version: decoder(record, version) for version in versions},
+        group="resource.k8s.io",
+        namespaced=namespaced,
+    )
+
+
+def owner_kind(name: str, plural: str, *versions: str, group: str) -> Kind[ObjectMetadata]:
+    """Declare a kind that is watched for its metadata, as an owner of pods."""
+    return define_kind(ObjectMetadata, name, plural, *versions, group=group, metadata_only=True)
+
+
+PODS = define_kind(Pod, "Pod", "pods", "v1")
+NODES = define_kind(Node, "Node", "nodes", "v1", namespaced=False)
+NAMESPACES = define_kind(
+    ObjectMetadata, "Namespace", "namespaces", "v1", namespaced=False, metadata_only=True
+)
+PRIORITY_CLASSES = define_kind(
+    PriorityClass,
+    "PriorityClass",
+    "priorityclasses",
+    "v1",
+    group="scheduling.k8s.io",
+    namespaced=False,
+)
+DISRUPTION_BUDGETS = define_kind(
+    PodDisruptionBudget, "PodDisruptionBudget", "poddisruptionbudgets", "v1", group="policy"
+)
+VOLUME_CLAIMS = define_kind(
+    PersistentVolumeClaim, "PersistentVolumeClaim", "persistentvolumeclaims", "v1"
+)
+VOLUMES = define_kind(
+    PersistentVolume, "PersistentVolume", "persistentvolumes", "v1", namespaced=False
+)
+STORAGE_CLASSES = define_kind(
+    StorageClass, "StorageClass", "storageclasses", "v1", group="storage.k8s.io", namespaced=False
+)
+JOBS = define_kind(Job, "Job", "jobs", "v1", group="batch")
+REPLICA_SETS = owner_kind("ReplicaSet", "replicasets", "v1", group="apps")
+DEPLOYMENTS = owner_kind("Deployment", "deployments", "v1", group="apps")
+STATEFUL_SETS = owner_kind("StatefulSet", "statefulsets", "v1", group="apps")
+
+RESOURCE_SLICES = _device_kind(ResourceSlice, "resourceslices", *PREFERRED_VERSIONS)
+RESOURCE_CLAIMS = _device_kind(
+    ResourceClaim, "resourceclaims", *PREFERRED_VERSIONS, namespaced=True
+)
+RESOURCE_CLAIM_TEMPLATES = _device_kind(
+    ResourceClaimTemplate, "resourceclaimtemplates", *PREFERRED_VERSIONS, namespaced=True
+)
+DEVICE_CLASSES = _device_kind(DeviceClass, "deviceclasses", *PREFERRED_VERSIONS)
+DEVICE_TAINT_RULES = _device_kind(DeviceTaintRule, "devicetaintrules", "v1", "v1beta2", "v1alpha3")
+
+QUEUES = Kind(
+    name="Queue",
+    plural="queues",
+    versions={VERSION: _decode_queue},
+    group=GROUP,
+    namespaced=False,
+)
+
+WATCHED = (
+    NODES,
+    NAMESPACES,
+    PRIORITY_CLASSES,
+    QUEUES,
+    DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
+    RESOURCE_SLICES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    STORAGE_CLASSES,
+    VOLUMES,
+    VOLUME_CLAIMS,
+    DISRUPTION_BUDGETS,
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    JOBS,
+    PODS,
+)
+"""What the scheduler mirrors."""

@@ -1,0 +1,208 @@
+"""What does the cluster look like right now? One dict per kind, kept equal to the server's.
+
+Each served kind has a reflector of its own that runs, waits and fails by itself. Which kinds are
+served is asked again every half minute and whenever a collection turns out to be gone: CRDs come
+and go while we run. A kind that is not served is empty.
+
+All changes are told synchronously, in the order in which they were received (per kind), in the
+event loop that runs the mirror. After the first sync the mirrored objects are moved out of the
+garbage collector's sight: they are frozen and acyclic, and walking them would only cost time.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from kai_py.watch.backoff import Backoff
+from kai_py.watch.client import Client
+from kai_py.watch.collection import Collection, OnChange, Rejected
+from kai_py.watch.discovery import Served, discover
+from kai_py.watch.errors import ApiError, NotFound
+from kai_py.watch.kinds import WATCHED
+from kai_py.watch.reflector import Reflector
+from kai_py.watch.resource import Key, Kind, Resource, T
+
+DISCOVERY_SECONDS = 30.0
+GC_THRESHOLDS = (50_000, 50, 100)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class KindStatus:
+    """How well one kind is mirrored."""
+
+    kind: str
+    api_version: str
+    """Where it is read from, empty if the server does not serve it."""
+    synced: bool
+    objects: int
+    age: float
+    """Seconds since the server was last heard of; at most about a minute while all is well."""
+    problem: str
+    """Why the last attempt failed, empty while all is well."""
+    rejected: tuple[Rejected, ...]
+    """Objects that could not be decoded and are left out."""
+
+
+class Mirror:
+    """The mirrored cluster; ``run`` it in one task, read and subscribe in the same event loop."""
+
+    def __init__(self, client: Client, kinds: Sequence[Kind[Any]] = WATCHED) -> None:
+        self._client = client
+        self._collections = {kind: Collection(kind, self._tell) for kind in kinds}
+        self._listeners: dict[Kind[Any], list[OnChange]] = {kind: [] for kind in kinds}
+        self._served: Served = {}
+        self._reflectors: dict[Kind[Any], Reflector[Any]] = {}
+        self._tasks: dict[Kind[Any], asyncio.Task[None]] = {}
+        self._absences: dict[Kind[Any], Backoff] = {kind: Backoff() for kind in kinds}
+        self._discovered = False
+        self._problem = "not connected yet"
+        self._unreached = Backoff()
+        self._rediscover = asyncio.Event()
+        self._synced = asyncio.Event()
+
+    def objects(self, kind: Kind[T]) -> Mapping[Key, T]:
+        """Give the live, read-only view of a kind, keyed by (namespace, name)."""
+        return MappingProxyType(self._collections[kind].objects)
+
+    def served(self, kind: Kind[T]) -> Resource[T] | None:
+        """Give where a kind is served, None if it is not (or not yet known to be)."""
+        return self._served.get(kind)
+
+    def subscribe(self, listener: OnChange, *kinds: Kind[Any]) -> None:
+        """Tell a listener what is known, as additions, and from then on every change.
+
+        Without ``kinds`` it is told of all. It must be quick and must not raise.
+        """
+        for kind in kinds or tuple(self._collections):
+            for record in self._collections[kind].objects.values():
+                listener(kind, None, record)
+            self._listeners[kind].append(listener)
+
+    def rediscover(self) -> None:
+        """Ask the server soon which kinds it serves."""
+        self._rediscover.set()
+
+    @property
+    def synced(self) -> bool:
+        """Whether every served kind has been read completely."""
+        return self._discovered and all(item.synced for item in self._reflectors.values())
+
+    async def wait_synced(self) -> None:
+        """Wait until every served kind has been read completely."""
+        await self._synced.wait()
+
+    def status(self) -> tuple[KindStatus, ...]:
+        """Tell how well each kind is mirrored."""
+        return tuple(self._status(kind) for kind in self._collections)
+
+    async def run(self) -> None:
+        """Keep the mirror equal to the server until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_settle_memory(self._synced))
+                while True:
+                    await self._discover()
+                    self._follow_served(group)
+                    await self._next_discovery()
+        finally:
+            self._reflectors.clear()
+            self._tasks.clear()
+
+    async def _discover(self) -> None:
+        self._rediscover.clear()
+        try:
+            self._served = await discover(self._client, self._collections, self._served)
+        except ApiError as error:
+            self._problem = f"discovery: {error}"
+            logger.warning("cannot ask what is served: %s", error)
+            return
+        self._discovered = True
+        self._problem = ""
+        self._unreached.reset()
+
+    def _follow_served(self, group: asyncio.TaskGroup) -> None:
+        for kind in self._collections:
+            resource = self._served.get(kind)
+            reflector = self._reflectors.get(kind)
+            if resource is None:
+                self._stop(kind)
+            elif reflector is None or self._tasks[kind].done():
+                self._start(group, resource)
+            elif reflector.resource.version != resource.version:
+                self._tasks[kind].cancel()
+                self._start(group, resource)
+        self._note_synced()
+
+    def _start(self, group: asyncio.TaskGroup, resource: Resource[Any]) -> None:
+        kind = resource.kind
+        reflector = Reflector(
+            self._client.transport,
+            resource,
+            self._collections[kind],
+            on_synced=self._note_synced,
+        )
+        self._reflectors[kind] = reflector
+        self._tasks[kind] = group.create_task(self._reflect(reflector), name=f"watch {kind.name}")
+
+    def _stop(self, kind: Kind[Any]) -> None:
+        if kind not in self._reflectors:
+            return
+        logger.info("%s is not served any more", kind.name)
+        self._tasks.pop(kind).cancel()
+        del self._reflectors[kind]
+        self._collections[kind].replace({})
+
+    async def _reflect(self, reflector: Reflector[Any]) -> None:
+        """Follow a collection; if it is gone, ask what is served, less and less often."""
+        try:
+            await reflector.run()
+        except NotFound as error:
+            reflector.problem = str(error)
+            await asyncio.sleep(self._absences[reflector.resource.kind].next())
+            self._rediscover.set()
+
+    async def _next_discovery(self) -> None:
+        delay = DISCOVERY_SECONDS if self._discovered else self._unreached.next()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await self._rediscover.wait()
+
+    def _note_synced(self) -> None:
+        for kind, reflector in self._reflectors.items():
+            if reflector.synced:
+                self._absences[kind].reset()
+        if self.synced:
+            self._synced.set()
+
+    def _tell(self, kind: Kind[Any], old: Any, new: Any) -> None:
+        for listener in self._listeners[kind]:
+            listener(kind, old, new)
+
+    def _status(self, kind: Kind[Any]) -> KindStatus:
+        collection = self._collections[kind]
+        resource = self._served.get(kind)
+        reflector = self._reflectors.get(kind)
+        now = asyncio.get_running_loop().time()
+        return KindStatus(
+            kind=kind.name,
+            api_version=resource.api_version if resource else "",
+            synced=reflector.synced if reflector else self._discovered,
+            objects=len(collection.objects),
+            age=now - reflector.last_contact if reflector else 0.0,
+            problem=reflector.problem if reflector else self._problem,
+            rejected=tuple(collection.rejected.values()),
+        )
+
+
+async def _settle_memory(synced: asyncio.Event) -> None:
+    await synced.wait()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
