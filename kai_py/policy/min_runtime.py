@@ -1,0 +1,73 @@
+"""Until when is a running gang safe from eviction, and from when may a gang evict?
+
+A gang that started is protected for a minimum runtime. Against preemption (inside its queue) it is
+the first one set on the way from its queue to the root. Against reclaim (by another queue) it
+depends on ``Rules.min_runtime_method``: *queue* does the same; *lca* starts at the victim's
+ancestor just below the lowest ancestor it shares with the reclaimer, so that queues agree among
+siblings on what they grant each other. Without any on the way the default of the rules holds.
+
+A protected gang may still lose the pods above the floor of each of its leaves.
+
+A gang with a preemption delay evicts nobody until the delay has passed since it was created or
+lost a pod. Times and durations are in seconds.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kai_py.policy.rules import MinRuntimeMethod, Rules
+from kai_py.policy.standing import shared_depth
+from kai_py.snapshot.queues import QueueTable
+from kai_py.snapshot.resources import Bools, Floats, Ints
+
+
+def preempt_min_runtime(queues: QueueTable, rules: Rules) -> Floats:
+    """(queues,) how long a gang of each queue is safe from preemption."""
+    return _inherited(queues, queues.preempt_min_runtime, rules.default_preempt_min_runtime)
+
+
+def reclaim_min_runtime(queues: QueueTable, reclaimer: int, rules: Rules) -> Floats:
+    """(queues,) how long a gang of each queue is safe from the queue ``reclaimer``."""
+    runtime = _inherited(queues, queues.reclaim_min_runtime, rules.default_reclaim_min_runtime)
+    if rules.min_runtime_method is MinRuntimeMethod.QUEUE:
+        return runtime
+    level = np.minimum(shared_depth(queues, reclaimer), queues.depth)
+    answering = np.take_along_axis(queues.path, level[:, None].astype(np.intp), axis=1)[:, 0]
+    return runtime[answering]
+
+
+def protected(started: Floats, min_runtime: Floats, now: float) -> Bools:
+    """(n,) whether gangs that ``started`` then (NaN: never) are still safe."""
+    safe: Bools = now < started + min_runtime
+    return safe
+
+
+def keeps_floors(active: Ints, evicted: Ints, floor: Ints) -> bool:
+    """Whether every leaf (n,) of a gang keeps its floor: what a protected gang may lose."""
+    return bool((active - evicted >= floor).all())
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionDelayed:
+    """A gang may not evict anybody before ``until``."""
+
+    delay: float
+    until: float
+
+
+def preemption_delay(
+    created: float, last_evicted: float | None, delay: float, now: float
+) -> PreemptionDelayed | None:
+    """None once the gang may evict others."""
+    until = max(created, created if last_evicted is None else last_evicted) + delay
+    return PreemptionDelayed(delay, until) if now < until else None
+
+
+def _inherited(queues: QueueTable, own: Floats, default: float) -> Floats:
+    """(queues,) each queue's own value, else the nearest above it, else the default."""
+    values = own.copy()
+    for level in list(queues.levels())[1:]:
+        above = values[queues.parent[level]]
+        values[level] = np.where(np.isnan(own[level]), above, own[level])
+    return np.where(np.isnan(values), default, values)

@@ -1,0 +1,269 @@
+"""Whose room may a gang take that its own queue is entitled to?
+
+Let R be the queue of the reclaimer and V that of a victim, both at the first level at which their
+lines differ (siblings). "Within" and "above" are judged over the resources of ``Rules.compared``.
+
+1. Who may reclaim: allocated(R) + request is within R's fair share; a non-preemptible request is
+   also within what R deserves.
+2. Whose pods may be asked: if R stays within what it deserves, V must exceed what it deserves in a
+   resource asked for, or not fall short in any; else V must be above its allocatable.
+3. Each victim, against what V still holds when it is taken: either V is above its allocatable
+   (maintain fair share), or R stays within what it deserves and V is above what it deserves
+   (guarantee deserved). Victims of one queue are taken in the order given, queues in table order,
+   so the verdict depends on which victims there are and not on how queues were visited. A set that
+   is refused stays refused when victims are added: the largest legal prefix is found by bisection.
+4. For R's queue and each one above it, against each sibling X that loses something: refused if R
+   ends above its fair share, X has one, and saturation(R) x multiplier >= saturation(X), where
+   saturation = held / fair share.
+5. A non-preemptible request is within what is deserved at every level.
+
+All are pure functions of arrays. A refusal carries the inequality that decided.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from kai_py.policy.rules import Compared, Rules
+from kai_py.policy.standing import Standing, exceeds, facing
+from kai_py.policy.water_fill import running_sums
+from kai_py.snapshot.queues import Index
+from kai_py.snapshot.resources import Bools, Floats
+
+
+class ReclaimRule(StrEnum):
+    """The rule that refused."""
+
+    FAIR_SHARE = "ReclaimerAboveFairShare"
+    DESERVED = "NonPreemptibleAboveDeserved"
+    VICTIM = "VictimQueueWithinItsShare"
+    SATURATION = "ReclaimerMoreSaturated"
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaimer:
+    """A gang that wants room of other queues: (resources,) request of the pods still to place."""
+
+    queue: int
+    request: Floats
+    preemptible: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """Evictions in the order of taking: (n,) leaf queues, (resources, n) what each gives back.
+
+    One entry is what leaves together: an elastic pod alone, the core of a gang as a whole.
+    """
+
+    queue: Index
+    amount: Floats
+
+    def first(self, count: int) -> "Victims":
+        """The first ``count`` evictions."""
+        return Victims(self.queue[:count], self.amount[:, :count])
+
+
+@dataclass(frozen=True, slots=True)
+class ReclaimRefused:
+    """The comparison that decided, of row ``resource``.
+
+    ``FAIR_SHARE`` and ``DESERVED``: ``value``, what ``queue`` would hold, is above ``bound``.
+    ``VICTIM``: ``value``, what ``queue`` still holds, is not above ``bound``; ``against`` is the
+    reclaimer's side. ``SATURATION``: ``value``, the saturation of ``queue`` times the multiplier,
+    is not below ``bound``, that of its sibling ``against``.
+    """
+
+    rule: ReclaimRule
+    queue: str
+    against: str
+    resource: int
+    value: float
+    bound: float
+
+
+def may_reclaim(standing: Standing, reclaimer: Reclaimer, rules: Rules) -> ReclaimRefused | None:
+    """Rule 1, before any victim is looked for."""
+    at, rows = reclaimer.queue, _compared_rows(reclaimer.request, rules)
+    held = standing.allocated[:, at] + reclaimer.request
+    above = _first_above(held, standing.fair[:, at], rows)
+    if above is not None:
+        name = standing.queues.names[at]
+        value, bound = float(held[above]), float(standing.fair[above, at])
+        return ReclaimRefused(ReclaimRule.FAIR_SHARE, name, "", above, value, bound)
+    if reclaimer.preemptible:
+        return None
+    return _above_deserved(standing, reclaimer, at, rows)
+
+
+def reclaimable_queues(standing: Standing, reclaimer: Reclaimer, rules: Rules) -> Bools:
+    """(queues,) rule 2: the queues whose pods may be asked. The reclaimer's own line is not."""
+    ours, theirs = facing(standing.queues, reclaimer.queue)
+    rows = _compared_rows(reclaimer.request, rules)
+    starved = stays_within_deserved(standing, reclaimer, ours, rows)
+    held = standing.allocated[:, theirs]
+    above_share = maintains_fair_share(held[rows], standing.allocatable[:, theirs][rows])
+    deserved = standing.queues.deserved[:, theirs]
+    asked = (reclaimer.request > 0)[:, None] & np.isfinite(deserved)
+    more = (asked & exceeds(held, deserved)).any(axis=0)
+    less = (asked & exceeds(deserved, held)).any(axis=0)
+    candidates: Bools = np.where(starved, more | ~less, above_share) & (ours != theirs)
+    return candidates
+
+
+def check_reclaim(
+    standing: Standing, reclaimer: Reclaimer, victims: Victims, rules: Rules
+) -> ReclaimRefused | None:
+    """Rules 3 to 5 for one set of victims; None means that it may be carried out."""
+    refused = check_victims(standing, reclaimer, victims, rules)
+    return refused or check_boundaries(standing, reclaimer, victims, rules)
+
+
+def check_victims(
+    standing: Standing, reclaimer: Reclaimer, victims: Victims, rules: Rules
+) -> ReclaimRefused | None:
+    """Rule 3; names the first victim queue that would be taken from without being above its due."""
+    order = np.argsort(victims.queue, kind="stable")
+    ours, theirs = (side[victims.queue[order]] for side in facing(standing.queues, reclaimer.queue))
+    holds = standing.allocated[:, theirs] - _taken_before(theirs, victims.amount[:, order])
+    rows = _compared_rows(reclaimer.request, rules)
+    starved = stays_within_deserved(standing, reclaimer, ours, rows)
+    allocatable, deserved = standing.allocatable[:, theirs], standing.queues.deserved[:, theirs]
+    refused = np.logical_not(
+        maintains_fair_share(holds[rows], allocatable[rows])
+        | guarantees_deserved(starved, holds[rows], deserved[rows])
+    )
+    if not refused.any():
+        return None
+    first = int(refused.argmax())
+    bound = np.where(starved, np.minimum(allocatable, deserved), allocatable)
+    nearest = int(rows[np.argmax((holds - bound)[rows, first])])
+    names = standing.queues.names
+    return ReclaimRefused(
+        ReclaimRule.VICTIM,
+        names[theirs[first]],
+        names[ours[first]],
+        nearest,
+        float(holds[nearest, first]),
+        float(bound[nearest, first]),
+    )
+
+
+def maintains_fair_share(holds: Floats, allocatable: Floats) -> Bools:
+    """(n,) the strategy that takes from queues above their allocatable; (resources, n) inputs."""
+    above: Bools = exceeds(holds, allocatable).any(axis=0)
+    return above
+
+
+def guarantees_deserved(starved: Bools, holds: Floats, deserved: Floats) -> Bools:
+    """(n,) the strategy that lets a starved queue take from queues above what they deserve."""
+    above: Bools = starved & exceeds(holds, deserved).any(axis=0)
+    return above
+
+
+def check_boundaries(
+    standing: Standing, reclaimer: Reclaimer, victims: Victims, rules: Rules
+) -> ReclaimRefused | None:
+    """Rules 4 and 5: what the reclaimer's line and its siblings end up with."""
+    refused = _check_saturation(standing, reclaimer, _freed(standing, victims), rules)
+    if refused is not None or reclaimer.preemptible:
+        return refused
+    rows = _compared_rows(reclaimer.request, rules)
+    for queue in standing.queues.ancestors(reclaimer.queue)[::-1]:
+        refused = _above_deserved(standing, reclaimer, int(queue), rows)
+        if refused is not None:
+            return refused
+    return None
+
+
+def _check_saturation(
+    standing: Standing, reclaimer: Reclaimer, freed: Floats, rules: Rules
+) -> ReclaimRefused | None:
+    siblings = _losing_siblings(standing, reclaimer.queue, freed)
+    ours = standing.queues.path[reclaimer.queue, standing.queues.depth[siblings]]
+    left = standing.allocated - freed
+    asked = (reclaimer.request > 0)[:, None]
+    involved = asked if rules.compared is Compared.REQUESTED else asked | (freed[:, siblings] > 0)
+    gained = left[:, ours] + reclaimer.request[:, None]
+    fair, their_fair = standing.fair[:, ours], standing.fair[:, siblings]
+    ratio = _saturation(gained, fair) * rules.saturation_multiplier
+    their_ratio = _saturation(left[:, siblings], their_fair)
+    refused = involved & exceeds(gained, fair) & (their_fair > 0)
+    refused &= ratio >= their_ratio * (1 - 1e-9)
+    if not refused.any():
+        return None
+    at, row = divmod(int(refused.T.argmax()), len(freed))
+    names = standing.queues.names
+    return ReclaimRefused(
+        ReclaimRule.SATURATION,
+        names[ours[at]],
+        names[siblings[at]],
+        row,
+        float(ratio[row, at]),
+        float(their_ratio[row, at]),
+    )
+
+
+def _losing_siblings(standing: Standing, queue: int, freed: Floats) -> Index:
+    """Queues that lose something, and are siblings of ``queue`` or of one above it."""
+    ours, theirs = facing(standing.queues, queue)
+    itself = np.equal(theirs, np.arange(len(theirs)))
+    return np.flatnonzero(itself & (ours != theirs) & (freed > 0).any(axis=0)).astype(np.int32)
+
+
+def _saturation(held: Floats, fair: Floats) -> Floats:
+    """held / fair; inf for holding anything without a share, 0 where the share is unlimited."""
+    nothing = np.where(held > 0, np.inf, 0.0)
+    return np.divide(held, fair, out=nothing, where=fair > 0)
+
+
+def _freed(standing: Standing, victims: Victims) -> Floats:
+    """(resources, queues) what the victims give back, with everything above them."""
+    own = np.zeros_like(standing.allocated)
+    np.add.at(own.T, victims.queue, victims.amount.T)
+    return standing.queues.subtree_sums(own)
+
+
+def _taken_before(theirs: Index, amount: Floats) -> Floats:
+    """(resources, n) what is taken from the same queue before each victim."""
+    order = np.argsort(theirs, kind="stable")
+    group = theirs[order].astype(np.int64)
+    taken = np.zeros_like(amount)
+    for row, amounts in enumerate(amount):
+        taken[row, order] = running_sums(group, amounts[order])
+    return taken
+
+
+def stays_within_deserved(
+    standing: Standing, reclaimer: Reclaimer, ours: Index, rows: Index
+) -> Bools:
+    """(n,) whether the reclaimer's side stays within what it deserves with the request."""
+    held = standing.allocated[:, ours] + reclaimer.request[:, None]
+    return np.logical_not(exceeds(held, standing.queues.deserved[:, ours])[rows].any(axis=0))
+
+
+def _above_deserved(
+    standing: Standing, reclaimer: Reclaimer, queue: int, rows: Index
+) -> ReclaimRefused | None:
+    held = standing.non_preemptible[:, queue] + reclaimer.request
+    deserved = standing.queues.deserved[:, queue]
+    above = _first_above(held, deserved, rows)
+    if above is None:
+        return None
+    name = standing.queues.names[queue]
+    value, bound = float(held[above]), float(deserved[above])
+    return ReclaimRefused(ReclaimRule.DESERVED, name, "", above, value, bound)
+
+
+def _first_above(held: Floats, bound: Floats, rows: Index) -> int | None:
+    above = rows[exceeds(held, bound)[rows]]
+    return int(above[0]) if len(above) else None
+
+
+def _compared_rows(request: Floats, rules: Rules) -> Index:
+    """The rows that count; all of them for a gang that asks for nothing."""
+    asked = np.flatnonzero(request > 0).astype(np.int32)
+    if rules.compared is Compared.ALL or not len(asked):
+        return np.arange(len(request), dtype=np.int32)
+    return asked

@@ -1,0 +1,59 @@
+"""Where does each queue stand: what it holds against what it is entitled to?
+
+One value that order, limits and reclaim read. The arrays may be the working state of a cycle: what
+is allocated changes while the cycle places gangs, entitlements do not.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kai_py.snapshot.queues import Index, QueueTable
+from kai_py.snapshot.resources import Bools, Floats
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Amounts (resources, queues), each with everything below the queue; ``total`` (resources,).
+
+    ``allocated`` are pods that hold their room (not those already leaving), ``non_preemptible``
+    the part of them that may not be evicted.
+    """
+
+    queues: QueueTable
+    total: Floats
+    allocated: Floats
+    non_preemptible: Floats
+    fair: Floats
+
+    @cached_property
+    def allocatable(self) -> Floats:
+        """(resources, queues) what a queue may hold undisturbed; inf where it has no bound."""
+        entitled = np.maximum(self.queues.deserved, self.fair)
+        return np.minimum(self.queues.max, entitled)
+
+
+def exceeds(amount: Floats, bound: Floats) -> Bools:
+    """Whether amounts are above bounds by more than the noise of sums of fractions."""
+    tolerance = 1e-9 + 1e-12 * np.where(np.isinf(bound), 0.0, np.abs(bound))
+    return np.greater(amount, bound + tolerance)
+
+
+def shared_depth(queues: QueueTable, queue: int) -> Index:
+    """(queues,) how many ancestors, itself included, each queue shares with ``queue``."""
+    same = (queues.path == queues.path[queue]) & (queues.path >= 0)
+    shared: Index = np.cumprod(same, axis=1, dtype=np.int32).sum(axis=1, dtype=np.int32)
+    return shared
+
+
+def facing(queues: QueueTable, queue: int) -> tuple[Index, Index]:
+    """(queues,) twice: where the line of ``queue`` and the line of each queue part.
+
+    These are the two siblings at the first level at which the lines differ, the first on the side
+    of ``queue``. Where one queue is an ancestor of the other, both are that ancestor.
+    """
+    level = np.minimum(shared_depth(queues, queue), np.minimum(queues.depth, queues.depth[queue]))
+    ours = queues.path[queue, level]
+    theirs = np.take_along_axis(queues.path, level[:, None].astype(np.intp), axis=1)[:, 0]
+    return ours, theirs
