@@ -1,0 +1,166 @@
+"""How do people hear of decisions? Events (events.k8s.io/v1), on transitions, at a bounded rate.
+
+The same note on the same object for the same reason is told once. A token bucket of its own and a
+bounded queue keep a storm of events from delaying anything else; what does not fit is dropped and
+counted, because an event is a hint: conditions and status hold the truth.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+from uuid import uuid4
+
+from kai_py.api.records.core import ObjectMetadata
+from kai_py.api.references import PodRef
+from kai_py.grouping.gang import Owner
+from kai_py.watch.client import Client
+from kai_py.watch.errors import ApiError
+from kai_py.watch.resource import define_kind
+
+log = logging.getLogger(__name__)
+
+EVENTS = define_kind(ObjectMetadata, "Event", "events", "v1", group="events.k8s.io").at()
+MAX_NOTE = 1024
+REMEMBERED = 50_000
+QUEUED = 10_000
+
+
+class EventType(StrEnum):
+    """How much attention an event asks for."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened to an object; ``note`` is a sentence of at most 1,024 bytes."""
+
+    regarding: Owner
+    reason: str
+    action: str
+    note: str
+    type: EventType = EventType.NORMAL
+    related: Owner | None = None
+
+
+def pod_object(pod: PodRef) -> Owner:
+    """A pod as the object of an event."""
+    return Owner(api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
+
+
+def event_body(event: Event, *, reporter: str, instance: str, now: datetime) -> dict[str, Any]:
+    """The object to create; cluster-scoped objects have their events in ``default``."""
+    note = event.note.encode()[:MAX_NOTE].decode(errors="ignore")
+    body: dict[str, Any] = {
+        "metadata": {
+            "name": f"{event.regarding.name[:200]}.{uuid4().hex[:16]}",
+            "namespace": event.regarding.namespace or "default",
+        },
+        "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "reportingController": reporter,
+        "reportingInstance": instance[:128],
+        "type": event.type.value,
+        "reason": event.reason,
+        "action": event.action,
+        "note": note,
+        "regarding": _reference(event.regarding),
+    }
+    if event.related is not None:
+        body["related"] = _reference(event.related)
+    return body
+
+
+def _reference(owner: Owner) -> dict[str, str]:
+    fields = {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "namespace": owner.namespace,
+        "name": owner.name,
+        "uid": owner.uid,
+    }
+    return {field: text for field, text in fields.items() if text}
+
+
+class TokenBucket:
+    """At most ``rate`` per second in the long run and ``burst`` at once."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate = rate
+        self._burst = float(burst)
+        self._tokens = float(burst)
+        self._filled = 0.0
+
+    def delay(self, now: float) -> float:
+        """Take a token at ``now`` (seconds, any origin); gives the seconds until it is there."""
+        earned = (now - self._filled) * self._rate
+        self._tokens = min(self._burst, self._tokens + earned) - 1.0
+        self._filled = now
+        return max(0.0, -self._tokens / self._rate)
+
+
+class EventRecorder:
+    """Queues events and writes them one after the other; ``record`` never waits."""
+
+    def __init__(
+        self,
+        client: Client,
+        bucket: TokenBucket,
+        *,
+        reporter: str,
+        instance: str,
+        on_dropped: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._bucket = bucket
+        self._reporter = reporter
+        self._instance = instance
+        self._on_dropped = on_dropped
+        self._queue: asyncio.Queue[Event] = asyncio.Queue(QUEUED)
+        self._told: OrderedDict[tuple[str, str], str] = OrderedDict()
+
+    def record(self, event: Event) -> None:
+        """Tell of an event, unless it was the last told of this object for this reason."""
+        key = (event.regarding.uid, event.reason)
+        if self._told.get(key) == event.note:
+            return
+        self._told[key] = event.note
+        self._told.move_to_end(key)
+        if len(self._told) > REMEMBERED:
+            self._told.popitem(last=False)
+        try:
+            self._queue.put_nowait(event)
+        except asyncio.QueueFull:
+            self._on_dropped()
+
+    async def run(self) -> None:
+        """Write events until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            event = await self._queue.get()
+            await asyncio.sleep(self._bucket.delay(loop.time()))
+            await self._write(event)
+            self._queue.task_done()
+
+    async def drain(self, within: float) -> None:
+        """Wait until everything recorded is written, at most ``within`` seconds."""
+        try:
+            async with asyncio.timeout(within):
+                await self._queue.join()
+        except TimeoutError:
+            log.info("%d events were not written in time", self._queue.qsize())
+
+    async def _write(self, event: Event) -> None:
+        body = event_body(
+            event, reporter=self._reporter, instance=self._instance, now=datetime.now(UTC)
+        )
+        try:
+            await self._client.create(EVENTS, body, namespace=body["metadata"]["namespace"])
+        except ApiError as error:
+            self._on_dropped()
+            log.debug("event %s on %s: %s", event.reason, event.regarding.name, error)

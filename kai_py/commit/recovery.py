@@ -1,0 +1,83 @@
+"""Which claims hold devices for pods that nobody is going to bind?
+
+A scheduler that ended between a claim write and a binding leaves claims allocated and reserved for
+pods that still wait. The next plan normally uses them as they are: an allocated claim pins its pod
+to the node. A claim is left over when its waiting consumers are neither placed nor nominated by
+the present plan nor part of a running transaction; after a grace its devices are given back, so
+that the gang may be placed anywhere, and others may use the devices until then.
+
+Pods that are gone are the claim controller's business, other schedulers' pods are theirs.
+Cost: O(claims + pods) per look, which is done every few seconds, not every cycle.
+"""
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
+
+from kai_py.api.records.core import Pod
+from kai_py.api.records.resource import ResourceClaim
+from kai_py.api.references import ClaimRef
+from kai_py.plan.decisions import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A claim and the uids of the consumers it holds devices for in vain."""
+
+    claim: ClaimRef
+    consumers: frozenset[str]
+
+
+def wanted_pods(plan: Plan) -> frozenset[str]:
+    """Pods, by uid, for which the plan uses claims."""
+    placed = (placement.pod.uid for gang in plan.placements for placement in gang.pods)
+    return frozenset((*placed, *(nomination.pod.uid for nomination in plan.nominations)))
+
+
+def find_leftovers(
+    claims: Iterable[ResourceClaim], pods: Iterable[Pod], scheduler_name: str, wanted: Set[str]
+) -> tuple[Leftover, ...]:
+    """Left-over claims; ``wanted`` are the uids of pods whose claims are in use."""
+    waiting = {
+        pod.metadata.uid: pod
+        for pod in pods
+        if pod.spec.scheduler_name == scheduler_name and not pod.spec.node_name
+    }
+    used = {
+        (pod.metadata.namespace, use.resource_claim_name)
+        for pod in waiting.values()
+        if pod.metadata.uid not in wanted
+        for use in pod.spec.resource_claims
+    }
+    idle = waiting.keys() - wanted
+    return tuple(
+        Leftover(
+            ClaimRef(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid), leaving
+        )
+        for claim in claims
+        if claim.status.allocation is not None
+        and (leaving := _leaving(claim, idle, used)) is not None
+    )
+
+
+def _leaving(
+    claim: ResourceClaim, idle: Set[str], used: Set[tuple[str, str]]
+) -> frozenset[str] | None:
+    if claim.status.reserved_for:
+        leaving = frozenset(c.uid for c in claim.status.reserved_for if c.uid in idle)
+        return leaving or None
+    owned = any(owner.uid in idle for owner in claim.metadata.owner_references)
+    named = (claim.metadata.namespace, claim.metadata.name) in used
+    return frozenset() if owned or named else None
+
+
+class LeftoverGrace:
+    """Since when each left-over claim has been seen, to give others time to finish with it."""
+
+    def __init__(self, grace: float) -> None:
+        self._grace = grace
+        self._since: dict[Leftover, float] = {}
+
+    def due(self, leftovers: Iterable[Leftover], now: float) -> tuple[Leftover, ...]:
+        """Those that have been left over, unchanged, for the whole grace."""
+        self._since = {left: self._since.get(left, now) for left in leftovers}
+        return tuple(left for left, since in self._since.items() if now - since >= self._grace)

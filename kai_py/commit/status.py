@@ -1,0 +1,101 @@
+"""What does a pending pod say of itself, and when is that written?
+
+The condition PodScheduled=False carries the gang's one sentence; its reason decides what
+autoscalers do. ``Unschedulable`` is their call for nodes, so only stages that more nodes could
+help use it, for all pods of the gang in one pass; every other stage is its own reason, which they
+ignore (they compare the text). Pods with scheduling gates keep the API server's own reason.
+``nominatedNodeName`` is set while a pod waits for room that others are leaving.
+
+Written on transitions only; a change of the sentence alone is written at most every few seconds
+per pod, so that counts that move do not become API traffic.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from kai_py.api.records.core import Condition, Pod
+from kai_py.api.references import PodRef
+from kai_py.plan.decisions import Plan, Stage
+
+POD_SCHEDULED = "PodScheduled"
+UNSCHEDULABLE = "Unschedulable"
+SCHEDULER_ERROR = "SchedulerError"
+NODES_COULD_HELP = frozenset({Stage.NODE_FILTERS, Stage.RESOURCES, Stage.DEVICES, Stage.TOPOLOGY})
+
+
+@dataclass(frozen=True, slots=True)
+class PendingStatus:
+    """What a pending pod's status must say; an empty ``nominated`` clears the field."""
+
+    pod: PodRef
+    reason: str
+    message: str
+    nominated: str = ""
+
+
+def condition_reason(stage: Stage) -> str:
+    """The reason of PodScheduled=False for a stage."""
+    return UNSCHEDULABLE if stage in NODES_COULD_HELP else stage.value
+
+
+def pending_statuses(plan: Plan) -> tuple[PendingStatus, ...]:
+    """What the plan says of every pod that stays pending, in plan order."""
+    nominated = {nomination.pod.uid: nomination.node for nomination in plan.nominations}
+    return tuple(
+        PendingStatus(
+            pod=pod,
+            reason=condition_reason(unplaced.stage),
+            message=unplaced.message,
+            nominated=nominated.get(pod.uid, ""),
+        )
+        for unplaced in plan.unplaced
+        for pod in unplaced.pods
+    )
+
+
+def differs(wanted: PendingStatus, pod: Pod) -> bool:
+    """Whether the pod, as known, says anything else than what is wanted."""
+    if pod.status.nominated_node_name != wanted.nominated:
+        return True
+    return not pod.spec.scheduling_gates and _said(pod) != (wanted.reason, wanted.message)
+
+
+def differs_in_words_only(wanted: PendingStatus, pod: Pod) -> bool:
+    """Whether nothing but the sentence has changed."""
+    said = _said(pod)
+    return (
+        said is not None
+        and said[0] == wanted.reason
+        and pod.status.nominated_node_name == wanted.nominated
+    )
+
+
+def status_patch(wanted: PendingStatus, pod: Pod, now: datetime) -> dict[str, Any]:
+    """The strategic merge patch of pods/status that brings the pod to ``wanted``."""
+    status: dict[str, Any] = {}
+    if pod.status.nominated_node_name != wanted.nominated:
+        status["nominatedNodeName"] = wanted.nominated or None
+    if not pod.spec.scheduling_gates:
+        condition = {
+            "type": POD_SCHEDULED,
+            "status": "False",
+            "reason": wanted.reason,
+            "message": wanted.message,
+        }
+        if _said(pod) is None:
+            condition["lastTransitionTime"] = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        status["conditions"] = [condition]
+    return {"metadata": {"uid": wanted.pod.uid}, "status": status}
+
+
+def _said(pod: Pod) -> tuple[str, str] | None:
+    condition = _condition(pod.status.conditions)
+    if condition is None or condition.status != "False":
+        return None
+    return condition.reason, condition.message
+
+
+def _condition(conditions: Iterable[Condition]) -> Condition | None:
+    return next((c for c in conditions if c.type == POD_SCHEDULED), None)

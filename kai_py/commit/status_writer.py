@@ -1,0 +1,119 @@
+"""Writes what pending pods say, behind the cycle's back and never ahead of bindings.
+
+Only the newest wish per pod is kept: a pod whose reason changes twice while the API is slow is
+written once. The writer has its own few lanes; a failed write is left to the next cycle, which
+sees that the pod still says something else.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from kai_py.api.records.core import Pod
+from kai_py.api.references import PodRef
+from kai_py.commit.access import Access
+from kai_py.commit.status import (
+    PendingStatus,
+    differs,
+    differs_in_words_only,
+    status_patch,
+)
+from kai_py.watch.client import PatchType
+from kai_py.watch.errors import ApiError, Conflict, NotFound
+
+log = logging.getLogger(__name__)
+PodLookup = Callable[[PodRef], Pod | None]
+"""A pod as the mirror has it; None when it is gone or another incarnation."""
+
+
+class StatusWriter:
+    """Brings the statuses of pending pods in line with the last plan."""
+
+    def __init__(
+        self,
+        access: Access,
+        find_pod: PodLookup,
+        *,
+        message_interval: float,
+        on_transition: Callable[[PendingStatus], None],
+    ) -> None:
+        self._access = access
+        self._find_pod = find_pod
+        self._message_interval = message_interval
+        self._on_transition = on_transition
+        self._wanted: dict[str, PendingStatus] = {}
+        self._queue: asyncio.Queue[str] = asyncio.Queue()
+        self._written: dict[str, tuple[PendingStatus, float]] = {}
+
+    def update(self, statuses: tuple[PendingStatus, ...], now: float) -> None:
+        """Note what pods must say from now on; ``now`` in seconds of a steady clock.
+
+        A pod that is no longer named is no longer written to.
+        """
+        named = {wanted.pod.uid for wanted in statuses}
+        self._written = {uid: last for uid, last in self._written.items() if uid in named}
+        for uid in [uid for uid in self._wanted if uid not in named]:
+            del self._wanted[uid]
+        for wanted in statuses:
+            pod = self._find_pod(wanted.pod)
+            if pod is not None and self._is_due(wanted, pod, now):
+                self._enqueue(wanted, now)
+
+    async def run(self) -> None:
+        """Write until cancelled; several may run side by side."""
+        while True:
+            uid = await self._queue.get()
+            wanted = self._wanted.pop(uid, None)
+            pod = self._find_pod(wanted.pod) if wanted is not None else None
+            if wanted is not None and pod is not None and differs(wanted, pod):
+                await self._write(wanted, pod)
+            self._queue.task_done()
+
+    async def drain(self, within: float) -> None:
+        """Wait until everything noted is written, at most ``within`` seconds."""
+        try:
+            async with asyncio.timeout(within):
+                await self._queue.join()
+        except TimeoutError:
+            log.info("%d pod statuses were not written in time", self._queue.qsize())
+
+    def _is_due(self, wanted: PendingStatus, pod: Pod, now: float) -> bool:
+        if pod.spec.node_name or not differs(wanted, pod):
+            return False
+        last = self._written.get(wanted.pod.uid)
+        if last is None:
+            return True
+        written, at = last
+        if written == wanted:
+            return now - at >= self._message_interval
+        return not differs_in_words_only(wanted, pod) or now - at >= self._message_interval
+
+    def _enqueue(self, wanted: PendingStatus, now: float) -> None:
+        uid = wanted.pod.uid
+        last = self._written.get(uid)
+        if last is None or last[0] != wanted:
+            self._on_transition(wanted)
+        self._written[uid] = (wanted, now)
+        if uid not in self._wanted:
+            self._queue.put_nowait(uid)
+        self._wanted[uid] = wanted
+
+    async def _write(self, wanted: PendingStatus, pod: Pod) -> None:
+        patch = status_patch(wanted, pod, datetime.now(UTC))
+        try:
+            await self._access.call(
+                lambda: self._access.client.patch(
+                    self._access.pods,
+                    wanted.pod.name,
+                    patch,
+                    namespace=wanted.pod.namespace,
+                    subresource="status",
+                    how=PatchType.STRATEGIC,
+                )
+            )
+        except (NotFound, Conflict):
+            return
+        except ApiError as error:
+            self._written.pop(wanted.pod.uid, None)
+            log.warning("status of pod %s: %s", wanted.pod, error)

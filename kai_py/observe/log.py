@@ -1,0 +1,70 @@
+"""How do log lines look? Text for people, one JSON object per line for machines.
+
+Both are the standard library's logging. Fields given as ``extra={"fields": {...}}`` stand at the
+end of a text line as ``key=value`` and at the top level of a JSON object.
+"""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TextIO
+
+
+class LogFormat(StrEnum):
+    """The value of ``--log-format``."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def configure_logging(
+    log_format: LogFormat, *, level: int = logging.INFO, stream: TextIO | None = None
+) -> None:
+    """Send all logging of this process to ``stream`` (standard error by default)."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    formatter = JsonFormatter() if log_format is LogFormat.JSON else TextFormatter()
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+
+
+class TextFormatter(logging.Formatter):
+    """``2026-01-01T00:00:00.000Z INFO logger: message key=value``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, and the traceback below it where there is one."""
+        fields = "".join(f" {key}={value}" for key, value in _fields(record).items())
+        name = record.name.removeprefix("kai_py.")
+        line = f"{_time(record)} {record.levelname} {name}: {record.getMessage()}{fields}"
+        return line if record.exc_info is None else f"{line}\n{_traceback(self, record)}"
+
+
+class JsonFormatter(logging.Formatter):
+    """``{"time": …, "level": …, "logger": …, "message": …}`` and the fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line; a traceback is the text ``exception``."""
+        line = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info is not None:
+            line["exception"] = _traceback(self, record)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _fields(record: logging.LogRecord) -> dict[str, object]:
+    return dict(getattr(record, "fields", {}))
+
+
+def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    return formatter.formatException(record.exc_info) if record.exc_info else ""

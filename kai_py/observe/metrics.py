@@ -1,0 +1,152 @@
+"""What the scheduler counts, for Prometheus. Names, labels and meanings are an interface.
+
+Children of bound label sets are made beforehand, so that a rate exists from the first scrape on.
+Labels are bounded by queues, kinds and stages, never by pods or gangs.
+"""
+
+from collections import Counter as Tally
+from itertools import product
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from kai_py.plan.decisions import Action, Plan
+
+CYCLE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+GANG_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+CALL_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
+CYCLE_STAGES = ("freeze", "plan", "commit", "total")
+EVICTION_OUTCOMES = ("evicted", "blocked", "vanished", "failed")
+BINDING_OUTCOMES = ("bound", "vanished", "elsewhere", "failed")
+GANG_OUTCOMES = ("bound", "partial", "undone")
+QUEUE_VIEWS = ("deserved", "maximum", "fair_share", "allocated", "requested")
+
+
+class Metrics:
+    """All metrics of one process, registered on ``registry``, which takes them once."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        self._cycle(registry)
+        self._work(registry)
+        self._api(registry)
+
+    def _cycle(self, registry: CollectorRegistry) -> None:
+        self.cycle_seconds = Histogram(
+            "kai_py_cycle_seconds",
+            "Time of the stages of a scheduling cycle.",
+            ("stage",),
+            buckets=CYCLE_BUCKETS,
+            registry=registry,
+        )
+        self.cycle_failures = Counter(
+            "kai_py_cycle_failures_total",
+            "Cycles that ended in an unexpected error.",
+            registry=registry,
+        )
+        self.pending_gangs = Gauge(
+            "kai_py_pending_gangs",
+            "Gangs that stay pending, by queue and by the stage that stops them.",
+            ("queue", "stage"),
+            registry=registry,
+        )
+        self.queue_amount = Gauge(
+            "kai_py_queue_resources",
+            "Resources of a queue: deserved, maximum, fair_share, allocated, requested.",
+            ("queue", "resource", "view"),
+            registry=registry,
+        )
+        self.leader = Gauge(
+            "kai_py_leader", "1 while this process leads, else 0.", registry=registry
+        )
+        for stage in CYCLE_STAGES:
+            self.cycle_seconds.labels(stage)
+
+    def _work(self, registry: CollectorRegistry) -> None:
+        self.bindings = Counter(
+            "kai_py_pod_bindings_total",
+            "Bindings of pods by outcome; the rate of `bound` is pods bound per second.",
+            ("outcome",),
+            registry=registry,
+        )
+        self.gangs = Counter(
+            "kai_py_gang_transactions_total",
+            "Gangs carried out, by action: bound whole, bound in part, undone.",
+            ("action", "outcome"),
+            registry=registry,
+        )
+        self.gang_bind_seconds = Histogram(
+            "kai_py_gang_bind_seconds",
+            "Time from the plan that places a gang to its last binding.",
+            buckets=GANG_BUCKETS,
+            registry=registry,
+        )
+        self.evictions = Counter(
+            "kai_py_evictions_total",
+            "Evictions asked for, by action and outcome.",
+            ("action", "outcome"),
+            registry=registry,
+        )
+        self.claims_recovered = Counter(
+            "kai_py_claims_recovered_total",
+            "Left-over claims whose devices were given back.",
+            registry=registry,
+        )
+        self.double_allocations = Counter(
+            "kai_py_device_double_allocations_total",
+            "Devices found allocated to another claim too, and therefore given back.",
+            registry=registry,
+        )
+        for outcome in BINDING_OUTCOMES:
+            self.bindings.labels(outcome)
+        for action in Action:
+            for outcome in GANG_OUTCOMES:
+                self.gangs.labels(action.value, outcome)
+            for outcome in EVICTION_OUTCOMES:
+                self.evictions.labels(action.value, outcome)
+
+    def _api(self, registry: CollectorRegistry) -> None:
+        self.api_calls = Counter(
+            "kai_py_api_calls_total",
+            "Calls to the API server by verb, kind and HTTP code; code 0 is no answer.",
+            ("verb", "kind", "code"),
+            registry=registry,
+        )
+        self.api_seconds = Histogram(
+            "kai_py_api_call_seconds",
+            "Time of calls to the API server.",
+            ("verb", "kind"),
+            buckets=CALL_BUCKETS,
+            registry=registry,
+        )
+        self.watch_lag = Gauge(
+            "kai_py_watch_lag_seconds",
+            "Time since a kind's watch last heard of the server.",
+            ("kind",),
+            registry=registry,
+        )
+        self.loop_lag = Gauge(
+            "kai_py_event_loop_lag_seconds",
+            "How late the event loop last woke up.",
+            registry=registry,
+        )
+        self.events_dropped = Counter(
+            "kai_py_events_dropped_total",
+            "Events that were not written: too many at once, or refused.",
+            registry=registry,
+        )
+
+    def count_call(self, verb: str, kind: str, code: int, seconds: float) -> None:
+        """Note one API call; code 0 means that no answer came."""
+        self.api_calls.labels(verb, kind, str(code)).inc()
+        self.api_seconds.labels(verb, kind).observe(seconds)
+
+    def show_plan(self, plan: Plan) -> None:
+        """Set the gauges to what a plan says; queues that are gone disappear."""
+        self.pending_gangs.clear()
+        counts = Tally((unplaced.queue, unplaced.stage.value) for unplaced in plan.unplaced)
+        for (queue, stage), count in counts.items():
+            self.pending_gangs.labels(queue, stage).set(count)
+        self.queue_amount.clear()
+        for share, view in product(plan.queues, QUEUE_VIEWS):
+            for resource, amount in getattr(share, view).items():
+                self.queue_amount.labels(share.queue, resource, view).set(amount)
