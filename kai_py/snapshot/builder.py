@@ -75,6 +75,7 @@ class SnapshotBuilder:
         self._pending: set[str] = set()
         self._usage: dict[str, dict[str, float]] = {}
         self._demand: dict[str, dict[str, float]] = {}
+        self._fixed: dict[str, dict[str, float]] = {}
         self._queues: dict[str, QueueSpec] = {}
         self._problems: dict[str, str] = {}
         self._assumed: dict[str, str] = {}
@@ -139,6 +140,7 @@ class SnapshotBuilder:
             queues=tuple(self._queues[name] for name in sorted(self._queues)),
             queue_usage={queue: dict(usage) for queue, usage in self._usage.items()},
             queue_demand={queue: dict(demand) for queue, demand in self._demand.items()},
+            queue_fixed={queue: dict(fixed) for queue, fixed in self._fixed.items()},
             devices=self._objects.devices(),
             holds=dict(self._holds),
             problems=(*self._problems.values(), *state.nodes.problems.values()),
@@ -271,8 +273,7 @@ class SnapshotBuilder:
     def _rebuild_gang(self, key: str) -> None:
         before = self._gangs.pop(key, None)
         if before is not None:
-            _post(self._usage, before.queue, before.allocated, -1.0)
-            _post(self._demand, before.queue, before.requested, -1.0)
+            self._post_gang(before, -1.0)
         self._pending.discard(key)
         members = self._members.get(key)
         if not members:
@@ -281,10 +282,15 @@ class SnapshotBuilder:
             return
         gang = self._gang(self._specs[key], members.values())
         self._gangs[key] = gang
-        _post(self._usage, gang.queue, gang.allocated, 1.0)
-        _post(self._demand, gang.queue, gang.requested, 1.0)
+        self._post_gang(gang, 1.0)
         if any(m.state in (PodState.PENDING, PodState.GATED) for m in gang.members):
             self._pending.add(key)
+
+    def _post_gang(self, gang: Gang, sign: float) -> None:
+        _post(self._usage, gang.queue, gang.allocated, sign)
+        _post(self._demand, gang.queue, gang.requested, sign)
+        if not gang.preemptible:
+            _post(self._fixed, gang.queue, gang.allocated, sign)
 
     def _gang(self, spec: GangSpec, members: Iterable[Member]) -> Gang:
         ordered = tuple(sorted(members, key=lambda m: (m.order, m.created, m.pod)))

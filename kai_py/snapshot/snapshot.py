@@ -49,7 +49,8 @@ class Snapshot:
 
     ``used``, ``releasing``: (resources, nodes) float64 in the units of ``resources``.
     ``host_ports``: node row to the ports taken on it.
-    ``queue_usage``: queue name to what its bound pods cost; ``queue_demand`` adds pending pods.
+    ``queue_usage``: queue name to what its bound pods cost; ``queue_demand`` adds pending pods,
+    ``queue_fixed`` is the part of the usage that can't be preempted.
     ``holds``: pod uid to the room kept for it.
     """
 
@@ -63,6 +64,7 @@ class Snapshot:
     queues: tuple[QueueSpec, ...]
     queue_usage: Mapping[str, Mapping[str, float]]
     queue_demand: Mapping[str, Mapping[str, float]]
+    queue_fixed: Mapping[str, Mapping[str, float]]
     devices: DeviceObjects = field(default_factory=DeviceObjects)
     host_ports: Mapping[int, frozenset[HostPort]] = field(default_factory=dict)
     holds: Mapping[str, Hold] = field(default_factory=dict)

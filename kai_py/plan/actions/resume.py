@@ -1,0 +1,59 @@
+"""Resume: gangs that were promised room come first, and on the nodes they were promised.
+
+When everybody who had to leave has left, the gang starts. Until then its room is held, so that
+nobody else takes what was won. A promise that can't be kept any more is dropped and the gang stands
+in line like every other.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from kai_py.plan.candidates import next_ask, precondition
+from kai_py.plan.cycle_state import CycleState
+from kai_py.plan.decisions import Action
+from kai_py.plan.statement import Room
+from kai_py.policy.limits import check_limits
+from kai_py.snapshot.accounting import total
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.resources import Bools
+
+
+def resume(state: CycleState, gangs: Iterable[Gang]) -> None:
+    """Run the action for those of ``gangs`` that hold a promise."""
+    promised = [gang for gang in gangs if any(_is_promised(state, gang))]
+    for gang in sorted(promised, key=lambda g: (-g.priority, g.created, g.key)):
+        _resume(state, gang)
+
+
+def _resume(state: CycleState, gang: Gang) -> None:
+    ask = next_ask(gang, state.statement)
+    queue = state.quota.queue_of(gang)
+    if ask is None or queue is None or precondition(gang, state.quota) is not None:
+        return
+    cost = state.quota.cost(total(member.charge for member in ask.members))
+    if check_limits(state.quota.standing, queue, cost, preemptible=gang.preemptible):
+        return
+    allowed = _promised_nodes(state, gang)
+    for room in (Room.NOW, Room.LATER):
+        with state.statement.trial() as trial:
+            obstacle = state.placer.place(
+                state.statement, gang, ask.members, Action.ALLOCATE, room=room, allowed=allowed
+            )
+            if obstacle is None:
+                trial.keep()
+                return
+
+
+def _is_promised(state: CycleState, gang: Gang) -> list[bool]:
+    return [member.pod.uid in state.snapshot.holds for member in gang.pending]
+
+
+def _promised_nodes(state: CycleState, gang: Gang) -> Bools:
+    nodes = state.snapshot.nodes
+    allowed = np.zeros(len(nodes), dtype=np.bool_)
+    for member in gang.pending:
+        hold = state.snapshot.holds.get(member.pod.uid)
+        if hold is not None and hold.node in nodes.positions:
+            allowed[nodes.positions[hold.node]] = True
+    return allowed

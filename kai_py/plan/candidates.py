@@ -1,0 +1,106 @@
+"""Which pods of a gang to place next, and what must be true before any is.
+
+A gang whose floor is not reached asks for exactly the pods that reach it, all or nothing. A gang
+that has its floor asks for its surplus, pod by pod.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kai_py.grouping.gang import Subgroup, satisfied
+from kai_py.plan.decisions import Stage
+from kai_py.plan.quota import Quota
+from kai_py.plan.reasons import Obstacle
+from kai_py.plan.statement import Statement
+from kai_py.snapshot.gangs import Gang, Member, PodState
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Pods to place together. ``all_or_none`` is False for surplus, which takes what it gets."""
+
+    members: tuple[Member, ...]
+    all_or_none: bool
+
+
+def precondition(gang: Gang, quota: Quota) -> Obstacle | None:
+    """What must happen before the gang can be placed at all."""
+    if gang.problem:
+        return Obstacle(Stage.INVALID, gang.problem)
+    queue = quota.queue_of(gang)
+    if queue is None:
+        named = f'queue "{gang.queue}" does not exist' if gang.queue else "no queue is named"
+        hint = "create it, or set scheduling.kai.io/queue-name to an existing queue"
+        return Obstacle(Stage.QUEUE, f"{named}; {hint}.")
+    if not quota.queues.is_leaf[queue]:
+        hint = "pods go to queues without children"
+        return Obstacle(Stage.QUEUE, f'queue "{gang.queue}" has children; {hint}.')
+    broken = next((m for m in gang.members if m.problem), None)
+    if broken is not None:
+        return Obstacle(Stage.INVALID, broken.problem)
+    return _members_missing(gang) or _claims_missing(gang)
+
+
+def next_ask(gang: Gang, statement: Statement) -> Ask | None:
+    """The pods to place next, given what this cycle placed already; None when none is left."""
+    left = [m for m in gang.pending if m.pod.uid not in statement.placed and not m.waiting]
+    if not left:
+        return None
+    have = gang.counts(PodState.BOUND)
+    for member in gang.pending:
+        if member.pod.uid in statement.placed:
+            have[member.leaf] = have.get(member.leaf, 0) + 1
+    if satisfied(gang.tree, have):
+        return Ask(tuple(left), all_or_none=False)
+    wanted = _floor(gang.tree, have, _by_leaf(left))
+    return Ask(tuple(m for m in left if m in wanted), all_or_none=True) if wanted else None
+
+
+def _members_missing(gang: Gang) -> Obstacle | None:
+    if gang.is_satisfied or gang.can_be_satisfied:
+        return None
+    gated = sum(m.state == PodState.GATED for m in gang.members)
+    exist = len(gang.pending) + len(gang.bound)
+    stage = Stage.GATED if gated else Stage.MEMBERS
+    waits = f"{exist} exist" + (f", {gated} are held by scheduling gates" if gated else "")
+    return Obstacle(stage, f"the gang starts with {gang.tree.floor()} pods; {waits}.")
+
+
+def _claims_missing(gang: Gang) -> Obstacle | None:
+    able = gang.counts(PodState.BOUND)
+    for member in gang.pending:
+        if not member.waiting:
+            able[member.leaf] = able.get(member.leaf, 0) + 1
+    waiting = next((m for m in gang.pending if m.waiting), None)
+    if waiting is None or (satisfied(gang.tree, able) and any(not m.waiting for m in gang.pending)):
+        return None
+    return Obstacle(Stage.CLAIMS, f"pod {waiting.pod}: {waiting.waiting}.")
+
+
+def _by_leaf(members: list[Member]) -> dict[str, list[Member]]:
+    leaves: dict[str, list[Member]] = {}
+    for member in members:
+        leaves.setdefault(member.leaf, []).append(member)
+    return leaves
+
+
+def _floor(
+    tree: Subgroup, have: Mapping[str, int], left: Mapping[str, list[Member]]
+) -> set[Member]:
+    """The first pods in order that bring ``tree`` to its floor; empty if there are too few."""
+    if not tree.children:
+        missing = tree.min_members - have.get(tree.name, 0)
+        able = left.get(tree.name, [])
+        return set(able[:missing]) if 0 < missing <= len(able) else set()
+    counts = dict(have)
+    needed = len(tree.children) if tree.min_subgroups is None else tree.min_subgroups
+    needed -= sum(satisfied(child, counts) for child in tree.children)
+    chosen: set[Member] = set()
+    for child in tree.children:
+        if needed <= 0 or satisfied(child, counts):
+            continue
+        members = _floor(child, have, left)
+        if members:
+            chosen |= members
+            needed -= 1
+    return chosen if needed <= 0 else set()

@@ -1,0 +1,174 @@
+"""One scheduling cycle: from a snapshot to a plan, as a numbered list.
+
+Pure: the same snapshot, rules and settings give the same plan, byte for byte. The clock is
+``snapshot.now``. ``CycleMemory`` only keeps what would be computed again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kai_py.plan.actions.allocate import allocate
+from kai_py.plan.actions.preempt import preempt
+from kai_py.plan.actions.resume import resume
+from kai_py.plan.cycle_state import CycleState
+from kai_py.plan.decisions import (
+    Eviction,
+    GangPlacement,
+    Nomination,
+    Placement,
+    Plan,
+    QueueShare,
+    Stage,
+    Unplaced,
+)
+from kai_py.plan.device_trial import DeviceMemory
+from kai_py.plan.place import Placer
+from kai_py.plan.quota import Quota, quota_of
+from kai_py.plan.reasons import Obstacle
+from kai_py.plan.statement import Planned, Room, Statement
+from kai_py.policy.fill import Strategy
+from kai_py.policy.fit import StaticFits
+from kai_py.policy.rules import NATIVE, Rules
+from kai_py.snapshot.accounting import Accounting
+from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleSettings:
+    """What of the configuration a cycle follows."""
+
+    accounting: Accounting
+    rules: Rules = NATIVE
+    gpu_strategy: Strategy = Strategy.BINPACK
+    cpu_strategy: Strategy = Strategy.BINPACK
+    preemption: bool = True
+
+
+@dataclass
+class CycleMemory:
+    """Results that stay true while their inputs do; dropping it changes nothing but time."""
+
+    statics: StaticFits = field(default_factory=StaticFits)
+    devices: DeviceMemory = field(default_factory=DeviceMemory)
+
+
+def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) -> Plan:
+    """Decide everything that can be decided at ``snapshot.now``."""
+    # 1. Devices, queues and fair shares as the snapshot has them.
+    devices = memory.devices.trial(snapshot)
+    quota = quota_of(snapshot, settings.rules, settings.accounting, devices.gpus(settings))
+    statement = Statement(snapshot, quota, devices)
+    placer = Placer(memory.statics, settings.gpu_strategy, settings.cpu_strategy)
+    state = CycleState(snapshot, quota, statement, placer)
+    pending = [snapshot.gangs[key] for key in snapshot.pending]
+
+    # 2. Gangs that were promised room start, or keep it.
+    resume(state, pending)
+    # 3. Everybody else takes what is free, in the order of the queues.
+    allocate(state, pending)
+    # 4. Inside a queue, priority takes room from lower priority.
+    if settings.preemption:
+        preempt(state, pending)
+    return _plan(state, pending)
+
+
+def _plan(state: CycleState, pending: Sequence[Gang]) -> Plan:
+    """What was decided, in the order of decision."""
+    starting: dict[str, list[Planned]] = {}
+    nominations: list[Nomination] = []
+    names = state.snapshot.nodes.names
+    for planned in state.statement.placed.values():
+        if planned.room is Room.NOW:
+            starting.setdefault(planned.gang.key, []).append(planned)
+        else:
+            nominations.append(Nomination(planned.gang.key, planned.member.pod, names[planned.row]))
+    return Plan(
+        placements=tuple(_gang_placement(state, pods) for pods in starting.values()),
+        nominations=tuple(nominations),
+        evictions=_evictions(state),
+        unplaced=tuple(_unplaced(state, pending)),
+        queues=queue_shares(state.quota, pending),
+    )
+
+
+def _gang_placement(state: CycleState, pods: Sequence[Planned]) -> GangPlacement:
+    gang, names = pods[0].gang, state.snapshot.nodes.names
+    return GangPlacement(
+        gang=gang.key,
+        owner=gang.owner,
+        queue=gang.queue,
+        action=pods[0].action,
+        pods=tuple(Placement(p.member.pod, names[p.row], p.allocate, p.reserve) for p in pods),
+    )
+
+
+def _evictions(state: CycleState) -> tuple[Eviction, ...]:
+    return tuple(
+        Eviction(
+            pod=victim.member.pod,
+            node=victim.member.node,
+            gang=victim.gang.key,
+            owner=victim.gang.owner,
+            queue=victim.gang.queue,
+            action=victim.action,
+            beneficiary=victim.beneficiary.key,
+            beneficiary_queue=victim.beneficiary.queue,
+            reason=victim.reason,
+        )
+        for victim in state.statement.evicted.values()
+    )
+
+
+def _unplaced(state: CycleState, pending: Sequence[Gang]) -> list[Unplaced]:
+    listed: list[Unplaced] = []
+    for gang in pending:
+        left = tuple(m.pod for m in gang.members if _is_left(state, m))
+        if not left:
+            continue
+        obstacle = state.obstacles.get(gang.key) or _waiting(gang)
+        listed.append(
+            Unplaced(gang.key, gang.owner, gang.queue, obstacle.stage, obstacle.message, left)
+        )
+    return listed
+
+
+def _is_left(state: CycleState, member: Member) -> bool:
+    planned = state.statement.placed.get(member.pod.uid)
+    return not member.node if planned is None else planned.room is Room.LATER
+
+
+def _waiting(gang: Gang) -> Obstacle:
+    return Obstacle(
+        Stage.NOMINATED,
+        f"room is being freed for {len(gang.pending)} pods; they start when it is.",
+    )
+
+
+def queue_shares(quota: Quota, pending: Sequence[Gang]) -> tuple[QueueShare, ...]:
+    """Every queue as this cycle saw it, by name; includes what the cycle placed."""
+    waiting: dict[str, int] = {}
+    for gang in pending:
+        waiting[gang.queue] = waiting.get(gang.queue, 0) + 1
+    problems: dict[str, tuple[str, ...]] = {}
+    for problem in quota.problems:
+        problems[problem.queue] = (*problems.get(problem.queue, ()), problem.reason)
+    queues, standing = quota.queues, quota.standing
+    return tuple(
+        QueueShare(
+            queue=name,
+            deserved=_amounts(quota, queues.deserved[:, q]),
+            maximum=_amounts(quota, queues.max[:, q]),
+            fair_share=_amounts(quota, quota.shares.fair[:, q]),
+            allocated=_amounts(quota, standing.allocated[:, q]),
+            requested=_amounts(quota, quota.demand[:, q]),
+            pending_gangs=waiting.get(name, 0),
+            problems=problems.get(name, ()),
+        )
+        for name, q in sorted(queues.positions.items())
+    )
+
+
+def _amounts(quota: Quota, column: Floats) -> dict[str, float]:
+    return {name: float(value) for name, value in zip(quota.resources, column, strict=True)}

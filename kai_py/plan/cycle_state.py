@@ -1,0 +1,50 @@
+"""What the actions of one cycle share: the statement, the queues, the placer, open obstacles."""
+
+from dataclasses import dataclass, field
+
+from kai_py.plan.candidates import next_ask
+from kai_py.plan.place import Placer
+from kai_py.plan.quota import Quota
+from kai_py.plan.reasons import Obstacle
+from kai_py.plan.statement import Statement
+from kai_py.snapshot.accounting import total
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.snapshot import Snapshot
+
+
+@dataclass
+class CycleState:
+    """Mutable for the length of one cycle. ``obstacles``: gang key to what stops it."""
+
+    snapshot: Snapshot
+    quota: Quota
+    statement: Statement
+    placer: Placer
+    obstacles: dict[str, Obstacle] = field(default_factory=dict)
+    _costs: dict[str, Floats] = field(default_factory=dict)
+
+    @property
+    def frees_room(self) -> bool:
+        """Whether anybody is leaving, so that waiting can make sense."""
+        return bool(self.statement.evicted) or bool(self.snapshot.releasing.any())
+
+    def stop(self, gang: Gang, obstacle: Obstacle) -> None:
+        """Record what stops ``gang``."""
+        self.obstacles[gang.key] = obstacle
+
+    def clear(self, gang: Gang) -> None:
+        """Pods of ``gang`` were placed: nothing stops it, and what it asks for next differs."""
+        self.obstacles.pop(gang.key, None)
+        self._costs.pop(gang.key, None)
+
+    def ask_cost(self, gang: Gang) -> Floats:
+        """(quota resources,) the cost of the pods ``gang`` asks for next."""
+        known = self._costs.get(gang.key)
+        if known is not None:
+            return known
+        ask = next_ask(gang, self.statement)
+        members = ask.members if ask is not None and ask.all_or_none else gang.pending[:1]
+        cost = self.quota.cost(total(member.charge for member in members))
+        self._costs[gang.key] = cost
+        return cost

@@ -1,0 +1,153 @@
+"""Queues in a cycle: what each may have, has, and is asked for, as the cycle goes on.
+
+Amounts are (quota resources, queues) and include everything below a queue, so charging a pod adds
+its cost to the queue and all its ancestors. A gang whose queue does not exist is charged nowhere;
+its pods that already run are found in ``unknown``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kai_py.policy.fair_share import FairShare, fair_share
+from kai_py.policy.rules import Rules
+from kai_py.policy.standing import Standing
+from kai_py.snapshot.accounting import GPU, Accounting
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.queue_specs import QueueProblem
+from kai_py.snapshot.queues import QueueTable, build_queues
+from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.snapshot import Snapshot
+
+ALWAYS_COUNTED = (GPU, "cpu", "memory")
+
+
+@dataclass(frozen=True)
+class Quota:
+    """Queue state of a cycle; ``shares`` stay as computed at its start."""
+
+    standing: Standing
+    resources: tuple[str, ...]
+    shares: FairShare
+    demand: Floats
+    rules: Rules
+    problems: tuple[QueueProblem, ...] = ()
+    _positions: Mapping[str, int] = field(default_factory=dict)
+
+    def cost(self, charge: Mapping[str, float]) -> Floats:
+        """(resources,) the charge on the quota axis; what no queue counts is left out."""
+        column = np.zeros(len(self.resources))
+        for name, amount in charge.items():
+            position = self._positions.get(name)
+            if position is not None:
+                column[position] = amount
+        return column
+
+    def queue_of(self, gang: Gang) -> int | None:
+        """The gang's queue, if it exists."""
+        return self.queues.positions.get(gang.queue)
+
+    @property
+    def queues(self) -> QueueTable:
+        """The queue tree."""
+        return self.standing.queues
+
+    def charge(self, gang: Gang, charge: Mapping[str, float], sign: float) -> Callable[[], None]:
+        """Add (or with -1 take back) a cost to the gang's queue; returns the undo."""
+        queue = self.queue_of(gang)
+        if queue is None:
+            return _nothing
+        path = self.queues.ancestors(queue)
+        cost = (sign * self.cost(charge))[:, None]
+        tables = [self.standing.allocated]
+        if not gang.preemptible:
+            tables.append(self.standing.non_preemptible)
+
+        def undo() -> None:
+            for table in tables:
+                table[:, path] -= cost
+
+        for table in tables:
+            table[:, path] += cost
+        return undo
+
+
+def quota_of(
+    snapshot: Snapshot, rules: Rules, accounting: Accounting, device_gpus: Floats
+) -> Quota:
+    """The queues of a snapshot with their fair shares.
+
+    ``device_gpus``: (nodes,) GPUs that ResourceSlices publish; where a node also reports device
+    plugin GPUs both stand for the same cards, so the larger number counts.
+    """
+    resources = _counted(snapshot)
+    queues, problems = build_queues(snapshot.queues, resources)
+    positions = {name: row for row, name in enumerate(resources)}
+    empty = np.zeros((len(resources), len(queues)))
+    own, demand, fixed = empty.copy(), empty.copy(), empty.copy()
+    sums = (snapshot.queue_usage, snapshot.queue_demand, snapshot.queue_fixed)
+    for table, amounts in zip((own, demand, fixed), sums, strict=True):
+        for queue, charge in amounts.items():
+            _post(table, queues, positions, queue, charge)
+    total = _capacity(snapshot, resources, accounting, device_gpus)
+    demand = queues.subtree_sums(demand)
+    shares = fair_share(queues, total, demand, rules)
+    standing = Standing(
+        queues=queues,
+        total=total,
+        allocated=queues.subtree_sums(own),
+        non_preemptible=queues.subtree_sums(fixed),
+        fair=shares.fair,
+    )
+    return Quota(
+        standing=standing,
+        resources=resources,
+        shares=shares,
+        demand=demand,
+        rules=rules,
+        problems=problems,
+        _positions=positions,
+    )
+
+
+def _counted(snapshot: Snapshot) -> tuple[str, ...]:
+    named = {name for queue in snapshot.queues for name in (*queue.deserved, *queue.max)}
+    return (*ALWAYS_COUNTED, *sorted(named - set(ALWAYS_COUNTED)))
+
+
+def _post(
+    table: Floats,
+    queues: QueueTable,
+    positions: Mapping[str, int],
+    queue: str,
+    charge: Mapping[str, float],
+) -> None:
+    column = queues.positions.get(queue)
+    if column is None:
+        return
+    for name, amount in charge.items():
+        if name in positions:
+            table[positions[name], column] += amount
+
+
+def _capacity(
+    snapshot: Snapshot,
+    resources: tuple[str, ...],
+    accounting: Accounting,
+    device_gpus: Floats,
+) -> Floats:
+    nodes = snapshot.nodes
+    usable = nodes.ready
+    total = np.zeros(len(resources))
+    plugin_gpus = np.zeros(len(nodes))
+    for name, row in snapshot.resources.positions.items():
+        plugin_gpus += accounting.gpus_per_unit(name) * nodes.allocatable[row]
+        if name in resources:
+            total[resources.index(name)] = nodes.allocatable[row, usable].sum()
+    total[resources.index(GPU)] = np.maximum(plugin_gpus, device_gpus)[usable].sum()
+    return total
+
+
+def _nothing() -> None:
+    """Undo of a charge that went nowhere."""

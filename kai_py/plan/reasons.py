@@ -1,0 +1,72 @@
+"""Why pods could not be placed, in one sentence, with the stage that stops them.
+
+The shape of the text follows kube-scheduler's ("0/8 nodes are available: ..."), because people and
+alerts search for it; in front stands what a gang needs and how much of it found room.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kai_py.plan.decisions import Stage
+from kai_py.plan.statement import Room, Statement
+from kai_py.policy.fit import StaticFit
+from kai_py.snapshot.resources import Ints
+from kai_py.snapshot.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """The stage that stops a gang and the sentence for people."""
+
+    stage: Stage
+    message: str
+
+
+def no_room(
+    statement: Statement,
+    shape: Shape,
+    static: StaticFit,
+    *,
+    copies: Ints,
+    needed: int,
+    found: int,
+) -> Obstacle:
+    """Why only ``found`` of ``needed`` pods of ``shape`` have room.
+
+    ``copies``: (nodes,) int64, pods that fit by resources alone.
+    """
+    nodes = len(statement.snapshot.nodes)
+    reasons = [f"{count} {reason}" for reason, count in static.removed]
+    stage = Stage.NODE_FILTERS if not static.mask.any() else Stage.RESOURCES
+    short, lacking = _short_of(statement, shape, static, copies)
+    reasons += short
+    if shape.needs_devices and copies.any():
+        stage = Stage.DEVICES
+        reasons.append(statement.devices.why_not(shape, np.asarray(copies > 0)))
+    elif stage is Stage.RESOURCES and not lacking and shape.host_ports:
+        reasons.append("no free ports for the requested host ports")
+    head = (
+        f"0/{nodes} nodes are available"
+        if needed == 1
+        else f"{needed} pods must start together but room was found for {found}"
+    )
+    return Obstacle(stage, f"{head}: {', '.join(reasons) or 'no node fits'}.")
+
+
+def _short_of(
+    statement: Statement, shape: Shape, static: StaticFit, copies: Ints
+) -> tuple[list[str], bool]:
+    """Per resource, how many of the nodes that passed the filters have too little of it."""
+    free = statement.free(Room.NOW)
+    full = static.mask & (copies == 0)
+    texts: list[str] = []
+    for name, request in sorted(shape.requests.items()):
+        row = statement.snapshot.resources.positions.get(name)
+        lacking = static.mask if row is None else full & (free[row] < request)
+        count = int(np.count_nonzero(lacking))
+        if count:
+            texts.append(
+                f"{count} Insufficient {name}" if name != "pods" else f"{count} Too many pods"
+            )
+    return texts, bool(texts)

@@ -1,0 +1,209 @@
+"""The working state of a cycle, and trials on it that can be undone.
+
+Everything an action does goes through ``place`` and ``evict``, which keep node room, device state,
+host ports and queue usage in step. A trial undoes what it did unless it is kept:
+
+    with statement.trial() as trial:
+        ...
+        if good:
+            trial.keep()
+
+Undoing runs the log backwards, so trials nest. Costs are per pod, never per node.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from kai_py.api.references import ClaimRef
+from kai_py.plan.decisions import Action, ClaimAllocation
+from kai_py.plan.devices import DeviceTrial
+from kai_py.plan.quota import Quota
+from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.resources import Bools, Floats
+from kai_py.snapshot.shape import HostPort, Shape
+from kai_py.snapshot.snapshot import Snapshot
+
+
+class Room(StrEnum):
+    """Which room a pod may take: what is free now, or also what is being freed."""
+
+    NOW = "now"
+    LATER = "later"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A pod placed in this cycle."""
+
+    member: Member
+    gang: Gang
+    row: int
+    room: Room
+    action: Action
+    allocate: tuple[ClaimAllocation, ...] = ()
+    reserve: tuple[ClaimRef, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """A pod that must leave in this cycle, for whom and why."""
+
+    member: Member
+    gang: Gang
+    action: Action
+    beneficiary: Gang
+    reason: str
+
+
+class Trial:
+    """A stretch of work that is undone when its block is left, unless kept."""
+
+    def __init__(self) -> None:
+        """Not kept yet."""
+        self.kept = False
+
+    def keep(self) -> None:
+        """Let the work stand."""
+        self.kept = True
+
+
+class Statement:
+    """What the cycle has decided so far, on top of a snapshot.
+
+    ``idle``: (resources, nodes) free right now. ``later``: free once everybody who leaves has left
+    and everybody who was promised room has come. A pod that starts now needs both.
+    """
+
+    def __init__(self, snapshot: Snapshot, quota: Quota, devices: DeviceTrial) -> None:
+        """Start from what the snapshot holds."""
+        self.snapshot = snapshot
+        self.quota = quota
+        self.devices = devices
+        self.idle: Floats = snapshot.nodes.allocatable - snapshot.used
+        self.later: Floats = self.idle + snapshot.releasing
+        self.placed: dict[str, Planned] = {}
+        self.evicted: dict[str, Evicted] = {}
+        self._ports: dict[int, frozenset[HostPort]] = dict(snapshot.host_ports)
+        self._vectors: dict[int, Floats] = {}
+        self._undo: list[Callable[[], None]] = []
+
+    @contextmanager
+    def trial(self) -> Iterator[Trial]:
+        """Undo everything done in the block unless ``keep`` was called."""
+        mark = len(self._undo)
+        trial = Trial()
+        try:
+            yield trial
+        finally:
+            if not trial.kept:
+                self._roll_back(mark)
+
+    def free(self, room: Room) -> Floats:
+        """(resources, nodes) what is left for pods that start now, or that wait for room."""
+        if room is Room.LATER:
+            return self.later
+        return np.minimum(self.idle, self.later)
+
+    def vector(self, shape: Shape) -> Floats:
+        """(resources,) request of a shape; resources that no node has are left out."""
+        known = self._vectors.get(shape.number)
+        if known is None:
+            positions = self.snapshot.resources.positions
+            listed = {name: a for name, a in shape.requests.items() if name in positions}
+            known = self._vectors[shape.number] = self.snapshot.resources.vector(listed)
+        return known
+
+    def port_free(self, shape: Shape) -> Bools:
+        """(nodes,) bool: none of the shape's host ports is taken."""
+        free = np.ones(len(self.snapshot.nodes), dtype=np.bool_)
+        for row, taken in self._ports.items():
+            free[row] = not any(_collides(port, taken) for port in shape.host_ports)
+        return free
+
+    def place(
+        self, gang: Gang, members: Sequence[Member], row: int, action: Action, *, room: Room
+    ) -> int:
+        """Place ``members``, all of one shape, on a node; returns how many found their devices."""
+        placed = 0
+        for member in members:
+            taken = self.devices.take(member, row)
+            if taken is None:
+                break
+            if taken.undo is not None:
+                self._undo.append(taken.undo)
+            planned = Planned(member, gang, row, room, action, taken.allocate, member.claims)
+            self._put(member.pod.uid, planned)
+            placed += 1
+        if placed:
+            self._occupy(members[0].shape, row, placed, room)
+            for member in members[:placed]:
+                self._charge(gang, member, 1.0)
+        return placed
+
+    def evict(self, victim: Evicted) -> None:
+        """Take a bound pod off its node: its room is free once it has left."""
+        member = victim.member
+        row = self.snapshot.nodes.positions.get(member.node)
+        self.evicted[member.pod.uid] = victim
+        self._undo.append(lambda: self._drop(self.evicted, member.pod.uid))
+        undo = self.devices.give_back(member)
+        if undo is not None:
+            self._undo.append(undo)
+        if row is not None:
+            self._shift_later(row, self.vector(member.shape))
+        self._charge(victim.gang, member, -1.0)
+
+    def _put(self, uid: str, planned: Planned) -> None:
+        self.placed[uid] = planned
+        self._undo.append(lambda: self._drop(self.placed, uid))
+
+    def _occupy(self, shape: Shape, row: int, count: int, room: Room) -> None:
+        amounts = self.vector(shape) * count
+        self._shift_later(row, -amounts)
+        if room is Room.NOW:
+            self.idle[:, row] -= amounts
+            self._undo.append(lambda: self._add(self.idle, row, amounts))
+        if shape.host_ports:
+            before = self._ports.get(row, frozenset())
+            self._ports[row] = before | set(shape.host_ports)
+            self._undo.append(lambda: self._restore_ports(row, before))
+
+    def _shift_later(self, row: int, amounts: Floats) -> None:
+        self.later[:, row] += amounts
+        self._undo.append(lambda: self._add(self.later, row, -amounts))
+
+    def _charge(self, gang: Gang, member: Member, sign: float) -> None:
+        self._undo.append(self.quota.charge(gang, member.charge, sign))
+
+    def _roll_back(self, mark: int) -> None:
+        while len(self._undo) > mark:
+            self._undo.pop()()
+
+    def _restore_ports(self, row: int, before: frozenset[HostPort]) -> None:
+        self._ports[row] = before
+
+    @staticmethod
+    def _add(array: Floats, row: int, amounts: Floats) -> None:
+        array[:, row] += amounts
+
+    @staticmethod
+    def _drop(table: dict[str, Planned] | dict[str, Evicted], uid: str) -> None:
+        del table[uid]
+
+
+def _collides(port: HostPort, taken: frozenset[HostPort]) -> bool:
+    address, protocol, number = port
+    return any(
+        number == other and protocol == spoken and (not address or not held or address == held)
+        for held, spoken, other in taken
+    )
+
+
+def placed_members(statement: Statement, gang: Gang) -> Mapping[str, Planned]:
+    """What this cycle placed of ``gang``, by pod uid."""
+    uids = [member.pod.uid for member in gang.members]
+    return {uid: statement.placed[uid] for uid in uids if uid in statement.placed}

@@ -1,0 +1,97 @@
+"""Where k pods of one shape go, all at once, exactly as placing them one by one would.
+
+The rule of one step, for the next of the pods that are left:
+
+- *bin-pack*: stay on the node chosen last while it has room. Else, among the nodes with the highest
+  preference, take the tightest one that holds all that are left, or, if none does, the roomiest.
+  So k pods use the fewest nodes, and what they leave over is as whole as possible.
+- *spread*: among the nodes with the highest preference, take the one with the most room left.
+
+Ties go to the node that is fuller already (bin-pack) and then to the lower row. Cost: one sort of
+the nodes that fit, O(n log n), however many pods.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+import numpy as np
+
+from kai_py.snapshot.resources import Floats, Ints
+
+
+class Strategy(StrEnum):
+    """How pods share nodes."""
+
+    BINPACK = "binpack"
+    SPREAD = "spread"
+
+
+def fill(
+    count: int,
+    copies: Ints,
+    preference: Floats,
+    slack: Floats,
+    strategy: Strategy = Strategy.BINPACK,
+) -> list[tuple[int, int]]:
+    """(node row, pods) in placement order; fewer than ``count`` pods when they don't all fit.
+
+    ``copies``: (nodes,) int64, pods of the shape that fit. ``preference``: (nodes,) float64, higher
+    first. ``slack``: (nodes,) float64, how empty a node is; only breaks ties.
+    """
+    candidates = np.flatnonzero(copies)
+    if count <= 0 or not candidates.size:
+        return []
+    spread = strategy is Strategy.SPREAD
+    placed: list[tuple[int, int]] = []
+    for rows in _tiers(candidates, preference):
+        tier = _spread(count, rows, copies) if spread else _pack(count, rows, copies, slack)
+        placed += tier
+        count -= sum(pods for _, pods in tier)
+        if not count:
+            break
+    return placed
+
+
+def _tiers(candidates: Ints, preference: Floats) -> Iterator[Ints]:
+    """Rows of equal preference, most preferred first."""
+    wanted = preference[candidates]
+    if wanted.min() == wanted.max():
+        yield candidates
+        return
+    for value in np.unique(wanted)[::-1]:
+        yield candidates[wanted == value]
+
+
+def _pack(count: int, rows: Ints, copies: Ints, slack: Floats) -> list[tuple[int, int]]:
+    room = copies[rows]
+    order = np.lexsort((rows, slack[rows], -room))
+    placed: list[tuple[int, int]] = []
+    for position in order:
+        if room[position] >= count:
+            break
+        placed.append((int(rows[position]), int(room[position])))
+        count -= int(room[position])
+        if len(placed) == len(order):
+            return placed
+    left = order[len(placed) :]
+    holders = left[room[left] >= count]
+    tightest = holders[np.lexsort((rows[holders], slack[rows[holders]], room[holders]))[0]]
+    return [*placed, (int(rows[tightest]), count)]
+
+
+def _spread(count: int, rows: Ints, copies: Ints) -> list[tuple[int, int]]:
+    """Lower every node to one water level; what the last level can't take goes to lower rows."""
+    room = copies[rows]
+    if count >= room.sum():
+        return [(int(row), int(pods)) for row, pods in zip(rows, room, strict=True)]
+    low, high = 0, int(room.max())
+    while low < high:
+        level = (low + high) // 2
+        if np.maximum(room - level, 0).sum() <= count:
+            high = level
+        else:
+            low = level + 1
+    given = np.maximum(room - low, 0)
+    at_level = np.flatnonzero(np.minimum(room, low) == low) if low else np.empty(0, np.int64)
+    given[at_level[: count - int(given.sum())]] += 1
+    return [(int(row), int(pods)) for row, pods in zip(rows, given, strict=True) if pods]

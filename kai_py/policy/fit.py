@@ -1,0 +1,124 @@
+"""Which nodes may take a pod of a shape at all, and how many such pods fit on each.
+
+Static filters depend on the shape and the nodes only, so their masks are kept per shape and node
+generation. They are applied in a fixed order; a node counts for the first filter that removes it,
+which is what the explanation shows. Order and meaning follow kube-scheduler's filter plugins
+NodeName, NodeUnschedulable, TaintToleration, NodeAffinity, VolumeBinding and (for claims that are
+allocated already) DynamicResources.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kai_py.api.records.core import Taint
+from kai_py.policy.node_selector import matches_labels, matches_selector, matches_term
+from kai_py.policy.tolerations import tolerated_nodes, tolerates, unwanted_taints
+from kai_py.snapshot.nodes import NodeColumns
+from kai_py.snapshot.resources import Bools, Floats, Ints, ResourceIndex
+from kai_py.snapshot.shape import Shape
+
+NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
+UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFit:
+    """``mask``: (nodes,) bool. ``removed``: per filter how many nodes it took away, in order.
+
+    ``preference``: (nodes,) float64, preferred node affinity minus untolerated soft taints;
+    a higher value goes first.
+    """
+
+    mask: Bools
+    removed: tuple[tuple[str, int], ...]
+    preference: Floats
+
+
+@dataclass
+class StaticFits:
+    """Static verdicts per shape, kept while the nodes stay the same."""
+
+    _generation: int = -1
+    _known: dict[int, StaticFit] = field(default_factory=dict)
+
+    def of(self, shape: Shape, nodes: NodeColumns) -> StaticFit:
+        """The verdict for ``shape`` on ``nodes``."""
+        if nodes.generation != self._generation:
+            self._generation = nodes.generation
+            self._known.clear()
+        known = self._known.get(shape.number)
+        if known is None:
+            known = self._known[shape.number] = static_fit(shape, nodes)
+        return known
+
+
+def static_fit(shape: Shape, nodes: NodeColumns) -> StaticFit:
+    """Run every static filter over all nodes."""
+    mask = np.ones(len(nodes), dtype=np.bool_)
+    removed: list[tuple[str, int]] = []
+    for reason, passes in _filters(shape, nodes):
+        taken = int(np.count_nonzero(mask & ~passes))
+        if taken:
+            removed.append((reason, taken))
+            mask &= passes
+    preference = _preferred(shape, nodes) - unwanted_taints(shape.tolerations, nodes)
+    for array in (mask, preference):
+        array.flags.writeable = False
+    return StaticFit(mask, tuple(removed), preference)
+
+
+def copies_that_fit(
+    shape: Shape, resources: ResourceIndex, free: Floats, mask: Bools, rows: Ints | None = None
+) -> Ints:
+    """How many pods of ``shape`` fit on each node, by resources alone.
+
+    ``free``: (resources, nodes) float64, may be negative. ``rows`` limits the answer to some nodes.
+    The answer is min over the requested resources of floor(free / request), 0 outside ``mask``.
+    A request for a resource that no node has fits nowhere.
+    """
+    allowed = mask if rows is None else mask[rows]
+    fit = np.full(allowed.shape, np.inf)
+    for name, request in shape.requests.items():
+        position = resources.positions.get(name)
+        if position is None:
+            return np.zeros(allowed.shape, dtype=np.int64)
+        available = free[position] if rows is None else free[position, rows]
+        np.minimum(fit, available / request, out=fit)
+    if not shape.requests:
+        fit[:] = np.iinfo(np.int32).max
+    counts: Ints = np.floor(np.maximum(fit, 0.0)).astype(np.int64)
+    if shape.host_ports:
+        np.minimum(counts, 1, out=counts)
+    counts[~allowed] = 0
+    return counts
+
+
+def _filters(shape: Shape, nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:
+    """Each filter's reason text and the nodes that pass it."""
+    if not tolerates(shape.tolerations, NOT_READY):
+        yield "not ready", nodes.ready
+    if not tolerates(shape.tolerations, UNSCHEDULABLE):
+        yield "unschedulable", ~nodes.unschedulable
+    yield "had untolerated taint", tolerated_nodes(shape.tolerations, nodes)
+    if shape.node_selector:
+        yield "didn't match Pod's node selector", matches_labels(shape.node_selector, nodes)
+    required = shape.affinity and shape.affinity.node_affinity
+    if required and required.required is not None:
+        yield "didn't match Pod's node affinity", matches_selector(required.required, nodes)
+    for selector in shape.volume_selectors:
+        yield "didn't match the volume's node affinity", matches_selector(selector, nodes)
+    for use in shape.claims:
+        if use.pinned is not None:
+            reason = f'resourceclaim "{use.name}" is allocated on another node'
+            yield reason, matches_selector(use.pinned, nodes)
+
+
+def _preferred(shape: Shape, nodes: NodeColumns) -> Floats:
+    score = np.zeros(len(nodes))
+    affinity = shape.affinity.node_affinity if shape.affinity else None
+    for preferred in affinity.preferred if affinity else ():
+        if preferred.weight:
+            score[matches_term(preferred.preference, nodes)] += preferred.weight
+    return score
