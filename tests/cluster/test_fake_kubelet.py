@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.cluster.api import Document
@@ -9,7 +10,9 @@ from tests.cluster.clusters import Cluster
 from tests.cluster.controlplane import Process
 from tests.cluster.eventually import eventually
 from tests.cluster.fake_kubelet import FakeKubelet, FakeNode, gpu_nodes
-from tests.cluster.fake_kubelet.nodes import LEASE_NAMESPACE
+from tests.cluster.fake_kubelet.admission import pod_requests
+from tests.cluster.fake_kubelet.nodes import GPU_DRIVER, LEASE_NAMESPACE
+from tests.cluster.fake_kubelet.pods import Spec
 
 PODS = "/api/v1/namespaces/default/pods"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
@@ -18,7 +21,8 @@ JOBS = "/apis/batch/v1/namespaces/default/jobs"
 
 
 def pod_spec(**extra: Any) -> Document:
-    return {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}], **extra}
+    containers = [{"name": "main", "image": "none"}]
+    return {"restartPolicy": "Never", "containers": containers} | extra
 
 
 def pod(name: str, *, annotations: dict[str, str] | None = None, **spec: Any) -> Document:
@@ -31,7 +35,7 @@ def pod(name: str, *, annotations: dict[str, str] | None = None, **spec: Any) ->
 
 
 def one_gpu(name: str) -> Document:
-    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+    request = {"name": "gpu", "exactly": {"deviceClassName": GPU_DRIVER}}
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
@@ -112,6 +116,82 @@ async def test_a_bound_pod_whose_claim_nobody_allocated_does_not_start(real: Clu
 
         await eventually(reason)
         assert (await real.api.get(f"{PODS}/eager"))["status"]["phase"] == "Pending"
+
+
+async def bind_with_device(cluster: Cluster, name: str, device: str) -> None:
+    """Do by hand what a scheduler does for a pod with a claim, on node-0."""
+    api = cluster.api
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name},
+        "spec": one_gpu("")["spec"]["spec"],
+    }
+    reference = {"name": "gpu", "resourceClaimName": name}
+    gate = {"name": "kai-py.test/not-yet"}
+    made = await api.create(claim)
+    user = await api.post(PODS, pod(name, resourceClaims=[reference], schedulingGates=[gate]))
+    result = {"request": "gpu", "driver": GPU_DRIVER, "pool": "node-0", "device": device}
+    made["status"] = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [{"resource": "pods", "name": name, "uid": user["metadata"]["uid"]}],
+    }
+    await api.put(f"{CLAIMS}/{name}/status", made)
+    await api.patch(f"{PODS}/{name}", {"spec": {"schedulingGates": None}})
+    target = {"apiVersion": "v1", "kind": "Node", "name": "node-0"}
+    await api.post(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": target})
+
+
+async def test_a_device_given_to_two_claims_starts_one_pod_at_a_time(real: Cluster):
+    async def runs(name: str) -> bool:
+        return (await real.api.get(f"{PODS}/{name}"))["status"]["phase"] == "Running"
+
+    async with FakeKubelet(real.api, gpu_nodes(1, published_gpus=1)) as kubelet:
+
+        async def refused() -> bool:
+            return "node-0/gpu-0 is in use" in kubelet.waiting.get("default/second", "")
+
+        await bind_with_device(real, "first", "gpu-0")
+        await eventually(lambda: runs("first"))
+        await bind_with_device(real, "second", "gpu-0")
+        await eventually(refused)
+        assert not await runs("second")
+        await real.api.delete(f"{PODS}/first")
+        await eventually(lambda: runs("second"))
+
+
+async def test_pods_beyond_what_the_node_has_are_rejected(cluster: Cluster):
+    container = {
+        "name": "main",
+        "image": "none",
+        "resources": {"limits": {"nvidia.com/gpu": "2", "example.com/unknown": "1"}},
+    }
+    async with cluster.run_nodes(gpu_nodes(1, plugin_gpus=5)):
+        for index in range(3):
+            body = pod(f"pod-{index}", nodeName="node-0", containers=[container])
+            await cluster.api.post(PODS, body)
+
+        async def settled() -> bool:
+            phases = [p["status"]["phase"] for p in await cluster.api.items(PODS)]
+            return sorted(phases) == ["Failed", "Running", "Running"]
+
+        await eventually(settled)
+        failed = [p for p in await cluster.api.items(PODS) if p["status"]["phase"] == "Failed"]
+        assert failed[0]["status"]["reason"] == "OutOfnvidia.com/gpu"
+
+
+def test_pod_requests_count_sidecars_init_containers_and_overhead():
+    def container(cpu: str, **extra: Any) -> Document:
+        return {"name": cpu, "resources": {"requests": {"cpu": cpu}}, **extra}
+
+    spec = {
+        "initContainers": [container("3"), container("1", restartPolicy="Always"), container("5")],
+        "containers": [container("2"), container("500m")],
+        "overhead": {"cpu": "100m"},
+    }
+    requests = pod_requests(msgspec.convert(spec, Spec))
+    # The last init container runs beside the sidecar: 5 + 1 is more than 1 + 2 + 0.5.
+    assert requests == {"cpu": 6_100_000_000, "pods": 1_000_000_000}
 
 
 @pytest.mark.parametrize(("exit_code", "phase"), [("0", "Succeeded"), ("3", "Failed")])

@@ -4,10 +4,9 @@ One watch of all bound pods feeds a queue; a fixed number of workers carries out
 thousands of pods never mean thousands of requests at once. Leases are renewed evenly over the
 interval, not all at the same moment.
 
-A pod goes through three steps: it starts when all its claims are allocated and reserved for it, as
-a real kubelet asks before it prepares devices (`waiting` says which pods do not start, and why);
-it finishes after the time its annotation gives; once deleted it ends, is reported as ended, and is
-removed.
+A pod goes through three steps: it starts when its node has room (`admission`) and its claims give
+it their devices (`devices`; `waiting` says which pods do not start, and why); it finishes after
+the time its annotation gives; once deleted it ends, is reported as ended, and is removed.
 """
 
 import asyncio
@@ -23,6 +22,8 @@ import msgspec
 
 from tests.cluster.api import STRATEGIC_MERGE_PATCH, Api, ApiError
 from tests.cluster.fake_kubelet import pods
+from tests.cluster.fake_kubelet.admission import Admission
+from tests.cluster.fake_kubelet.devices import Devices
 from tests.cluster.fake_kubelet.nodes import FakeNode
 from tests.cluster.fake_kubelet.pods import Pod
 from tests.cluster.fake_kubelet.registration import register, renew_lease
@@ -74,6 +75,8 @@ class FakeKubelet:
         self._nodes = {node.name: node for node in nodes}
         self._heartbeat_seconds = heartbeat_seconds
         self._concurrency = concurrency
+        self._admission = Admission({node.name: node.resources for node in nodes})
+        self._devices = Devices()
         self._pods: dict[str, Pod] = {}
         self._begun: dict[str, _Step] = {}
         self._queue: asyncio.Queue[tuple[_Step, str]] = asyncio.Queue()
@@ -160,12 +163,17 @@ class FakeKubelet:
         self._begun.pop(uid, None)
         if pod is not None:
             self.waiting.pop(pod.key, None)
+            self._release(pod)
 
     def _observe(self, pod: Pod) -> None:
         if pod.spec.node_name not in self._nodes:
             return
         uid = pod.metadata.uid
         self._pods[uid] = pod
+        if pod.finished:
+            self._release(pod)
+        elif pod.status.phase == "Running":
+            self._admission.occupy(pod)
         step, delay = _due(pod)
         if step is None or self._begun.get(uid, 0) >= step:
             return
@@ -197,12 +205,7 @@ class FakeKubelet:
 
     async def _carry_out(self, step: _Step, pod: Pod) -> None:
         if step is _Step.START:
-            obstacle = await self._unprepared_claim(pod)
-            if obstacle:
-                self._try_again(step, pod, obstacle)
-                return
-            self.waiting.pop(pod.key, None)
-            await self._patch_status(pod, pods.running(pod, _now()))
+            await self._start(pod)
         elif step is _Step.FINISH:
             exit_code = int(pod.number(pods.EXIT_CODE) or 0)
             await self._patch_status(pod, pods.finished(pod, exit_code, _now()))
@@ -213,6 +216,19 @@ class FakeKubelet:
             options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}}
             await self._api.delete(pod.path, options)
 
+    async def _start(self, pod: Pod) -> None:
+        shortage = self._admission.shortage(pod)
+        if shortage:
+            await self._patch_status(pod, pods.rejected(pod, shortage))
+            return
+        self._admission.occupy(pod)
+        obstacle = await self._unprepared_claim(pod)
+        if obstacle:
+            self._try_again(_Step.START, pod, obstacle)
+            return
+        self.waiting.pop(pod.key, None)
+        await self._patch_status(pod, pods.running(pod, _now()))
+
     def _try_again(self, step: _Step, pod: Pod, reason: str) -> None:
         self.waiting[pod.key] = reason
         self._enqueue(step, pod.metadata.uid, _RETRY_SECONDS)
@@ -222,19 +238,18 @@ class FakeKubelet:
 
     async def _unprepared_claim(self, pod: Pod) -> str:
         """Say which claim keeps the pod from starting, "" when none does."""
-        for name in pod.claim_names():
-            if name is None:
-                return "a claim is not made from its template yet"
-            claim = await self._api.get(
-                f"/apis/resource.k8s.io/v1/namespaces/{pod.metadata.namespace}"
-                f"/resourceclaims/{name}"
-            )
-            status = claim.get("status", {})
-            if "allocation" not in status:
-                return f"claim {name} is not allocated"
-            if pod.metadata.uid not in {user["uid"] for user in status.get("reservedFor", ())}:
-                return f"claim {name} is not reserved for the pod"
-        return ""
+        names = pod.claim_names()
+        claims = f"/apis/resource.k8s.io/v1/namespaces/{pod.metadata.namespace}/resourceclaims"
+        if None in names:
+            return "a claim is not made from its template yet"
+        found = [await self._api.get(f"{claims}/{name}") for name in names]
+        if pod.metadata.uid not in self._pods:
+            return "the pod was deleted meanwhile"
+        return self._devices.prepare(pod.metadata.uid, found)
+
+    def _release(self, pod: Pod) -> None:
+        self._admission.release(pod)
+        self._devices.release(pod.metadata.uid)
 
 
 def _due(pod: Pod) -> tuple[_Step | None, float]:

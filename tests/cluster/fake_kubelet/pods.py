@@ -28,11 +28,19 @@ class Metadata(msgspec.Struct, rename="camel"):
     deletion_timestamp: str | None = None
 
 
-class Container(msgspec.Struct):
-    """A container, named in the status."""
+class Resources(msgspec.Struct):
+    """What is asked for."""
+
+    requests: dict[str, str] = {}
+
+
+class Container(msgspec.Struct, rename="camel"):
+    """A container; an init container that is always restarted is a sidecar."""
 
     name: str
     image: str = ""
+    resources: Resources = msgspec.field(default_factory=Resources)
+    restart_policy: str = ""
 
 
 class PodClaim(msgspec.Struct, rename="camel"):
@@ -46,7 +54,10 @@ class Spec(msgspec.Struct, rename="camel"):
     """The parts of PodSpec that matter here."""
 
     containers: list[Container]
+    init_containers: list[Container] = []
     node_name: str = ""
+    overhead: dict[str, str] = {}
+    resources: Resources = msgspec.field(default_factory=Resources)
     resource_claims: list[PodClaim] = []
 
 
@@ -120,6 +131,12 @@ def finished(pod: Pod, exit_code: int, now: str) -> Document:
     ]
     phase = "Succeeded" if exit_code == 0 else "Failed"
     return _patch(pod, phase=phase, conditions=unready, containerStatuses=states)
+
+
+def rejected(pod: Pod, resource: str) -> Document:
+    """Return the status patch of a pod for which the node has too little of `resource`."""
+    message = f"Pod was rejected: Node didn't have enough resource: {resource}"
+    return _patch(pod, phase="Failed", reason=f"OutOf{resource}", message=message)
 
 
 def _patch(pod: Pod, **status: Any) -> Document:

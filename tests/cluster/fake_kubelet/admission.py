@@ -1,0 +1,80 @@
+"""Does a pod that was bound to a node have room there?
+
+As a real kubelet, the fake one does not trust schedulers: a pod whose requests, together with
+those of the pods already running on the node, exceed what the node has is rejected (`OutOfcpu`,
+`OutOfnvidia.com/gpu`, ...) and ends as failed. Resources the node does not report are not
+checked. Requests of a pod: the larger of its containers' sum and its largest init container, each
+with the sidecars, then pod-level requests in their place, plus overhead.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from kai_py.api.quantity import parse_quantity
+from tests.cluster.fake_kubelet.pods import Container, Pod, Spec
+
+Amounts = dict[str, int]
+
+
+class Admission:
+    """The room on each node and who takes it."""
+
+    def __init__(self, allocatable: Mapping[str, Mapping[str, str]]) -> None:
+        self._allocatable = {node: _amounts(given) for node, given in allocatable.items()}
+        self._requests: defaultdict[str, dict[str, Amounts]] = defaultdict(dict)
+
+    def shortage(self, pod: Pod) -> str:
+        """Return the first resource that is too little for the pod, "" when it has room."""
+        others = [
+            requests
+            for uid, requests in self._requests[pod.spec.node_name].items()
+            if uid != pod.metadata.uid
+        ]
+        wanted = pod_requests(pod.spec)
+        for resource, room in self._allocatable[pod.spec.node_name].items():
+            taken = sum(requests.get(resource, 0) for requests in others)
+            if wanted.get(resource, 0) > room - taken and wanted.get(resource, 0) > 0:
+                return resource
+        return ""
+
+    def occupy(self, pod: Pod) -> None:
+        """Count the pod's requests on its node."""
+        taken = self._requests[pod.spec.node_name]
+        if pod.metadata.uid not in taken:
+            taken[pod.metadata.uid] = pod_requests(pod.spec)
+
+    def release(self, pod: Pod) -> None:
+        """Count them no more."""
+        self._requests[pod.spec.node_name].pop(pod.metadata.uid, None)
+
+
+def pod_requests(spec: Spec) -> Amounts:
+    """Return what the pod needs of each resource, in billionths, itself as one of `pods`."""
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for container in spec.init_containers:
+        if container.restart_policy == "Always":
+            sidecars = _sum(sidecars, _requests(container))
+        else:
+            peak = _larger(peak, _sum(sidecars, _requests(container)))
+    steady = sidecars
+    for container in spec.containers:
+        steady = _sum(steady, _requests(container))
+    needed = _larger(peak, steady) | _amounts(spec.resources.requests)
+    return _sum(_sum(needed, _amounts(spec.overhead)), _amounts({"pods": "1"}))
+
+
+def _requests(container: Container) -> Amounts:
+    return _amounts(container.resources.requests)
+
+
+def _amounts(given: Mapping[str, str]) -> Amounts:
+    return {resource: parse_quantity(text).nano for resource, text in given.items()}
+
+
+def _sum(left: Amounts, right: Amounts) -> Amounts:
+    return left | {key: left.get(key, 0) + amount for key, amount in right.items()}
+
+
+def _larger(left: Amounts, right: Amounts) -> Amounts:
+    return left | {key: max(left.get(key, 0), amount) for key, amount in right.items()}
