@@ -1,0 +1,143 @@
+"""Kubernetes' own table of CEL expressions: what compiles, what matches, what errors say."""
+
+import json
+
+import pytest
+
+from kai_py.api.quantity import parse_quantity
+from kai_py.dra.cel.attribute import compile_attribute
+from kai_py.dra.cel.check import Environment
+from kai_py.dra.cel.device import CELDevice, attribute_value
+from kai_py.dra.cel.library.versions import Semver
+from kai_py.dra.cel.selector import CompileError, as_bool, compile_selector
+from kai_py.dra.cel.values import AttributeList, CELRuntimeError
+
+TABLE = "dra-cel-cases"
+FIELDS = {"int": "int_", "bool": "bool_"}
+ALL_FEATURES = [
+    [], ["ConsumableCapacity"], ["ListTypeAttributes"], ["ConsumableCapacity", "ListTypeAttributes"]
+]  # fmt: skip
+
+
+def read_cases(data):
+    cases = json.loads((data / f"{TABLE}.json").read_text())["cases"]
+    return {f"{case['kind']}:{case['name']}": case for case in cases}
+
+
+def device_of(case):
+    given = case["device"] or {"driver": "", "attributes": {}, "capacity": {}}
+    attributes = {
+        name: attribute_value(**{FIELDS.get(kind, kind): value for kind, value in typed.items()})
+        for name, typed in given["attributes"].items()
+    }
+    capacity = {name: parse_quantity(held["value"]) for name, held in given["capacity"].items()}
+    shared = bool(given.get("allowMultipleAllocations"))
+    return CELDevice(given["driver"], attributes, capacity, shared)
+
+
+def environments(case):
+    """Every way of compiling that the case speaks about."""
+    mixes = ALL_FEATURES if case["onlyFeatures"] is None else [case["onlyFeatures"]]
+    kinds = [case["onlyEnv"]] if case["onlyEnv"] else ["NewExpressions", "StoredExpressions"]
+    for features in mixes:
+        for kind in kinds:
+            stored = kind == "StoredExpressions"
+            yield Environment(
+                consumable_capacity=stored or "ConsumableCapacity" in features,
+                list_attributes=stored or "ListTypeAttributes" in features,
+            )
+
+
+def as_json(value):
+    if isinstance(value, AttributeList):
+        return {value.kind: [as_json(element) for element in value]}
+    if isinstance(value, Semver):
+        return {"version": str(value)}
+    names = {bool: "bool", int: "int", str: "string"}
+    return {names[type(value)]: value}
+
+
+def plain(attribute):
+    """Versions in a list are compared by their text."""
+    for kind, value in attribute.items():
+        if kind == "versions":
+            return {kind: [{"version": text} for text in value]}
+        if kind in ("ints", "bools", "strings"):
+            names = {"ints": "int", "bools": "bool", "strings": "string"}
+            return {kind: [{names[kind]: element} for element in value]}
+    return attribute
+
+
+def test_case(case):
+    for environment in environments(case):
+        check(case, environment)
+
+
+def check(case, environment):
+    expect = case["expect"]
+    compile_text = compile_selector if case["kind"] == "selector" else compile_attribute
+    compiled = compile_text(case["expression"], environment)
+    if expect.get("compileErrorSubstring") is not None:
+        assert isinstance(compiled, CompileError)
+        assert expect["compileErrorSubstring"] in compiled.message
+        return
+    assert not isinstance(compiled, CompileError), compiled
+    if expect.get("maxCost"):
+        assert compiled.expression.max_cost == expect["maxCost"]
+    if case["kind"] == "selector":
+        check_match(compiled, device_of(case), expect)
+    elif case["kind"] == "derived-eval":
+        check_value(compiled, device_of(case), expect)
+
+
+def check_match(selector, device, expect):
+    if expect["matchErrorSubstring"] is not None:
+        with pytest.raises(CELRuntimeError) as caught:
+            selector.matches(device)
+        assert expect["matchErrorSubstring"] in str(caught.value)
+        return
+    assert selector.matches(device) is expect["match"]
+
+
+def check_value(attribute, device, expect):
+    if expect["evalErrorSubstring"] is not None:
+        with pytest.raises(CELRuntimeError) as caught:
+            attribute.value(device)
+        assert expect["evalErrorSubstring"] in str(caught.value)
+        return
+    assert as_json(attribute.value(device)) == plain(expect["attribute"])
+
+
+def test_what_upstream_observed(case):
+    """The table's ``observed`` part is finer: types, costs and full error texts."""
+    for observed in case["observed"]:
+        for combo in observed["combos"]:
+            stored = combo["env"] == "StoredExpressions"
+            environment = Environment(
+                consumable_capacity=stored or "ConsumableCapacity" in combo["features"],
+                list_attributes=stored or "ListTypeAttributes" in combo["features"],
+            )
+            compare(case, environment, observed["result"])
+
+
+def compare(case, environment, wanted):
+    compile_text = compile_selector if case["kind"] == "selector" else compile_attribute
+    compiled = compile_text(case["expression"], environment)
+    if wanted["compileError"] is not None:
+        assert str(compiled) == wanted["compileError"]
+        return
+    assert not isinstance(compiled, CompileError), compiled
+    expression = compiled.expression
+    assert str(expression.checked.type) == wanted["outputType"]
+    assert expression.max_cost == wanted["maxCost"]
+    if wanted.get("match") is not None:
+        value, cost = expression.evaluate(device_of(case))
+        assert (as_bool(value), cost) == (wanted["match"], wanted["actualCost"])
+    if wanted.get("matchErrorEnhanced") is not None:
+        with pytest.raises(CELRuntimeError) as caught:
+            compiled.matches(device_of(case))
+        assert str(caught.value) == wanted["matchErrorEnhanced"]
+    if wanted.get("evalError") is not None:
+        with pytest.raises(CELRuntimeError) as caught:
+            compiled.value(device_of(case))
+        assert caught.value.reason == wanted["evalError"]
