@@ -15,7 +15,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from kai_py.policy.standing import Standing, exceeds
+from kai_py.policy.standing import Standing, exceeds, tolerance
 from kai_py.snapshot.resources import Floats
 
 
@@ -87,8 +87,7 @@ def copies_within(standing: Standing, queue: int, request: Floats, *, preemptibl
     asked = request > 0
     if not asked.any():
         return float("inf")
-    slack = np.where(np.isinf(room), 0.0, 1e-9 + 1e-12 * np.abs(room))
-    return float(np.floor(((room + slack)[asked] / request[asked]).min()).clip(0))
+    return float(np.floor(((room + tolerance(room))[asked] / request[asked]).min()).clip(0))
 
 
 def _compared(standing: Standing, bound: Bound) -> tuple[Floats, Floats]:

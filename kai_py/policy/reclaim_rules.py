@@ -20,13 +20,14 @@ lines differ (siblings). "Within" and "above" are judged over the resources of `
 All are pure functions of arrays. A refusal carries the inequality that decided.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
 from kai_py.policy.rules import Compared, Rules
-from kai_py.policy.standing import Standing, exceeds, facing
+from kai_py.policy.standing import Standing, exceeds, exceeds_any, facing
 from kai_py.policy.water_fill import running_sums
 from kai_py.snapshot.queues import Index
 from kai_py.snapshot.resources import Bools, Floats
@@ -150,16 +151,24 @@ def check_victims(
     )
 
 
+def legal_prefix(standing: Standing, reclaimer: Reclaimer, victims: Victims, rules: Rules) -> int:
+    """How many of the first victims may be taken together under rule 3."""
+    counts = range(1, len(victims.queue) + 1)
+    return bisect_left(
+        counts,
+        1,
+        key=lambda count: bool(check_victims(standing, reclaimer, victims.first(count), rules)),
+    )
+
+
 def maintains_fair_share(holds: Floats, allocatable: Floats) -> Bools:
     """(n,) the strategy that takes from queues above their allocatable; (resources, n) inputs."""
-    above: Bools = exceeds(holds, allocatable).any(axis=0)
-    return above
+    return exceeds_any(holds, allocatable)
 
 
 def guarantees_deserved(starved: Bools, holds: Floats, deserved: Floats) -> Bools:
     """(n,) the strategy that lets a starved queue take from queues above what they deserve."""
-    above: Bools = starved & exceeds(holds, deserved).any(axis=0)
-    return above
+    return starved & exceeds_any(holds, deserved)
 
 
 def check_boundaries(
@@ -240,7 +249,7 @@ def stays_within_deserved(
 ) -> Bools:
     """(n,) whether the reclaimer's side stays within what it deserves with the request."""
     held = standing.allocated[:, ours] + reclaimer.request[:, None]
-    return np.logical_not(exceeds(held, standing.queues.deserved[:, ours])[rows].any(axis=0))
+    return np.logical_not(exceeds_any(held[rows], standing.queues.deserved[:, ours][rows]))
 
 
 def _above_deserved(

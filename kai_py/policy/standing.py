@@ -36,8 +36,17 @@ class Standing:
 
 def exceeds(amount: Floats, bound: Floats) -> Bools:
     """Whether amounts are above bounds by more than the noise of sums of fractions."""
-    tolerance = 1e-9 + 1e-12 * np.where(np.isinf(bound), 0.0, np.abs(bound))
-    return np.greater(amount, bound + tolerance)
+    return np.greater(amount, bound + tolerance(bound))
+
+
+def exceeds_any(amount: Floats, bound: Floats) -> Bools:
+    """(n,) whether amounts (resources, n) are above their bounds in any resource."""
+    return np.asarray(exceeds(amount, bound).any(axis=0))
+
+
+def tolerance(bound: Floats) -> Floats:
+    """How far above each bound an amount still counts as equal."""
+    return np.where(np.isinf(bound), 0.0, 1e-9 + 1e-12 * np.abs(bound))
 
 
 def shared_depth(queues: QueueTable, queue: int) -> Index:

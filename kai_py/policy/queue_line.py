@@ -1,0 +1,109 @@
+"""Which queue comes next, step by step while a cycle places gangs?
+
+The same order as ``queue_order``, kept up to date: every inner queue (and the cluster) has a heap
+of its children by key. A change of one leaf gives new keys only to the leaf and the queues above
+it, because a key does not depend on other queues. Outdated heap entries are dropped when they
+surface. O(depth x (resources + log siblings)) per change, O(1) to read.
+"""
+
+import heapq
+
+import numpy as np
+
+from kai_py.policy.queue_order import NO_SHARE_PENALTY
+from kai_py.policy.rules import Compared, Rules
+from kai_py.policy.standing import Standing, tolerance
+from kai_py.snapshot.resources import Floats
+
+Key = tuple[float, ...]
+CLUSTER = -1
+
+
+class QueueLine:
+    """Leaves in the order in which they may place their next gang.
+
+    Reads ``standing.allocated`` whenever a leaf is updated; entitlements are read once.
+    """
+
+    def __init__(self, standing: Standing, rules: Rules) -> None:
+        queues = standing.queues
+        fair, deserved = standing.fair, queues.deserved
+        bound = np.where(
+            np.isinf(standing.allocatable), standing.total[:, None], standing.allocatable
+        )
+        self._standing = standing
+        self._all = rules.compared is Compared.ALL
+        self._fair = (fair + tolerance(fair)).T.tolist()
+        self._deserved = (deserved + tolerance(deserved)).T.tolist()
+        self._allocatable = [tuple(row) for row in standing.allocatable.T.tolist()]
+        self._bound = bound.T.tolist()
+        self._priority = (-queues.priority).tolist()
+        self._creation = queues.creation_order.tolist()
+        self._parent = queues.parent.tolist()
+        self._request: dict[int, list[float]] = {}
+        self._first_leaf: dict[int, int] = {}
+        self._version = [0] * len(queues)
+        self._heaps: dict[int, list[tuple[Key, int, int]]] = {}
+
+    def update(self, leaf: int, request: Floats | None) -> None:
+        """The next gang of ``leaf`` asks for ``request`` (resources,), or there is none.
+
+        Also to be called when what the leaf holds has changed.
+        """
+        if request is None:
+            self._request.pop(leaf, None)
+        else:
+            self._request[leaf] = request.tolist()
+        first = leaf if request is not None else None
+        queue = leaf
+        while queue != CLUSTER:
+            self._enter(queue, first)
+            queue = self._parent[queue]
+            first = self._first_below(queue)
+
+    def first(self) -> int | None:
+        """The leaf whose gang comes next; None where no leaf has any."""
+        return self._first_below(CLUSTER)
+
+    def _enter(self, queue: int, leaf: int | None) -> None:
+        """Give the queue a new place among its siblings, standing for ``leaf``."""
+        self._version[queue] += 1
+        if leaf is None:
+            self._first_leaf.pop(queue, None)
+            return
+        self._first_leaf[queue] = leaf
+        entry = (self._key(queue, self._request[leaf]), queue, self._version[queue])
+        heapq.heappush(self._heaps.setdefault(self._parent[queue], []), entry)
+
+    def _first_below(self, queue: int) -> int | None:
+        heap = self._heaps.get(queue, [])
+        while heap and self._version[heap[0][1]] != heap[0][2]:
+            heapq.heappop(heap)
+        return self._first_leaf[heap[0][1]] if heap else None
+
+    def _key(self, queue: int, request: list[float]) -> Key:
+        """The column of ``order_keys`` for one queue."""
+        over = beyond = uses_none = False
+        over_all, with_gang, without = True, 0.0, 0.0
+        allocatable = self._allocatable[queue]
+        rows = zip(
+            self._standing.allocated[:, queue].tolist(),
+            request,
+            self._fair[queue],
+            self._deserved[queue],
+            allocatable,
+            self._bound[queue],
+            strict=True,
+        )
+        for held, asked, fair, deserved, may_hold, bound in rows:
+            after = held + asked
+            counts = self._all or asked > 0
+            over_all = over_all and held > fair
+            over = over or (counts and held > fair)
+            beyond = beyond or (counts and after > deserved)
+            uses_none = uses_none or (may_hold == 0 and after > 0)
+            with_gang = max(with_gang, after / bound if bound > 0 else after * NO_SHARE_PENALTY)
+            without = max(without, held / bound if bound > 0 else held * NO_SHARE_PENALTY)
+        is_over = over_all if self._all else over
+        last = (*allocatable, self._creation[queue])
+        return (is_over, beyond, self._priority[queue], uses_none, with_gang, without, *last)

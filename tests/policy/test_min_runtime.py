@@ -1,0 +1,93 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kai_py.policy.min_runtime import (
+    PreemptionDelayed,
+    keeps_floors,
+    preempt_min_runtime,
+    preemption_delay,
+    protected,
+    reclaim_min_runtime,
+)
+from kai_py.policy.rules import NATIVE, MinRuntimeMethod, Rules
+from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queues import build_queues
+
+RULES = Rules(default_preempt_min_runtime=2, default_reclaim_min_runtime=1)
+QUEUES = build_queues(
+    [
+        QueueSpec(name="prod", reclaim_min_runtime=30),
+        QueueSpec(name="dev", preempt_min_runtime=5),
+        QueueSpec(name="web", parent="prod", reclaim_min_runtime=20),
+        QueueSpec(name="batch", parent="prod"),
+        QueueSpec(name="front", parent="web", reclaim_min_runtime=10, preempt_min_runtime=7),
+        QueueSpec(name="back", parent="web"),
+        QueueSpec(name="lab", parent="dev"),
+    ],
+    ("gpu",),
+)[0]
+
+
+def of(seconds, name):
+    return seconds[QUEUES.positions[name]]
+
+
+def test_preempt_takes_the_nearest_value_above_then_the_default():
+    seconds = preempt_min_runtime(QUEUES, RULES)
+    assert {name: of(seconds, name) for name in ("front", "lab", "back")} == {
+        "front": 7,
+        "lab": 5,
+        "back": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "reclaimer", "victim", "expected"),
+    [
+        ("lca", "lab", "front", 30),
+        ("lca", "batch", "front", 20),
+        ("lca", "back", "front", 10),
+        ("lca", "front", "back", 20),
+        ("lca", "front", "lab", 1),
+        ("queue", "lab", "front", 10),
+        ("queue", "lab", "back", 20),
+        ("queue", "front", "lab", 1),
+    ],
+)
+def test_reclaim_asks_the_side_of_the_victim(method, reclaimer, victim, expected):
+    rules = replace(RULES, min_runtime_method=MinRuntimeMethod(method))
+    seconds = reclaim_min_runtime(QUEUES, QUEUES.positions[reclaimer], rules)
+    assert of(seconds, victim) == expected
+
+
+def test_protection_ends_when_the_runtime_is_reached_and_needs_a_start():
+    started = np.array([70.0, 71.0, np.nan])
+    assert protected(started, np.full(3, 30.0), now=100.0).tolist() == [False, True, False]
+
+
+def test_a_protected_gang_may_lose_what_every_leaf_has_above_its_floor():
+    active, floor = np.array([3, 2]), np.array([2, 2])
+    assert keeps_floors(active, np.array([1, 0]), floor)
+    assert not keeps_floors(active, np.array([2, 0]), floor)
+    assert not keeps_floors(active, np.array([0, 1]), floor)
+
+
+@pytest.mark.parametrize(
+    ("last_evicted", "now", "expected"),
+    [
+        (None, 309.0, PreemptionDelayed(300, 310)),
+        (None, 310.0, None),
+        (100.0, 310.0, PreemptionDelayed(300, 400)),
+        (5.0, 309.0, PreemptionDelayed(300, 310)),
+    ],
+)
+def test_preemption_delay_counts_from_creation_or_the_last_eviction(last_evicted, now, expected):
+    assert preemption_delay(10.0, last_evicted, 300.0, now) == expected
+
+
+@pytest.mark.parametrize("field", ["usage_weight", "saturation_multiplier"])
+def test_w17_rules_out_of_range_are_refused_by_name(field):
+    with pytest.raises(ValueError, match=field):
+        replace(NATIVE, **{field: -1.0})

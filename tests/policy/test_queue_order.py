@@ -1,0 +1,194 @@
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_py.policy.queue_line import QueueLine
+from kai_py.policy.queue_order import next_queue, order_keys
+from kai_py.policy.rules import KAI, NATIVE
+from kai_py.policy.standing import Standing
+from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queues import build_queues
+
+RESOURCES = ("cpu", "gpu")
+INF = float("inf")
+
+
+def stand(specs, held, fair, total=(100.0, 100.0)):
+    """Standing from ``{queue: (cpu, gpu)}``."""
+    table = build_queues(specs, RESOURCES)[0]
+
+    def rows(by_queue):
+        return np.array([by_queue.get(name, (0, 0)) for name in table.names], np.float64).T
+
+    none = np.zeros((len(RESOURCES), len(table)))
+    return Standing(table, np.array(total), rows(held), none, rows(fair))
+
+
+def first(standing, ask, rules=NATIVE):
+    """The name of the next queue, for ``{leaf: (cpu, gpu)}``; both ways must agree."""
+    queues = standing.queues
+    request = np.zeros((len(RESOURCES), len(queues)))
+    waiting = np.zeros(len(queues), bool)
+    line = QueueLine(standing, rules)
+    for name, amounts in ask.items():
+        at = queues.positions[name]
+        request[:, at], waiting[at] = amounts, True
+        line.update(at, request[:, at])
+    leaf = next_queue(standing, request, waiting, rules)
+    assert leaf == line.first()
+    return None if leaf is None else queues.names[leaf]
+
+
+def two(**fields_of_b):
+    shares = {"deserved": {"cpu": INF, "gpu": 4}}
+    return [
+        QueueSpec(name="a", created=1, **shares),
+        QueueSpec(name="b", created=2, **(shares | fields_of_b)),
+    ]
+
+
+CASES = {
+    "nobody waits": (two(), {}, {"a": (9, 9)}, {}, None),
+    "older wins a tie": (two(), {}, {}, {"a": (0, 1), "b": (0, 1)}, "a"),
+    "less of its due": (
+        two(),
+        {"a": (0, 2), "b": (0, 1)},
+        {"a": (9, 8), "b": (9, 8)},
+        {"a": (0, 1), "b": (0, 1)},
+        "b",
+    ),
+    "smaller gang": (two(), {}, {"a": (9, 8), "b": (9, 8)}, {"a": (0, 2), "b": (0, 1)}, "b"),
+    "higher priority": (
+        two(priority=200),
+        {"b": (0, 2)},
+        {"a": (9, 8), "b": (9, 8)},
+        {"a": (0, 1), "b": (0, 1)},
+        "b",
+    ),
+    "guarantee before priority": (
+        two(priority=200),
+        {"b": (0, 4)},
+        {"a": (9, 8), "b": (9, 8)},
+        {"a": (0, 1), "b": (0, 1)},
+        "a",
+    ),
+    "fair share before guarantee": (
+        two(),
+        {"a": (0, 3), "b": (0, 4)},
+        {"a": (9, 2), "b": (9, 8)},
+        {"a": (0, 1), "b": (0, 1)},
+        "b",
+    ),
+    "no share goes last": (
+        two(deserved={"gpu": 4}),
+        {"a": (0, 3)},
+        {"a": (9, 8), "b": (0, 8)},
+        {"a": (1, 0), "b": (1, 0)},
+        "a",
+    ),
+}
+
+
+@pytest.mark.parametrize(("specs", "held", "fair", "ask", "expected"), CASES.values(), ids=CASES)
+def test_who_goes_first(specs, held, fair, ask, expected):
+    assert first(stand(specs, held, fair), ask) == expected
+
+
+def test_profiles_differ_in_the_resources_that_count():
+    standing = stand(two(), {"a": (9, 3)}, {"a": (5, 8), "b": (5, 8)})
+    gpu_only = {"a": (0, 1), "b": (0, 2)}
+    both = {"a": (1, 1), "b": (1, 2)}
+    over_cpu = [
+        order_keys(standing, np.array([0], np.int32), np.array(ask["a"], float)[:, None], rules)[0]
+        for ask, rules in ((gpu_only, NATIVE), (both, NATIVE), (both, KAI))
+    ]
+    assert [bool(key[0]) for key in over_cpu] == [False, True, False]
+
+
+def test_inner_queue_stands_for_its_best_child():
+    specs = [
+        QueueSpec(name="x", deserved={"gpu": 10}, created=1),
+        QueueSpec(name="y", deserved={"gpu": 10}, created=2),
+        QueueSpec(name="x1", parent="x", deserved={"gpu": 5}, created=3),
+        QueueSpec(name="x2", parent="x", deserved={"gpu": 5}, created=4),
+        QueueSpec(name="y1", parent="y", deserved={"gpu": 10}, created=5),
+    ]
+    held = {"x": (0, 6), "x1": (0, 1), "x2": (0, 5), "y": (0, 7), "y1": (0, 7)}
+    fair = dict.fromkeys(("x", "y", "x1", "x2", "y1"), (0, 10))
+    standing = stand(specs, held, fair)
+    assert first(standing, {"x2": (0, 1), "x1": (0, 1), "y1": (0, 1)}) == "x1"
+    assert first(standing, {"x1": (0, 3), "y1": (0, 1)}) == "y1"
+    assert first(standing, {"x2": (0, 1)}) == "x2"
+
+
+def test_victims_already_taken_lower_the_share():
+    standing = stand(two(), {"a": (0, 4), "b": (0, 4)}, {"a": (9, 2), "b": (9, 2)})
+    at = np.arange(2, dtype=np.int32)
+    request = np.array([[0.0, 0.0], [1.0, 1.0]])
+    released = np.array([[0.0, 0.0], [0.0, 2.0]])
+    keys = order_keys(standing, at, request, NATIVE, released).T.tolist()
+    assert max(keys) == keys[0]
+
+
+amounts = st.tuples(st.integers(0, 6), st.sampled_from([0, 0.5, 1, 2, 4]))
+
+
+@st.composite
+def scenes(draw):
+    names = [f"q{i}" for i in range(draw(st.integers(1, 8)))]
+    bound = st.fixed_dictionaries(
+        {name: st.sampled_from([0.0, 1.0, 3.0, INF]) for name in RESOURCES}
+    )
+    specs = [
+        QueueSpec(
+            name=name,
+            parent=draw(st.sampled_from(["", *names[:i]])),
+            deserved=draw(bound),
+            max=draw(bound),
+            priority=draw(st.sampled_from([1, 2])),
+            created=draw(st.integers(0, 2)),
+        )
+        for i, name in enumerate(names)
+    ]
+    rows = st.fixed_dictionaries(dict.fromkeys(names, amounts))
+    standing = stand(specs, draw(rows), draw(rows))
+    leaves = np.flatnonzero(standing.queues.is_leaf).tolist()
+    gang = st.one_of(st.none(), amounts)
+    steps = st.lists(st.tuples(st.sampled_from(leaves), gang, amounts), max_size=12)
+    return standing, draw(steps)
+
+
+@given(scenes(), st.sampled_from([NATIVE, KAI]))
+def test_line_equals_sorting_anew_after_every_change(scene, rules):
+    standing, steps = scene
+    line = QueueLine(standing, rules)
+    waiting = np.zeros(len(standing.queues), bool)
+    request = np.zeros(standing.allocated.shape)
+    for leaf, gang, started in steps:
+        line_of = standing.queues.ancestors(leaf)
+        standing.allocated[:, line_of] += np.array(started, np.float64)[:, None]
+        waiting[leaf] = gang is not None
+        request[:, leaf] = gang or 0
+        line.update(leaf, None if gang is None else request[:, leaf])
+        assert line.first() == next_queue(standing, request, waiting, rules)
+
+
+def test_thousands_of_steps_in_milliseconds():
+    specs = [QueueSpec(name=f"d{i}", created=i) for i in range(10)]
+    specs += [QueueSpec(name=f"q{i}", parent=f"d{i % 10}", created=i) for i in range(100)]
+    standing = stand(specs, {}, {spec.name: (10, 10) for spec in specs})
+    line = QueueLine(standing, NATIVE)
+    gang = np.array([1.0, 1.0])
+    for leaf in np.flatnonzero(standing.queues.is_leaf):
+        line.update(int(leaf), gang)
+    start = time.perf_counter()
+    for _ in range(4000):
+        leaf = line.first()
+        standing.allocated[:, standing.queues.ancestors(leaf)] += gang[:, None]
+        line.update(leaf, gang)
+    assert time.perf_counter() - start < 1.0
+    held = standing.allocated[0, standing.queues.is_leaf]
+    assert (held == 40).all()

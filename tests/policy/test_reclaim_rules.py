@@ -1,0 +1,231 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_py.policy.reclaim_rules import (
+    Reclaimer,
+    ReclaimRule,
+    Victims,
+    check_reclaim,
+    check_victims,
+    legal_prefix,
+    may_reclaim,
+    reclaimable_queues,
+)
+from kai_py.policy.rules import KAI, NATIVE, Rules
+from kai_py.policy.standing import Standing, facing
+from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queues import build_queues
+
+RESOURCES = ("cpu", "gpu")
+INF = float("inf")
+
+
+def stand(specs, held, fair, non_preemptible=None):
+    """Standing from the own amounts ``{leaf: (cpu, gpu)}`` and the fair shares of all queues."""
+    table = build_queues(specs, RESOURCES)[0]
+
+    def rows(by_queue):
+        by_queue = by_queue or {}
+        return np.array([by_queue.get(name, (0, 0)) for name in table.names], np.float64).T
+
+    held, guarded = table.subtree_sums(rows(held)), table.subtree_sums(rows(non_preemptible))
+    return Standing(table, np.zeros(2), held, guarded, rows(fair))
+
+
+def queue(name, gpu=0, parent="", cpu=INF, priority=100):
+    deserved = {"cpu": cpu, "gpu": gpu}
+    return QueueSpec(name=name, parent=parent, deserved=deserved, priority=priority)
+
+
+def asks(standing, name, cpu=0, gpu=1, preemptible=True):
+    request = np.array([cpu, gpu], np.float64)
+    return Reclaimer(standing.queues.positions[name], request, preemptible)
+
+
+def victims(standing, *taken):
+    at = standing.queues.positions
+    amounts = np.array([(0, gpu) for _, gpu in taken], np.float64).reshape(-1, 2).T
+    return Victims(np.array([at[name] for name, _ in taken], np.int32), amounts)
+
+
+FLAT = [queue("a", 4), queue("b", 4), queue("c", 0)]
+FAIR = {"a": (INF, 6), "b": (INF, 6), "c": (INF, 4)}
+
+
+def test_only_within_its_fair_share_may_a_queue_reclaim():
+    standing = stand(FLAT, {"a": (0, 5)}, FAIR)
+    assert may_reclaim(standing, asks(standing, "a"), NATIVE) is None
+    refused = may_reclaim(standing, asks(standing, "a", gpu=2), NATIVE)
+    assert (refused.rule, refused.queue, refused.value, refused.bound) == (
+        ReclaimRule.FAIR_SHARE,
+        "a",
+        7,
+        6,
+    )
+
+
+def test_non_preemptible_work_reclaims_only_within_deserved():
+    standing = stand(FLAT, {"a": (0, 4)}, FAIR, {"a": (0, 4)})
+    refused = may_reclaim(standing, asks(standing, "a", preemptible=False), NATIVE)
+    assert (refused.rule, refused.value, refused.bound) == (ReclaimRule.DESERVED, 5, 4)
+
+
+def test_a_resource_not_asked_for_stops_nobody_but_in_the_kai_profile():
+    fair = FAIR | {"a": (3, 6)}
+    standing = stand(FLAT, {"a": (5, 0)}, fair)
+    assert may_reclaim(standing, asks(standing, "a"), NATIVE) is None
+    assert may_reclaim(standing, asks(standing, "a"), KAI).resource == 0
+
+
+def test_starved_queue_takes_from_those_above_deserved_others_from_those_above_fair_share():
+    held = {"a": (0, 3), "b": (0, 5), "c": (0, 4)}
+    standing = stand(FLAT, held, FAIR)
+
+    def candidates(gpu):
+        mask = reclaimable_queues(standing, asks(standing, "a", gpu=gpu), NATIVE)
+        return {name for name, taken in zip(standing.queues.names, mask, strict=True) if taken}
+
+    assert candidates(gpu=1) == {"b", "c"}
+    assert candidates(gpu=2) == set()
+
+
+def test_victim_queue_is_left_alone_once_it_is_down_to_its_share():
+    standing = stand(FLAT, {"b": (0, 8)}, FAIR)
+    above_deserved = asks(standing, "a", gpu=5)
+    taken = victims(standing, *[("b", 1)] * 4)
+    assert legal_prefix(standing, above_deserved, taken, NATIVE) == 2
+    assert legal_prefix(standing, asks(standing, "a", gpu=4), taken, NATIVE) == 4
+    refused = check_victims(standing, above_deserved, taken, NATIVE)
+    assert (refused.rule, refused.queue, refused.against) == (ReclaimRule.VICTIM, "b", "a")
+    assert (refused.value, refused.bound) == (6, 6)
+
+
+def test_reclaimer_may_not_end_more_saturated_than_its_victim():
+    tree = [queue("x", 4), queue("y", 4), queue("x1", 4, "x"), queue("y1", 4, "y")]
+    fair = {"x": (INF, 4), "y": (INF, 4), "x1": (INF, 9), "y1": (INF, 4)}
+    standing = stand(tree, {"x1": (0, 5), "y1": (0, 9)}, fair)
+    reclaimer = asks(standing, "x1")
+    assert check_reclaim(standing, reclaimer, victims(standing, ("y1", 1)), NATIVE) is None
+    refused = check_reclaim(standing, reclaimer, victims(standing, *[("y1", 1)] * 3), NATIVE)
+    assert (refused.rule, refused.queue, refused.against) == (ReclaimRule.SATURATION, "x", "y")
+    assert (refused.value, refused.bound) == (1.5, 1.5)
+    reluctant = Rules(saturation_multiplier=1.4)
+    refused = check_reclaim(standing, reclaimer, victims(standing, ("y1", 1)), reluctant)
+    assert (refused.value, refused.bound) == (pytest.approx(2.1), 2)
+
+
+def test_non_preemptible_reclaimer_stays_within_deserved_all_the_way_up():
+    tree = [queue("x", 2), queue("y", 0), queue("x1", 4, "x"), queue("y1", 0, "y")]
+    fair = dict.fromkeys(("x", "x1"), (INF, 4))
+    standing = stand(tree, {"x1": (0, 2), "y1": (0, 2)}, fair, {"x1": (0, 2)})
+    reclaimer = asks(standing, "x1", preemptible=False)
+    refused = check_reclaim(standing, reclaimer, victims(standing, ("y1", 1)), NATIVE)
+    assert (refused.rule, refused.queue, refused.value) == (ReclaimRule.DESERVED, "x", 3)
+
+
+amounts = st.tuples(st.integers(0, 4), st.sampled_from([0, 0.5, 1, 3, 5]))
+bounds = st.sampled_from([0.0, 1.0, 3.0, INF])
+
+
+@st.composite
+def scenes(draw):
+    names = [f"q{i}" for i in range(draw(st.integers(2, 9)))]
+    specs = [
+        QueueSpec(
+            name=name,
+            parent=draw(st.sampled_from(["", *names[:i]])),
+            deserved={resource: draw(bounds) for resource in RESOURCES},
+            max={resource: draw(st.sampled_from([2.0, INF])) for resource in RESOURCES},
+        )
+        for i, name in enumerate(names)
+    ]
+    table = build_queues(specs, RESOURCES)[0]
+    leaves = np.flatnonzero(table.is_leaf).tolist()
+    reclaiming = draw(st.sampled_from(leaves))
+    others = [leaf for leaf in leaves if leaf != reclaiming]
+    taken = (
+        draw(st.lists(st.tuples(st.sampled_from(others), amounts), max_size=6)) if others else []
+    )
+    own = {table.names[leaf]: np.array(draw(amounts), float) for leaf in leaves}
+    for leaf, amount in taken:
+        own[table.names[leaf]] += amount
+    rows = st.fixed_dictionaries(dict.fromkeys(names, amounts))
+    standing = stand(specs, own, draw(rows), draw(rows))
+    request = np.array(draw(amounts), float)
+    return standing, Reclaimer(reclaiming, request, draw(st.booleans())), taken
+
+
+def as_victims(taken):
+    amount = np.array([amount for _, amount in taken], np.float64).reshape(-1, 2).T
+    return Victims(np.array([leaf for leaf, _ in taken], np.int32), amount)
+
+
+def allowed_one_by_one(standing, reclaimer, taken, multiplier=1.0):
+    """The rules of the kai profile as loops over queues, resources and victims."""
+    queues = standing.queues
+    left = {q: standing.allocated[:, q].copy() for q in range(len(queues))}
+    involved = {}
+    ours, theirs = facing(queues, reclaimer.queue)
+    for leaf, amount in sorted(taken, key=lambda victim: victim[0]):
+        r, v = ours[leaf], theirs[leaf]
+        starved = (standing.allocated[:, r] + reclaimer.request <= queues.deserved[:, r]).all()
+        above_share = (left[v] > standing.allocatable[:, v]).any()
+        above_deserved = (left[v] > queues.deserved[:, v]).any()
+        if not (above_share or (starved and above_deserved)):
+            return False
+        for q in queues.ancestors(leaf):
+            left[q] -= amount
+            involved.setdefault(q, set()).update(np.flatnonzero(amount).tolist())
+    for q in queues.ancestors(reclaimer.queue):
+        for x, rows in involved.items():
+            if queues.parent[x] != queues.parent[q] or x == q:
+                continue
+            for row in rows | set(np.flatnonzero(reclaimer.request).tolist()):
+                ratio = saturation(left[q][row] + reclaimer.request[row], standing.fair[row, q])
+                other = saturation(left[x][row], standing.fair[row, x])
+                if ratio > 1 and standing.fair[row, x] > 0 and ratio * multiplier >= other:
+                    return False
+        held = standing.non_preemptible[:, q] + reclaimer.request
+        if not reclaimer.preemptible and (held > queues.deserved[:, q]).any():
+            return False
+    return True
+
+
+def saturation(held, fair):
+    if fair == 0:
+        return INF if held > 0 else 0
+    return held / fair
+
+
+@given(scenes(), st.sampled_from([1.0, 1.5]))
+def test_arrays_equal_loops(scene, multiplier):
+    standing, reclaimer, taken = scene
+    taken = [(leaf, amount) for leaf, amount in taken if any(amount)]
+    rules = Rules(division=KAI.division, compared=KAI.compared, saturation_multiplier=multiplier)
+    refused = check_reclaim(standing, reclaimer, as_victims(taken), rules)
+    assert (refused is None) == allowed_one_by_one(standing, reclaimer, taken, multiplier)
+
+
+@given(scenes(), st.randoms(use_true_random=False), st.sampled_from([NATIVE, KAI]))
+def test_w22_verdict_does_not_depend_on_how_queues_are_visited(scene, chance, rules):
+    standing, reclaimer, taken = scene
+    by_leaf = {leaf: [v for v in taken if v[0] == leaf] for leaf, _ in taken}
+    visited = list(by_leaf.values())
+    chance.shuffle(visited)
+    again = [victim for chunk in visited for victim in chunk]
+    first = check_reclaim(standing, reclaimer, as_victims(taken), rules)
+    assert check_reclaim(standing, reclaimer, as_victims(again), rules) == first
+
+
+@given(scenes(), st.sampled_from([NATIVE, KAI]))
+def test_a_refused_prefix_stays_refused(scene, rules):
+    standing, reclaimer, taken = scene
+    every = as_victims(taken)
+    legal = [
+        check_victims(standing, reclaimer, every.first(count), rules) is None
+        for count in range(len(taken) + 1)
+    ]
+    assert legal == sorted(legal, reverse=True)
+    assert legal_prefix(standing, reclaimer, every, rules) == legal.count(True) - 1
