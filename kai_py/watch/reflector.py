@@ -80,6 +80,8 @@ class Reflector(Generic[T]):
     ) -> None:
         self.resource = resource
         self.synced = False
+        self.version = ""
+        """The resourceVersion at which the collection is known, empty if it must be read anew."""
         self.problem = ""
         """Why the last attempt failed, empty while all is well."""
         self.last_contact = asyncio.get_running_loop().time()
@@ -89,7 +91,6 @@ class Reflector(Generic[T]):
         self._on_synced = on_synced
         self._uniform = uniform
         self._backoff = Backoff(uniform=uniform)
-        self._version = ""
         self._initial_attempts = INITIAL_ATTEMPTS
         self._progressed = False
         self._seen: dict[Key, Entry[T]] | None = None
@@ -113,7 +114,7 @@ class Reflector(Generic[T]):
             await asyncio.sleep(max(delay, retry_after))
 
     async def _follow(self) -> None:
-        if self._version:
+        if self.version:
             await self._watch()
             return
         if self._initial_attempts > 0:
@@ -131,7 +132,7 @@ class Reflector(Generic[T]):
         self.problem = str(error)
         logger.warning("watching %s: %s", self.resource.kind.name, error)
         if isinstance(error, (Gone, BadRequest, Invalid, Malformed)):
-            self._version = ""
+            self.version = ""
 
     def _delay(self, *, lived: float) -> float:
         if lived >= STEADY_SECONDS or self._progressed:
@@ -173,7 +174,7 @@ class Reflector(Generic[T]):
 
     def _believe(self, seen: dict[Key, Entry[T]], version: str) -> None:
         self._collection.replace(seen)
-        self._version = version
+        self.version = version
         self.problem = ""
         self.synced = True
         self._on_synced()
@@ -181,7 +182,7 @@ class Reflector(Generic[T]):
     async def _watch(self, *, initial: bool = False) -> None:
         """Follow a stream to its end, either after the known version or from initial events."""
         lifetime = self._uniform(*WATCH_SECONDS)
-        start = INITIAL_EVENTS if initial else {"resourceVersion": self._version}
+        start = INITIAL_EVENTS if initial else {"resourceVersion": self.version}
         call = self._call("watch", start | _watching(lifetime) | self._selectors())
         self._seen = {} if initial else None
         lines = LineSplitter()
@@ -208,7 +209,7 @@ class Reflector(Generic[T]):
         except ValueError as error:
             raise Malformed(f"{call}: no event: {error}: {line[:80]!r}") from error
         if event.type == "ERROR":
-            self._version = ""
+            self.version = ""
             raise from_event(str(call), event.object)
         if event.type == "BOOKMARK":
             self._take_bookmark(call, event.object)
@@ -251,7 +252,7 @@ class Reflector(Generic[T]):
     def _advance(self, version: str) -> None:
         """Resume from here the next time; what a half initial stream says does not count."""
         if self._seen is None:
-            self._version = version
+            self.version = version
             self._progressed = True
             self.problem = ""
 
