@@ -1,0 +1,217 @@
+"""Carries plans out while the next ones are being made.
+
+``carry_out`` starts a task per gang and per eviction and returns at once. What is under way is
+assumed in the snapshot builder, so the next cycle counts on it; what fails is forgotten there. A
+gang or pod that failed is not tried again before its own backoff has passed, and nobody waits for
+it: ``held_back`` names such gangs, so that the next cycle does not keep room for them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from kai_py.api.records.core import Pod
+from kai_py.api.records.resource import AllocationResult, ResourceClaim
+from kai_py.api.references import ClaimRef, PodRef
+from kai_py.commit.access import Access
+from kai_py.commit.claim_writes import release
+from kai_py.commit.eviction import EvictionOutcome, EvictionResult, evict
+from kai_py.commit.holders import DeviceHolders
+from kai_py.commit.narrator import Narrator
+from kai_py.commit.recovery import Leftover
+from kai_py.commit.retry import ObjectBackoff
+from kai_py.commit.settings import CommitSettings
+from kai_py.commit.transaction import GangOutcome, GangTransaction
+from kai_py.observe.metrics import Metrics
+from kai_py.plan.decisions import Eviction, GangPlacement, Nomination, Plan
+from kai_py.watch.errors import ApiError
+
+log = logging.getLogger(__name__)
+IDLE_BACKOFF = 600.0
+
+
+class Room(Protocol):
+    """What commit tells the snapshot builder."""
+
+    def assume(
+        self, pod: PodRef, node: str, claims: Mapping[str, AllocationResult] | None = None
+    ) -> None:
+        """Count the pod as bound and its claims as allocated from now on."""
+
+    def forget(self, pod_uid: str) -> None:
+        """Take an assumption back."""
+
+    def hold(self, pod_uid: str, node: str, now: float) -> None:
+        """Keep room for a nominated pod; ``now`` in seconds since the epoch."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the mirror knows; None for what is gone or another incarnation."""
+
+    pod: Callable[[PodRef], Pod | None]
+    claim: Callable[[ClaimRef], ResourceClaim | None]
+
+
+class Committer:
+    """Transactions under way, one per gang, and evictions, one per pod."""
+
+    def __init__(
+        self,
+        *,
+        access: Access,
+        room: Room,
+        known: Known,
+        holders: DeviceHolders,
+        narrator: Narrator,
+        metrics: Metrics,
+        settings: CommitSettings,
+    ) -> None:
+        self._access = access
+        self._room = room
+        self._known = known
+        self._holders = holders
+        self._narrator = narrator
+        self._metrics = metrics
+        self._settings = settings
+        self._backoff = ObjectBackoff(settings.backoff)
+        self.tasks: set[asyncio.Task[None]] = set()
+        """What is under way; a task leaves when it is done."""
+        self._pods: set[str] = set()
+        self._leaving: set[str] = set()
+
+    @property
+    def pods_in_flight(self) -> frozenset[str]:
+        """Pods, by uid, of running transactions."""
+        return frozenset(self._pods)
+
+    def held_back(self, gangs: Iterable[str]) -> frozenset[str]:
+        """Those of ``gangs`` that failed and are not due again."""
+        now = asyncio.get_running_loop().time()
+        return frozenset(gang for gang in gangs if not self._backoff.ready(gang, now))
+
+    def carry_out(self, plan: Plan, now: float) -> None:
+        """Start everything the plan decided; ``now`` is the plan's time, seconds since the epoch.
+
+        Decisions about gangs and pods that are under way, or not due again, are left out.
+        """
+        clock = asyncio.get_running_loop().time()
+        self._backoff.forget_idle(clock, IDLE_BACKOFF)
+        for gang in plan.placements:
+            busy = any(placement.pod.uid in self._pods for placement in gang.pods)
+            if not busy and self._backoff.ready(gang.gang, clock):
+                self._start_gang(gang)
+        for eviction in plan.evictions:
+            uid = eviction.pod.uid
+            if uid not in self._leaving and self._backoff.ready(uid, clock):
+                self._leaving.add(uid)
+                self._start(self._evict(eviction))
+        self._hold(plan.nominations, now)
+
+    def give_back(self, leftovers: Iterable[Leftover]) -> None:
+        """Free left-over claims."""
+        for leftover in leftovers:
+            self._start(self._release(leftover))
+
+    async def drain(self, within: float) -> bool:
+        """Wait for everything under way, at most ``within`` seconds; False if some is left."""
+        if not self.tasks:
+            return True
+        _, unfinished = await asyncio.wait(tuple(self.tasks), timeout=within)
+        return not unfinished
+
+    def _hold(self, nominations: Iterable[Nomination], now: float) -> None:
+        for nomination in nominations:
+            self._room.hold(nomination.pod.uid, nomination.node, now)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def _start_gang(self, gang: GangPlacement) -> None:
+        for placement in gang.pods:
+            allocations = {new.claim.uid: new.allocation for new in placement.allocate}
+            self._room.assume(placement.pod, placement.node, allocations)
+        self._pods.update(placement.pod.uid for placement in gang.pods)
+        self._start(self._bind(gang))
+
+    async def _bind(self, gang: GangPlacement) -> None:
+        began = asyncio.get_running_loop().time()
+        transaction = GangTransaction(
+            gang, self._access, self._holders, self._settings, self._known_claims(gang)
+        )
+        try:
+            outcome = await transaction.run()
+        except Exception:
+            log.exception("gang %s: the transaction failed", gang.gang)
+            outcome = GangOutcome(gang, reason="internal error, see the scheduler's log")
+        finally:
+            self._pods.difference_update(placement.pod.uid for placement in gang.pods)
+        self._settle(outcome, asyncio.get_running_loop().time() - began)
+
+    def _known_claims(self, gang: GangPlacement) -> dict[str, ResourceClaim]:
+        refs = dict.fromkeys(ref for placement in gang.pods for ref in placement.reserve)
+        found = ((ref.uid, self._known.claim(ref)) for ref in refs)
+        return {uid: claim for uid, claim in found if claim is not None}
+
+    def _settle(self, outcome: GangOutcome, seconds: float) -> None:
+        gang = outcome.gang
+        for pod in outcome.unbound:
+            self._room.forget(pod.uid)
+        now = asyncio.get_running_loop().time()
+        if outcome.reason or outcome.failures:
+            wait = self._backoff.failed(gang.gang, now)
+            log.warning(
+                "gang %s: %d of %d pods bound, next attempt in %.1f s: %s",
+                gang.gang,
+                len(outcome.bound),
+                len(gang.pods),
+                wait,
+                outcome.reason or outcome.failures[0].reason,
+            )
+        else:
+            self._backoff.succeeded(gang.gang)
+        self._count(outcome, seconds)
+        self._narrator.tell_outcome(outcome)
+
+    def _count(self, outcome: GangOutcome, seconds: float) -> None:
+        metrics = self._metrics
+        for binding in outcome.bindings:
+            metrics.bindings.labels(binding.outcome.value).inc()
+        metrics.double_allocations.inc(len(outcome.doubles))
+        whole = not outcome.unbound
+        result = "bound" if whole else "partial" if outcome.bound else "undone"
+        metrics.gangs.labels(outcome.gang.action.value, result).inc()
+        if whole:
+            metrics.gang_bind_seconds.observe(seconds)
+
+    async def _evict(self, eviction: Eviction) -> None:
+        uid = eviction.pod.uid
+        try:
+            known = self._known.pod(eviction.pod)
+            result = await evict(self._access, eviction, known, datetime.now(UTC))
+        except Exception:
+            log.exception("pod %s: the eviction failed", eviction.pod)
+            result = EvictionResult(eviction, EvictionOutcome.FAILED, "internal error")
+        finally:
+            self._leaving.discard(uid)
+        self._metrics.evictions.labels(eviction.action.value, result.outcome.value).inc()
+        now = asyncio.get_running_loop().time()
+        if result.outcome in (EvictionOutcome.BLOCKED, EvictionOutcome.FAILED):
+            self._backoff.failed(uid, now, at_least=result.retry_after)
+        else:
+            self._backoff.succeeded(uid)
+        self._narrator.tell_eviction(result)
+
+    async def _release(self, leftover: Leftover) -> None:
+        try:
+            await release(self._access, leftover.claim, leftover.consumers)
+        except ApiError as error:
+            log.warning("left-over claim %s: %s", leftover.claim, error)
+        else:
+            self._metrics.claims_recovered.inc()
+            log.info("claim %s: nobody binds its pods, its devices are free", leftover.claim)

@@ -1,0 +1,85 @@
+"""Which events does a decision become, on which objects?
+
+Scheduled         pod                  it was bound
+FailedScheduling  pod, gang's owner    it stays pending, the same sentence as its condition
+FailedBinding     pod, gang's owner    the API refused what was decided
+Preempted         pod, gang's owner    it was evicted, for whom and by which rule
+EvictionBlocked   pod                  a disruption budget says not now
+TookRoom, LostRoom  both queues        when room moved between two of them
+"""
+
+from collections.abc import Callable
+
+from kai_py.commit.binding import BindingOutcome
+from kai_py.commit.events import Event, EventRecorder, EventType, pod_object
+from kai_py.commit.eviction import EvictionOutcome, EvictionResult
+from kai_py.commit.status import PendingStatus
+from kai_py.commit.transaction import GangOutcome
+from kai_py.grouping.gang import Owner
+from kai_py.plan.decisions import Unplaced
+
+FindQueue = Callable[[str], Owner | None]
+"""The Queue object of this name, to write events to."""
+
+
+class Narrator:
+    """Turns outcomes into events."""
+
+    def __init__(self, recorder: EventRecorder, find_queue: FindQueue) -> None:
+        self._recorder = recorder
+        self._find_queue = find_queue
+
+    def tell_outcome(self, outcome: GangOutcome) -> None:
+        """A transaction ended."""
+        owner = outcome.gang.owner
+        for binding in outcome.bindings:
+            if binding.outcome is BindingOutcome.BOUND:
+                note = f"Successfully assigned {binding.pod} to {binding.node}"
+                self._tell(pod_object(binding.pod), "Scheduled", "Binding", note)
+        for failure in outcome.failures:
+            self._warn(pod_object(failure.pod), "FailedBinding", "Binding", failure.reason)
+        if outcome.reason:
+            note = f"nothing of the gang was bound: {outcome.reason}"
+            self._warn(owner, "FailedBinding", "Binding", note)
+
+    def tell_eviction(self, result: EvictionResult) -> None:
+        """An eviction was answered."""
+        eviction = result.eviction
+        pod, owner = pod_object(eviction.pod), eviction.owner
+        if result.outcome is EvictionOutcome.BLOCKED:
+            note = f"may not be evicted now: {result.reason}"
+            self._tell(pod, "EvictionBlocked", "Preempting", note)
+            return
+        if result.outcome is not EvictionOutcome.EVICTED:
+            return
+        self._warn(pod, "Preempted", "Preempting", eviction.reason)
+        if owner.uid != eviction.pod.uid:
+            note = f"Pod {eviction.pod} on node {eviction.node}: {eviction.reason}"
+            self._warn(owner, "Preempted", "Preempting", note)
+        if eviction.queue != eviction.beneficiary_queue:
+            self._tell_queues(result)
+
+    def tell_pending(self, unplaced: Unplaced) -> None:
+        """A gang stays pending; the recorder leaves out what was said before."""
+        self._warn(unplaced.owner, "FailedScheduling", "Scheduling", unplaced.message)
+
+    def tell_transition(self, status: PendingStatus) -> None:
+        """A pod's condition is about to change."""
+        self._warn(pod_object(status.pod), "FailedScheduling", "Scheduling", status.message)
+
+    def _tell_queues(self, result: EvictionResult) -> None:
+        eviction = result.eviction
+        loser = self._find_queue(eviction.queue)
+        winner = self._find_queue(eviction.beneficiary_queue)
+        if loser is not None:
+            note = f"Gang {eviction.gang} lost room to {eviction.beneficiary}: {eviction.reason}"
+            self._tell(loser, "LostRoom", "Reclaiming", note)
+        if winner is not None:
+            note = f"Gang {eviction.beneficiary} took room of {eviction.gang}: {eviction.reason}"
+            self._tell(winner, "TookRoom", "Reclaiming", note)
+
+    def _tell(self, regarding: Owner, reason: str, action: str, note: str) -> None:
+        self._recorder.record(Event(regarding, reason, action, note))
+
+    def _warn(self, regarding: Owner, reason: str, action: str, note: str) -> None:
+        self._recorder.record(Event(regarding, reason, action, note, EventType.WARNING))

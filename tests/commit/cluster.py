@@ -1,0 +1,263 @@
+"""An API server in this process, with faults at chosen calls: what commit is tested against."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Pod, Requirement
+from kai_py.api.records.resource import (
+    AllocationResult,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+)
+from kai_py.api.references import ClaimRef, PodRef
+from kai_py.commit.access import Access
+from kai_py.commit.committer import Committer, Known
+from kai_py.commit.events import EventRecorder, TokenBucket
+from kai_py.commit.holders import DeviceHolders
+from kai_py.commit.narrator import Narrator
+from kai_py.commit.readiness import ReadinessPolicy
+from kai_py.commit.retry import RetryPolicy
+from kai_py.commit.settings import CommitSettings
+from kai_py.embedded.apiserver import ApiServer
+from kai_py.embedded.clock import RealClock
+from kai_py.embedded.errors import ApiError as Refusal
+from kai_py.embedded.identity import Identity
+from kai_py.embedded.resources import CLAIMS, NAMESPACES, PODS, Registry
+from kai_py.embedded.routing import parse_path
+from kai_py.embedded.store import Store
+from kai_py.embedded.writes import Request, perform, read
+from kai_py.grouping.gang import Owner
+from kai_py.observe.metrics import Metrics
+from kai_py.plan.decisions import Action, ClaimAllocation, GangPlacement, Placement
+from kai_py.watch import kinds
+from kai_py.watch.client import Client
+from kai_py.watch.errors import TimedOut, from_answer
+from kai_py.watch.transport import Call
+
+NAMESPACE = "team-a"
+DRIVER = "gpu.example.com"
+SCHEDULER = "kai-scheduler"
+QUICK = RetryPolicy(attempts=4, base=0.001, ceiling=0.002)
+SETTINGS = CommitSettings(
+    retry=QUICK,
+    backoff=RetryPolicy(base=0.001, ceiling=0.002),
+    seen_within=0.2,
+    claim_grace=0.0,
+    readiness=ReadinessPolicy(interval=0.001, timeout=0.05),
+)
+JOB = Owner(api_version="batch/v1", kind="Job", namespace=NAMESPACE, name="train", uid="job-uid")
+
+Serve = Callable[[], Awaitable[bytes]]
+Fault = Callable[[Call, Serve], Awaitable[bytes]]
+
+
+class Crashed(BaseException):
+    """The process under test has ended: nothing it calls returns any more."""
+
+
+class Cluster:
+    """An API server and what a mirror of it would show."""
+
+    def __init__(self) -> None:
+        self.api = ApiServer(
+            store=Store(), clock=RealClock(), identity=Identity(), registry=Registry()
+        )
+        self.api.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        self.calls: list[Call] = []
+        self.faults: list[tuple[Callable[[Call], bool], Fault]] = []
+        self.holders = DeviceHolders()
+        self.blind = False
+        self.api.store.subscribe(self._mirror)
+
+    def _mirror(self, change) -> None:
+        if change.storage == CLAIMS.storage and not self.blind:
+            old = _claim(change.previous) if change.previous else None
+            gone = change.type.value == "DELETED"
+            self.holders.apply(old, None if gone else _claim(change.object))
+
+    async def send(self, call: Call, *, timeout_seconds=None) -> bytes:
+        self.calls.append(call)
+        await asyncio.sleep(0)
+
+        async def serve() -> bytes:
+            return self._serve(call)
+
+        for index, (matches, fault) in enumerate(self.faults):
+            if matches(call):
+                del self.faults[index]
+                return await fault(call, serve)
+        return await serve()
+
+    def _serve(self, call: Call) -> bytes:
+        try:
+            target = parse_path(call.path, self.api.registry)
+            if call.verb == "get":
+                return msgspec.json.encode(read(self.api, target))
+            body = msgspec.json.decode(call.body)
+            request = Request(body, call.content_type, call.parameters)
+            return msgspec.json.encode(perform(self.api, call.verb, target, request).document)
+        except Refusal as refusal:
+            answer = msgspec.json.encode(refusal.status())
+            raise from_answer(str(call), refusal.code, answer, {}) from refusal
+
+    def fail_once(self, verb: str, kind: str, fault: Fault) -> None:
+        self.faults.append((lambda call: (call.verb, call.kind) == (verb, kind), fault))
+
+    def made(self, verb: str, kind: str) -> int:
+        return sum((call.verb, call.kind) == (verb, kind) for call in self.calls)
+
+    def access(self, transport=None) -> Access:
+        return Access(
+            client=Client(transport or self),
+            pods=kinds.PODS.at(),
+            claims=kinds.RESOURCE_CLAIMS.at(),
+            lane=asyncio.Semaphore(16),
+            retry=QUICK,
+        )
+
+    def add_pod(self, name: str, **spec) -> PodRef:
+        body = {
+            "metadata": {"name": name},
+            "spec": {"containers": [{"name": "main", "image": "i"}], "schedulerName": SCHEDULER}
+            | spec,
+        }
+        uid = self.api.create(PODS, body, NAMESPACE)["metadata"]["uid"]
+        return PodRef(NAMESPACE, name, uid)
+
+    def add_claim(self, name: str, owner: PodRef | None = None) -> ClaimRef:
+        exactly = {"deviceClassName": "gpu"}
+        body = {
+            "metadata": {"name": name},
+            "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
+        }
+        if owner is not None:
+            reference = {"apiVersion": "v1", "kind": "Pod", "name": owner.name, "uid": owner.uid}
+            body["metadata"]["ownerReferences"] = [reference | {"controller": True}]
+        uid = self.api.create(CLAIMS, body, NAMESPACE)["metadata"]["uid"]
+        return ClaimRef(NAMESPACE, name, uid)
+
+    def pod(self, name: str) -> Pod | None:
+        document = self.api.find(PODS, name, NAMESPACE)
+        return kinds.PODS.at().decode(msgspec.json.encode(document)) if document else None
+
+    def claim(self, name: str) -> ResourceClaim | None:
+        document = self.api.find(CLAIMS, name, NAMESPACE)
+        return _claim(document) if document else None
+
+    def pods(self) -> list[Pod]:
+        return [self.pod(document["metadata"]["name"]) for document in self.api.list(PODS)]
+
+    def claims(self) -> list[ResourceClaim]:
+        return [_claim(document) for document in self.api.list(CLAIMS)]
+
+    def allocate(self, name: str, allocation: AllocationResult, *consumers: PodRef) -> None:
+        """What another scheduler writes."""
+        reserved = [{"resource": "pods", "name": pod.name, "uid": pod.uid} for pod in consumers]
+        status = {"allocation": msgspec.to_builtins(allocation), "reservedFor": reserved or None}
+        self.api.patch_status(CLAIMS, self.api.find(CLAIMS, name, NAMESPACE), status)
+
+    def devices(self) -> dict[str, tuple[str, ...]]:
+        """Devices by the claims that hold them."""
+        return {
+            claim.metadata.name: tuple(r.device for r in claim.status.allocation.devices.results)
+            for claim in self.claims()
+            if claim.status.allocation
+        }
+
+    def nodes(self) -> dict[str, str]:
+        """Nodes by the pods bound to them."""
+        return {pod.metadata.name: pod.spec.node_name for pod in self.pods() if pod.spec.node_name}
+
+    def committer(self, room, *, transport=None, settings=SETTINGS) -> Committer:
+        access = self.access(transport)
+        self.metrics = Metrics(CollectorRegistry())
+        recorder = EventRecorder(
+            access.client,
+            TokenBucket(1e6, 1000),
+            reporter=SCHEDULER,
+            instance="test",
+            on_dropped=self.metrics.events_dropped.inc,
+        )
+        return Committer(
+            access=access,
+            room=room,
+            known=Known(
+                pod=lambda ref: self._current(self.pod(ref.name), ref.uid),
+                claim=lambda ref: self._current(self.claim(ref.name), ref.uid),
+            ),
+            holders=self.holders,
+            narrator=Narrator(recorder, lambda _queue: None),
+            metrics=self.metrics,
+            settings=settings,
+        )
+
+    def _current(self, record, uid):
+        return record if record is not None and record.metadata.uid == uid else None
+
+
+def _claim(document) -> ResourceClaim:
+    return kinds.RESOURCE_CLAIMS.at().decode(msgspec.json.encode(document))
+
+
+def device(name: str, node: str, **fields) -> AllocationResult:
+    """One device of a node-local pool."""
+    result = DeviceRequestAllocationResult(
+        request="gpu", driver=DRIVER, pool=node, device=name, **fields
+    )
+    pinned = Requirement(key="metadata.name", operator="In", values=(node,))
+    return AllocationResult(
+        devices=DeviceAllocationResult(results=(result,)),
+        node_selector=NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(pinned,)),)),
+    )
+
+
+def placed(pod: PodRef, node: str, claim: ClaimRef | None = None, allocation=None) -> Placement:
+    new = (ClaimAllocation(claim, allocation),) if allocation is not None else ()
+    return Placement(pod, node, new, (claim,) if claim is not None else ())
+
+
+def gang_of(*placements: Placement) -> GangPlacement:
+    return GangPlacement("team-a/Job/train", JOB, "queue-a", Action.ALLOCATE, placements)
+
+
+def gang_with_claims(cluster: Cluster, size: int) -> GangPlacement:
+    """Pods worker-i with a claim gpu-i each, all to go to node-a, onto devices gpu-i."""
+    placements = []
+    for index in range(size):
+        pod = cluster.add_pod(
+            f"worker-{index}",
+            resourceClaims=[{"name": "gpu", "resourceClaimName": f"gpu-{index}"}],
+        )
+        claim = cluster.add_claim(f"gpu-{index}", pod)
+        placements.append(placed(pod, "node-a", claim, device(f"gpu-{index}", "node-a")))
+    return gang_of(*placements)
+
+
+async def lose_answer(call: Call, serve: Serve) -> bytes:
+    """The server does it, the answer never comes."""
+    await serve()
+    raise TimedOut(f"{call}: no answer")
+
+
+def refuse(code: int, reason: str = "InternalError", retry_after: int | None = None) -> Fault:
+    """The server does nothing but complain."""
+
+    async def fault(call: Call, _serve: Serve) -> bytes:
+        status = Refusal(code, reason, "injected", retry_after=retry_after).status()
+        raise from_answer(str(call), code, msgspec.json.encode(status), {})
+
+    return fault
+
+
+def first(action: Callable[[], object]) -> Fault:
+    """Something else happens just before the call is served."""
+
+    async def fault(_call: Call, serve: Serve) -> bytes:
+        action()
+        return await serve()
+
+    return fault

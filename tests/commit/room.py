@@ -1,0 +1,18 @@
+"""A snapshot builder that only remembers what commit told it."""
+
+
+class RecordingRoom:
+    def __init__(self) -> None:
+        self.assumed: dict[str, str] = {}
+        self.forgotten: list[str] = []
+        self.held: dict[str, str] = {}
+
+    def assume(self, pod, node, claims=None) -> None:
+        self.assumed[pod.uid] = node
+
+    def forget(self, pod_uid) -> None:
+        self.assumed.pop(pod_uid, None)
+        self.forgotten.append(pod_uid)
+
+    def hold(self, pod_uid, node, now) -> None:
+        self.held[pod_uid] = node

@@ -1,0 +1,321 @@
+import asyncio
+
+import pytest
+
+from kai_py.commit.binding import BindingOutcome
+from kai_py.commit.transaction import GangTransaction
+from kai_py.embedded.deletion import DeleteOptions, delete
+from kai_py.embedded.resources import CLAIMS, PODS
+from kai_py.watch.errors import Unreachable
+from tests.commit.cluster import (
+    NAMESPACE,
+    SETTINGS,
+    Cluster,
+    device,
+    first,
+    gang_of,
+    gang_with_claims,
+    lose_answer,
+    placed,
+    refuse,
+)
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+
+
+@pytest.fixture
+def cluster():
+    return Cluster()
+
+
+async def run(cluster, gang):
+    known = {claim.metadata.uid: claim for claim in cluster.claims()}
+    return await GangTransaction(gang, cluster.access(), cluster.holders, SETTINGS, known).run()
+
+
+def assert_all_bound(cluster, size):
+    assert cluster.nodes() == {f"worker-{i}": "node-a" for i in range(size)}
+    assert cluster.devices() == {f"gpu-{i}": (f"gpu-{i}",) for i in range(size)}
+    for claim in cluster.claims():
+        index = claim.metadata.name.removeprefix("gpu-")
+        assert [c.name for c in claim.status.reserved_for] == [f"worker-{index}"]
+        assert FINALIZER in claim.metadata.finalizers
+
+
+def assert_nothing_held(cluster):
+    assert cluster.nodes() == {}
+    assert [c.metadata.name for c in cluster.claims() if c.status.allocation] == []
+    assert [c.metadata.name for c in cluster.claims() if c.status.reserved_for] == []
+
+
+def remove(cluster, resource, name):
+    delete(cluster.api, resource, name, NAMESPACE, DeleteOptions(grace_seconds=0))
+
+
+async def test_claims_are_all_written_before_the_first_binding(cluster):
+    gang = gang_with_claims(cluster, 3)
+    outcome = await run(cluster, gang)
+    assert outcome.reason == ""
+    assert len(outcome.bound) == 3
+    assert_all_bound(cluster, 3)
+    kinds = [call.kind for call in cluster.calls]
+    assert kinds.index("Pod/binding") > len(kinds) - 1 - kinds[::-1].index("ResourceClaim/status")
+    assert cluster.made("patch", "ResourceClaim") == 3
+    assert cluster.made("patch", "ResourceClaim/status") == 3
+    assert cluster.made("get", "ResourceClaim") == 0
+
+
+async def test_a_finished_transaction_repeated_writes_nothing_to_claims(cluster):
+    gang = gang_with_claims(cluster, 2)
+    await run(cluster, gang)
+    cluster.calls.clear()
+    outcome = await run(cluster, gang)
+    assert len(outcome.bound) == 2
+    assert cluster.made("patch", "ResourceClaim/status") == 0
+    assert_all_bound(cluster, 2)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lose_answer,
+        refuse(500),
+        refuse(503, "ServiceUnavailable"),
+        refuse(429, "TooManyRequests"),
+        refuse(409, "Conflict"),
+    ],
+    ids=["answer lost", "500", "503", "429", "conflict"],
+)
+@pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaim/status", "Pod/binding"])
+async def test_passing_failures_are_ridden_out(cluster, kind, fault):
+    gang = gang_with_claims(cluster, 2)
+    verb = "create" if kind == "Pod/binding" else "patch"
+    cluster.fail_once(verb, kind, fault)
+    outcome = await run(cluster, gang)
+    assert len(outcome.bound) == 2
+    assert_all_bound(cluster, 2)
+
+
+async def test_retry_after_is_respected(cluster):
+    gang = gang_with_claims(cluster, 1)
+    cluster.fail_once("create", "Pod/binding", refuse(429, "TooManyRequests", retry_after=1))
+    began = asyncio.get_running_loop().time()
+    outcome = await run(cluster, gang)
+    assert len(outcome.bound) == 1
+    assert asyncio.get_running_loop().time() - began >= 1.0
+
+
+async def test_a_label_changed_in_between_is_no_obstacle(cluster):
+    gang = gang_with_claims(cluster, 1)
+
+    def relabel():
+        cluster.api.edit(
+            CLAIMS,
+            "gpu-0",
+            NAMESPACE,
+            lambda c: {**c, "metadata": {**c["metadata"], "labels": {"a": "b"}}},
+        )
+
+    cluster.fail_once("patch", "ResourceClaim/status", first(relabel))
+    outcome = await run(cluster, gang)
+    assert len(outcome.bound) == 1
+    assert_all_bound(cluster, 1)
+    assert cluster.made("get", "ResourceClaim") == 1
+
+
+async def test_a_claim_allocated_by_another_scheduler_undoes_the_gang(cluster):
+    gang = gang_with_claims(cluster, 3)
+    stranger = cluster.add_pod("stranger")
+    other = device("gpu-7", "node-b")
+    cluster.fail_once(
+        "patch",
+        "ResourceClaim/status",
+        first(lambda: cluster.allocate("gpu-2", other, stranger)),
+    )
+    outcome = await run(cluster, gang)
+    assert "gpu-2" in outcome.reason
+    assert "other devices" in outcome.reason
+    assert cluster.nodes() == {}
+    assert cluster.devices() == {"gpu-2": ("gpu-7",)}
+    assert [c.name for c in cluster.claim("gpu-2").status.reserved_for] == ["stranger"]
+
+
+async def test_a_deleted_claim_undoes_the_gang(cluster):
+    gang = gang_with_claims(cluster, 3)
+    cluster.fail_once("patch", "ResourceClaim", first(lambda: remove(cluster, CLAIMS, "gpu-1")))
+    outcome = await run(cluster, gang)
+    assert "gpu-1" in outcome.reason
+    assert_nothing_held(cluster)
+
+
+async def test_a_device_held_by_another_claim_is_given_back(cluster):
+    gang = gang_with_claims(cluster, 2)
+    cluster.add_claim("foreign")
+    stranger = cluster.add_pod("stranger")
+    cluster.fail_once(
+        "patch",
+        "ResourceClaim/status",
+        first(lambda: cluster.allocate("foreign", device("gpu-1", "node-a"), stranger)),
+    )
+    outcome = await run(cluster, gang)
+    assert [str(d.holder) for d in outcome.doubles] == ["team-a/foreign"]
+    assert cluster.nodes() == {}
+    assert cluster.devices() == {"foreign": ("gpu-1",)}
+
+
+async def test_nothing_is_bound_while_the_watch_is_behind(cluster):
+    gang = gang_with_claims(cluster, 1)
+    cluster.blind = True
+    outcome = await run(cluster, gang)
+    assert "watch" in outcome.reason
+    assert_nothing_held(cluster)
+
+
+async def test_a_refused_claim_write_undoes_what_was_written(cluster):
+    gang = gang_with_claims(cluster, 3)
+    cluster.faults.append(
+        (
+            lambda call: call.kind == "ResourceClaim/status" and "gpu-2" in call.path,
+            refuse(403, "Forbidden"),
+        )
+    )
+    outcome = await run(cluster, gang)
+    assert "403" in outcome.reason
+    assert_nothing_held(cluster)
+
+
+async def test_a_pod_deleted_in_between_gives_back_its_claim_and_stops_nobody(cluster):
+    gang = gang_with_claims(cluster, 3)
+    cluster.fail_once("create", "Pod/binding", first(lambda: remove(cluster, PODS, "worker-1")))
+    outcome = await run(cluster, gang)
+    assert [b.outcome for b in outcome.bindings] == [
+        BindingOutcome.BOUND,
+        BindingOutcome.VANISHED,
+        BindingOutcome.BOUND,
+    ]
+    assert cluster.nodes() == {"worker-0": "node-a", "worker-2": "node-a"}
+    assert "gpu-1" not in cluster.devices()
+    assert len(cluster.devices()) == 2
+
+
+async def test_a_pod_made_again_under_its_name_is_not_bound(cluster):
+    gang = gang_with_claims(cluster, 1)
+
+    def replace():
+        remove(cluster, PODS, "worker-0")
+        cluster.add_pod("worker-0")
+
+    cluster.fail_once("create", "Pod/binding", first(replace))
+    outcome = await run(cluster, gang)
+    assert [b.outcome for b in outcome.bindings] == [BindingOutcome.VANISHED]
+    assert_nothing_held(cluster)
+
+
+async def test_a_pod_bound_elsewhere_keeps_its_claim(cluster):
+    gang = gang_with_claims(cluster, 1)
+    pod = gang.pods[0].pod
+    access = cluster.access()
+    await access.client.bind(namespace=NAMESPACE, pod=pod.name, uid=pod.uid, node="node-z")
+    outcome = await run(cluster, gang)
+    assert [b.outcome for b in outcome.bindings] == [BindingOutcome.ELSEWHERE]
+    assert "node-z" in outcome.failures[0].reason
+    assert cluster.devices() == {"gpu-0": ("gpu-0",)}
+
+
+async def test_a_refused_binding_gives_back_the_claim(cluster):
+    gang = gang_with_claims(cluster, 2)
+    cluster.faults.append(
+        (
+            lambda call: call.path.endswith("worker-1/binding"),
+            refuse(403, "Forbidden"),
+        )
+    )
+    outcome = await run(cluster, gang)
+    assert cluster.nodes() == {"worker-0": "node-a"}
+    assert cluster.devices() == {"gpu-0": ("gpu-0",)}
+    assert [b.pod.name for b in outcome.failures] == ["worker-1"]
+
+
+async def test_an_undone_gang_leaves_claims_of_pods_that_are_bound_after_all(cluster):
+    gang = gang_with_claims(cluster, 2)
+    await run(cluster, gang_of(gang.pods[0]))
+    cluster.add_claim("foreign")
+    cluster.allocate("foreign", device("gpu-1", "node-a"), cluster.add_pod("stranger"))
+    outcome = await run(cluster, gang)
+    assert outcome.doubles
+    assert cluster.nodes() == {"worker-0": "node-a"}
+    assert cluster.devices() == {"gpu-0": ("gpu-0",), "foreign": ("gpu-1",)}
+
+
+async def test_a_shared_claim_is_written_once_and_keeps_its_other_consumers(cluster):
+    running = cluster.add_pod("running")
+    claim = cluster.add_claim("shared")
+    cluster.allocate("shared", device("gpu-0", "node-a"), running)
+    pods = [cluster.add_pod(f"worker-{i}") for i in range(2)]
+    gang = gang_of(*(placed(pod, "node-a", claim) for pod in pods))
+    cluster.faults.append((lambda c: c.path.endswith("worker-1/binding"), refuse(403, "Forbidden")))
+    await run(cluster, gang)
+    names = [consumer.name for consumer in cluster.claim("shared").status.reserved_for]
+    assert names == ["running", "worker-0"]
+    assert cluster.devices() == {"shared": ("gpu-0",)}
+    assert cluster.made("patch", "ResourceClaim/status") == 2
+
+
+async def test_a_claim_that_moved_to_another_node_is_not_followed(cluster):
+    claim = cluster.add_claim("shared")
+    cluster.allocate("shared", device("gpu-0", "node-b"), cluster.add_pod("running"))
+    pod = cluster.add_pod("worker-0")
+    outcome = await run(cluster, gang_of(placed(pod, "node-a", claim)))
+    assert "another node" in outcome.reason
+    assert cluster.nodes() == {}
+    assert [c.name for c in cluster.claim("shared").status.reserved_for] == ["running"]
+
+
+async def test_a_claim_that_lost_its_allocation_stops_the_gang(cluster):
+    claim = cluster.add_claim("shared")
+    pod = cluster.add_pod("worker-0")
+    outcome = await run(cluster, gang_of(placed(pod, "node-a", claim)))
+    assert "lost its allocation" in outcome.reason
+
+
+async def test_an_unreachable_server_leaves_nothing_bound(cluster):
+    gang = gang_with_claims(cluster, 2)
+
+    async def unreachable(call, _serve):
+        raise Unreachable(str(call))
+
+    reached = len(cluster.calls)
+    cluster.faults += [(lambda _call: len(cluster.calls) > reached + 3, unreachable)] * 200
+    outcome = await run(cluster, gang)
+    assert outcome.reason
+    assert cluster.nodes() == {}
+
+
+async def test_devices_with_binding_conditions_are_waited_for(cluster):
+    pod = cluster.add_pod("worker-0")
+    claim = cluster.add_claim("gpu-0")
+    allocation = device("gpu-0", "node-a", binding_conditions=("Attached",))
+    gang = gang_of(placed(pod, "node-a", claim, allocation))
+
+    def attach():
+        condition = {"type": "Attached", "status": "True"}
+        status = {"driver": "gpu.example.com", "pool": "node-a", "device": "gpu-0"}
+        document = cluster.api.find(CLAIMS, "gpu-0", NAMESPACE)
+        cluster.api.patch_status(
+            CLAIMS, document, {"devices": [status | {"conditions": [condition]}]}
+        )
+
+    cluster.fail_once("get", "ResourceClaim", first(lambda: None))
+    cluster.fail_once("get", "ResourceClaim", first(attach))
+    outcome = await run(cluster, gang)
+    assert len(outcome.bound) == 1
+    assert cluster.made("get", "ResourceClaim") == 2
+
+
+async def test_devices_that_are_never_ready_are_given_back(cluster):
+    pod = cluster.add_pod("worker-0")
+    claim = cluster.add_claim("gpu-0")
+    allocation = device("gpu-0", "node-a", binding_conditions=("Attached",))
+    outcome = await run(cluster, gang_of(placed(pod, "node-a", claim, allocation)))
+    assert "gpu-0: Attached" in outcome.reason
+    assert_nothing_held(cluster)
