@@ -53,7 +53,9 @@ def next_ask(gang: Gang, statement: Statement) -> Ask | None:
     if satisfied(gang.tree, have):
         return Ask(tuple(left), all_or_none=False)
     wanted = _floor(gang.tree, have, _by_leaf(left))
-    return Ask(tuple(m for m in left if m in wanted), all_or_none=True) if wanted else None
+    if not wanted:
+        return None
+    return Ask(tuple(m for m in left if m.pod.uid in wanted), all_or_none=True)
 
 
 def _members_missing(gang: Gang) -> Obstacle | None:
@@ -84,23 +86,23 @@ def _by_leaf(members: list[Member]) -> dict[str, list[Member]]:
     return leaves
 
 
-def _floor(
-    tree: Subgroup, have: Mapping[str, int], left: Mapping[str, list[Member]]
-) -> set[Member]:
-    """The first pods in order that bring ``tree`` to its floor; empty if there are too few."""
+def _floor(tree: Subgroup, have: Mapping[str, int], left: Mapping[str, list[Member]]) -> set[str]:
+    """Uids of the first pods that bring ``tree`` to its floor; empty if there are too few."""
     if not tree.children:
         missing = tree.min_members - have.get(tree.name, 0)
         able = left.get(tree.name, [])
-        return set(able[:missing]) if 0 < missing <= len(able) else set()
+        if not 0 < missing <= len(able):
+            return set()
+        return {member.pod.uid for member in able[:missing]}
     counts = dict(have)
     needed = len(tree.children) if tree.min_subgroups is None else tree.min_subgroups
     needed -= sum(satisfied(child, counts) for child in tree.children)
-    chosen: set[Member] = set()
+    chosen: set[str] = set()
     for child in tree.children:
         if needed <= 0 or satisfied(child, counts):
             continue
-        members = _floor(child, have, left)
-        if members:
-            chosen |= members
+        uids = _floor(child, have, left)
+        if uids:
+            chosen |= uids
             needed -= 1
     return chosen if needed <= 0 else set()

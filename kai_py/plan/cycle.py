@@ -7,6 +7,7 @@ Pure: the same snapshot, rules and settings give the same plan, byte for byte. T
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.allocate import allocate
 from kai_py.plan.actions.preempt import preempt
 from kai_py.plan.actions.resume import resume
@@ -21,7 +22,7 @@ from kai_py.plan.decisions import (
     Stage,
     Unplaced,
 )
-from kai_py.plan.device_trial import DeviceMemory
+from kai_py.plan.device_trial import CycleDevices
 from kai_py.plan.place import Placer
 from kai_py.plan.quota import Quota, quota_of
 from kai_py.plan.reasons import Obstacle
@@ -29,7 +30,6 @@ from kai_py.plan.statement import Planned, Room, Statement
 from kai_py.policy.fill import Strategy
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.rules import NATIVE, Rules
-from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
@@ -39,7 +39,6 @@ from kai_py.snapshot.snapshot import Snapshot
 class CycleSettings:
     """What of the configuration a cycle follows."""
 
-    accounting: Accounting
     rules: Rules = NATIVE
     gpu_strategy: Strategy = Strategy.BINPACK
     cpu_strategy: Strategy = Strategy.BINPACK
@@ -50,16 +49,21 @@ class CycleSettings:
 class CycleMemory:
     """Results that stay true while their inputs do; dropping it changes nothing but time."""
 
+    devices: ClusterDevices
     statics: StaticFits = field(default_factory=StaticFits)
-    devices: DeviceMemory = field(default_factory=DeviceMemory)
 
 
 def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) -> Plan:
     """Decide everything that can be decided at ``snapshot.now``."""
     # 1. Devices, queues and fair shares as the snapshot has them.
-    devices = memory.devices.trial(snapshot)
-    quota = quota_of(snapshot, settings.rules, settings.accounting, devices.gpus(settings))
-    statement = Statement(snapshot, quota, devices)
+    memory.devices.sync(snapshot.devices)
+    quota = quota_of(
+        snapshot,
+        settings.rules,
+        memory.devices.accounting,
+        memory.devices.node_gpus(snapshot.nodes),
+    )
+    statement = Statement(snapshot, quota, CycleDevices(memory.devices))
     placer = Placer(memory.statics, settings.gpu_strategy, settings.cpu_strategy)
     state = CycleState(snapshot, quota, statement, placer)
     pending = [snapshot.gangs[key] for key in snapshot.pending]

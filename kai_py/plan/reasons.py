@@ -57,13 +57,14 @@ def no_room(
 def _short_of(
     statement: Statement, shape: Shape, static: StaticFit, copies: Ints
 ) -> tuple[list[str], bool]:
-    """Per resource, how many of the nodes that passed the filters have too little of it."""
+    """Per resource, how many of the nodes that passed the filters can't take one more for it."""
     free = statement.free(Room.NOW)
-    full = static.mask & (copies == 0)
     texts: list[str] = []
     for name, request in sorted(shape.requests.items()):
         row = statement.snapshot.resources.positions.get(name)
-        lacking = static.mask if row is None else full & (free[row] < request)
+        lacking = static.mask
+        if row is not None:
+            lacking = static.mask & (free[row] < (copies + 1) * request)
         count = int(np.count_nonzero(lacking))
         if count:
             texts.append(

@@ -8,6 +8,7 @@ derives just those pods again.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import msgspec
 
@@ -24,7 +25,7 @@ from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.ledger import Holding, NodeLedger
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.shape import Shape, ShapeTable
-from kai_py.snapshot.snapshot import Hold, Snapshot
+from kai_py.snapshot.snapshot import DeviceObjects, Hold, Snapshot
 from kai_py.snapshot.volumes import volume_selectors
 
 Identify = Callable[[Pod, Owners], GangSpec]
@@ -41,6 +42,15 @@ class SnapshotSettings:
     preemptible_below: int | None = None
 
 
+class DeviceBook(Protocol):
+    """Knows what devices and classes stand for."""
+
+    accounting: Accounting
+
+    def sync(self, objects: DeviceObjects) -> bool:
+        """Take in the objects; whether what classes stand for has changed."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Tracked:
     gang: str
@@ -53,13 +63,13 @@ class SnapshotBuilder:
     def __init__(
         self,
         identify: Identify,
-        accounting: Accounting,
+        devices: DeviceBook,
         queue_spec: Callable[[object], QueueSpec],
         settings: SnapshotSettings = SnapshotSettings(),
     ) -> None:
         """Start empty. ``queue_spec`` turns a watched Queue object into its spec."""
         self._identify = identify
-        self._accounting = accounting
+        self._devices = devices
         self._queue_spec = queue_spec
         self._settings = settings
         self._ledger = NodeLedger()
@@ -123,6 +133,9 @@ class SnapshotBuilder:
 
     def freeze(self, now: float) -> Snapshot:
         """The cluster as known at ``now``."""
+        if self._devices.sync(self._objects.devices()):
+            for uid in self._dependencies.of_kind("resourceclaims"):
+                self._derive(uid)
         for key in sorted(self._dirty):
             self._rebuild_gang(key)
         self._dirty.clear()
@@ -239,12 +252,12 @@ class SnapshotBuilder:
         )
 
     def _charge(self, pod: Pod, shape: Shape, claims: PodClaims) -> dict[str, float]:
-        costs: list[Mapping[str, float]] = [self._accounting.requests(shape.requests)]
+        costs: list[Mapping[str, float]] = [self._devices.accounting.requests(shape.requests)]
         for use, key in zip(claims.uses, claims.references, strict=True):
             if use.claim is None:
-                costs.append(self._accounting.claim_spec(use.spec))
+                costs.append(self._devices.accounting.claim_spec(use.spec))
             elif self._pays_for(pod, (key.namespace, key.name), use.claim):
-                costs.append(self._accounting.claim(use.claim))
+                costs.append(self._devices.accounting.claim(use.claim))
         return total(costs)
 
     def _pays_for(self, pod: Pod, key: tuple[str, str], claim: ResourceClaim) -> bool:

@@ -61,6 +61,10 @@ class Dependencies:
         """The pods that depend on any of ``keys``, in the order in which they came."""
         return tuple(dict.fromkeys(uid for key in keys for uid in self._pods.get(key, ())))
 
+    def of_kind(self, kind: str) -> tuple[str, ...]:
+        """The pods that depend on any object of ``kind``."""
+        return tuple(uid for uid, keys in self._keys.items() if any(key[0] == kind for key in keys))
+
 
 class ObjectCache:
     """The watched objects that pods are derived from, and those that devices are."""

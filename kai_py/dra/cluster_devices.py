@@ -1,0 +1,159 @@
+"""The devices of the cluster, kept in step with the objects of resource.k8s.io.
+
+One inventory and one allocation state serve accounting, placement and explanation. ``sync`` takes
+what changed since the last call, by identity of the (immutable) records; a call without changes
+costs nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kai_py.dra.expressions import CompiledExpressions
+from kai_py.dra.gpu_weight import device_gpus, physical_gpus
+from kai_py.dra.holdings import DeviceState
+from kai_py.dra.identity import DeviceID
+from kai_py.dra.inventory import Inventory
+from kai_py.dra.rows import DeviceRow
+from kai_py.dra.selection import ExpressionFaultError, ExpressionTextError
+from kai_py.snapshot.accounting import Accounting
+from kai_py.snapshot.nodes import NodeColumns
+from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.snapshot import DeviceObjects
+
+GPU_DRIVERS = ("gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gpu.example.com")
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRules:
+    """Which devices count as GPUs: by driver, or all devices of a class."""
+
+    drivers: tuple[str, ...] = GPU_DRIVERS
+    classes: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ("*/gpu",)
+
+
+@dataclass
+class ClusterDevices:
+    """All devices and who holds them."""
+
+    rules: GpuRules = GpuRules()
+    inventory: Inventory = field(default_factory=Inventory)
+    classes: Mapping[str, DeviceClass] = field(default_factory=dict)
+    expressions: CompiledExpressions = field(default_factory=CompiledExpressions)
+    _generation: int = -1
+    _claims_generation: int = -1
+    _slices: Mapping[str, ResourceSlice] = field(default_factory=dict)
+    _claims: Mapping[tuple[str, str], ResourceClaim] = field(default_factory=dict)
+    _weights: dict[str, float] = field(default_factory=dict)
+    _node_gpus: tuple[int, int, Floats] | None = None
+
+    def __post_init__(self) -> None:
+        self.state = DeviceState(self.inventory.device)
+        self.accounting = Accounting(
+            class_weight=self.class_gpus,
+            device_weight=self.device_gpus,
+            gpu_resources=self.rules.resources,
+        )
+
+    def sync(self, objects: DeviceObjects) -> bool:
+        """Take in what changed; whether any class stands for other devices than before."""
+        before = dict(self._weights)
+        if objects.generation != self._generation:
+            self._sync_slices(objects)
+            self._weights.clear()
+        if objects.claims_generation != self._claims_generation:
+            self._sync_claims(objects)
+        return any(self.class_gpus(name) != weight for name, weight in before.items())
+
+    def class_gpus(self, name: str) -> float:
+        """GPUs that one device of a class stands for: the most that any of its devices does.
+
+        A class that matches no device yet counts by the drivers its selectors name.
+        """
+        known = self._weights.get(name)
+        if known is None:
+            known = self._weights[name] = self._class_gpus(name)
+        return known
+
+    def device_gpus(self, driver: str, pool: str, device: str) -> float:
+        """GPUs that holding a device costs; one that vanished counts by its driver."""
+        row = self.inventory.device(DeviceID(driver, pool, device))
+        if row is None:
+            return 1.0 if driver in self.rules.drivers else 0.0
+        return device_gpus(row, frozenset(self.rules.drivers))
+
+    def node_gpus(self, nodes: NodeColumns) -> Floats:
+        """(nodes,) GPUs that ResourceSlices publish per node."""
+        known = self._node_gpus
+        if known is None or known[:2] != (self.inventory.revision, nodes.generation):
+            drivers = frozenset(self.rules.drivers)
+            counted = np.zeros(len(nodes))
+            for piece in self.inventory.slices().values():
+                row = nodes.positions.get(piece.slice.spec.node_name)
+                if row is not None:
+                    counted[row] += sum(physical_gpus(each, drivers) for each in piece.rows)
+            known = self._node_gpus = (self.inventory.revision, nodes.generation, counted)
+        return known[2]
+
+    def _sync_slices(self, objects: DeviceObjects) -> None:
+        for name in self._slices:
+            if name not in objects.slices:
+                self.inventory.discard(name)
+        for name, piece in objects.slices.items():
+            if self._slices.get(name) is not piece:
+                self.inventory.put(piece)
+        self.inventory.set_taint_rules(
+            [objects.taint_rules[name] for name in sorted(objects.taint_rules)]
+        )
+        self._slices = objects.slices
+        self.classes = objects.classes
+        self._generation = objects.generation
+
+    def _sync_claims(self, objects: DeviceObjects) -> None:
+        for key, claim in self._claims.items():
+            if objects.claims.get(key) is not claim and claim.status.allocation is not None:
+                self.state.release(claim.status.allocation)
+        for key, claim in objects.claims.items():
+            if self._claims.get(key) is not claim and claim.status.allocation is not None:
+                self.state.hold(claim.status.allocation)
+        self._claims = objects.claims
+        self._claims_generation = objects.claims_generation
+
+    def _class_gpus(self, name: str) -> float:
+        device_class = self.classes.get(name)
+        if name in self.rules.classes:
+            return 1.0
+        if device_class is None:
+            return 0.0
+        drivers = frozenset(self.rules.drivers)
+        kinds: dict[tuple[str, ...], DeviceRow] = {}
+        for piece in self.inventory.slices().values():
+            for row in piece.rows:
+                kinds.setdefault(_kind(row), row)
+        matching = [row for row in kinds.values() if self._selects(device_class, row)]
+        if matching:
+            return max(device_gpus(row, drivers) for row in matching)
+        texts = [s.cel.expression for s in device_class.spec.selectors if s.cel is not None]
+        return float(any(driver in text for driver in drivers for text in texts))
+
+    def _selects(self, device_class: DeviceClass, row: DeviceRow) -> bool:
+        try:
+            return all(
+                self.expressions.matches(selector.cel.expression, row)
+                for selector in device_class.spec.selectors
+                if selector.cel is not None
+            )
+        except (ExpressionFaultError, ExpressionTextError):
+            return False
+
+
+def _kind(row: DeviceRow) -> tuple[str, ...]:
+    """Devices that differ in these only by accident are alike for a class."""
+    texts = (f"{key}={value.string_value}" for key, value in sorted(row.device.attributes.items()))
+    return (
+        row.id.driver,
+        *(t for t in texts if "uuid" not in t.lower() and "pci" not in t.lower()),
+    )

@@ -1,0 +1,43 @@
+"""From a Queue as users write it to the spec in row units: the only place that knows both."""
+
+from collections.abc import Mapping
+
+from kai_py.api.queue import Queue
+from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.queue_specs import QueueSpec
+
+
+def queue_spec(queue: Queue, created: float = 0.0) -> QueueSpec:
+    """The spec of ``queue``; ``created`` in seconds since the epoch."""
+    spec = queue.spec
+    deserved: dict[str, float] = {GPU: spec.deserved_gpus}
+    ceiling: dict[str, float] = {} if spec.max_gpus is None else {GPU: spec.max_gpus}
+    weights: dict[str, float] = {}
+    for name, share in spec.resources.items():
+        unit = _unit(name)
+        deserved[name] = share.deserved.number() * unit
+        if share.max is not None:
+            ceiling[name] = share.max.number() * unit
+        if share.weight is not None:
+            weights[name] = share.weight
+    return QueueSpec(
+        name=queue.metadata.name,
+        parent=spec.parent or "",
+        deserved=deserved,
+        max=ceiling,
+        weight=spec.weight,
+        weights=weights,
+        priority=spec.priority,
+        created=created,
+        preempt_min_runtime=spec.preempt_min_runtime,
+        reclaim_min_runtime=spec.reclaim_min_runtime,
+    )
+
+
+def in_api_units(amounts: Mapping[str, float]) -> dict[str, float]:
+    """Row units back to what the API shows: cpu in cores."""
+    return {name: amount / _unit(name) for name, amount in amounts.items()}
+
+
+def _unit(resource: str) -> float:
+    return 1000.0 if resource == "cpu" else 1.0

@@ -1,0 +1,177 @@
+"""What one cycle decides: gangs whole or not at all, within bounds, by priority, explained."""
+
+from kai_py.plan.decisions import Stage
+from tests.scenario import cluster, evicted, job, job_with_pods, node, placed, pod, queue
+
+
+def test_a_gang_starts_whole_on_the_fewest_nodes():
+    plan = cluster(
+        node("a", 2),
+        node("b", 8),
+        node("c", 8),
+        queue("team", 8, 16),
+        job_with_pods("train", 8, queue="team"),
+    ).plan()
+    assert set(placed(plan).values()) == {"b"}
+    assert len(plan.placements) == 1
+    assert len(plan.placements[0].pods) == 8
+
+
+def test_a_gang_that_does_not_fit_starts_not_at_all_and_says_why():
+    plan = cluster(
+        node("a", 7), queue("team", 8, 16), job_with_pods("train", 8, queue="team")
+    ).plan()
+    assert placed(plan) == {}
+    [unplaced] = plan.unplaced
+    assert unplaced.stage is Stage.RESOURCES
+    assert unplaced.message == (
+        "8 pods must start together but room was found for 7: 1 Insufficient nvidia.com/gpu."
+    )
+    assert len(unplaced.pods) == 8
+
+
+def test_a_gang_waits_for_all_its_pods():
+    owner, *pods = job_with_pods("train", 3, queue="team")
+    plan = cluster(node("a"), queue("team", 8), owner, pods[:2]).plan()
+    [unplaced] = plan.unplaced
+    assert unplaced.stage is Stage.MEMBERS
+    assert unplaced.message == "the gang starts with 3 pods; 2 exist."
+
+
+def test_a_queue_never_passes_its_max():
+    small = cluster(node("a"), queue("team", 2, 4), job_with_pods("train", 5, queue="team")).plan()
+    assert placed(small) == {}
+    assert small.unplaced[0].stage is Stage.QUEUE_MAX
+    singles = cluster(
+        node("a"), queue("team", 2, 4), [pod(f"p{i}", queue="team") for i in range(6)]
+    ).plan()
+    assert len(placed(singles)) == 4
+
+
+def test_an_ancestor_bounds_its_children():
+    plan = cluster(
+        node("a"),
+        queue("org", 4, 4),
+        queue("x", 2, parent="org"),
+        queue("y", 2, parent="org"),
+        [pod(f"x{i}", queue="x") for i in range(4)],
+        [pod(f"y{i}", queue="y") for i in range(4)],
+    ).plan()
+    assert sorted(placed(plan)) == ["x0", "x1", "y0", "y1"]
+
+
+def test_a_pod_of_an_unknown_queue_is_told_so_and_nobody_waits_for_it():
+    plan = cluster(
+        node("a"),
+        queue("team", 8),
+        pod("lost", queue="nowhere"),
+        pod("none"),
+        pod("good", queue="team"),
+    ).plan()
+    assert placed(plan) == {"good": "a"}
+    assert {u.gang: u.stage for u in plan.unplaced} == {
+        "default/Pod/lost": Stage.QUEUE,
+        "default/Pod/none": Stage.QUEUE,
+    }
+
+
+def test_higher_priority_comes_first_inside_a_queue():
+    plan = cluster(
+        node("a", 1),
+        queue("team", 8),
+        pod("old", queue="team", created=0),
+        pod("urgent", queue="team", created=9, priority=10),
+    ).plan()
+    assert placed(plan) == {"urgent": "a"}
+
+
+def test_the_queue_below_its_share_comes_first():
+    plan = cluster(
+        node("a", 4),
+        queue("rich", 2),
+        queue("poor", 2),
+        [pod(f"r{i}", queue="rich", node="a") for i in range(2)],
+        [pod(f"w{i}", queue="rich", created=1) for i in range(2)],
+        [pod(f"p{i}", queue="poor", created=5) for i in range(2)],
+    ).plan()
+    assert sorted(placed(plan)) == ["p0", "p1"]
+
+
+def test_preemption_takes_the_fewest_of_the_lowest_priority():
+    plan = cluster(
+        node("a", 4),
+        node("b", 4),
+        queue("team", 8),
+        [pod(f"low{i}", queue="team", node="a", priority=1, created=i) for i in range(4)],
+        [pod(f"mid{i}", queue="team", node="b", priority=5) for i in range(4)],
+        job_with_pods("big", 2, 1, queue="team", priority=10, created=50),
+    ).plan()
+    assert evicted(plan) == ["low2", "low3"], "the youngest of the lowest priority"
+    assert {n.pod.name: n.node for n in plan.nominations} == {"big-0": "a", "big-1": "a"}
+    assert "higher priority workload default/big (priority 10 > 1)" in plan.evictions[0].reason
+
+
+def test_preemption_never_crosses_queues_or_equal_priority():
+    plan = cluster(
+        node("a", 2),
+        queue("team", 2),
+        queue("other", 2),
+        pod("mine", queue="team", node="a", priority=10),
+        pod("theirs", queue="other", node="a", priority=0),
+        pod("new", queue="team", priority=10),
+    ).plan()
+    assert evicted(plan) == []
+
+
+def test_a_gang_is_evicted_whole():
+    owner = job("low", 8, "team")
+    nodes = ["a"] * 4 + ["b"] * 4
+    plan = cluster(
+        node("a", 4),
+        node("b", 4),
+        queue("team", 8),
+        owner,
+        [pod(f"low-{i}", owner=owner, node=n, priority=1) for i, n in enumerate(nodes)],
+        pod("urgent", 2, queue="team", priority=10),
+    ).plan()
+    assert len(evicted(plan)) == 8
+
+
+def test_room_that_is_being_freed_is_promised_and_kept():
+    world = cluster(
+        node("a", 4),
+        queue("team", 8),
+        [pod(f"gone{i}", queue="team", node="a", leaving=True) for i in range(4)],
+        pod("next", 4, queue="team", created=1),
+    )
+    plan = world.plan()
+    assert placed(plan) == {}
+    [nomination] = plan.nominations
+    assert (nomination.pod.name, nomination.node) == ("next", "a")
+    world.builder.hold(nomination.pod.uid, "a", 1_800_001_000.0)
+    world.add(pod("quick", 1, queue="team", created=0, priority=99))
+    again = world.plan(now=1001)
+    assert placed(again) == {}, "held room is not given to others, whatever their priority"
+
+
+def test_a_broken_pod_stops_nobody_else():
+    plan = cluster(
+        node("a"),
+        node("bad", 8, cpu="-5"),
+        queue("team", 8),
+        pod("broken", queue="team", requests={"cpu": "many"}),
+        pod("good", queue="team"),
+    ).plan()
+    assert placed(plan) == {"good": "a"}
+    assert plan.unplaced[0].stage is Stage.INVALID
+    assert "many" in plan.unplaced[0].message
+
+
+def test_the_same_snapshot_gives_the_same_plan():
+    world = cluster(
+        *[node(f"n{i}", 8) for i in range(5)],
+        queue("x", 8),
+        queue("y", 8, priority=200),
+        *[job_with_pods(f"g{i}", 3 + i % 3, queue="xy"[i % 2], created=i) for i in range(9)],
+    )
+    assert world.plan() == world.plan()

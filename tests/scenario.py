@@ -1,0 +1,194 @@
+"""Small clusters for tests of pure code: objects in, snapshot and plan out.
+
+Everything goes through the builder and the real grouping, so a test states what a user would write.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from kai_py.api.queue import read_queue
+from kai_py.api.records.core import (
+    Condition,
+    Container,
+    Job,
+    JobSpec,
+    Node,
+    NodeSpec,
+    NodeStatus,
+    ObjectMeta,
+    OwnerReference,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Resources,
+)
+from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.grouping.identify import identify
+from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.decisions import Plan
+from kai_py.snapshot.builder import SnapshotBuilder
+from kai_py.snapshot.queue_objects import queue_spec
+
+QUEUE = "scheduling.kai.io/queue-name"
+START = 1_800_000_000.0
+
+
+def at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(START + seconds, UTC)
+
+
+def node(
+    name: str, gpus: int = 8, cpu: str = "64", labels: Mapping[str, str] | None = None, **spec
+):
+    allocatable = {"cpu": cpu, "memory": "512Gi", "pods": "110"}
+    if gpus:
+        allocatable["nvidia.com/gpu"] = str(gpus)
+    return Node(
+        metadata=ObjectMeta(
+            name=name, uid=f"node-{name}", labels={"kubernetes.io/hostname": name, **(labels or {})}
+        ),
+        spec=NodeSpec(**spec),
+        status=NodeStatus(
+            allocatable=allocatable, conditions=(Condition(type="Ready", status="True"),)
+        ),
+    )
+
+
+def job(
+    name: str, pods: int, queue: str = "", namespace: str = "default", **annotations: str
+) -> Job:
+    marks = {QUEUE: queue} if queue else {}
+    return Job(
+        metadata=ObjectMeta(
+            name=name, namespace=namespace, uid=f"job-{name}", annotations={**marks, **annotations}
+        ),
+        spec=JobSpec(parallelism=pods, completions=pods),
+    )
+
+
+def pod(
+    name: str,
+    gpus: int = 1,
+    *,
+    queue: str = "",
+    node: str = "",
+    priority: int = 0,
+    created: float = 0.0,
+    owner: Job | None = None,
+    phase: str = "",
+    annotations: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    requests: Mapping[str, str] | None = None,
+    leaving: bool = False,
+    **spec,
+) -> Pod:
+    wanted = {"cpu": "1", **(requests or {})}
+    if gpus:
+        wanted["nvidia.com/gpu"] = str(gpus)
+    references = ()
+    if owner is not None:
+        references = (
+            OwnerReference(
+                api_version="batch/v1",
+                kind="Job",
+                name=owner.metadata.name,
+                uid=owner.metadata.uid,
+                controller=True,
+            ),
+        )
+    return Pod(
+        metadata=ObjectMeta(
+            name=name,
+            namespace="default",
+            uid=f"pod-{name}",
+            creation_timestamp=at(created),
+            deletion_timestamp=at(created) if leaving else None,
+            annotations={**({QUEUE: queue} if queue else {}), **(annotations or {})},
+            labels=dict(labels or {}),
+            owner_references=references,
+        ),
+        spec=PodSpec(
+            scheduler_name=spec.pop("scheduler_name", "kai-scheduler"),
+            node_name=node,
+            priority=priority,
+            containers=(Container(name="main", resources=Resources(requests=wanted)),),
+            **spec,
+        ),
+        status=PodStatus(phase=phase or ("Running" if node else "Pending")),
+    )
+
+
+def job_with_pods(name: str, pods: int, gpus: int = 1, *, queue: str, **options) -> list:
+    owner = job(name, pods, queue)
+    return [owner, *(pod(f"{name}-{i}", gpus, owner=owner, **options) for i in range(pods))]
+
+
+def queue(name: str, deserved: float = 0, maximum: float | None = None, **spec):
+    document = {"metadata": {"name": name}, "spec": {"deservedGPUs": deserved, **spec}}
+    if maximum is not None:
+        document["spec"]["maxGPUs"] = maximum
+    return queue_spec(read_queue(document))
+
+
+KINDS = {
+    "Pod": "pods",
+    "Node": "nodes",
+    "Job": "jobs",
+    "QueueSpec": "queues",
+    "ResourceSlice": "resourceslices",
+    "ResourceClaim": "resourceclaims",
+    "DeviceClass": "deviceclasses",
+    "ObjectMetadata": "namespaces",
+}
+
+
+@dataclass
+class Cluster:
+    """Objects by kind and name, and the builder that follows them."""
+
+    settings: dict = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.devices = ClusterDevices()
+        self.builder = SnapshotBuilder(identify, self.devices, lambda spec: spec)
+        self.memory = CycleMemory(self.devices)
+        self._known: dict = {}
+
+    def add(self, *objects) -> "Cluster":
+        for listed in objects:
+            for each in listed if isinstance(listed, list) else [listed]:
+                kind = KINDS[type(each).__name__]
+                name = (
+                    each.name if kind == "queues" else (each.metadata.namespace, each.metadata.name)
+                )
+                self.builder.apply(kind, self._known.get((kind, name)), each)
+                self._known[kind, name] = each
+        return self
+
+    def remove(self, *objects) -> "Cluster":
+        for each in objects:
+            kind = KINDS[type(each).__name__]
+            name = each.name if kind == "queues" else (each.metadata.namespace, each.metadata.name)
+            self.builder.apply(kind, self._known.pop((kind, name)), None)
+        return self
+
+    def snapshot(self, now: float = 1000.0):
+        return self.builder.freeze(START + now)
+
+    def plan(self, now: float = 1000.0) -> Plan:
+        settings = CycleSettings(**self.settings)
+        return run_cycle(self.snapshot(now), settings, self.memory)
+
+
+def cluster(*objects, **settings) -> Cluster:
+    return Cluster(settings).add(*objects)
+
+
+def placed(plan: Plan) -> dict[str, str]:
+    """Pod name to node."""
+    return {p.pod.name: p.node for gang in plan.placements for p in gang.pods}
+
+
+def evicted(plan: Plan) -> list[str]:
+    return sorted(eviction.pod.name for eviction in plan.evictions)

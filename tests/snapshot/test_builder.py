@@ -1,0 +1,145 @@
+"""Feeding changes one by one must give what building from scratch gives."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai_py.api.references import PodRef
+from kai_py.snapshot.gangs import PodState
+from tests.scenario import cluster, job, node, pod, queue
+
+GPU = "nvidia.com/gpu"
+
+
+def used(snapshot, name):
+    row = snapshot.nodes.positions[name]
+    return {
+        resource: snapshot.used[position, row]
+        for resource, position in snapshot.resources.positions.items()
+        if snapshot.used[position, row]
+    }
+
+
+states = st.fixed_dictionaries(
+    {
+        "node": st.sampled_from(["", "n0", "n1", "n2"]),
+        "phase": st.sampled_from(["Pending", "Running", "Succeeded"]),
+        "gpus": st.integers(0, 3),
+        "leaving": st.booleans(),
+    }
+)
+events = st.lists(
+    st.one_of(
+        st.tuples(st.just("pod"), st.integers(0, 4), states),
+        st.tuples(st.just("gone"), st.integers(0, 4)),
+        st.tuples(st.just("node"), st.integers(0, 2), st.integers(0, 8)),
+        st.tuples(st.just("node gone"), st.integers(0, 2)),
+        st.tuples(st.just("freeze")),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(events)
+def test_incremental_equals_rebuilt(changes):
+    world = cluster(queue("team", 8))
+    live = {}
+    for change in changes:
+        match change:
+            case ("pod", number, state):
+                each = pod(f"p{number}", queue="team", **state)
+                live["pod", number] = each
+                world.add(each)
+            case ("gone", number):
+                if ("pod", number) in live:
+                    world.remove(live.pop(("pod", number)))
+            case ("node", number, gpus):
+                live["node", number] = node(f"n{number}", gpus)
+                world.add(live["node", number])
+            case ("node gone", number):
+                if ("node", number) in live:
+                    world.remove(live.pop(("node", number)))
+            case ("freeze",):
+                world.snapshot()
+    followed = world.snapshot()
+    fresh = cluster(queue("team", 8), *live.values()).snapshot()
+    assert followed.nodes.names == fresh.nodes.names
+    for name in fresh.nodes.names:
+        assert used(followed, name) == used(fresh, name)
+    for resource, position in fresh.resources.positions.items():
+        ours = followed.resources.positions[resource]
+        assert np.array_equal(followed.releasing[ours], fresh.releasing[position])
+        assert np.array_equal(followed.nodes.allocatable[ours], fresh.nodes.allocatable[position])
+    assert {
+        k: [(m.pod, m.state, m.node) for m in g.members] for k, g in followed.gangs.items()
+    } == {k: [(m.pod, m.state, m.node) for m in g.members] for k, g in fresh.gangs.items()}
+    assert followed.pending == fresh.pending
+    assert nonzero(followed.queue_usage) == nonzero(fresh.queue_usage)
+    assert nonzero(followed.queue_demand) == nonzero(fresh.queue_demand)
+
+
+def nonzero(ledger):
+    kept = {queue: {r: a for r, a in usage.items() if a} for queue, usage in ledger.items()}
+    return {queue: usage for queue, usage in kept.items() if usage}
+
+
+def test_a_frozen_snapshot_does_not_change():
+    world = cluster(node("a"), queue("team", 8), pod("p", queue="team", node="a"))
+    before = world.snapshot()
+    copy = before.used.copy()
+    world.add(pod("q", queue="team", node="a"))
+    assert np.array_equal(before.used, copy)
+    assert not before.used.flags.writeable
+    assert list(before.gangs) == ["default/Pod/p"]
+
+
+def test_an_assumed_pod_holds_its_room_until_forgotten():
+    waiting = pod("p", 2, queue="team")
+    world = cluster(node("a"), queue("team", 8), waiting)
+    reference = PodRef("default", "p", waiting.metadata.uid)
+    world.builder.assume(reference, "a")
+    assumed = world.snapshot()
+    assert used(assumed, "a")[GPU] == 2
+    assert assumed.pending == ()
+    assert assumed.queue_usage["team"]["gpu"] == 2
+    world.builder.forget(reference.uid)
+    assert used(world.snapshot(), "a") == {}
+    assert world.snapshot().pending == ("default/Pod/p",)
+
+
+def test_an_assumption_ends_when_the_watch_shows_the_binding():
+    waiting = pod("p", 2, queue="team")
+    world = cluster(node("a"), node("b"), queue("team", 8), waiting)
+    world.builder.assume(PodRef("default", "p", waiting.metadata.uid), "a")
+    world.add(pod("p", 2, queue="team", node="b"))
+    world.builder.forget(waiting.metadata.uid)
+    assert used(world.snapshot(), "b")[GPU] == 2
+    assert used(world.snapshot(), "a") == {}
+
+
+def test_pods_of_other_schedulers_hold_room_and_are_no_gangs():
+    world = cluster(node("a"), pod("x", 3, node="a", scheduler_name="default-scheduler"))
+    assert used(world.snapshot(), "a")[GPU] == 3
+    assert world.snapshot().gangs == {}
+
+
+def test_a_late_owner_turns_its_pods_into_a_gang():
+    owner = job("train", 2, "team")
+    world = cluster(node("a"), queue("team", 8), pod("t-0", owner=owner), pod("t-1", owner=owner))
+    assert "not known yet" in world.snapshot().gangs["default/Job/train"].problem
+    world.add(owner)
+    gang = world.snapshot().gangs["default/Job/train"]
+    assert (gang.queue, gang.tree.min_members, gang.problem) == ("team", 2, "")
+    assert [m.state for m in gang.members] == [PodState.PENDING] * 2
+
+
+def test_a_node_event_that_changes_nothing_relevant_keeps_the_columns():
+    world = cluster(node("a"), node("b"))
+    columns = world.snapshot().nodes
+    world.add(node("a"))
+    assert world.snapshot().nodes is columns
+    world.add(node("a", unschedulable=True))
+    changed = world.snapshot().nodes
+    assert changed.generation != columns.generation
+    assert list(changed.unschedulable) == [True, False]

@@ -1,0 +1,45 @@
+"""Requests of pods as Kubernetes computes them."""
+
+from kai_py.api.records.core import Container, Pod, PodSpec, Resources
+from kai_py.snapshot.requests import pod_requests
+
+
+def container(cpu="", sidecar=False, **limits):
+    requests = {"cpu": cpu} if cpu else {}
+    return Container(
+        resources=Resources(requests=requests, limits=limits),
+        restart_policy="Always" if sidecar else "",
+    )
+
+
+def requests(**spec):
+    return pod_requests(Pod(spec=PodSpec(**spec)))
+
+
+def test_containers_add_up_and_every_pod_takes_a_slot():
+    assert requests(containers=(container("1"), container("500m"))) == {"cpu": 1500, "pods": 1}
+
+
+def test_a_limit_without_a_request_is_a_request():
+    assert requests(containers=(container(memory="1Gi"),)) == {"memory": 2**30, "pods": 1}
+
+
+def test_plain_init_containers_count_by_the_largest():
+    spec = {"containers": (container("1"),), "init_containers": (container("3"), container("2"))}
+    assert requests(**spec)["cpu"] == 3000
+
+
+def test_sidecars_run_beside_what_starts_after_them():
+    sidecar, start, main = container("1", sidecar=True), container("3"), container("1")
+    assert requests(containers=(main,), init_containers=(sidecar, start))["cpu"] == 4000
+    assert requests(containers=(main,), init_containers=(start, sidecar))["cpu"] == 3000
+    assert requests(containers=(main,), init_containers=(sidecar, sidecar))["cpu"] == 3000
+
+
+def test_pod_level_requests_replace_the_sum_and_overhead_comes_on_top():
+    found = requests(
+        containers=(container("1"),),
+        resources=Resources(requests={"cpu": "8"}),
+        overhead={"cpu": "250m"},
+    )
+    assert found["cpu"] == 8250
