@@ -102,17 +102,22 @@ class Kubeconfig:
         """Read the files and run the exec plugin, where there is one."""
         module = _kubernetes("kubernetes.config.kube_config")
         configuration = _kubernetes("kubernetes.client").Configuration()
+        # Without a base path, relative paths start at the file that holds them, as in kubectl.
         try:
             config = module.KubeConfigMerger(self._files).config
-            if config is None:
-                raise CredentialsError(f"kubeconfig {self._files}: no such file")
-            loader = module.KubeConfigLoader(
-                config_dict=config, active_context=self._context or None
-            )
-            loader.load_and_set(configuration)
-            self._token_file = _token_file(config, self._context)
-        except (module.ConfigException, OSError, ValueError) as error:
+            if config is not None:
+                loader = module.KubeConfigLoader(
+                    config_dict=config,
+                    active_context=self._context or None,
+                    config_base_path=None,
+                )
+                loader.load_and_set(configuration)
+                self._token_file = _token_file(config, self._context)
+        # The loader does not check what it reads: a malformed file raises whatever it leads to.
+        except Exception as error:
             raise CredentialsError(f"kubeconfig {self._files}: {error}") from error
+        if config is None:
+            raise CredentialsError(f"kubeconfig {self._files}: no such file")
         self._configuration = configuration
         return self.renew()
 

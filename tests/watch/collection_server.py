@@ -210,8 +210,12 @@ class MemoryTransport:
 @asynccontextmanager
 async def serve(handler):
     """Serve all paths by one handler; gives the base URL."""
+
+    async def answer(request):
+        return await handler(request)
+
     app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handler)
+    app.router.add_route("*", "/{path:.*}", answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -1,0 +1,122 @@
+import json
+import stat
+import sys
+
+import pytest
+import yaml
+
+from kai_py.watch.credentials import Anonymous, Kubeconfig, ServiceAccount, find_credentials
+from kai_py.watch.errors import CredentialsError
+
+
+def kubeconfig(directory, user, *, name="config", context="one", server="http://127.0.0.1:1/"):
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": context,
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": user}, {"name": "other", "user": {"token": "other"}}],
+        "contexts": [
+            {"name": "one", "context": {"cluster": "c", "user": "u"}},
+            {"name": "two", "context": {"cluster": "c", "user": "other"}},
+            {"name": "nobody", "context": {"cluster": "c"}},
+        ],
+    }
+    path = directory / name
+    path.write_text(yaml.safe_dump(document))
+    return str(path)
+
+
+def test_static_token(tmp_path):
+    access = Kubeconfig(kubeconfig(tmp_path, {"token": "secret"})).load()
+    assert access.server == "http://127.0.0.1:1"
+    assert access.authorization == "Bearer secret"
+    assert access.tls is None
+
+
+@pytest.mark.parametrize(("context", "header"), [("two", "Bearer other"), ("nobody", "")])
+def test_the_named_context_decides(tmp_path, context, header):
+    config = kubeconfig(tmp_path, {"token": "secret"})
+    assert Kubeconfig(config, context).load().authorization == header
+
+
+def test_basic_authentication(tmp_path):
+    config = kubeconfig(tmp_path, {"username": "me", "password": "x"})
+    assert Kubeconfig(config).load().authorization == "Basic bWU6eA=="
+
+
+def test_token_file_is_read_again(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    credentials = Kubeconfig(kubeconfig(tmp_path, {"tokenFile": "token"}))
+    assert credentials.load().authorization == "Bearer first"
+    token.write_text("second\n")
+    assert credentials.renew().authorization == "Bearer second"
+    token.unlink()
+    with pytest.raises(CredentialsError, match="tokenFile"):
+        credentials.renew()
+
+
+@pytest.mark.parametrize(
+    ("expiry", "runs"), [("2000-01-01T00:00:00Z", 3), ("2999-01-01T00:00:00Z", 1), (None, 1)]
+)
+def test_exec_plugin_runs_again_only_when_its_token_expires(tmp_path, expiry, runs):
+    status = {"token": "from-plugin"} | ({"expirationTimestamp": expiry} if expiry else {})
+    answer = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": status,
+    }
+    plugin = tmp_path / "plugin"
+    plugin.write_text(
+        f"#!{sys.executable}\nopen({str(tmp_path / 'runs')!r}, 'a').write('x')\n"
+        f"print({json.dumps(answer)!r})\n"
+    )
+    plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
+    user = {"exec": {"apiVersion": answer["apiVersion"], "command": str(plugin)}}
+    credentials = Kubeconfig(kubeconfig(tmp_path, user))
+    assert credentials.load().authorization == "Bearer from-plugin"
+    credentials.renew()
+    assert len((tmp_path / "runs").read_text()) == runs
+
+
+@pytest.mark.parametrize("text", ["", "[]", "clusters: 3", "{current-context: x}", "a: [", "\0"])
+def test_broken_kubeconfig_names_the_file(tmp_path, text):
+    path = tmp_path / "broken"
+    path.write_text(text)
+    with pytest.raises(CredentialsError, match="broken"):
+        Kubeconfig(str(path)).load()
+
+
+def test_missing_kubeconfig_and_context_are_named(tmp_path):
+    with pytest.raises(CredentialsError, match="absent: no such file"):
+        Kubeconfig(str(tmp_path / "absent")).load()
+    with pytest.raises(CredentialsError, match="three"):
+        Kubeconfig(kubeconfig(tmp_path, {"token": "t"}), "three").load()
+
+
+POD = {"KUBERNETES_SERVICE_HOST": "::1", "KUBERNETES_SERVICE_PORT": "443"}
+
+
+def test_service_account_without_a_token_says_where_it_looked(tmp_path):
+    with pytest.raises(CredentialsError, match=tmp_path.name):
+        ServiceAccount(tmp_path, POD).load()
+
+
+def test_order_of_sources(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    first = kubeconfig(tmp_path, {"token": "first"}, name="first")
+    second = kubeconfig(tmp_path, {"token": "second"}, name="second")
+    everything = {"KUBECONFIG": second, **POD}
+    assert find_credentials(first, "", everything).load().authorization == "Bearer first"
+    assert find_credentials("", "", everything).load().authorization == "Bearer second"
+    assert isinstance(find_credentials("", "", POD), ServiceAccount)
+    with pytest.raises(CredentialsError, match="name a kubeconfig"):
+        find_credentials("", "", {})
+    (tmp_path / ".kube").mkdir()
+    kubeconfig(tmp_path / ".kube", {"token": "home"})
+    assert find_credentials("", "", {}).load().authorization == "Bearer home"
+
+
+def test_anonymous_access_has_no_trailing_slash():
+    assert Anonymous("http://127.0.0.1:8001/").load().server == "http://127.0.0.1:8001"

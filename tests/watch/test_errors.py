@@ -1,0 +1,66 @@
+import json
+
+import msgspec
+import pytest
+
+from kai_py.watch import errors
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "kind"),
+    [
+        (400, "BadRequest", errors.BadRequest),
+        (401, "Unauthorized", errors.Unauthorized),
+        (403, "Forbidden", errors.Forbidden),
+        (404, "NotFound", errors.NotFound),
+        (405, "MethodNotAllowed", errors.StatusError),
+        (409, "Conflict", errors.Conflict),
+        (409, "AlreadyExists", errors.AlreadyExists),
+        (410, "Expired", errors.Gone),
+        (422, "Invalid", errors.Invalid),
+        (429, "TooManyRequests", errors.TooManyRequests),
+        (500, "InternalError", errors.ServerError),
+        (504, "Timeout", errors.ServerError),
+    ],
+)
+def test_code_and_reason_choose_the_type(code, reason, kind):
+    body = {"kind": "Status", "code": code, "reason": reason, "message": "because"}
+    error = errors.from_answer("PUT /x", code, json.dumps(body).encode(), {})
+    assert type(error) is kind
+    assert (error.code, error.reason) == (code, reason)
+    assert str(error) == f"PUT /x: {code} {reason}: because"
+
+
+def test_invalid_names_the_fields():
+    body = {
+        "code": 422,
+        "reason": "Invalid",
+        "message": "Queue is invalid",
+        "details": {
+            "causes": [
+                {"reason": "FieldValueInvalid", "message": "must be >= 0", "field": "spec.maxGPUs"}
+            ]
+        },
+    }
+    error = errors.from_answer("POST /x", 422, json.dumps(body).encode(), {})
+    assert error.causes == (errors.Cause("FieldValueInvalid", "must be >= 0", "spec.maxGPUs"),)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds", "expected"), [("7", None, 7), ("", 3, 3), ("2", 5, 5), ("soon", None, 0)]
+)
+def test_retry_after_comes_from_header_or_details(header, seconds, expected):
+    body = {"code": 429, "details": {"retryAfterSeconds": seconds} if seconds else None}
+    error = errors.from_answer("GET /x", 429, json.dumps(body).encode(), {"Retry-After": header})
+    assert error.retry_after == expected
+
+
+def test_failure_that_is_no_status_shows_its_text():
+    error = errors.from_answer("GET /x", 502, b"<html>Bad Gateway \xff</html>", {})
+    assert isinstance(error, errors.ServerError)
+    assert "Bad Gateway" in str(error)
+
+
+def test_error_event_without_a_status_is_a_server_error():
+    error = errors.from_event("GET /x", msgspec.Raw(b'"boom"'))
+    assert isinstance(error, errors.ServerError)

@@ -1,0 +1,33 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_py.watch.wire import LineSplitter
+
+
+@given(
+    lines=st.lists(
+        st.binary(min_size=1, max_size=8).filter(lambda x: x.strip() and b"\n" not in x)
+    ),
+    rest=st.binary(max_size=3).filter(lambda x: b"\n" not in x),
+    cuts=st.lists(st.integers(0, 60)),
+)
+def test_lines_are_the_same_however_they_are_cut(lines, rest, cuts):
+    stream = b"".join(line + b"\n" for line in lines) + rest
+    marks = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
+    splitter = LineSplitter()
+    found = []
+    for start, end in zip(marks, marks[1:], strict=False):
+        found += splitter.feed(stream[start:end])
+    assert found == lines
+
+
+def test_one_line_in_many_chunks_takes_linear_time():
+    splitter = LineSplitter()
+    chunk = b"x" * 1000
+    for _ in range(50_000):
+        assert not splitter.feed(chunk)
+    assert [len(line) for line in splitter.feed(b"\n")] == [50_000_000]
+
+
+def test_empty_lines_are_left_out():
+    assert LineSplitter().feed(b"\n\r\na\n\n") == [b"a"]
