@@ -1,0 +1,206 @@
+"""What does the server say when it refuses?
+
+A metav1.Status with Kubernetes' codes, reasons and wording, carried by one exception type.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kai_py.embedded.documents import Json
+
+
+class ApiError(Exception):
+    """A request was refused; `code` and `reason` are those of metav1.Status."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: Json | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.retry_after = retry_after
+
+    def status(self) -> Json:
+        """Return the answer's body."""
+        body: Json = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code,
+        }
+        details = dict(self.details or {})
+        if self.retry_after is not None:
+            details["retryAfterSeconds"] = self.retry_after
+        if details:
+            body["details"] = details
+        return body
+
+
+@dataclass(frozen=True)
+class FieldError:
+    """One field of an object that cannot be accepted."""
+
+    path: str
+    kind: str
+    message: str
+
+    def cause(self) -> Json:
+        """Return the entry of Status.details.causes."""
+        return {"reason": self.kind, "message": self.message, "field": self.path}
+
+
+def required(path: str, detail: str = "") -> FieldError:
+    """Report a field that must be set."""
+    return FieldError(path, "FieldValueRequired", _join("Required value", detail))
+
+
+def bad_value(path: str, value: Any, detail: str) -> FieldError:
+    """Report a field whose value is outside what is allowed."""
+    text = f"Invalid value: {json.dumps(value, default=str)}"
+    return FieldError(path, "FieldValueInvalid", _join(text, detail))
+
+
+def forbidden_field(path: str, detail: str) -> FieldError:
+    """Report a field that may not be set or changed here."""
+    return FieldError(path, "FieldValueForbidden", _join("Forbidden", detail))
+
+
+def duplicate(path: str, value: Any) -> FieldError:
+    """Report a value that may occur only once."""
+    return FieldError(path, "FieldValueDuplicate", f"Duplicate value: {json.dumps(value)}")
+
+
+def unsupported(path: str, value: Any, allowed: Sequence[Any]) -> FieldError:
+    """Report a value that is none of the listed ones."""
+    choices = ", ".join(json.dumps(choice) for choice in allowed)
+    text = f"Unsupported value: {json.dumps(value)}: supported values: {choices}"
+    return FieldError(path, "FieldValueNotSupported", text)
+
+
+def _join(head: str, detail: str) -> str:
+    return f"{head}: {detail}" if detail else head
+
+
+def not_found(group_resource: str, name: str) -> ApiError:
+    """404: no such object."""
+    return ApiError(
+        404,
+        "NotFound",
+        f'{group_resource} "{name}" not found',
+        details=_details(group_resource, name),
+    )
+
+
+def no_such_resource() -> ApiError:
+    """404: no such path."""
+    return ApiError(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(group_resource: str, name: str) -> ApiError:
+    """409: the name is taken."""
+    return ApiError(
+        409,
+        "AlreadyExists",
+        f'{group_resource} "{name}" already exists',
+        details=_details(group_resource, name),
+    )
+
+
+def conflict(group_resource: str, name: str, why: str) -> ApiError:
+    """409: the write does not start from the present state."""
+    return ApiError(
+        409,
+        "Conflict",
+        f'Operation cannot be fulfilled on {group_resource} "{name}": {why}',
+        details=_details(group_resource, name),
+    )
+
+
+def invalid(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> ApiError:
+    """422: the object's fields cannot be accepted."""
+    texts = [f"{error.path}: {error.message}" for error in errors]
+    listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+    qualified = f"{kind}.{group}" if group else kind
+    return ApiError(
+        422,
+        "Invalid",
+        f'{qualified} "{name}" is invalid: {listed}',
+        details={
+            "name": name,
+            "group": group,
+            "kind": kind,
+            "causes": [error.cause() for error in errors],
+        },
+    )
+
+
+def forbidden(group_resource: str, name: str, why: str) -> ApiError:
+    """403: understood and refused."""
+    return ApiError(
+        403,
+        "Forbidden",
+        f'{group_resource} "{name}" is forbidden: {why}',
+        details=_details(group_resource, name),
+    )
+
+
+def bad_request(message: str) -> ApiError:
+    """400: the request cannot be understood."""
+    return ApiError(400, "BadRequest", message)
+
+
+def expired(message: str) -> ApiError:
+    """410: the asked revision is no longer kept."""
+    return ApiError(410, "Expired", message)
+
+
+def revision_too_large(asked: int, present: int) -> ApiError:
+    """504: the asked revision lies in the future."""
+    message = f"Too large resource version: {asked}, current: {present}"
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    return ApiError(504, "Timeout", message, details={"causes": [cause]}, retry_after=1)
+
+
+def method_not_allowed() -> ApiError:
+    """405: the resource has no such verb."""
+    return ApiError(
+        405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
+    )
+
+
+def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
+    """415: the body's content type is not understood here."""
+    return ApiError(
+        415,
+        "UnsupportedMediaType",
+        "the body of the request was in an unknown format - accepted media types include: "
+        + ", ".join(accepted),
+    )
+
+
+def not_implemented(what: str) -> ApiError:
+    """501: a real API server can do this, the embedded one cannot."""
+    return ApiError(501, "NotImplemented", f"the embedded cluster does not implement {what}")
+
+
+def _details(group_resource: str, name: str) -> Json:
+    plural, _, group = group_resource.partition(".")
+    details = {"name": name, "kind": plural}
+    return details | {"group": group} if group else details

@@ -1,0 +1,93 @@
+"""What happened to the objects of one kind since revision r?
+
+Every write of the store gets the next revision of one counter and is appended to the log of its
+kind. A watch is a position in that log. Compaction drops old changes; a watch that starts before
+what is kept is told 410 and must list again, as with etcd.
+
+Reading is O(log n + k) for k new changes in a log of n.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kai_py.embedded.errors import expired
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kai_py.embedded.documents import Json
+
+KEPT_CHANGES = 100_000
+"""Changes kept per kind; older ones are compacted away in batches."""
+
+
+class ChangeType(Enum):
+    """What a write did to an object; the values are those of watch events."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One write: the object after it (for a deletion: its last state) and before it."""
+
+    type: ChangeType
+    storage: str
+    object: Json
+    previous: Json | None
+    revision: int
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The object as JSON text, made once however many watchers there are."""
+        return msgspec.json.encode(self.object)
+
+
+class EventLog:
+    """The changes of one kind in order of revision, and who wants to hear of new ones."""
+
+    def __init__(self, kept: int = KEPT_CHANGES) -> None:
+        self.compacted_through = 0
+        self._kept = kept
+        self._changes: list[Change] = []
+        self._revisions: list[int] = []
+        self._listeners: dict[int, Callable[[], None]] = {}
+        self._next_listener = 0
+
+    def append(self, change: Change) -> None:
+        """Add a change and wake the listeners."""
+        self._changes.append(change)
+        self._revisions.append(change.revision)
+        if len(self._changes) > 2 * self._kept:
+            self.compact(self._revisions[-self._kept - 1])
+        for wake in tuple(self._listeners.values()):
+            wake()
+
+    def after(self, revision: int) -> Sequence[Change]:
+        """Return the changes later than `revision`; raise ApiError 410 if some are gone."""
+        if revision < self.compacted_through:
+            raise expired(f"too old resource version: {revision} ({self.compacted_through})")
+        return self._changes[bisect_right(self._revisions, revision) :]
+
+    def compact(self, revision: int) -> None:
+        """Forget the changes up to and including `revision`."""
+        cut = bisect_right(self._revisions, revision)
+        del self._changes[:cut]
+        del self._revisions[:cut]
+        self.compacted_through = max(self.compacted_through, revision)
+
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` after every append; return how to stop that."""
+        self._next_listener += 1
+        number = self._next_listener
+        self._listeners[number] = wake
+        return lambda: self._listeners.pop(number, None) and None

@@ -1,0 +1,144 @@
+"""Where do the objects live?
+
+In memory, by kind, namespace and name, under one revision counter like etcd's. The store knows
+revisions, conflicts of existence and ownership links; what an object may contain is decided before
+it gets here. Documents handed in belong to the store; documents handed out are shared and must not
+be changed.
+
+Every operation is O(1) but `list`, which sorts, and the log's compaction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kai_py.embedded.documents import name_of, namespace_of, uid_of
+from kai_py.embedded.errors import already_exists
+from kai_py.embedded.eventlog import KEPT_CHANGES, Change, ChangeType, EventLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kai_py.embedded.documents import Json
+
+StoredKey = tuple[str, str, str]
+"""Where an object is: its kind's storage name (`jobs.batch`), namespace, name."""
+
+
+class Store:
+    """Revisioned objects of all kinds."""
+
+    def __init__(self, kept_changes: int = KEPT_CHANGES) -> None:
+        self.revision = 1
+        self._kept_changes = kept_changes
+        self._compacted_through = 0
+        self._objects: dict[str, dict[str, dict[str, Json]]] = {}
+        self._logs: dict[str, EventLog] = {}
+        self._by_uid: dict[str, StoredKey] = {}
+        self._dependents: dict[str, dict[StoredKey, None]] = {}
+        self._subscribers: list[Callable[[Change], None]] = []
+
+    def get(self, storage: str, namespace: str, name: str) -> Json | None:
+        """Return the object, or None."""
+        return self._objects.get(storage, {}).get(namespace, {}).get(name)
+
+    def list(self, storage: str, namespace: str | None = None) -> list[Json]:
+        """Return the objects of a kind by namespace and name; None means all namespaces."""
+        by_namespace = self._objects.get(storage, {})
+        namespaces = sorted(by_namespace) if namespace is None else [namespace]
+        return [
+            document
+            for each in namespaces
+            for _, document in sorted(by_namespace.get(each, {}).items())
+        ]
+
+    def count(self, storage: str) -> int:
+        """Return how many objects of a kind there are."""
+        return sum(len(each) for each in self._objects.get(storage, {}).values())
+
+    def by_uid(self, uid: str) -> Json | None:
+        """Return the object with this uid, or None."""
+        key = self._by_uid.get(uid)
+        return self.get(*key) if key else None
+
+    def key_of_uid(self, uid: str) -> StoredKey | None:
+        """Return where the object with this uid is, or None."""
+        return self._by_uid.get(uid)
+
+    def dependents(self, uid: str) -> Sequence[tuple[str, Json]]:
+        """Return (storage, object) of everything that names `uid` as an owner, oldest first."""
+        found = ((key[0], self.get(*key)) for key in self._dependents.get(uid, {}))
+        return [(storage, document) for storage, document in found if document is not None]
+
+    def insert(self, storage: str, document: Json) -> Json:
+        """Add a new object; raise ApiError 409 when its name is taken."""
+        name = name_of(document)
+        if self.get(storage, namespace_of(document), name) is not None:
+            raise already_exists(storage, name)
+        return self._write(ChangeType.ADDED, storage, document, previous=None)
+
+    def replace(self, storage: str, document: Json, previous: Json) -> Json:
+        """Put `document` in the place of `previous`."""
+        return self._write(ChangeType.MODIFIED, storage, document, previous=previous)
+
+    def remove(self, storage: str, previous: Json) -> Json:
+        """Delete an object; return its last state with the revision of the deletion."""
+        self._unlink(storage, previous)
+        key = (storage, namespace_of(previous), name_of(previous))
+        del self._objects[storage][key[1]][key[2]]
+        self._by_uid.pop(uid_of(previous), None)
+        return self._record(ChangeType.DELETED, storage, dict(previous), previous)
+
+    def log(self, storage: str) -> EventLog:
+        """Return the log of a kind."""
+        if storage not in self._logs:
+            self._logs[storage] = EventLog(self._kept_changes)
+            self._logs[storage].compact(self._compacted_through)
+        return self._logs[storage]
+
+    def compact(self, revision: int | None = None) -> None:
+        """Forget history up to `revision`, by default all of it."""
+        self._compacted_through = self.revision if revision is None else revision
+        for log in self._logs.values():
+            log.compact(self._compacted_through)
+
+    def subscribe(self, receive: Callable[[Change], None]) -> None:
+        """Call `receive` with every change of every kind, in order, during the write."""
+        self._subscribers.append(receive)
+
+    def _write(
+        self, change: ChangeType, storage: str, document: Json, previous: Json | None
+    ) -> Json:
+        if previous is not None:
+            self._unlink(storage, previous)
+        return self._record(change, storage, document, previous)
+
+    def _record(
+        self, change: ChangeType, storage: str, document: Json, previous: Json | None
+    ) -> Json:
+        self.revision += 1
+        document["metadata"] = document["metadata"] | {"resourceVersion": str(self.revision)}
+        if change is not ChangeType.DELETED:
+            self._place(storage, document)
+        entry = Change(change, storage, document, previous, self.revision)
+        self.log(storage).append(entry)
+        for receive in self._subscribers:
+            receive(entry)
+        return document
+
+    def _place(self, storage: str, document: Json) -> None:
+        namespace, name = namespace_of(document), name_of(document)
+        by_namespace = self._objects.setdefault(storage, {})
+        by_namespace.setdefault(namespace, {})[name] = document
+        key = (storage, namespace, name)
+        self._by_uid[uid_of(document)] = key
+        for owner in document["metadata"].get("ownerReferences") or ():
+            self._dependents.setdefault(owner["uid"], {})[key] = None
+
+    def _unlink(self, storage: str, document: Json) -> None:
+        key = (storage, namespace_of(document), name_of(document))
+        for owner in document["metadata"].get("ownerReferences") or ():
+            held = self._dependents.get(owner["uid"], {})
+            held.pop(key, None)
+            if not held:
+                self._dependents.pop(owner["uid"], None)
