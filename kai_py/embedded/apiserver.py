@@ -1,0 +1,273 @@
+"""What do the verbs of the API do?
+
+get, list, create, update, patch on the objects of a resource, with the API's rules: names, uids,
+resourceVersion conflicts, status apart from the rest, finalizers, defaults and validation of the
+kind. No HTTP here: the front, the controllers and a simulator all call this. Refusals are
+`ApiError`. Deleting is in `deletion`, watching in `watching`, bindings and evictions in
+`subresources`.
+
+Documents given are copied; documents returned are shared and must not be changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kai_py.embedded import objectmeta
+from kai_py.embedded.documents import clone, is_deleting, name_of, uid_of
+from kai_py.embedded.errors import (
+    ApiError,
+    FieldError,
+    bad_request,
+    conflict,
+    forbidden,
+    invalid,
+    no_such_resource,
+    not_found,
+    required,
+)
+from kai_py.embedded.patches.applied import AppliedFields
+from kai_py.embedded.resources import NAMESPACES, Registry, Resource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kai_py.embedded.clock import Clock
+    from kai_py.embedded.documents import Json
+    from kai_py.embedded.identity import Identity
+    from kai_py.embedded.store import Store
+
+_STALE = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+
+
+class ApiServer:
+    """The verbs over one store."""
+
+    def __init__(
+        self, *, store: Store, clock: Clock, identity: Identity, registry: Registry
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.identity = identity
+        self.registry = registry
+        self.applied = AppliedFields()
+
+    def find(self, resource: Resource, name: str, namespace: str = "") -> Json | None:
+        """Return an object, or None."""
+        document = self.store.get(resource.storage, namespace, name)
+        return None if document is None else resource.to_served(document)
+
+    def get(self, resource: Resource, name: str, namespace: str = "") -> Json:
+        """Return an object; raise ApiError 404 when there is none."""
+        document = self.find(resource, name, namespace)
+        if document is None:
+            raise not_found(resource.group_resource, name)
+        return document
+
+    def list(self, resource: Resource, namespace: str | None = None) -> list[Json]:
+        """Return the objects of a resource by namespace and name; None means all namespaces."""
+        documents = self.store.list(resource.storage, namespace)
+        return [resource.to_served(document) for document in documents]
+
+    def create(
+        self, resource: Resource, document: Json, namespace: str = "", *, dry_run: bool = False
+    ) -> Json:
+        """Add an object; raise ApiError 409 when its name is taken, 422 when it is invalid."""
+        new = self._incoming(resource, document, namespace)
+        if resource.namespaced:
+            self._require_namespace(resource, new)
+        if resource.has_status and (resource.custom or resource.kind != "Node"):
+            new.pop("status", None)
+        objectmeta.begin(new, clock=self.clock, identity=self.identity)
+        if (errors := objectmeta.validate(new)) or (errors := _missing_spec(resource, new)):
+            raise _invalid(resource, new, errors)
+        resource.rules.prepare(new)
+        resource.rules.default(new)
+        resource.rules.admit(new, self.store)
+        if errors := resource.rules.validate(new):
+            raise _invalid(resource, new, errors)
+        if dry_run:
+            return resource.to_served(new)
+        return resource.to_served(self.store.insert(resource.storage, new))
+
+    def update(
+        self,
+        resource: Resource,
+        name: str,
+        document: Json,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Json:
+        """Replace an object or its status; raise ApiError 404, 409 or 422."""
+        new = self._incoming(resource, document, namespace)
+        body_name = new["metadata"].get("name")
+        if body_name != name:
+            raise bad_request(
+                f"the name of the object ({body_name}) does not match the name on the URL ({name})"
+            )
+        current = self.stored(resource, name, namespace)
+        if resource.custom and not new["metadata"].get("resourceVersion"):
+            rule = "must be specified for an update"
+            missing = FieldError(
+                "metadata.resourceVersion", "FieldValueInvalid", f"Invalid value: 0: {rule}"
+            )
+            raise _invalid(resource, new, [missing])
+        return self._write(resource, current, new, subresource=subresource, dry_run=dry_run)
+
+    def edit(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str,
+        change: Callable[[Json], Json],
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Json:
+        """Write what `change` makes of the present object; this is how every patch works."""
+        current = self.stored(resource, name, namespace)
+        changed = change(resource.to_served(current))
+        if name_of(changed) != name:
+            raise bad_request("the name of the object does not match the name on the URL")
+        new = self._incoming(resource, changed, namespace)
+        return self._write(resource, current, new, subresource=subresource, dry_run=dry_run)
+
+    def patch_status(self, resource: Resource, document: Json, status: Json) -> Json:
+        """Merge top-level fields into the status of a stored object, as a controller does.
+
+        A None removes a field. Nothing is written when nothing changes.
+        """
+
+        def change(present: Json) -> Json:
+            merged = {**(present.get("status") or {}), **status}
+            kept = {key: value for key, value in merged.items() if value is not None}
+            return {**present, "status": kept}
+
+        meta = document["metadata"]
+        namespace = meta.get("namespace", "")
+        return self.edit(resource, meta["name"], namespace, change, subresource="status")
+
+    def stored(self, resource: Resource, name: str, namespace: str) -> Json:
+        """Return an object in its stored version; raise ApiError 404 when there is none."""
+        document = self.store.get(resource.storage, namespace, name)
+        if document is None:
+            raise not_found(resource.group_resource, name)
+        return document
+
+    def check_preconditions(self, resource: Resource, current: Json, meta: Json) -> None:
+        """Raise ApiError 409 when `meta` names another uid or revision than the object has."""
+        uid, present = meta.get("uid"), uid_of(current)
+        name = name_of(current)
+        if uid and uid != present:
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {present}"
+            raise conflict(resource.group_resource, name, why)
+        revision = meta.get("resourceVersion")
+        if revision and revision not in ("0", current["metadata"]["resourceVersion"]):
+            raise conflict(resource.group_resource, name, _STALE)
+
+    def _incoming(self, resource: Resource, document: Json, namespace: str) -> Json:
+        new: Json = clone(document)
+        new.setdefault("apiVersion", resource.api_version)
+        new.setdefault("kind", resource.kind)
+        if (new["apiVersion"], new["kind"]) != (resource.api_version, resource.kind):
+            raise bad_request(
+                f"the object is {new['apiVersion']}, {new['kind']}, "
+                f"the request is for {resource.api_version}, {resource.kind}"
+            )
+        meta = new.get("metadata")
+        if not isinstance(meta, dict):
+            meta = new["metadata"] = {}
+        if resource.namespaced:
+            if meta.setdefault("namespace", namespace) != namespace:
+                raise bad_request(
+                    "the namespace of the provided object does not match the namespace sent on "
+                    "the request"
+                )
+        else:
+            meta.pop("namespace", None)
+        return resource.to_stored(new)
+
+    def _require_namespace(self, resource: Resource, document: Json) -> None:
+        name = document["metadata"]["namespace"]
+        if not name:
+            raise no_such_resource()
+        namespace = self.store.get(NAMESPACES.storage, "", name)
+        if namespace is None:
+            raise not_found("namespaces", name)
+        if is_deleting(namespace):
+            why = f"unable to create new content in namespace {name} because it is being terminated"
+            raise forbidden(resource.group_resource, document["metadata"].get("name", ""), why)
+
+    def _write(
+        self, resource: Resource, current: Json, new: Json, *, subresource: str, dry_run: bool
+    ) -> Json:
+        self.check_preconditions(resource, current, new["metadata"])
+        objectmeta.keep_server_fields(new, current)
+        if subresource == "status":
+            new = {**current, "status": new.get("status") or {}}
+            if resource.custom:
+                new = clone(new)
+                resource.rules.default(new)
+            errors = resource.rules.validate_status(new, current)
+        else:
+            _keep_status(resource, new, current)
+            resource.rules.default(new)
+            errors = objectmeta.validate_update(new, current)
+            errors += resource.rules.validate_update(new, current)
+            objectmeta.bump_generation(new, current)
+        if errors:
+            raise _invalid(resource, new, errors)
+        return resource.to_served(self.commit(resource, current, new, dry_run=dry_run))
+
+    def commit(
+        self, resource: Resource, current: Json, new: Json, *, dry_run: bool = False
+    ) -> Json:
+        """Store an accepted object unless nothing changed; remove it when nothing holds it."""
+        new["metadata"] = dict(new["metadata"])
+        new["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"]
+        for field in ("finalizers", "ownerReferences", "labels", "annotations"):
+            if not new["metadata"].get(field):
+                new["metadata"].pop(field, None)
+        if new == current or dry_run:
+            return new
+        stored = self.store.replace(resource.storage, new, current)
+        if is_deleting(stored) and may_go(stored):
+            return self.store.remove(resource.storage, stored)
+        return stored
+
+
+def may_go(document: Json) -> bool:
+    """Say whether a deleted object can be removed: no finalizer, no grace period left."""
+    meta = document["metadata"]
+    held_by_namespace = bool((document.get("spec") or {}).get("finalizers")) and (
+        document["kind"] == NAMESPACES.kind
+    )
+    grace = meta.get("deletionGracePeriodSeconds") or 0
+    return not meta.get("finalizers") and not grace and not held_by_namespace
+
+
+def _keep_status(resource: Resource, new: Json, current: Json) -> None:
+    if not resource.has_status:
+        return
+    new.pop("status", None)
+    if "status" in current:
+        new["status"] = current["status"]
+
+
+def _missing_spec(resource: Resource, document: Json) -> list[FieldError]:
+    needs_spec = not resource.custom and resource.kind in (
+        "Pod", "Job", "Deployment", "ReplicaSet", "StatefulSet", "ResourceClaim",
+        "ResourceClaimTemplate", "ResourceSlice",
+    )  # fmt: skip
+    if needs_spec and not isinstance(document.get("spec"), dict):
+        return [required("spec")]
+    return []
+
+
+def _invalid(resource: Resource, document: Json, errors: list[FieldError]) -> ApiError:
+    name: Any = document["metadata"].get("name") or ""
+    return invalid(resource.kind, resource.group, name, errors)

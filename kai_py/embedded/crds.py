@@ -1,0 +1,224 @@
+"""How does a CustomResourceDefinition become a served resource?
+
+On every change of a CRD its versions are registered with the schema's pruning, defaults, checks
+and CEL rules, and its columns; deleting it deletes its objects. Objects of all versions are stored
+once and differ in apiVersion only (conversion strategy None; webhooks are refused).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kai_py.embedded import schema as structural
+from kai_py.embedded.cel_rules import broken_rules, check_rules
+from kai_py.embedded.columns import AGE, CRD, NAME, Column, age_since, json_path
+from kai_py.embedded.conditions import with_condition
+from kai_py.embedded.deletion import delete_all
+from kai_py.embedded.documents import lookup
+from kai_py.embedded.errors import (
+    FieldError,
+    bad_value,
+    not_implemented,
+    required,
+)
+from kai_py.embedded.eventlog import ChangeType
+from kai_py.embedded.kinds.rules import Rules
+from kai_py.embedded.resources import Resource
+
+if TYPE_CHECKING:
+    from kai_py.embedded.apiserver import ApiServer
+    from kai_py.embedded.documents import Json
+    from kai_py.embedded.eventlog import Change
+
+STORAGE = "customresourcedefinitions.apiextensions.k8s.io"
+_ESTABLISHED = (
+    ("NamesAccepted", "NoConflicts", "no conflicts found"),
+    ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+)
+
+
+class CustomResources:
+    """Keeps the registry in step with the CRDs in the store."""
+
+    def __init__(self, api: ApiServer) -> None:
+        self._api = api
+        self._definitions = definitions_resource()
+        api.registry.add(self._definitions)
+        api.store.subscribe(self._receive)
+
+    def _receive(self, change: Change) -> None:
+        if change.storage != STORAGE:
+            return
+        spec = change.object["spec"]
+        storage = f"{spec['names']['plural']}.{spec['group']}"
+        if change.type is ChangeType.DELETED:
+            self._withdraw(storage)
+            return
+        self._api.registry.remove(storage)
+        for version in spec["versions"]:
+            if version.get("served"):
+                self._api.registry.add(custom_resource(change.object, version))
+        if change.type is ChangeType.ADDED:
+            self._establish(change.object)
+
+    def _withdraw(self, storage: str) -> None:
+        for resource in self._api.registry:
+            if resource.storage == storage:
+                delete_all(self._api, resource, self._api.list(resource))
+                break
+        self._api.registry.remove(storage)
+
+    def _establish(self, definition: Json) -> None:
+        spec, status = definition["spec"], dict(definition.get("status") or {})
+        for kind, reason, message in _ESTABLISHED:
+            condition = {"type": kind, "status": "True", "reason": reason, "message": message}
+            status = with_condition(status, condition, now=self._api.clock.now())
+        status["acceptedNames"] = spec["names"]
+        status["storedVersions"] = [
+            each["name"] for each in spec["versions"] if each.get("storage")
+        ]
+        self._api.patch_status(self._definitions, definition, status)
+
+
+def definitions_resource() -> Resource:
+    """Return the resource of CRDs themselves."""
+    return Resource(
+        group="apiextensions.k8s.io",
+        version="v1",
+        plural="customresourcedefinitions",
+        kind="CustomResourceDefinition",
+        namespaced=False,
+        short_names=("crd", "crds"),
+        subresources=("status",),
+        columns=CRD,
+        rules=Rules(
+            default=_default_definition,
+            validate=_validate_definition,
+            validate_update=lambda new, _old: _validate_definition(new),
+        ),
+    )
+
+
+def custom_resource(definition: Json, version: Json) -> Resource:
+    """Return the resource that one version of a CRD serves."""
+    spec = definition["spec"]
+    names, group = spec["names"], spec["group"]
+    schema = lookup(version, "schema.openAPIV3Schema") or {}
+    subresources = version.get("subresources") or {}
+    stored = next(each["name"] for each in spec["versions"] if each.get("storage"))
+    fields = version.get("selectableFields") or ()
+    return Resource(
+        group=group,
+        version=version["name"],
+        plural=names["plural"],
+        kind=names["kind"],
+        namespaced=spec["scope"] == "Namespaced",
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        subresources=("status",) if "status" in subresources else (),
+        selectable=tuple(each["jsonPath"].lstrip(".") for each in fields),
+        columns=_columns(version),
+        rules=_rules(schema),
+        custom=True,
+        to_stored=partial(_with_version, api_version=f"{group}/{stored}"),
+        to_served=partial(_with_version, api_version=f"{group}/{version['name']}"),
+        unknown_fields=partial(structural.unknown_fields, schema=schema),
+    )
+
+
+def _with_version(document: Json, *, api_version: str) -> Json:
+    if document["apiVersion"] == api_version:
+        return document
+    return {**document, "apiVersion": api_version}
+
+
+def _rules(schema: Json) -> Rules:
+    def default(document: Json) -> None:
+        structural.prune(document, schema, root=True)
+        structural.apply_defaults(document, schema)
+
+    def validate(document: Json) -> list[FieldError]:
+        errors = structural.validate(document, schema, "")
+        return errors or broken_rules(document, schema)
+
+    def validate_update(new: Json, old: Json) -> list[FieldError]:
+        errors = structural.validate(new, schema, "")
+        return errors or broken_rules(new, schema, before=old)
+
+    return Rules(
+        default=default,
+        validate=validate,
+        validate_update=validate_update,
+        validate_status=validate_update,
+    )
+
+
+def _columns(version: Json) -> tuple[Column, ...]:
+    printed = version.get("additionalPrinterColumns")
+    if not printed:
+        return (NAME, AGE)
+    return (NAME, *(_column(each) for each in printed))
+
+
+def _column(printed: Json) -> Column:
+    path = printed["jsonPath"]
+    is_date = printed["type"] == "date"
+    return Column(
+        printed["name"],
+        age_since(path.lstrip(".")) if is_date else json_path(path),
+        type="string" if is_date else printed["type"],
+        priority=printed.get("priority", 0),
+        format=printed.get("format", ""),
+        description=printed.get("description", ""),
+    )
+
+
+def _default_definition(definition: Json) -> None:
+    spec = definition.get("spec") or {}
+    spec.setdefault("conversion", {"strategy": "None"})
+    names = spec.get("names") or {}
+    if names.get("kind"):
+        names.setdefault("singular", names["kind"].lower())
+        names.setdefault("listKind", f"{names['kind']}List")
+
+
+def _validate_definition(definition: Json) -> list[FieldError]:
+    spec = definition.get("spec") or {}
+    names = spec.get("names") or {}
+    fields = {"group": spec, "scope": spec, "versions": spec, "plural": names, "kind": names}
+    errors = [
+        required(f"spec.{'names.' if holder is names else ''}{field}")
+        for field, holder in fields.items()
+        if not holder.get(field)
+    ]
+    if errors:
+        return errors
+    if spec["conversion"].get("strategy") != "None":
+        raise not_implemented("conversion webhooks of CustomResourceDefinitions")
+    wanted = f"{names['plural']}.{spec['group']}"
+    if definition["metadata"]["name"] != wanted:
+        rule = f'must be spec.names.plural+"."+spec.group ({wanted})'
+        errors.append(bad_value("metadata.name", definition["metadata"]["name"], rule))
+    if sum(bool(each.get("storage")) for each in spec["versions"]) != 1:
+        rule = "must have exactly one version marked as storage version"
+        errors.append(bad_value("spec.versions", None, rule))
+    for index, version in enumerate(spec["versions"]):
+        errors += _validate_version(version, f"spec.versions[{index}]")
+    return errors
+
+
+def _validate_version(version: Json, path: str) -> list[FieldError]:
+    schema: Any = lookup(version, "schema.openAPIV3Schema")
+    if not schema:
+        return [required(f"{path}.schema.openAPIV3Schema", "schemas are required")]
+    if "scale" in (version.get("subresources") or {}):
+        raise not_implemented("the scale subresource of custom resources")
+    errors = check_rules(schema)
+    for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
+        try:
+            json_path(column["jsonPath"])
+        except ValueError as error:
+            where = f"{path}.additionalPrinterColumns[{index}].jsonPath"
+            errors.append(bad_value(where, column["jsonPath"], str(error)))
+    return errors

@@ -1,0 +1,119 @@
+"""What happens when an object is deleted?
+
+Without finalizers and grace it goes at once. Otherwise it gets a deletionTimestamp and goes when
+the last finalizer is removed and, for a pod on a node, when the kubelet confirms with grace 0.
+Foreground and orphan propagation are finalizers that the garbage collector serves. Source:
+k8s.io/apiserver pkg/registry/rest/delete.go and pkg/registry/core/pod/strategy.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kai_py.embedded.apiserver import may_go
+from kai_py.embedded.documents import is_deleting, namespace_of, timestamp, uid_of
+from kai_py.embedded.errors import bad_request
+from kai_py.embedded.resources import NAMESPACES, PODS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kai_py.embedded.apiserver import ApiServer
+    from kai_py.embedded.documents import Json
+    from kai_py.embedded.resources import Resource
+
+FOREGROUND_FINALIZER = "foregroundDeletion"
+ORPHAN_FINALIZER = "orphan"
+
+_FINALIZER_OF_POLICY = {"Foreground": FOREGROUND_FINALIZER, "Orphan": ORPHAN_FINALIZER}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteOptions:
+    """metav1.DeleteOptions: `policy` is Background, Foreground, Orphan or "" (the default)."""
+
+    grace_seconds: int | None = None
+    policy: str = ""
+    dry_run: bool = False
+    preconditions: Json = field(default_factory=dict)
+
+
+def delete(
+    api: ApiServer,
+    resource: Resource,
+    name: str,
+    namespace: str = "",
+    options: DeleteOptions | None = None,
+) -> tuple[Json, bool]:
+    """Delete an object; return its last state and whether it is gone already.
+
+    Raises ApiError 404 when there is none and 409 when a precondition fails.
+    """
+    options = options or DeleteOptions()
+    current = api.stored(resource, name, namespace)
+    api.check_preconditions(resource, current, options.preconditions)
+    marked = _marked(api, resource, current, options)
+    gone = may_go(marked)
+    if options.dry_run:
+        return resource.to_served(marked), gone
+    if not gone:
+        return resource.to_served(api.commit(resource, current, marked)), False
+    last = current if is_deleting(current) else {**current, "metadata": marked["metadata"]}
+    removed = api.store.remove(resource.storage, last)
+    api.applied.forget(uid_of(removed))
+    return resource.to_served(removed), True
+
+
+def delete_all(
+    api: ApiServer,
+    resource: Resource,
+    documents: Sequence[Json],
+    options: DeleteOptions | None = None,
+) -> None:
+    """Delete each of the given objects, as deletecollection does."""
+    for document in documents:
+        name = document["metadata"]["name"]
+        if api.find(resource, name, namespace_of(document)) is not None:
+            delete(api, resource, name, namespace_of(document), options)
+
+
+def _marked(api: ApiServer, resource: Resource, current: Json, options: DeleteOptions) -> Json:
+    meta = dict(current["metadata"])
+    grace = _grace_seconds(resource, current, options)
+    if "deletionTimestamp" not in meta:
+        meta["deletionTimestamp"] = timestamp(api.clock.now() + grace)
+        meta["deletionGracePeriodSeconds"] = grace
+        meta["finalizers"] = _finalizers(resource, meta, options)
+        if "generation" in meta:
+            meta["generation"] += 1
+    elif grace < meta.get("deletionGracePeriodSeconds", 0):
+        meta["deletionTimestamp"] = timestamp(api.clock.now() + grace)
+        meta["deletionGracePeriodSeconds"] = grace
+    marked = {**current, "metadata": meta}
+    if resource is NAMESPACES:
+        marked["status"] = {**(current.get("status") or {}), "phase": "Terminating"}
+    return marked
+
+
+def _grace_seconds(resource: Resource, document: Json, options: DeleteOptions) -> int:
+    if resource is not PODS:
+        return 0
+    spec, phase = document["spec"], (document.get("status") or {}).get("phase")
+    if not spec.get("nodeName") or phase in ("Succeeded", "Failed"):
+        return 0
+    if options.grace_seconds is not None:
+        return options.grace_seconds
+    return int(spec.get("terminationGracePeriodSeconds", 30))
+
+
+def _finalizers(resource: Resource, meta: Json, options: DeleteOptions) -> list[str]:
+    present = list(meta.get("finalizers") or ())
+    default = "Orphan" if resource.orphans_by_default else "Background"
+    policy = options.policy or default
+    if policy not in ("Background", *_FINALIZER_OF_POLICY):
+        raise bad_request(f'"{policy}" is not a valid propagationPolicy')
+    wanted = _FINALIZER_OF_POLICY.get(policy)
+    if wanted and wanted not in present:
+        present.append(wanted)
+    return present

@@ -1,0 +1,119 @@
+"""Namespaces, nodes, priority classes, disruption budgets, events: defaults and validity."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kai_py.embedded.documents import clone, name_of
+from kai_py.embedded.errors import FieldError, bad_value, required
+from kai_py.embedded.kinds.rules import Rules
+
+if TYPE_CHECKING:
+    from kai_py.embedded.documents import Json
+
+MAX_USER_PRIORITY = 1_000_000_000
+
+
+def _prepare_namespace(namespace: Json) -> None:
+    namespace["spec"] = {"finalizers": ["kubernetes"]}
+    namespace["status"] = {"phase": "Active"}
+
+
+def _label_namespace(namespace: Json) -> None:
+    meta = namespace["metadata"]
+    label = {"kubernetes.io/metadata.name": name_of(namespace)}
+    meta["labels"] = (meta.get("labels") or {}) | label
+
+
+def _keep_finalizers(new: Json, old: Json) -> list[FieldError]:
+    new["spec"] = clone(old["spec"])
+    return []
+
+
+def _default_node(node: Json) -> None:
+    node.setdefault("spec", {})
+    status = node.setdefault("status", {})
+    if "capacity" in status:
+        status.setdefault("allocatable", clone(status["capacity"]))
+
+
+def _default_priority_class(priority_class: Json) -> None:
+    priority_class.setdefault("value", 0)
+    priority_class.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+
+def _validate_priority_class(priority_class: Json) -> list[FieldError]:
+    value, name = priority_class["value"], name_of(priority_class)
+    if value > MAX_USER_PRIORITY and not name.startswith("system-"):
+        return [bad_value("value", value, f"must be at most {MAX_USER_PRIORITY}")]
+    return []
+
+
+def _validate_priority_class_update(new: Json, old: Json) -> list[FieldError]:
+    return [
+        bad_value(field, new[field], "field is immutable")
+        for field in ("value", "preemptionPolicy")
+        if new[field] != old[field]
+    ]
+
+
+def _prepare_budget(budget: Json) -> None:
+    budget["status"] = {
+        "currentHealthy": 0,
+        "desiredHealthy": 0,
+        "disruptionsAllowed": 0,
+        "expectedPods": 0,
+    }
+
+
+def _validate_budget(budget: Json) -> list[FieldError]:
+    spec = budget.get("spec") or {}
+    if "minAvailable" in spec and "maxUnavailable" in spec:
+        return [bad_value("spec", spec, "minAvailable and maxUnavailable cannot be both set")]
+    return []
+
+
+def _validate_event(event: Json) -> list[FieldError]:
+    involved = event.get("involvedObject") or {}
+    namespace = event["metadata"].get("namespace")
+    if involved.get("namespace") and involved["namespace"] != namespace:
+        rule = "does not match event.namespace"
+        return [bad_value("involvedObject.namespace", involved["namespace"], rule)]
+    return []
+
+
+def _validate_storage_class(storage_class: Json) -> list[FieldError]:
+    return [] if storage_class.get("provisioner") else [required("provisioner")]
+
+
+def _default_storage_class(storage_class: Json) -> None:
+    storage_class.setdefault("reclaimPolicy", "Delete")
+    storage_class.setdefault("volumeBindingMode", "Immediate")
+
+
+def _pending(document: Json) -> None:
+    document["status"] = {"phase": "Pending"}
+
+
+def _default_volume_claim(claim: Json) -> None:
+    claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+
+
+NAMESPACE_RULES = Rules(
+    prepare=_prepare_namespace, default=_label_namespace, validate_update=_keep_finalizers
+)
+NODE_RULES = Rules(default=_default_node)
+PRIORITY_CLASS_RULES = Rules(
+    default=_default_priority_class,
+    validate=_validate_priority_class,
+    validate_update=_validate_priority_class_update,
+)
+BUDGET_RULES = Rules(
+    prepare=_prepare_budget,
+    validate=_validate_budget,
+    validate_update=lambda new, _old: _validate_budget(new),
+)
+EVENT_RULES = Rules(validate=_validate_event)
+STORAGE_CLASS_RULES = Rules(default=_default_storage_class, validate=_validate_storage_class)
+VOLUME_RULES = Rules(prepare=_pending)
+VOLUME_CLAIM_RULES = Rules(prepare=_pending, default=_default_volume_claim)

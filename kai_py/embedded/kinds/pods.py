@@ -1,0 +1,251 @@
+"""Pods and pod templates: defaults, validity, what an update may change, priority admission.
+
+Source: k8s.io/kubernetes pkg/apis/core/v1/defaults.go, pkg/apis/core/validation, and the Priority
+admission plugin.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from kai_py.api.quantity import QuantityError, parse_quantity
+from kai_py.embedded.documents import clone, name_of
+from kai_py.embedded.errors import (
+    FieldError,
+    bad_value,
+    duplicate,
+    forbidden,
+    forbidden_field,
+    required,
+    unsupported,
+)
+from kai_py.embedded.kinds.rules import Rules
+
+if TYPE_CHECKING:
+    from kai_py.embedded.documents import Json
+    from kai_py.embedded.store import Store
+
+PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_CONTAINER_LISTS = ("initContainers", "containers")
+_UPDATABLE_FIELDS = ("activeDeadlineSeconds", "terminationGracePeriodSeconds")
+_UPDATE_RULE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` "
+    "(only additions to existing tolerations)"
+)
+
+
+def default_pod_spec(spec: Json) -> None:
+    """Fill the absent fields of a pod spec, in a pod or in a template."""
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec.setdefault("schedulerName", "default-scheduler")
+    spec.setdefault("securityContext", {})
+    for field in _CONTAINER_LISTS:
+        for container in spec.get(field) or ():
+            _default_container(container)
+
+
+def validate_pod_spec(spec: Json, path: str) -> list[FieldError]:
+    """Return what is wrong with a pod spec that stands at `path`."""
+    if not spec.get("containers"):
+        return [required(f"{path}.containers")]
+    errors: list[FieldError] = []
+    if spec["restartPolicy"] not in ("Always", "OnFailure", "Never"):
+        allowed = ("Always", "OnFailure", "Never")
+        errors.append(unsupported(f"{path}.restartPolicy", spec["restartPolicy"], allowed))
+    errors += _validate_claims(spec, path)
+    claims = {claim.get("name") for claim in spec.get("resourceClaims") or ()}
+    names: set[str] = set()
+    for field in _CONTAINER_LISTS:
+        for index, container in enumerate(spec.get(field) or ()):
+            where = f"{path}.{field}[{index}]"
+            errors += _validate_container(container, where, claims)
+            if container.get("name") in names:
+                errors.append(duplicate(f"{where}.name", container["name"]))
+            names.add(container.get("name", ""))
+    return errors
+
+
+def _default_container(container: Json) -> None:
+    image = container.get("image", "")
+    pull = "Always" if image.endswith(":latest") or ":" not in image else "IfNotPresent"
+    container.setdefault("imagePullPolicy", pull)
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    resources = container.setdefault("resources", {})
+    if resources.get("limits"):
+        resources["requests"] = clone(resources["limits"]) | (resources.get("requests") or {})
+    for port in container.get("ports") or ():
+        port.setdefault("protocol", "TCP")
+
+
+def _validate_claims(spec: Json, path: str) -> list[FieldError]:
+    errors = []
+    for index, claim in enumerate(spec.get("resourceClaims") or ()):
+        where = f"{path}.resourceClaims[{index}]"
+        if not claim.get("name"):
+            errors.append(required(f"{where}.name"))
+        sources = [
+            key for key in ("resourceClaimName", "resourceClaimTemplateName") if key in claim
+        ]
+        if len(sources) != 1:
+            rule = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            errors.append(bad_value(where, claim, rule))
+    return errors
+
+
+def _validate_container(container: Json, path: str, claims: set[Any]) -> list[FieldError]:
+    errors = []
+    if not container.get("name"):
+        errors.append(required(f"{path}.name"))
+    elif not _DNS_LABEL.fullmatch(container["name"]):
+        rule = (
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-'"
+        )
+        errors.append(bad_value(f"{path}.name", container["name"], rule))
+    if not container.get("image"):
+        errors.append(required(f"{path}.image"))
+    resources = container["resources"]
+    errors += _validate_amounts(resources, f"{path}.resources")
+    for index, claim in enumerate(resources.get("claims") or ()):
+        if claim.get("name") not in claims:
+            rule = "must be one of the names in pod.spec.resourceClaims"
+            errors.append(bad_value(f"{path}.resources.claims[{index}]", claim.get("name"), rule))
+    return errors
+
+
+def _validate_amounts(resources: Json, path: str) -> list[FieldError]:
+    errors = []
+    amounts: dict[str, dict[str, int]] = {}
+    for side in ("limits", "requests"):
+        amounts[side] = {}
+        for name, text in (resources.get(side) or {}).items():
+            try:
+                amounts[side][name] = parse_quantity(text).nano
+            except QuantityError as error:
+                errors.append(bad_value(f"{path}.{side}[{name}]", text, str(error)))
+                continue
+            if amounts[side][name] < 0:
+                errors.append(bad_value(f"{path}.{side}[{name}]", text, "must be >= 0"))
+    for name, requested in amounts["requests"].items():
+        limit = amounts["limits"].get(name)
+        where = f"{path}.requests"
+        if limit is not None and requested > limit:
+            text = f"must be less than or equal to {name} limit of {resources['limits'][name]}"
+            errors.append(bad_value(where, resources["requests"][name], text))
+        elif _is_extended(name) and requested != limit:
+            errors.append(required(f"{path}.limits", f"Limit must be set for {name} and equal it"))
+    return errors
+
+
+def _is_extended(resource: str) -> bool:
+    return "/" in resource and not resource.startswith("kubernetes.io/")
+
+
+def _prepare(pod: Json) -> None:
+    pod["status"] = {"phase": "Pending", "qosClass": _qos_class(pod["spec"])}
+
+
+def _qos_class(spec: Json) -> str:
+    containers = [each for field in _CONTAINER_LISTS for each in spec.get(field) or ()]
+    all_resources = [each.get("resources") or {} for each in containers]
+    if not any(each.get("requests") or each.get("limits") for each in all_resources):
+        return "BestEffort"
+    for each in all_resources:
+        limits, requests = each.get("limits") or {}, each.get("requests") or {}
+        if any(name not in limits for name in ("cpu", "memory")):
+            return "Burstable"
+        if any(limits[name] != requests.get(name, limits[name]) for name in ("cpu", "memory")):
+            return "Burstable"
+    return "Guaranteed"
+
+
+def _default(pod: Json) -> None:
+    default_pod_spec(pod["spec"])
+    pod["spec"].setdefault("enableServiceLinks", True)
+
+
+def _admit(pod: Json, store: Store) -> None:
+    spec = pod["spec"]
+    found = _priority_class(spec, store)
+    if found is None and spec.get("priorityClassName"):
+        why = f"no PriorityClass with name {spec['priorityClassName']} was found"
+        raise forbidden("pods", pod["metadata"].get("name", ""), why)
+    value = found["value"] if found else 0
+    if spec.get("priority", value) != value:
+        why = (
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; "
+            f"priority admission controller computed {value} from the given PriorityClass name"
+        )
+        raise forbidden("pods", pod["metadata"].get("name", ""), why)
+    if found:
+        spec["priorityClassName"] = name_of(found)
+    spec["priority"] = value
+    policy = (found or {}).get("preemptionPolicy") or "PreemptLowerPriority"
+    spec.setdefault("preemptionPolicy", policy)
+
+
+def _priority_class(spec: Json, store: Store) -> Json | None:
+    if name := spec.get("priorityClassName"):
+        return store.get(PRIORITY_CLASSES, "", name)
+    classes = [each for each in store.list(PRIORITY_CLASSES) if each.get("globalDefault")]
+    return min(classes, key=lambda each: (each["value"], name_of(each)), default=None)
+
+
+def _validate(pod: Json) -> list[FieldError]:
+    errors = validate_pod_spec(pod["spec"], "spec")
+    if pod["spec"].get("schedulingGates") and pod["spec"].get("nodeName"):
+        errors.append(
+            forbidden_field(
+                "spec.nodeName", "cannot be set until all schedulingGates have been cleared"
+            )
+        )
+    return errors
+
+
+def _validate_update(new: Json, old: Json) -> list[FieldError]:
+    errors = _validate(new)
+    gates = [gate["name"] for gate in old["spec"].get("schedulingGates") or ()]
+    for index, gate in enumerate(new["spec"].get("schedulingGates") or ()):
+        if gate["name"] not in gates:
+            where = f"spec.schedulingGates[{index}]"
+            errors.append(
+                forbidden_field(where, "only deletion is allowed, but found new scheduling gate")
+            )
+    tolerations = new["spec"].get("tolerations") or []
+    if any(each not in tolerations for each in old["spec"].get("tolerations") or ()):
+        errors.append(
+            forbidden_field(
+                "spec.tolerations",
+                "existing toleration can not be modified except its tolerationSeconds",
+            )
+        )
+    if _fixed_part(new["spec"]) != _fixed_part(old["spec"]):
+        errors.append(forbidden_field("spec", _UPDATE_RULE))
+    return errors
+
+
+def _fixed_part(spec: Json) -> Json:
+    fixed = {key: value for key, value in spec.items() if key not in _UPDATABLE_FIELDS}
+    for field in ("tolerations", "schedulingGates"):
+        fixed.pop(field, None)
+    if spec.get("schedulingGates"):
+        for field in ("nodeSelector", "affinity"):
+            fixed.pop(field, None)
+    for field in _CONTAINER_LISTS:
+        fixed[field] = [{**each, "image": ""} for each in spec.get(field) or ()]
+    return fixed
+
+
+POD_RULES = Rules(
+    prepare=_prepare,
+    default=_default,
+    admit=_admit,
+    validate=_validate,
+    validate_update=_validate_update,
+)

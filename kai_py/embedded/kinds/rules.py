@@ -1,0 +1,50 @@
+"""The questions the server asks about every object of a kind, and the answers of a plain kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from kai_py.embedded.documents import Json
+    from kai_py.embedded.errors import FieldError
+    from kai_py.embedded.store import Store
+
+Edit: TypeAlias = Callable[["Json"], None]
+Check: TypeAlias = Callable[["Json"], list["FieldError"]]
+Compare: TypeAlias = Callable[["Json", "Json"], list["FieldError"]]
+Admit: TypeAlias = Callable[["Json", "Store"], None]
+
+
+def _nothing(_document: Json) -> None:
+    return None
+
+
+def _admit_all(_document: Json, _store: Store) -> None:
+    return None
+
+
+def _no_errors(_document: Json) -> list[FieldError]:
+    return []
+
+
+def _no_difference(_new: Json, _old: Json) -> list[FieldError]:
+    return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """How the server treats the objects of one kind.
+
+    `prepare` sets what only the server sets on creation (initial status, generated selectors);
+    `default` fills absent fields on every write; `admit` may read other objects on creation and
+    raises ApiError to refuse; the checks return field errors. Comparisons get (new, old).
+    """
+
+    prepare: Edit = _nothing
+    default: Edit = _nothing
+    admit: Admit = _admit_all
+    validate: Check = _no_errors
+    validate_update: Compare = _no_difference
+    validate_status: Compare = _no_difference

@@ -1,0 +1,120 @@
+"""What does the server do to the metadata of every object?
+
+Names and namespaces are checked, uid, times, generation and revision belong to the server, and an
+update can neither change them nor revive an object that is being deleted.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kai_py.embedded.documents import timestamp
+from kai_py.embedded.errors import FieldError, bad_value, forbidden_field, required
+
+if TYPE_CHECKING:
+    from kai_py.embedded.clock import Clock
+    from kai_py.embedded.documents import Json
+    from kai_py.embedded.identity import Identity
+
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_SUBDOMAIN_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+    "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
+    r"for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+_MAX_NAME = 253
+_MAX_LABEL_VALUE = 63
+_MAX_GENERATED_BASE = 58
+
+_SERVER_FIELDS = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "name",
+    "namespace",
+    "generateName",
+    "selfLink",
+)
+
+
+def begin(document: Json, *, clock: Clock, identity: Identity) -> None:
+    """Give a new object its name, uid, time and generation."""
+    meta = document["metadata"]
+    for field in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        meta.pop(field, None)
+    for field in ("managedFields", "selfLink"):
+        meta.pop(field, None)
+    if not meta.get("name") and meta.get("generateName"):
+        meta["name"] = meta["generateName"][:_MAX_GENERATED_BASE] + identity.suffix()
+    meta["uid"] = identity.uid()
+    meta["creationTimestamp"] = timestamp(clock.now())
+    if "spec" in document:
+        meta["generation"] = 1
+
+
+def validate(document: Json) -> list[FieldError]:
+    """Return what is wrong with an object's metadata."""
+    meta = document["metadata"]
+    name = meta.get("name")
+    if not name:
+        return [required("metadata.name", "name or generateName is required")]
+    errors = []
+    if len(name) > _MAX_NAME or not _SUBDOMAIN.fullmatch(name):
+        errors.append(bad_value("metadata.name", name, _SUBDOMAIN_RULE))
+    for key, value in (meta.get("labels") or {}).items():
+        if len(value) > _MAX_LABEL_VALUE or not _LABEL_VALUE.fullmatch(value):
+            errors.append(bad_value("metadata.labels", value, f"label {key} has an invalid value"))
+    return errors + _validate_owners(meta)
+
+
+def _validate_owners(meta: Json) -> list[FieldError]:
+    errors = []
+    owners = meta.get("ownerReferences") or []
+    for index, owner in enumerate(owners):
+        errors += [
+            required(f"metadata.ownerReferences[{index}].{field}")
+            for field in ("apiVersion", "kind", "name", "uid")
+            if not owner.get(field)
+        ]
+    if sum(bool(owner.get("controller")) for owner in owners) > 1:
+        rule = "Only one reference can have Controller set to true"
+        errors.append(bad_value("metadata.ownerReferences", len(owners), rule))
+    return errors
+
+
+def keep_server_fields(new: Json, old: Json) -> None:
+    """Take the server's metadata of `old` over into `new`, an object written by a client."""
+    meta, before = new["metadata"], old["metadata"]
+    for field in _SERVER_FIELDS:
+        meta.pop(field, None)
+        if field in before:
+            meta[field] = before[field]
+    meta.pop("managedFields", None)
+
+
+def validate_update(new: Json, old: Json) -> list[FieldError]:
+    """Return what is wrong with a change of metadata."""
+    errors = validate(new)
+    added = [
+        each
+        for each in new["metadata"].get("finalizers") or ()
+        if each not in (old["metadata"].get("finalizers") or ())
+    ]
+    if added and "deletionTimestamp" in old["metadata"]:
+        rule = f"no new finalizers can be added if the object is being deleted, found new: {added}"
+        errors.append(forbidden_field("metadata.finalizers", rule))
+    return errors
+
+
+def bump_generation(new: Json, old: Json) -> None:
+    """Count a change of what is desired: everything but metadata and status."""
+    if "generation" in old["metadata"] and _desired(new) != _desired(old):
+        new["metadata"]["generation"] = old["metadata"]["generation"] + 1
+
+
+def _desired(document: Json) -> Json:
+    return {key: value for key, value in document.items() if key not in ("metadata", "status")}

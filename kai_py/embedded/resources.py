@@ -1,0 +1,382 @@
+"""Which kinds does the server serve, and how does each behave?
+
+A `Resource` is one (group, version, plural) as discovery lists it. The built-in ones are constants
+here; custom ones are added to the `Registry` while the server runs. Resources that share a
+`storage` are views of the same objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from kai_py.embedded import columns
+from kai_py.embedded.errors import no_such_resource
+from kai_py.embedded.events import from_events_group, to_events_group
+from kai_py.embedded.kinds import claims, cluster, pods, workloads
+from kai_py.embedded.kinds.rules import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kai_py.embedded.documents import Json
+
+Convert: TypeAlias = Callable[["Json"], "Json"]
+
+
+def _same(document: Json) -> Json:
+    return document
+
+
+def _none_unknown(_document: Json) -> Sequence[str]:
+    return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resource:
+    """One served resource.
+
+    `subresources` lists what may follow a name in a path; with `status` among them the main
+    endpoint ignores status and the status endpoint everything else. `selectable` are the fields a
+    field selector may use beside name and namespace. `storage` is where its objects are kept,
+    `to_stored` and `to_served` convert between the stored and this version. `strict` makes
+    updates without resourceVersion an error and unknown strategic patches too (custom resources).
+    """
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    selectable: tuple[str, ...] = ()
+    columns: tuple[columns.Column, ...] = columns.NAME_AND_AGE
+    rules: Rules = field(default_factory=Rules)
+    custom: bool = False
+    orphans_by_default: bool = False
+    storage: str = ""
+    to_stored: Convert = _same
+    to_served: Convert = _same
+    unknown_fields: Callable[[Json], Sequence[str]] = _none_unknown
+
+    def __post_init__(self) -> None:
+        if not self.storage:
+            object.__setattr__(self, "storage", self.group_resource)
+
+    @property
+    def group_resource(self) -> str:
+        """The name in messages and in `Registry.named`: `pods`, `jobs.batch`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def api_version(self) -> str:
+        """The apiVersion of its objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def has_status(self) -> bool:
+        """Whether status is written through its own endpoint."""
+        return "status" in self.subresources
+
+
+_EVENT_FIELDS = (
+    *(f"involvedObject.{each}" for each in ("kind", "namespace", "name", "uid", "fieldPath")),
+    "reason",
+    "reportingComponent",
+    "source",
+    "type",
+)
+
+PODS = Resource(
+    group="",
+    version="v1",
+    plural="pods",
+    kind="Pod",
+    short_names=("po",),
+    categories=("all",),
+    subresources=("status", "binding", "eviction"),
+    selectable=(
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    ),
+    columns=columns.POD,
+    rules=pods.POD_RULES,
+)
+NODES = Resource(
+    group="",
+    version="v1",
+    plural="nodes",
+    kind="Node",
+    namespaced=False,
+    short_names=("no",),
+    subresources=("status",),
+    selectable=("spec.unschedulable",),
+    columns=columns.NODE,
+    rules=cluster.NODE_RULES,
+)
+NAMESPACES = Resource(
+    group="",
+    version="v1",
+    plural="namespaces",
+    kind="Namespace",
+    namespaced=False,
+    short_names=("ns",),
+    subresources=("status", "finalize"),
+    selectable=("status.phase",),
+    columns=columns.NAMESPACE,
+    rules=cluster.NAMESPACE_RULES,
+)
+EVENTS = Resource(
+    group="",
+    version="v1",
+    plural="events",
+    kind="Event",
+    short_names=("ev",),
+    selectable=_EVENT_FIELDS,
+    columns=columns.EVENT,
+    rules=cluster.EVENT_RULES,
+)
+EVENTS_GROUP = Resource(
+    group="events.k8s.io",
+    version="v1",
+    plural="events",
+    kind="Event",
+    short_names=("ev",),
+    selectable=_EVENT_FIELDS,
+    columns=columns.EVENT,
+    rules=cluster.EVENT_RULES,
+    storage="events",
+    to_stored=from_events_group,
+    to_served=to_events_group,
+)
+SERVICES = Resource(
+    group="",
+    version="v1",
+    plural="services",
+    kind="Service",
+    short_names=("svc",),
+    subresources=("status",),
+)
+CONFIG_MAPS = Resource(
+    group="",
+    version="v1",
+    plural="configmaps",
+    kind="ConfigMap",
+    short_names=("cm",),
+    columns=columns.CONFIG_MAP,
+)
+SECRETS = Resource(
+    group="",
+    version="v1",
+    plural="secrets",
+    kind="Secret",
+    selectable=("type",),
+    columns=columns.SECRET,
+)
+SERVICE_ACCOUNTS = Resource(
+    group="", version="v1", plural="serviceaccounts", kind="ServiceAccount", short_names=("sa",)
+)
+VOLUME_CLAIMS = Resource(
+    group="",
+    version="v1",
+    plural="persistentvolumeclaims",
+    kind="PersistentVolumeClaim",
+    short_names=("pvc",),
+    subresources=("status",),
+    rules=cluster.VOLUME_CLAIM_RULES,
+)
+VOLUMES = Resource(
+    group="",
+    version="v1",
+    plural="persistentvolumes",
+    kind="PersistentVolume",
+    namespaced=False,
+    short_names=("pv",),
+    subresources=("status",),
+    rules=cluster.VOLUME_RULES,
+)
+DEPLOYMENTS = Resource(
+    group="apps",
+    version="v1",
+    plural="deployments",
+    kind="Deployment",
+    short_names=("deploy",),
+    categories=("all",),
+    subresources=("status", "scale"),
+    columns=columns.DEPLOYMENT,
+    rules=workloads.DEPLOYMENT_RULES,
+)
+REPLICA_SETS = Resource(
+    group="apps",
+    version="v1",
+    plural="replicasets",
+    kind="ReplicaSet",
+    short_names=("rs",),
+    categories=("all",),
+    subresources=("status", "scale"),
+    selectable=("status.replicas",),
+    columns=columns.REPLICA_SET,
+    rules=workloads.REPLICA_SET_RULES,
+)
+STATEFUL_SETS = Resource(
+    group="apps",
+    version="v1",
+    plural="statefulsets",
+    kind="StatefulSet",
+    short_names=("sts",),
+    categories=("all",),
+    subresources=("status", "scale"),
+    columns=columns.STATEFUL_SET,
+    rules=workloads.STATEFUL_SET_RULES,
+)
+JOBS = Resource(
+    group="batch",
+    version="v1",
+    plural="jobs",
+    kind="Job",
+    categories=("all",),
+    subresources=("status",),
+    selectable=("status.successful",),
+    columns=columns.JOB,
+    rules=workloads.JOB_RULES,
+    orphans_by_default=True,
+)
+CLAIMS = Resource(
+    group="resource.k8s.io",
+    version="v1",
+    plural="resourceclaims",
+    kind="ResourceClaim",
+    subresources=("status",),
+    columns=columns.CLAIM,
+    rules=claims.CLAIM_RULES,
+)
+CLAIM_TEMPLATES = Resource(
+    group="resource.k8s.io",
+    version="v1",
+    plural="resourceclaimtemplates",
+    kind="ResourceClaimTemplate",
+    rules=claims.CLAIM_TEMPLATE_RULES,
+)
+DEVICE_CLASSES = Resource(
+    group="resource.k8s.io",
+    version="v1",
+    plural="deviceclasses",
+    kind="DeviceClass",
+    namespaced=False,
+    rules=claims.DEVICE_CLASS_RULES,
+)
+SLICES = Resource(
+    group="resource.k8s.io",
+    version="v1",
+    plural="resourceslices",
+    kind="ResourceSlice",
+    namespaced=False,
+    selectable=("spec.nodeName", "spec.driver"),
+    columns=columns.SLICE,
+    rules=claims.SLICE_RULES,
+)
+TAINT_RULES = Resource(
+    group="resource.k8s.io",
+    version="v1",
+    plural="devicetaintrules",
+    kind="DeviceTaintRule",
+    namespaced=False,
+    subresources=("status",),
+)
+PRIORITY_CLASSES = Resource(
+    group="scheduling.k8s.io",
+    version="v1",
+    plural="priorityclasses",
+    kind="PriorityClass",
+    namespaced=False,
+    short_names=("pc",),
+    columns=columns.PRIORITY_CLASS,
+    rules=cluster.PRIORITY_CLASS_RULES,
+)
+BUDGETS = Resource(
+    group="policy",
+    version="v1",
+    plural="poddisruptionbudgets",
+    kind="PodDisruptionBudget",
+    short_names=("pdb",),
+    subresources=("status",),
+    columns=columns.BUDGET,
+    rules=cluster.BUDGET_RULES,
+)
+LEASES = Resource(
+    group="coordination.k8s.io",
+    version="v1",
+    plural="leases",
+    kind="Lease",
+    columns=columns.LEASE,
+)
+STORAGE_CLASSES = Resource(
+    group="storage.k8s.io",
+    version="v1",
+    plural="storageclasses",
+    kind="StorageClass",
+    namespaced=False,
+    short_names=("sc",),
+    rules=cluster.STORAGE_CLASS_RULES,
+)
+
+BUILT_IN = (
+    PODS, NODES, NAMESPACES, EVENTS, SERVICES, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS,
+    VOLUME_CLAIMS, VOLUMES, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, JOBS, CLAIMS,
+    CLAIM_TEMPLATES, DEVICE_CLASSES, SLICES, TAINT_RULES, PRIORITY_CLASSES, BUDGETS, LEASES,
+    STORAGE_CLASSES, EVENTS_GROUP,
+)  # fmt: skip
+
+
+class Registry:
+    """The served resources, built-in and custom, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._by_path: dict[tuple[str, str, str], Resource] = {}
+        for resource in BUILT_IN:
+            self.add(resource)
+
+    def __iter__(self) -> Iterator[Resource]:
+        return iter(tuple(self._by_path.values()))
+
+    def add(self, resource: Resource) -> None:
+        """Serve a resource, replacing one with the same path."""
+        self._by_path[resource.group, resource.version, resource.plural] = resource
+
+    def remove(self, storage: str) -> None:
+        """Stop serving every version of the resource kept in `storage`."""
+        kept = {path: each for path, each in self._by_path.items() if each.storage != storage}
+        self._by_path = kept
+
+    def at(self, group: str, version: str, plural: str) -> Resource:
+        """Return the resource at a path; raise ApiError 404 when there is none."""
+        try:
+            return self._by_path[group, version, plural]
+        except KeyError:
+            raise no_such_resource() from None
+
+    def named(self, group_resource: str) -> Resource:
+        """Return the first served version of `pods`, `jobs.batch`, …; raise ApiError 404."""
+        for resource in self:
+            if resource.group_resource == group_resource:
+                return resource
+        raise no_such_resource()
+
+    def of_kind(self, api_version: str, kind: str) -> Resource:
+        """Return the resource whose objects carry this apiVersion and kind; raise ApiError 404."""
+        for resource in self:
+            if resource.kind == kind and resource.api_version == api_version:
+                return resource
+        raise no_such_resource()
+
+    def storages(self) -> list[Resource]:
+        """Return one resource for each kind of stored object."""
+        return list({each.storage: each for each in reversed(list(self))}.values())[::-1]

@@ -1,0 +1,187 @@
+"""What do binding, eviction, scale and finalize do?
+
+binding assigns a pod to a node, once. eviction deletes a pod unless a PodDisruptionBudget has no
+disruption left (429). scale reads and writes `spec.replicas`. finalize writes a namespace's
+finalizers. Source: k8s.io/kubernetes pkg/registry/core/pod/storage.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kai_py.embedded.conditions import with_condition
+from kai_py.embedded.deletion import DeleteOptions, delete
+from kai_py.embedded.documents import is_deleting, name_of, namespace_of, timestamp
+from kai_py.embedded.errors import ApiError, bad_request, conflict, invalid, required
+from kai_py.embedded.resources import BUDGETS, NAMESPACES, PODS
+from kai_py.embedded.selectors import label_selector
+
+if TYPE_CHECKING:
+    from kai_py.embedded.apiserver import ApiServer
+    from kai_py.embedded.documents import Json
+    from kai_py.embedded.resources import Resource
+
+RETRY_EVICTION_SECONDS = 10
+
+
+def bind(api: ApiServer, name: str, namespace: str, binding: Json) -> Json:
+    """Assign a pod to the node that a v1 Binding names; return the pod.
+
+    Raises ApiError 409 when the pod is on a node already, gated, being deleted or another one.
+    """
+    target = binding.get("target") or {}
+    if not target.get("name"):
+        raise invalid("Binding", "", name, [required("target.name")])
+    if target.get("kind", "Node") not in ("", "Node"):
+        raise bad_request("target.kind must be Node or empty")
+    pod = api.stored(PODS, name, namespace)
+    api.check_preconditions(PODS, pod, binding.get("metadata") or {})
+    if why := _unbindable(pod):
+        raise conflict("pods/binding", name, f"pod {name} {why}")
+    meta = dict(pod["metadata"])
+    for field in ("annotations", "labels"):
+        added = (binding.get("metadata") or {}).get(field)
+        if added:
+            meta[field] = (meta.get(field) or {}) | added
+    scheduled = {"type": "PodScheduled", "status": "True"}
+    new = {
+        **pod,
+        "metadata": meta,
+        "spec": {**pod["spec"], "nodeName": target["name"]},
+        "status": with_condition(pod["status"], scheduled, now=api.clock.now()),
+    }
+    return api.commit(PODS, pod, new)
+
+
+def _unbindable(pod: Json) -> str:
+    if is_deleting(pod):
+        return "is being deleted, cannot be assigned to a host"
+    if node := pod["spec"].get("nodeName"):
+        return f'is already assigned to node "{node}"'
+    if pod["spec"].get("schedulingGates"):
+        return "has non-empty .spec.schedulingGates"
+    return ""
+
+
+def evict(api: ApiServer, name: str, namespace: str, eviction: Json) -> None:
+    """Delete a pod as far as its disruption budget allows; raise ApiError 429 when it does not."""
+    pod = api.stored(PODS, name, namespace)
+    given = eviction.get("deleteOptions") or {}
+    options = DeleteOptions(
+        grace_seconds=given.get("gracePeriodSeconds"),
+        preconditions=given.get("preconditions") or {},
+        dry_run=bool(given.get("dryRun")),
+    )
+    api.check_preconditions(PODS, pod, options.preconditions)
+    if _counts_for_budgets(pod):
+        _spend_budget(api, pod)
+    if not options.dry_run and not is_deleting(pod):
+        _mark_disrupted(api, pod)
+    delete(api, PODS, name, namespace, options)
+
+
+def _counts_for_budgets(pod: Json) -> bool:
+    phase = (pod.get("status") or {}).get("phase")
+    return phase not in ("Succeeded", "Failed", "Pending") and not is_deleting(pod)
+
+
+def _spend_budget(api: ApiServer, pod: Json) -> None:
+    labels = pod["metadata"].get("labels") or {}
+    budgets = [
+        each
+        for each in api.list(BUDGETS, namespace_of(pod))
+        if label_selector(each["spec"].get("selector"))(labels)
+    ]
+    if not budgets:
+        return
+    if len(budgets) > 1:
+        message = (
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does "
+            "not support."
+        )
+        raise ApiError(500, "InternalError", message)
+    budget = budgets[0]
+    if _unhealthy_and_free(pod, budget):
+        return
+    status = budget["status"]
+    observed = status.get("observedGeneration", 0)
+    if observed < budget["metadata"]["generation"]:
+        raise _over_budget(
+            f"The disruption budget {name_of(budget)} is still being processed by the server."
+        )
+    if status["disruptionsAllowed"] <= 0:
+        raise _over_budget(
+            f"The disruption budget {name_of(budget)} needs {status['desiredHealthy']} healthy "
+            f"pods and has {status['currentHealthy']} currently"
+        )
+    disrupted = (status.get("disruptedPods") or {}) | {name_of(pod): timestamp(api.clock.now())}
+    spent = {"disruptionsAllowed": status["disruptionsAllowed"] - 1, "disruptedPods": disrupted}
+    api.patch_status(BUDGETS, budget, spent)
+
+
+def _unhealthy_and_free(pod: Json, budget: Json) -> bool:
+    conditions = pod["status"].get("conditions") or ()
+    if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
+        return False
+    if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget["status"]
+    return bool(status["currentHealthy"] >= status["desiredHealthy"] > 0)
+
+
+def _over_budget(explanation: str) -> ApiError:
+    return ApiError(
+        429,
+        "TooManyRequests",
+        "Cannot evict pod as it would violate the pod's disruption budget.",
+        details={"causes": [{"reason": "DisruptionBudget", "message": explanation}]},
+        retry_after=RETRY_EVICTION_SECONDS,
+    )
+
+
+def _mark_disrupted(api: ApiServer, pod: Json) -> None:
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+    status = with_condition(pod["status"], condition, now=api.clock.now())
+    api.patch_status(PODS, pod, {"conditions": status["conditions"]})
+
+
+def scale_of(document: Json) -> Json:
+    """Return the autoscaling/v1 Scale of a workload."""
+    meta = document["metadata"]
+    fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    labels = (document["spec"].get("selector") or {}).get("matchLabels") or {}
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {field: meta[field] for field in fields},
+        "spec": {"replicas": document["spec"].get("replicas", 0)},
+        "status": {
+            "replicas": (document.get("status") or {}).get("replicas", 0),
+            "selector": ",".join(f"{key}={value}" for key, value in labels.items()),
+        },
+    }
+
+
+def set_scale(api: ApiServer, resource: Resource, name: str, namespace: str, scale: Json) -> Json:
+    """Write `spec.replicas` of a workload from a Scale; return the new Scale."""
+    replicas = (scale.get("spec") or {}).get("replicas", 0)
+    revision = (scale.get("metadata") or {}).get("resourceVersion")
+
+    def change(present: Json) -> Json:
+        api.check_preconditions(resource, present, {"resourceVersion": revision})
+        return {**present, "spec": {**present["spec"], "replicas": replicas}}
+
+    return scale_of(api.edit(resource, name, namespace, change))
+
+
+def finalize_namespace(api: ApiServer, name: str, namespace: Json) -> Json:
+    """Write a namespace's spec.finalizers; it goes when it is deleted and none is left."""
+    current = api.stored(NAMESPACES, name, "")
+    api.check_preconditions(NAMESPACES, current, namespace.get("metadata") or {})
+    finalizers = (namespace.get("spec") or {}).get("finalizers") or []
+    return api.commit(NAMESPACES, current, {**current, "spec": {"finalizers": finalizers}})
