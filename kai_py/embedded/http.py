@@ -1,0 +1,166 @@
+"""The HTTP front of the embedded cluster: requests in, JSON and watch streams out.
+
+It listens on loopback, trusts everybody, and does no more than translate: the path to a resource
+(`routing`), the verb to a call of `ApiServer`, the result to the form the client accepts
+(`representation`). Faults are injected here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from aiohttp import web
+
+from kai_py.embedded import discovery, writes
+from kai_py.embedded.errors import ApiError, bad_request
+from kai_py.embedded.faults import CutWatch, Delay, DropReply, DropRequest, Faults, Refuse
+from kai_py.embedded.listing import Lister
+from kai_py.embedded.representation import Presenter, accepted_form
+from kai_py.embedded.routing import Target, parse_path, verb_of
+from kai_py.embedded.streaming import stream_watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kai_py.embedded.apiserver import ApiServer
+    from kai_py.embedded.documents import Json
+    from kai_py.embedded.faults import Effect
+
+HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
+MAX_BODY_BYTES = 3 * 1024 * 1024
+
+
+class HttpFront:
+    """Serves an ApiServer on 127.0.0.1."""
+
+    def __init__(self, api: ApiServer) -> None:
+        self.api = api
+        self.faults = Faults()
+        self._lister = Lister(api)
+        self._runner: web.AppRunner | None = None
+        self._watches: set[asyncio.Task[Any]] = set()
+        self.url = ""
+
+    async def start(self, port: int = 0) -> None:
+        """Listen; `url` is known afterwards."""
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", port)
+        await site.start()
+        host, bound = self._runner.addresses[0][:2]
+        self.url = f"http://{host}:{bound}"
+
+    async def stop(self) -> None:
+        """Close the watches and the socket."""
+        for watch in tuple(self._watches):
+            watch.cancel()
+        if self._runner:
+            await self._runner.cleanup()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        try:
+            if request.path in HEALTH_PATHS:
+                return web.Response(text="ok")
+            address = self.url.removeprefix("http://")
+            fixed = discovery.document(self.api.registry, request.path, address=address)
+            if fixed is not None:
+                return _json(fixed)
+            return await self._handle_resource(request)
+        except ApiError as error:
+            return error_response(error)
+
+    async def _handle_resource(self, request: web.Request) -> web.StreamResponse:
+        target = parse_path(request.path, self.api.registry)
+        verb = verb_of(request.method, target, request.query)
+        effect = self.faults.effect_on(verb, target)
+        await self._suffer(effect, request)
+        presenter = Presenter(
+            target.resource,
+            accepted_form(request.headers.get("Accept", "")),
+            self.api.clock.now(),
+            request.query.get("includeObject", "Metadata"),
+        )
+        if verb == "watch":
+            return await self._watch(request, target, presenter, effect)
+        response = await self._answer(verb, request, target, presenter)
+        if isinstance(effect, DropReply):
+            _close(request)
+        return response
+
+    async def _suffer(self, effect: Effect | None, request: web.Request) -> None:
+        match effect:
+            case Refuse():
+                raise ApiError(
+                    effect.code, effect.reason, effect.message, retry_after=effect.retry_after
+                )
+            case Delay():
+                await asyncio.sleep(effect.seconds)
+            case DropRequest():
+                _close(request)
+
+    async def _answer(
+        self, verb: str, request: web.Request, target: Target, presenter: Presenter
+    ) -> web.Response:
+        if verb == "list":
+            return _json(self._lister.list(target, request.query, presenter))
+        if verb == "get":
+            return _json(presenter.one(writes.read(self.api, target)))
+        body = await _body(request)
+        content_type = request.content_type
+        answer = writes.perform(
+            self.api, verb, target, writes.Request(body, content_type, request.query)
+        )
+        shown = presenter.one(answer.document) if answer.is_object else answer.document
+        return _json(shown, status=answer.code, warnings=answer.warnings)
+
+    async def _watch(
+        self, request: web.Request, target: Target, presenter: Presenter, effect: Effect | None
+    ) -> web.StreamResponse:
+        task = asyncio.current_task()
+        assert task is not None
+        self._watches.add(task)
+        cut = effect if isinstance(effect, CutWatch) else None
+        try:
+            return await stream_watch(self._lister, request, target, presenter, cut)
+        finally:
+            self._watches.discard(task)
+
+
+def error_response(error: ApiError) -> web.Response:
+    """Return the answer that carries a refusal."""
+    response = _json(error.status(), status=error.code)
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(error.retry_after)
+    return response
+
+
+def _json(document: Json, *, status: int = 200, warnings: tuple[str, ...] = ()) -> web.Response:
+    body = msgspec.json.encode(document)
+    response = web.Response(body=body, status=status, content_type="application/json")
+    for warning in warnings:
+        quoted = warning.replace('"', '\\"')
+        response.headers.add("Warning", f'299 - "{quoted}"')
+    return response
+
+
+async def _body(request: web.Request) -> Any:
+    text = await request.read()
+    if not text:
+        return {}
+    decode: Callable[[bytes], Any] = msgspec.json.decode
+    if "yaml" in request.content_type:
+        decode = msgspec.yaml.decode
+    try:
+        return decode(text)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise bad_request(f"error decoding the request body: {error}") from error
+
+
+def _close(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()
+    raise asyncio.CancelledError

@@ -1,0 +1,105 @@
+"""How are list and watch requests answered: selectors, revisions, pages?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kai_py.embedded.errors import FieldError, bad_request, expired, invalid, revision_too_large
+from kai_py.embedded.paging import Pager
+from kai_py.embedded.routing import integer, is_set
+from kai_py.embedded.selectors import parse_fields, parse_labels
+from kai_py.embedded.watching import ObjectTest, Watch, everything
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kai_py.embedded.apiserver import ApiServer
+    from kai_py.embedded.documents import Json
+    from kai_py.embedded.representation import Presenter
+    from kai_py.embedded.routing import Target
+
+
+class Lister:
+    """Lists and starts watches for the HTTP front; keeps the rests of paged lists."""
+
+    def __init__(self, api: ApiServer) -> None:
+        self.api = api
+        self._pager = Pager()
+
+    def list(self, target: Target, query: Mapping[str, str], presenter: Presenter) -> Json:
+        """Return one page of a list in the wanted form."""
+        limit = integer(query, "limit")
+        store, resource = self.api.store, target.resource
+        selective = bool(query.get("labelSelector") or query.get("fieldSelector"))
+        if token := query.get("continue"):
+            compacted = store.log(resource.storage).compacted_through
+            page = self._pager.following(token, limit, compacted_through=compacted)
+            return presenter.page(page, selective=selective)
+        self._check_revision(query)
+        documents = self.select(target, query)
+        page = self._pager.first(documents, store.revision, limit)
+        return presenter.page(page, selective=selective)
+
+    def select(self, target: Target, query: Mapping[str, str]) -> Sequence[Json]:
+        """Return the objects of a collection that the selectors pick."""
+        selects = selection(target, query)
+        resource = target.resource
+        documents = self.api.store.list(resource.storage, target.namespace)
+        if selects is not everything:
+            documents = [document for document in documents if selects(document)]
+        return [resource.to_served(document) for document in documents]
+
+    def watch(self, target: Target, query: Mapping[str, str]) -> Watch:
+        """Start a watch; raise ApiError 422 or 504 for an impossible start."""
+        send_initial = is_set(query, "sendInitialEvents")
+        _check_initial(target, query, send_initial=send_initial)
+        revision = integer(query, "resourceVersion")
+        if revision and revision > self.api.store.revision:
+            raise revision_too_large(revision, self.api.store.revision)
+        return Watch(
+            self.api.store,
+            target.resource,
+            namespace=target.namespace,
+            selects=selection(target, query),
+            revision=None if send_initial or not revision else revision,
+        )
+
+    def _check_revision(self, query: Mapping[str, str]) -> None:
+        revision, present = integer(query, "resourceVersion"), self.api.store.revision
+        match = query.get("resourceVersionMatch", "")
+        if match not in ("", "Exact", "NotOlderThan"):
+            raise bad_request(f'"{match}" is not a valid resourceVersionMatch')
+        if revision and revision > present:
+            raise revision_too_large(revision, present)
+        if match == "Exact" and revision != present:
+            raise expired(f"the embedded cluster lists the present revision {present} only")
+
+
+def selection(target: Target, query: Mapping[str, str]) -> ObjectTest:
+    """Return the test of a request's label and field selectors."""
+    tests: list[ObjectTest] = []
+    if text := query.get("labelSelector"):
+        labels_match = parse_labels(text)
+        tests.append(lambda document: labels_match(document["metadata"].get("labels") or {}))
+    if text := query.get("fieldSelector"):
+        selectable = ("metadata.name", "metadata.namespace", *target.resource.selectable)
+        fields_match = parse_fields(text, selectable)
+        to_served = target.resource.to_served
+        tests.append(lambda document: fields_match(to_served(document)))
+    if target.name:
+        tests.append(lambda document: bool(document["metadata"]["name"] == target.name))
+    if not tests:
+        return everything
+    return lambda document: all(test(document) for test in tests)
+
+
+def _check_initial(target: Target, query: Mapping[str, str], *, send_initial: bool) -> None:
+    match = query.get("resourceVersionMatch", "")
+    if send_initial and match != "NotOlderThan":
+        rule = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        error = FieldError("resourceVersionMatch", "FieldValueForbidden", f"Forbidden: {rule}")
+        raise invalid("ListOptions", "meta.k8s.io", target.resource.plural, [error])
+    if not send_initial and match:
+        rule = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        error = FieldError("resourceVersionMatch", "FieldValueForbidden", f"Forbidden: {rule}")
+        raise invalid("ListOptions", "meta.k8s.io", target.resource.plural, [error])

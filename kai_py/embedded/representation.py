@@ -1,0 +1,134 @@
+"""In which form does the client want its answer?
+
+As it is, as a Table (what `kubectl get` prints), or metadata only. Chosen by the first alternative
+of the Accept header that can be served. Source: k8s.io/apiserver, "Receiving resources as Tables".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from kai_py.embedded.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kai_py.embedded.documents import Json
+    from kai_py.embedded.paging import Page
+    from kai_py.embedded.resources import Resource
+
+_META = "meta.k8s.io/v1"
+
+
+class Form(Enum):
+    """The shape of an answer."""
+
+    FULL = "full"
+    TABLE = "Table"
+    METADATA = "PartialObjectMetadata"
+
+
+_FORMS = {
+    "": Form.FULL,
+    "Table": Form.TABLE,
+    "PartialObjectMetadata": Form.METADATA,
+    "PartialObjectMetadataList": Form.METADATA,
+}
+
+
+def accepted_form(accept: str) -> Form:
+    """Choose the form by an Accept header; raise ApiError 406 when nothing in it can be served."""
+    for alternative in accept.split(",") if accept else ("*/*",):
+        media, *parameters = (part.strip() for part in alternative.split(";"))
+        values = dict(each.split("=", 1) for each in parameters if "=" in each)
+        form = _FORMS.get(values.get("as", ""))
+        version_served = values.get("v", "v1") == "v1"
+        if media in ("application/json", "application/*", "*/*") and form and version_served:
+            return form
+    message = "only the following media types are accepted: application/json"
+    raise ApiError(406, "NotAcceptable", message)
+
+
+@dataclass(frozen=True)
+class Presenter:
+    """Turns objects of one resource into the wanted form; `include` is the table's option."""
+
+    resource: Resource
+    form: Form
+    now: float
+    include: str = "Metadata"
+
+    def one(self, document: Json) -> Json:
+        """Present a single object."""
+        if self.form is Form.TABLE:
+            revision = document["metadata"].get("resourceVersion", "")
+            return self._table([document], {"resourceVersion": revision}, with_columns=True)
+        if self.form is Form.METADATA:
+            return partial_metadata(document)
+        return document
+
+    def event(self, document: Json, *, first: bool) -> Json:
+        """Present the object of a watch event; a table names its columns in the first only."""
+        if self.form is Form.TABLE:
+            return self._table([document], {}, with_columns=first)
+        return self.one(document)
+
+    def page(self, page: Page, *, selective: bool) -> Json:
+        """Present a list; how many objects remain is told for unselective lists only."""
+        meta: Json = {"resourceVersion": str(page.revision)}
+        if page.token:
+            meta["continue"] = page.token
+            if not selective:
+                meta["remainingItemCount"] = page.remaining
+        if self.form is Form.TABLE:
+            return self._table(page.items, meta, with_columns=True)
+        kind, api_version, items = (
+            f"{self.resource.kind}List",
+            self.resource.api_version,
+            page.items,
+        )
+        if self.form is Form.METADATA:
+            kind, api_version = "PartialObjectMetadataList", _META
+            items = [partial_metadata(document) for document in page.items]
+        return {"kind": kind, "apiVersion": api_version, "metadata": meta, "items": items}
+
+    def _table(self, documents: Sequence[Json], meta: Json, *, with_columns: bool) -> Json:
+        definitions = [
+            {
+                "name": column.name,
+                "type": column.type,
+                "format": column.format,
+                "description": column.description,
+                "priority": column.priority,
+            }
+            for column in self.resource.columns
+        ]
+        return {
+            "kind": "Table",
+            "apiVersion": _META,
+            "metadata": meta,
+            "columnDefinitions": definitions if with_columns else [],
+            "rows": [self._row(document) for document in documents],
+        }
+
+    def _row(self, document: Json) -> Json:
+        complete = "spec" in document or len(document) > 3
+        columns = self.resource.columns
+        cells = [column.cell(document, self.now) if complete else "" for column in columns]
+        row: Json = {"cells": cells}
+        if self.include == "Metadata":
+            row["object"] = partial_metadata(document)
+        elif self.include == "Object":
+            row["object"] = document
+        return row
+
+
+def partial_metadata(document: Json) -> Json:
+    """Return the PartialObjectMetadata of an object."""
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": _META,
+        "metadata": document["metadata"],
+    }

@@ -1,0 +1,119 @@
+"""How does a watch travel over HTTP?
+
+One JSON line per event, until the client's timeout, a compaction (an ERROR event with code 410) or
+the end of the server. A quiet watch gets a bookmark now and then if it allows them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+from aiohttp import web
+
+from kai_py.embedded.errors import ApiError
+from kai_py.embedded.representation import Form
+from kai_py.embedded.routing import integer, is_set
+from kai_py.embedded.watching import WatchEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kai_py.embedded.faults import CutWatch
+    from kai_py.embedded.listing import Lister
+    from kai_py.embedded.representation import Presenter
+    from kai_py.embedded.routing import Target
+    from kai_py.embedded.watching import Watch
+
+BOOKMARK_SECONDS = 10.0
+DEFAULT_TIMEOUT_SECONDS = 1800
+_EVENTS_PER_WRITE = 256
+
+
+async def stream_watch(
+    lister: Lister,
+    request: web.Request,
+    target: Target,
+    presenter: Presenter,
+    cut: CutWatch | None = None,
+) -> web.StreamResponse:
+    """Answer a watch request; `cut` ends it early on purpose."""
+    watch = lister.watch(target, request.query)
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    await response.prepare(request)
+    stream = _Stream(response, presenter, cut)
+    wakeup = asyncio.Event()
+    stop_listening = watch.listen(wakeup.set)
+    try:
+        await _pump(watch, stream, wakeup, request)
+    except ApiError as error:
+        await stream.send([WatchEvent("ERROR", error.status())])
+    except _CutError:
+        if request.transport is not None:
+            request.transport.abort()
+    except ConnectionError:
+        pass
+    finally:
+        stop_listening()
+    return response
+
+
+async def _pump(watch: Watch, stream: _Stream, wakeup: asyncio.Event, request: web.Request) -> None:
+    query = request.query
+    bookmarks = is_set(query, "allowWatchBookmarks")
+    loop = asyncio.get_running_loop()
+    end = loop.time() + (integer(query, "timeoutSeconds") or DEFAULT_TIMEOUT_SECONDS)
+    await stream.send(watch.poll())
+    if is_set(query, "sendInitialEvents") and bookmarks:
+        await stream.send([watch.bookmark(initial_events_end=True)])
+    while (left := end - loop.time()) > 0:
+        wakeup.clear()
+        if events := watch.poll():
+            await stream.send(events)
+            continue
+        try:
+            await asyncio.wait_for(wakeup.wait(), min(left, BOOKMARK_SECONDS))
+        except TimeoutError:
+            if bookmarks:
+                await stream.send([watch.bookmark()])
+
+
+class _CutError(Exception):
+    pass
+
+
+@dataclass
+class _Stream:
+    response: web.StreamResponse
+    presenter: Presenter
+    cut: CutWatch | None
+    sent: int = 0
+
+    async def send(self, events: Sequence[WatchEvent]) -> None:
+        """Write events in few large writes, and no further than the cut."""
+        for start in range(0, len(events), _EVENTS_PER_WRITE):
+            batch = events[start : start + _EVENTS_PER_WRITE]
+            lines = [self._line(event, self.sent + index) for index, event in enumerate(batch)]
+            if self.cut and self.sent + len(lines) > self.cut.events:
+                await self._write_cut(lines, self.cut)
+            self.sent += len(lines)
+            await self.response.write(b"".join(lines))
+        if self.cut and self.sent >= self.cut.events and not self.cut.torn:
+            raise _CutError
+
+    async def _write_cut(self, lines: list[bytes], cut: CutWatch) -> None:
+        whole = cut.events - self.sent
+        rest = lines[whole][: len(lines[whole]) // 2] if cut.torn else b""
+        await self.response.write(b"".join(lines[:whole]) + rest)
+        await asyncio.sleep(0)
+        raise _CutError
+
+    def _line(self, event: WatchEvent, position: int) -> bytes:
+        if event.type == "ERROR" or self.presenter.form is Form.FULL:
+            encoded = event.encoded_object()
+        else:
+            shown = self.presenter.event(event.object, first=position == 0)
+            encoded = msgspec.json.encode(shown)
+        return b'{"type":"%s","object":%s}\n' % (event.type.encode(), encoded)
