@@ -1,0 +1,125 @@
+"""One embedded cluster: store, server, controllers, kubelet, HTTP front, wired together.
+
+async with EmbeddedCluster() as cluster:          # real time, over HTTP
+    cluster.url, cluster.create({...}), cluster.write_kubeconfig(path)
+
+cluster = EmbeddedCluster(clock=SimulatedClock())  # simulated time, in process
+cluster.start(); cluster.create({...}); cluster.clock.advance(60)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from kai_py.embedded.apiserver import ApiServer
+from kai_py.embedded.clock import RealClock
+from kai_py.embedded.controllers import standard_controllers
+from kai_py.embedded.controllers.runtime import Runtime
+from kai_py.embedded.crds import CustomResources
+from kai_py.embedded.http import HttpFront
+from kai_py.embedded.identity import Identity
+from kai_py.embedded.kubeconfig import kubeconfig
+from kai_py.embedded.kubelet import Kubelet, Pace
+from kai_py.embedded.resources import NAMESPACES, PRIORITY_CLASSES, Registry
+from kai_py.embedded.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from kai_py.embedded.clock import Clock
+    from kai_py.embedded.documents import Json
+    from kai_py.embedded.faults import Faults
+
+DEFAULT_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+SYSTEM_PRIORITIES = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
+
+
+class EmbeddedCluster:
+    """A cluster in this process.
+
+    `seed` fixes uids and generated names. `controllers` and `kubelet` may be switched off, for
+    tests that play these parts themselves. `pace` is how fast pods start and stop.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        seed: int = 0,
+        controllers: bool = True,
+        kubelet: bool = True,
+        pace: Pace | None = None,
+    ) -> None:
+        self.clock: Clock = clock or RealClock()
+        self.store = Store()
+        self.registry = Registry()
+        self.api = ApiServer(
+            store=self.store,
+            clock=self.clock,
+            identity=Identity(seed),
+            registry=self.registry,
+        )
+        self.custom_resources = CustomResources(self.api)
+        self.runtime = Runtime(self.api)
+        self.front = HttpFront(self.api)
+        if controllers:
+            for controller in standard_controllers():
+                self.runtime.add(controller)
+        if kubelet:
+            self.runtime.add(Kubelet(pace).controller())
+        self._started = False
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        await self.front.start()
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self.stop()
+        await self.front.stop()
+
+    def start(self) -> None:
+        """Create the objects that every cluster has; with a real clock inside a running loop."""
+        if self._started:
+            return
+        self._started = True
+        for name in DEFAULT_NAMESPACES:
+            self.api.create(NAMESPACES, {"metadata": {"name": name}})
+        for name, value in SYSTEM_PRIORITIES.items():
+            self.api.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
+
+    def stop(self) -> None:
+        """Stop controllers and kubelet; the objects stay readable."""
+        self.runtime.stop()
+
+    @property
+    def url(self) -> str:
+        """The address of the HTTP front."""
+        return self.front.url
+
+    @property
+    def faults(self) -> Faults:
+        """The faults injected into requests over HTTP."""
+        return self.front.faults
+
+    def create(self, document: Json) -> Json:
+        """Create one object from a complete document; the namespace defaults to `default`."""
+        resource = self.registry.of_kind(document["apiVersion"], document["kind"])
+        namespace = document["metadata"].get("namespace") or "default"
+        return self.api.create(resource, document, namespace if resource.namespaced else "")
+
+    def create_all(self, documents: Iterable[Json]) -> Sequence[Json]:
+        """Create objects in the given order."""
+        return [self.create(document) for document in documents]
+
+    def kubeconfig(self) -> str:
+        """Return the text of a kubeconfig for this cluster."""
+        return kubeconfig(self.url)
+
+    def write_kubeconfig(self, path: Path) -> None:
+        """Write the kubeconfig to a file."""
+        path.write_text(self.kubeconfig(), encoding="utf-8")

@@ -1,0 +1,35 @@
+"""The controllers that a cluster needs around a scheduler, each a reconcile function by key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kai_py.embedded.controllers.claims import CLAIM_RELEASER, CLAIM_SUPPLIER
+from kai_py.embedded.controllers.deployments import DEPLOYMENT_CONTROLLER
+from kai_py.embedded.controllers.disruption import DISRUPTION_CONTROLLER
+from kai_py.embedded.controllers.garbage import GARBAGE_COLLECTOR
+from kai_py.embedded.controllers.jobs import ORPHANED_POD_CONTROLLER, JobController
+from kai_py.embedded.controllers.namespaces import NAMESPACE_CONTROLLER
+from kai_py.embedded.controllers.replica_sets import REPLICA_SET_CONTROLLER
+from kai_py.embedded.controllers.stateful_sets import STATEFUL_SET_CONTROLLER
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kai_py.embedded.controllers.runtime import Controller
+
+
+def standard_controllers() -> Sequence[Controller]:
+    """Return the controllers of an embedded cluster, fresh for one cluster."""
+    return (
+        CLAIM_SUPPLIER,
+        CLAIM_RELEASER,
+        JobController().controller(),
+        ORPHANED_POD_CONTROLLER,
+        DEPLOYMENT_CONTROLLER,
+        REPLICA_SET_CONTROLLER,
+        STATEFUL_SET_CONTROLLER,
+        DISRUPTION_CONTROLLER,
+        GARBAGE_COLLECTOR,
+        NAMESPACE_CONTROLLER,
+    )

@@ -1,0 +1,176 @@
+"""Claims of pods: made from templates, given back when their pods are done.
+
+A pod that names a ResourceClaimTemplate gets a claim of its own, recorded in
+`status.resourceClaimStatuses`. Consumers that are gone, finished, or deleted before they were
+scheduled leave `reservedFor`; an allocated claim that nobody reserves is deallocated and loses its
+finalizer; a template claim goes with its finished pod. Source: pkg/controller/resourceclaim of
+k8s.io/kubernetes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kai_py.embedded.controllers.owned_pods import is_finished, owned
+from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
+from kai_py.embedded.deletion import DeleteOptions, delete
+from kai_py.embedded.documents import (
+    clone,
+    controller_of,
+    is_deleting,
+    name_of,
+    namespace_of,
+    owner_reference,
+    uid_of,
+)
+from kai_py.embedded.eventlog import ChangeType
+from kai_py.embedded.kubernetes_events import record_event
+from kai_py.embedded.resources import CLAIM_TEMPLATES, CLAIMS, PODS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kai_py.embedded.apiserver import ApiServer
+    from kai_py.embedded.documents import Json
+    from kai_py.embedded.eventlog import Change
+
+CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
+DELETE_PROTECTION = "resource.kubernetes.io/delete-protection"
+TEMPLATE_RETRY_SECONDS = 5.0
+
+
+def supply_claims(work: Work) -> None:
+    """Create the claims that one pod's templates ask for."""
+    namespace, name = work.key
+    pod = work.api.find(PODS, name, namespace)
+    if pod is None or is_deleting(pod) or is_finished(pod):
+        return
+    statuses = {each["name"]: each for each in pod["status"].get("resourceClaimStatuses") or ()}
+    before = dict(statuses)
+    for reference in pod["spec"].get("resourceClaims") or ():
+        template = reference.get("resourceClaimTemplateName")
+        if template and reference["name"] not in statuses:
+            claim = _claim_of_pod(work, pod, reference["name"], template)
+            if claim is not None:
+                entry = {"name": reference["name"], "resourceClaimName": name_of(claim)}
+                statuses[reference["name"]] = entry
+    if statuses != before:
+        work.api.patch_status(PODS, pod, {"resourceClaimStatuses": list(statuses.values())})
+
+
+def _claim_of_pod(work: Work, pod: Json, entry: str, template_name: str) -> Json | None:
+    for claim in owned(work.api, pod, CLAIMS.storage):
+        if (claim["metadata"].get("annotations") or {}).get(CLAIM_NAME_ANNOTATION) == entry:
+            return claim
+    template = work.api.find(CLAIM_TEMPLATES, template_name, namespace_of(pod))
+    if template is None:
+        message = f'PodResourceClaim {entry}: resource claim template "{template_name}" not found'
+        record_event(work.api, pod, "FailedResourceClaimCreation", message, kind="Warning")
+        work.requeue_after(TEMPLATE_RETRY_SECONDS)
+        return None
+    meta = clone(template["spec"].get("metadata") or {})
+    claim = {
+        "metadata": {
+            "generateName": f"{name_of(pod)}-{entry}-",
+            "labels": meta.get("labels") or {},
+            "annotations": (meta.get("annotations") or {}) | {CLAIM_NAME_ANNOTATION: entry},
+            "ownerReferences": [owner_reference(pod)],
+        },
+        "spec": template["spec"]["spec"],
+    }
+    return work.api.create(CLAIMS, claim, namespace_of(pod))
+
+
+def release_claim(work: Work) -> None:
+    """Take done pods off one claim and give it back when nobody is left."""
+    namespace, name = work.key
+    claim = work.api.find(CLAIMS, name, namespace)
+    if claim is None:
+        return
+    status = claim.get("status") or {}
+    consumers = status.get("reservedFor") or []
+    staying = [each for each in consumers if _stays(work.api, namespace, each)]
+    held = DELETE_PROTECTION in (claim["metadata"].get("finalizers") or ())
+    if staying != consumers or (not staying and status.get("allocation") and held):
+        released: Json = {"reservedFor": staying or None}
+        if not staying:
+            released |= {"allocation": None, "devices": None}
+        claim = work.api.patch_status(CLAIMS, claim, released)
+        status = claim.get("status") or {}
+    if held and not status.get("allocation"):
+        work.api.edit(CLAIMS, name, namespace, _unprotected)
+    _delete_with_finished_pod(work.api, claim)
+
+
+def _stays(api: ApiServer, namespace: str, consumer: Json) -> bool:
+    if consumer.get("apiGroup") or consumer["resource"] != PODS.plural:
+        return True
+    pod = api.find(PODS, consumer["name"], namespace)
+    if pod is None or uid_of(pod) != consumer["uid"] or is_finished(pod):
+        return False
+    return not (is_deleting(pod) and not pod["spec"].get("nodeName"))
+
+
+def _unprotected(claim: Json) -> Json:
+    meta = dict(claim["metadata"])
+    meta["finalizers"] = [
+        each for each in meta.get("finalizers") or () if each != DELETE_PROTECTION
+    ]
+    return {**claim, "metadata": meta}
+
+
+def _delete_with_finished_pod(api: ApiServer, claim: Json) -> None:
+    owner = controller_of(claim)
+    if (
+        owner is None
+        or owner["kind"] != PODS.kind
+        or (claim.get("status") or {}).get("reservedFor")
+    ):
+        return
+    pod = api.store.by_uid(owner["uid"])
+    present = api.find(CLAIMS, name_of(claim), namespace_of(claim))
+    if pod is None or present is None or is_deleting(present) or not is_finished(pod):
+        return
+    options = DeleteOptions(preconditions={"uid": uid_of(claim)})
+    delete(api, CLAIMS, name_of(claim), namespace_of(claim), options)
+
+
+def _pod_keys(api: ApiServer, change: Change) -> Iterable[Key]:
+    if change.storage == PODS.storage:
+        if change.type is not ChangeType.DELETED and change.object["spec"].get("resourceClaims"):
+            yield key_of(change.object)
+        return
+    if change.storage == CLAIM_TEMPLATES.storage and change.type is ChangeType.ADDED:
+        for pod in api.list(PODS, namespace_of(change.object)):
+            if pod["spec"].get("resourceClaims"):
+                yield key_of(pod)
+
+
+def _claim_keys(_api: ApiServer, change: Change) -> Iterable[Key]:
+    if change.storage == CLAIMS.storage:
+        yield key_of(change.object)
+        return
+    pod = change.object
+    if change.type is not ChangeType.DELETED and not is_finished(pod) and not is_deleting(pod):
+        return
+    namespace = namespace_of(pod)
+    for reference in pod["spec"].get("resourceClaims") or ():
+        if name := reference.get("resourceClaimName"):
+            yield namespace, name
+    for entry in pod["status"].get("resourceClaimStatuses") or ():
+        if name := entry.get("resourceClaimName"):
+            yield namespace, name
+
+
+CLAIM_SUPPLIER = Controller(
+    name="claim-supplier",
+    reconcile=supply_claims,
+    keys=_pod_keys,
+    storages=frozenset({PODS.storage, CLAIM_TEMPLATES.storage}),
+)
+CLAIM_RELEASER = Controller(
+    name="claim-releaser",
+    reconcile=release_claim,
+    keys=_claim_keys,
+    storages=frozenset({PODS.storage, CLAIMS.storage}),
+)

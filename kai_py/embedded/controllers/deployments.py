@@ -1,0 +1,183 @@
+"""Deployment → ReplicaSets: one per pod template, shifted by maxSurge and maxUnavailable.
+
+The new set grows while all sets together stay below replicas + maxSurge; old sets shrink while at
+least replicas - maxUnavailable pods are ready. With Recreate the old sets go to zero first.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from kai_py.embedded.conditions import with_condition
+from kai_py.embedded.controllers.owned_pods import owned
+from kai_py.embedded.controllers.runtime import Controller, Key, Work, controller_key, key_of
+from kai_py.embedded.deletion import delete
+from kai_py.embedded.documents import (
+    clone,
+    is_deleting,
+    name_of,
+    namespace_of,
+    owner_reference,
+)
+from kai_py.embedded.identity import short_hash
+from kai_py.embedded.resources import DEPLOYMENTS, REPLICA_SETS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kai_py.embedded.apiserver import ApiServer
+    from kai_py.embedded.documents import Json
+    from kai_py.embedded.eventlog import Change
+
+HASH_LABEL = "pod-template-hash"
+REVISION_ANNOTATION = "deployment.kubernetes.io/revision"
+
+
+def reconcile(work: Work) -> None:
+    """Bring one Deployment's ReplicaSets and status up to date."""
+    namespace, name = work.key
+    deployment = work.api.find(DEPLOYMENTS, name, namespace)
+    if deployment is None or is_deleting(deployment):
+        return
+    sets = owned(work.api, deployment, REPLICA_SETS.storage)
+    wanted_name = f"{name}-{template_hash(deployment['spec']['template'])}"
+    old = [each for each in sets if name_of(each) != wanted_name]
+    new = next((each for each in sets if name_of(each) == wanted_name), None)
+    if not deployment["spec"].get("paused"):
+        if new is None:
+            new = work.api.create(
+                REPLICA_SETS, _replica_set(deployment, wanted_name, len(old)), namespace
+            )
+        _shift(work.api, deployment, new, old)
+        _prune(work.api, deployment, old)
+    _report(work, deployment, new, owned(work.api, deployment, REPLICA_SETS.storage))
+
+
+def template_hash(template: Json) -> str:
+    """Return the letters that stand for a pod template in names and labels."""
+    return short_hash(json.dumps(template, sort_keys=True))
+
+
+def _replica_set(deployment: Json, name: str, older: int) -> Json:
+    template = clone(deployment["spec"]["template"])
+    label = {HASH_LABEL: name.rsplit("-", 1)[1]}
+    labels = (template["metadata"].get("labels") or {}) | label
+    template["metadata"]["labels"] = labels
+    selector = clone(deployment["spec"]["selector"])
+    selector["matchLabels"] = (selector.get("matchLabels") or {}) | label
+    annotations = dict(deployment["metadata"].get("annotations") or {})
+    annotations.pop("kubectl.kubernetes.io/last-applied-configuration", None)
+    return {
+        "metadata": {
+            "name": name,
+            "labels": labels,
+            "annotations": annotations | {REVISION_ANNOTATION: str(older + 1)},
+            "ownerReferences": [owner_reference(deployment)],
+        },
+        "spec": {"replicas": 0, "selector": selector, "template": template},
+    }
+
+
+def _shift(api: ApiServer, deployment: Json, new: Json, old: Sequence[Json]) -> None:
+    replicas = deployment["spec"]["replicas"]
+    surge, unavailable = _bounds(deployment)
+    old_total = sum(each["spec"]["replicas"] for each in old)
+    old_pods = sum(each["status"].get("replicas", 0) for each in old)
+    if deployment["spec"]["strategy"]["type"] == "Recreate":
+        for each in old:
+            _resize(api, each, 0)
+        if old_pods == 0:
+            _resize(api, new, replicas)
+        return
+    present = new["spec"]["replicas"]
+    room = replicas + surge - old_total - present
+    _resize(api, new, min(replicas, present + max(room, 0)))
+    ready = sum(each["status"].get("readyReplicas", 0) for each in (new, *old))
+    spare = ready - (replicas - unavailable)
+    for each in old:
+        idle = each["spec"]["replicas"] - each["status"].get("readyReplicas", 0)
+        given_up = min(each["spec"]["replicas"], max(idle, 0) + max(spare, 0))
+        spare -= max(given_up - max(idle, 0), 0)
+        _resize(api, each, each["spec"]["replicas"] - given_up)
+
+
+def _bounds(deployment: Json) -> tuple[int, int]:
+    replicas = deployment["spec"]["replicas"]
+    rolling = deployment["spec"]["strategy"].get("rollingUpdate") or {}
+    surge = absolute(rolling.get("maxSurge", "25%"), replicas, round_up=True)
+    unavailable = absolute(rolling.get("maxUnavailable", "25%"), replicas, round_up=False)
+    return (surge, unavailable) if surge or unavailable else (0, 1)
+
+
+def absolute(value: Any, total: int, *, round_up: bool) -> int:
+    """Resolve an IntOrString such as 2 or "25%" against `total`."""
+    if isinstance(value, int):
+        return value
+    share = int(str(value).removesuffix("%")) * total / 100
+    return math.ceil(share) if round_up else math.floor(share)
+
+
+def _resize(api: ApiServer, replica_set: Json, replicas: int) -> None:
+    if replica_set["spec"]["replicas"] == replicas:
+        return
+
+    def change(present: Json) -> Json:
+        return {**present, "spec": {**present["spec"], "replicas": replicas}}
+
+    api.edit(REPLICA_SETS, name_of(replica_set), namespace_of(replica_set), change)
+
+
+def _prune(api: ApiServer, deployment: Json, old: Sequence[Json]) -> None:
+    empty = [
+        each for each in old if not each["spec"]["replicas"] and not each["status"]["replicas"]
+    ]
+    keep = deployment["spec"]["revisionHistoryLimit"]
+    by_age = sorted(
+        empty, key=lambda each: int(each["metadata"]["annotations"][REVISION_ANNOTATION])
+    )
+    for each in by_age[: max(len(empty) - keep, 0)]:
+        delete(api, REPLICA_SETS, name_of(each), namespace_of(each))
+
+
+def _report(work: Work, deployment: Json, new: Json | None, sets: Sequence[Json]) -> None:
+    def total(field: str) -> int:
+        return sum(each["status"].get(field, 0) for each in sets)
+
+    current = next((each for each in sets if new and name_of(each) == name_of(new)), None)
+    replicas = deployment["spec"]["replicas"]
+    _, unavailable = _bounds(deployment)
+    available = total("availableReplicas")
+    status: Json = {
+        "observedGeneration": deployment["metadata"]["generation"],
+        "replicas": total("replicas") or None,
+        "updatedReplicas": (current["status"].get("replicas", 0) if current else 0) or None,
+        "readyReplicas": total("readyReplicas") or None,
+        "availableReplicas": available or None,
+        "unavailableReplicas": max(replicas - available, 0) or None,
+    }
+    enough = available >= replicas - unavailable
+    condition = {
+        "type": "Available",
+        "status": "True" if enough else "False",
+        "reason": "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
+    }
+    before = deployment.get("status") or {}
+    status["conditions"] = with_condition(before, condition, now=work.now)["conditions"]
+    work.api.patch_status(DEPLOYMENTS, deployment, status)
+
+
+def _keys(_api: ApiServer, change: Change) -> Iterable[Key]:
+    if change.storage == DEPLOYMENTS.storage:
+        yield key_of(change.object)
+    else:
+        yield from controller_key(change.object, DEPLOYMENTS.kind)
+
+
+DEPLOYMENT_CONTROLLER = Controller(
+    name="deployment",
+    reconcile=reconcile,
+    keys=_keys,
+    storages=frozenset({DEPLOYMENTS.storage, REPLICA_SETS.storage}),
+)

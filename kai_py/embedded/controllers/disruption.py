@@ -1,0 +1,139 @@
+"""How many pods may be evicted now? The status of PodDisruptionBudgets.
+
+allowed = healthy - desired, never below 0; desired is minAvailable, or expected - maxUnavailable.
+With a number in minAvailable the matching pods are what is expected; with a percentage or
+maxUnavailable it is the replicas of their controllers, which only ReplicaSets and StatefulSets
+have: anything else allows no disruption and says so. Source: pkg/controller/disruption.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kai_py.embedded.conditions import with_condition
+from kai_py.embedded.controllers.deployments import absolute
+from kai_py.embedded.controllers.owned_pods import is_active, is_finished, is_ready
+from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
+from kai_py.embedded.documents import (
+    controller_of,
+    is_deleting,
+    name_of,
+    namespace_of,
+    seconds_of,
+)
+from kai_py.embedded.resources import BUDGETS, PODS, REPLICA_SETS, STATEFUL_SETS
+from kai_py.embedded.selectors import label_selector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kai_py.embedded.apiserver import ApiServer
+    from kai_py.embedded.documents import Json
+    from kai_py.embedded.eventlog import Change
+
+DISRUPTED_POD_SECONDS = 120.0
+"""How long an evicted pod that is still there counts as disrupted."""
+
+_SCALABLE = (REPLICA_SETS.kind, STATEFUL_SETS.kind)
+
+
+class _NoScaleError(Exception):
+    pass
+
+
+def reconcile(work: Work) -> None:
+    """Bring one budget's status up to date."""
+    namespace, name = work.key
+    budget = work.api.find(BUDGETS, name, namespace)
+    if budget is None or is_deleting(budget):
+        return
+    selects = label_selector(budget["spec"].get("selector"))
+    pods = [
+        pod
+        for pod in work.api.list(PODS, namespace)
+        if selects(pod["metadata"].get("labels") or {}) and not is_finished(pod)
+    ]
+    disrupted = _still_disrupted(work, budget, pods)
+    healthy = sum(
+        is_ready(pod) and is_active(pod) and name_of(pod) not in disrupted for pod in pods
+    )
+    try:
+        expected, desired = _expected_and_desired(work.api, budget, pods)
+    except _NoScaleError as error:
+        condition = _condition("False", "SyncFailed", str(error))
+        expected, desired, allowed = len(pods), 0, 0
+    else:
+        allowed = max(healthy - desired, 0) if expected > 0 else 0
+        reason = "SufficientPods" if allowed else "InsufficientPods"
+        condition = _condition("True" if allowed else "False", reason, "")
+    before = budget.get("status") or {}
+    status = {
+        "conditions": with_condition(before, condition, now=work.now)["conditions"],
+        "currentHealthy": healthy,
+        "desiredHealthy": desired,
+        "disruptionsAllowed": allowed,
+        "expectedPods": expected,
+        "disruptedPods": disrupted or None,
+        "observedGeneration": budget["metadata"]["generation"],
+    }
+    work.api.patch_status(BUDGETS, budget, status)
+
+
+def _still_disrupted(work: Work, budget: Json, pods: Sequence[Json]) -> dict[str, str]:
+    present = {name_of(pod) for pod in pods if not is_deleting(pod)}
+    recent = {}
+    for name, since in ((budget.get("status") or {}).get("disruptedPods") or {}).items():
+        left = seconds_of(since) + DISRUPTED_POD_SECONDS - work.now
+        if name in present and left > 0:
+            recent[name] = since
+            work.requeue_after(left)
+    return recent
+
+
+def _expected_and_desired(api: ApiServer, budget: Json, pods: Sequence[Json]) -> tuple[int, int]:
+    spec = budget["spec"]
+    if "maxUnavailable" in spec:
+        expected = _scale(api, pods)
+        unavailable = absolute(spec["maxUnavailable"], expected, round_up=True)
+        return expected, max(expected - unavailable, 0)
+    minimum = spec.get("minAvailable", 1)
+    if isinstance(minimum, int):
+        return len(pods), minimum
+    expected = _scale(api, pods)
+    return expected, absolute(minimum, expected, round_up=True)
+
+
+def _scale(api: ApiServer, pods: Sequence[Json]) -> int:
+    replicas: dict[str, int] = {}
+    for pod in pods:
+        owner = controller_of(pod)
+        if owner is None or owner["kind"] not in _SCALABLE:
+            kind = owner["kind"] if owner else "no controller"
+            raise _NoScaleError(f"pod {name_of(pod)} has {kind}, which has no scale")
+        document = api.store.by_uid(owner["uid"])
+        if document is not None:
+            replicas[owner["uid"]] = document["spec"]["replicas"]
+    return sum(replicas.values())
+
+
+def _condition(status: str, reason: str, message: str) -> Json:
+    condition = {"type": "DisruptionAllowed", "status": status, "reason": reason}
+    return {**condition, "message": message}
+
+
+def _keys(api: ApiServer, change: Change) -> Iterable[Key]:
+    if change.storage == BUDGETS.storage:
+        yield key_of(change.object)
+        return
+    labels = change.object["metadata"].get("labels") or {}
+    for budget in api.list(BUDGETS, namespace_of(change.object)):
+        if label_selector(budget["spec"].get("selector"))(labels):
+            yield key_of(budget)
+
+
+DISRUPTION_CONTROLLER = Controller(
+    name="disruption",
+    reconcile=reconcile,
+    keys=_keys,
+    storages=frozenset({BUDGETS.storage, PODS.storage}),
+)

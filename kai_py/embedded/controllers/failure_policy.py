@@ -1,0 +1,56 @@
+"""Does a failed pod count against its Job? podFailurePolicy, first matching rule wins.
+
+Source: KEP 3329. FailIndex needs per-index back-off, which Jobs here refuse; it counts as Count.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from kai_py.embedded.documents import name_of
+
+if TYPE_CHECKING:
+    from kai_py.embedded.documents import Json
+
+
+class Verdict(Enum):
+    """What a failed pod means for its Job."""
+
+    COUNT = "Count"
+    IGNORE = "Ignore"
+    FAIL = "FailJob"
+
+
+def judge_failure(job: Json, pod: Json) -> tuple[Verdict, str]:
+    """Return the verdict on a failed pod and, for FAIL, the message for the condition."""
+    rules = (job["spec"].get("podFailurePolicy") or {}).get("rules") or ()
+    for number, rule in enumerate(rules):
+        if _matches_conditions(rule, pod) or _matches_exit_code(rule, pod):
+            verdict = Verdict(rule["action"]) if rule["action"] != "FailIndex" else Verdict.COUNT
+            return (
+                verdict,
+                f"Pod {name_of(pod)} failed, matching {rule['action']} rule at index {number}",
+            )
+    return Verdict.COUNT, ""
+
+
+def _matches_conditions(rule: Json, pod: Json) -> bool:
+    present = {(each["type"], each["status"]) for each in pod["status"].get("conditions") or ()}
+    wanted = rule.get("onPodConditions") or ()
+    return any((each["type"], each.get("status", "True")) in present for each in wanted)
+
+
+def _matches_exit_code(rule: Json, pod: Json) -> bool:
+    wanted = rule.get("onExitCodes")
+    if not wanted:
+        return False
+    container = wanted.get("containerName")
+    for status in pod["status"].get("containerStatuses") or ():
+        terminated = (status.get("state") or {}).get("terminated")
+        if not terminated or (container and status["name"] != container):
+            continue
+        code = terminated["exitCode"]
+        if code != 0 and (code in wanted["values"]) is (wanted["operator"] == "In"):
+            return True
+    return False

@@ -1,0 +1,135 @@
+"""Who deletes what nobody owns any more?
+
+An object all of whose owners are gone is deleted; references to owners that are gone are dropped
+while others remain. An owner deleted in the foreground waits for its dependents, one deleted with
+Orphan first cuts their references. Source: pkg/controller/garbagecollector of k8s.io/kubernetes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kai_py.embedded.controllers.runtime import Controller, Key, Work
+from kai_py.embedded.deletion import (
+    FOREGROUND_FINALIZER,
+    ORPHAN_FINALIZER,
+    DeleteOptions,
+    delete,
+)
+from kai_py.embedded.documents import is_deleting, name_of, namespace_of, uid_of
+from kai_py.embedded.eventlog import ChangeType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kai_py.embedded.apiserver import ApiServer
+    from kai_py.embedded.documents import Json
+    from kai_py.embedded.eventlog import Change
+    from kai_py.embedded.resources import Resource
+
+
+def reconcile(work: Work) -> None:
+    """Look at one object, named by storage, namespace and name."""
+    storage, namespace, name = work.key
+    resource = _resource(work.api, storage)
+    document = work.api.store.get(storage, namespace, name)
+    if resource is None or document is None:
+        return
+    finalizers = document["metadata"].get("finalizers") or ()
+    if is_deleting(document) and ORPHAN_FINALIZER in finalizers:
+        _orphan_dependents(work.api, document)
+        _drop_finalizer(work.api, resource, document, ORPHAN_FINALIZER)
+    elif is_deleting(document) and FOREGROUND_FINALIZER in finalizers:
+        _delete_dependents_first(work.api, resource, document)
+    elif not is_deleting(document):
+        _check_owners(work.api, resource, document)
+
+
+def _keys(api: ApiServer, change: Change) -> Iterable[Key]:
+    document = change.object
+    owners = document["metadata"].get("ownerReferences") or ()
+    if change.type is ChangeType.DELETED:
+        for storage, dependent in api.store.dependents(uid_of(document)):
+            yield storage, namespace_of(dependent), name_of(dependent)
+        for owner in owners:
+            yield from _waiting_owner(api, owner["uid"])
+    elif is_deleting(document) or (owners and _owners_changed(change)):
+        yield change.storage, namespace_of(document), name_of(document)
+
+
+def _owners_changed(change: Change) -> bool:
+    before = (change.previous or {"metadata": {}})["metadata"].get("ownerReferences")
+    return bool(before != change.object["metadata"].get("ownerReferences"))
+
+
+def _waiting_owner(api: ApiServer, uid: str) -> Iterable[Key]:
+    key = api.store.key_of_uid(uid)
+    owner = api.store.by_uid(uid)
+    if key and owner and is_deleting(owner):
+        yield key
+
+
+def _resource(api: ApiServer, storage: str) -> Resource | None:
+    return next((each for each in api.registry.storages() if each.storage == storage), None)
+
+
+def _orphan_dependents(api: ApiServer, owner: Json) -> None:
+    for storage, dependent in api.store.dependents(uid_of(owner)):
+        if resource := _resource(api, storage):
+            _keep_owners(api, resource, dependent, lambda each: each["uid"] != uid_of(owner))
+
+
+def _delete_dependents_first(api: ApiServer, resource: Resource, owner: Json) -> None:
+    blocking = [
+        (storage, dependent)
+        for storage, dependent in api.store.dependents(uid_of(owner))
+        if any(
+            each["uid"] == uid_of(owner) and each.get("blockOwnerDeletion")
+            for each in dependent["metadata"]["ownerReferences"]
+        )
+    ]
+    if not blocking:
+        _drop_finalizer(api, resource, owner, FOREGROUND_FINALIZER)
+    for storage, dependent in blocking:
+        kind = _resource(api, storage)
+        if kind and not is_deleting(dependent):
+            _delete(api, kind, dependent, policy="Foreground")
+
+
+def _check_owners(api: ApiServer, resource: Resource, document: Json) -> None:
+    owners = document["metadata"].get("ownerReferences") or []
+    present = [each for each in owners if api.store.by_uid(each["uid"]) is not None]
+    if not owners or len(present) == len(owners):
+        return
+    if present:
+        _keep_owners(api, resource, document, lambda each: each in present)
+    else:
+        _delete(api, resource, document, policy="Background")
+
+
+def _delete(api: ApiServer, resource: Resource, document: Json, *, policy: str) -> None:
+    options = DeleteOptions(policy=policy, preconditions={"uid": uid_of(document)})
+    delete(api, resource, name_of(document), namespace_of(document), options)
+
+
+def _keep_owners(
+    api: ApiServer, resource: Resource, document: Json, keep: Callable[[Json], bool]
+) -> None:
+    def change(present: Json) -> Json:
+        meta = dict(present["metadata"])
+        meta["ownerReferences"] = [each for each in meta.get("ownerReferences") or () if keep(each)]
+        return {**present, "metadata": meta}
+
+    api.edit(resource, name_of(document), namespace_of(document), change)
+
+
+def _drop_finalizer(api: ApiServer, resource: Resource, document: Json, finalizer: str) -> None:
+    def change(present: Json) -> Json:
+        meta = dict(present["metadata"])
+        meta["finalizers"] = [each for each in meta.get("finalizers") or () if each != finalizer]
+        return {**present, "metadata": meta}
+
+    api.edit(resource, name_of(document), namespace_of(document), change)
+
+
+GARBAGE_COLLECTOR = Controller(name="garbage-collector", reconcile=reconcile, keys=_keys)

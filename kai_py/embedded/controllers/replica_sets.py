@@ -1,0 +1,64 @@
+"""ReplicaSet → pods: as many active pods as `spec.replicas`, the least useful given up first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kai_py.embedded.controllers.owned_pods import (
+    is_active,
+    is_ready,
+    owned,
+    pod_of_template,
+    removal_order,
+)
+from kai_py.embedded.controllers.runtime import Controller, Key, Work, controller_key, key_of
+from kai_py.embedded.deletion import delete
+from kai_py.embedded.documents import is_deleting, name_of, namespace_of
+from kai_py.embedded.resources import PODS, REPLICA_SETS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kai_py.embedded.apiserver import ApiServer
+    from kai_py.embedded.eventlog import Change
+
+
+def reconcile(work: Work) -> None:
+    """Bring one ReplicaSet's pods and status up to date."""
+    namespace, name = work.key
+    replica_set = work.api.find(REPLICA_SETS, name, namespace)
+    if replica_set is None or is_deleting(replica_set):
+        return
+    active = [pod for pod in owned(work.api, replica_set) if is_active(pod)]
+    wanted = replica_set["spec"]["replicas"]
+    for pod in sorted(active, key=removal_order)[: max(len(active) - wanted, 0)]:
+        delete(work.api, PODS, name_of(pod), namespace_of(pod))
+    for _ in range(wanted - len(active)):
+        pod = pod_of_template(replica_set, replica_set["spec"]["template"])
+        pod["metadata"]["generateName"] = f"{name}-"
+        work.api.create(PODS, pod, namespace)
+    active = [pod for pod in owned(work.api, replica_set) if is_active(pod)]
+    ready = sum(is_ready(pod) for pod in active)
+    status = {
+        "replicas": len(active),
+        "fullyLabeledReplicas": len(active) or None,
+        "readyReplicas": ready or None,
+        "availableReplicas": ready or None,
+        "observedGeneration": replica_set["metadata"]["generation"],
+    }
+    work.api.patch_status(REPLICA_SETS, replica_set, status)
+
+
+def _keys(_api: ApiServer, change: Change) -> Iterable[Key]:
+    if change.storage == REPLICA_SETS.storage:
+        yield key_of(change.object)
+    else:
+        yield from controller_key(change.object, REPLICA_SETS.kind)
+
+
+REPLICA_SET_CONTROLLER = Controller(
+    name="replica-set",
+    reconcile=reconcile,
+    keys=_keys,
+    storages=frozenset({REPLICA_SETS.storage, PODS.storage}),
+)

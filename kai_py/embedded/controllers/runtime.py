@@ -1,0 +1,133 @@
+"""When does which controller look at which object?
+
+Every change of the store names the keys that each controller must look at again. Keys wait in one
+queue without duplicates and are worked off by the clock, in order of arrival; a reconcile function
+reads the present state and writes what is missing, so looking twice is harmless. Everything runs on
+the clock's thread: under a simulated clock the order is the same in every run.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from kai_py.embedded.documents import controller_of, name_of, namespace_of
+from kai_py.embedded.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kai_py.embedded.apiserver import ApiServer
+    from kai_py.embedded.documents import Json
+    from kai_py.embedded.eventlog import Change
+
+KEYS_PER_TURN = 200
+RETRY_SECONDS = 1.0
+
+Key: TypeAlias = tuple[str, ...]
+"""What to look at, usually (namespace, name)."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Work:
+    """One look at one key; `requeue_after` asks for another look later."""
+
+    api: ApiServer
+    key: Key
+    requeue_after: Callable[[float], None]
+
+    @property
+    def now(self) -> float:
+        """The time of this look, Unix seconds."""
+        return self.api.clock.now()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Controller:
+    """`keys` maps a change to the keys to look at, `reconcile` does the looking.
+
+    `storages` are the kinds whose changes matter; empty means all kinds.
+    """
+
+    name: str
+    reconcile: Callable[[Work], None]
+    keys: Callable[[ApiServer, Change], Iterable[Key]]
+    storages: frozenset[str] = frozenset()
+
+
+class Runtime:
+    """The queue of all controllers."""
+
+    def __init__(self, api: ApiServer) -> None:
+        self._api = api
+        self._controllers: list[Controller] = []
+        self._queue: dict[tuple[int, Key], None] = {}
+        self._scheduled = False
+        self._stopped = False
+        api.store.subscribe(self._receive)
+
+    def add(self, controller: Controller) -> None:
+        """Run a controller from the next change on."""
+        self._controllers.append(controller)
+
+    def stop(self) -> None:
+        """Do nothing any more."""
+        self._stopped = True
+
+    def _receive(self, change: Change) -> None:
+        for number, controller in enumerate(self._controllers):
+            if controller.storages and change.storage not in controller.storages:
+                continue
+            for key in controller.keys(self._api, change):
+                self._enqueue(number, key)
+
+    def _enqueue(self, number: int, key: Key) -> None:
+        self._queue[number, key] = None
+        if not self._scheduled and not self._stopped:
+            self._scheduled = True
+            self._api.clock.call_later(0, self._turn)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        for _ in range(min(KEYS_PER_TURN, len(self._queue))):
+            if self._stopped:
+                return
+            number, key = next(iter(self._queue))
+            del self._queue[number, key]
+            self._look(number, key)
+        if self._queue and not self._scheduled:
+            self._scheduled = True
+            self._api.clock.call_later(0, self._turn)
+
+    def _look(self, number: int, key: Key) -> None:
+        controller = self._controllers[number]
+        requeue = partial(self._requeue, number, key)
+        try:
+            controller.reconcile(Work(self._api, key, requeue))
+        except ApiError as error:
+            log.info("%s: %s: %s", controller.name, "/".join(key), error.message)
+            requeue(RETRY_SECONDS)
+
+    def _requeue(self, number: int, key: Key, delay: float) -> None:
+        self._api.clock.call_later(delay, partial(self._enqueue, number, key))
+
+
+def own_key(_api: ApiServer, change: Change) -> Iterable[Key]:
+    """Look at the changed object itself."""
+    yield key_of(change.object)
+
+
+def key_of(document: Json) -> Key:
+    """Return (namespace, name)."""
+    return namespace_of(document), name_of(document)
+
+
+def controller_key(document: Json, kind: str) -> Iterable[Key]:
+    """Look at the object of `kind` that controls this one."""
+    owner = controller_of(document)
+    if owner and owner["kind"] == kind:
+        yield namespace_of(document), owner["name"]

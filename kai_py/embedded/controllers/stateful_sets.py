@@ -1,0 +1,133 @@
+"""StatefulSet → pods NAME-0, NAME-1, …: in order or in parallel, replaced from the last one down.
+
+OrderedReady creates a pod when all lower ones are ready and removes one at a time. A pod of an
+older template is deleted, highest ordinal first, when all others are ready. Volume claims are
+created from their templates and kept; nothing here binds them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kai_py.embedded.controllers.deployments import template_hash
+from kai_py.embedded.controllers.owned_pods import (
+    is_finished,
+    is_ready,
+    owned,
+    pod_of_template,
+)
+from kai_py.embedded.controllers.runtime import Controller, Key, Work, controller_key, key_of
+from kai_py.embedded.deletion import delete
+from kai_py.embedded.documents import clone, is_deleting, name_of, namespace_of
+from kai_py.embedded.resources import PODS, STATEFUL_SETS, VOLUME_CLAIMS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kai_py.embedded.apiserver import ApiServer
+    from kai_py.embedded.documents import Json
+    from kai_py.embedded.eventlog import Change
+
+REVISION_LABEL = "controller-revision-hash"
+
+
+def reconcile(work: Work) -> None:
+    """Take one StatefulSet one step further."""
+    namespace, name = work.key
+    stateful_set = work.api.find(STATEFUL_SETS, name, namespace)
+    if stateful_set is None or is_deleting(stateful_set):
+        return
+    pods = {_ordinal(pod): pod for pod in owned(work.api, stateful_set)}
+    revision = f"{name}-{template_hash(stateful_set['spec']['template'])}"
+    _step(work.api, stateful_set, pods, revision)
+    _report(work, stateful_set, owned(work.api, stateful_set), revision)
+
+
+def _step(api: ApiServer, stateful_set: Json, pods: dict[int, Json], revision: str) -> None:
+    replicas = stateful_set["spec"]["replicas"]
+    ordered = stateful_set["spec"]["podManagementPolicy"] == "OrderedReady"
+    for ordinal in range(replicas):
+        pod = pods.get(ordinal)
+        if pod is None:
+            _create(api, stateful_set, ordinal, revision)
+        elif is_finished(pod) and not is_deleting(pod):
+            delete(api, PODS, name_of(pod), namespace_of(pod))
+        if ordered and (pod is None or not is_ready(pod) or is_deleting(pod)):
+            return
+    surplus = sorted((each for each in pods if each >= replicas), reverse=True)
+    for ordinal in surplus[:1] if ordered else surplus:
+        if not is_deleting(pods[ordinal]):
+            delete(api, PODS, name_of(pods[ordinal]), namespace_of(pods[ordinal]))
+    rolling = stateful_set["spec"]["updateStrategy"]["type"] == "RollingUpdate"
+    if not surplus and rolling:
+        _replace_outdated(api, pods, revision)
+
+
+def _replace_outdated(api: ApiServer, pods: dict[int, Json], revision: str) -> None:
+    if any(is_deleting(pod) or not is_ready(pod) for pod in pods.values()):
+        return
+    for ordinal in sorted(pods, reverse=True):
+        pod = pods[ordinal]
+        if pod["metadata"]["labels"].get(REVISION_LABEL) != revision:
+            delete(api, PODS, name_of(pod), namespace_of(pod))
+            return
+
+
+def _create(api: ApiServer, stateful_set: Json, ordinal: int, revision: str) -> None:
+    spec, namespace = stateful_set["spec"], namespace_of(stateful_set)
+    pod = pod_of_template(stateful_set, spec["template"])
+    name = f"{name_of(stateful_set)}-{ordinal}"
+    meta = pod["metadata"]
+    meta["name"] = name
+    meta["labels"] |= {
+        "apps.kubernetes.io/pod-index": str(ordinal),
+        "statefulset.kubernetes.io/pod-name": name,
+        REVISION_LABEL: revision,
+    }
+    pod["spec"] |= {"hostname": name, "subdomain": spec.get("serviceName", "")}
+    for template in spec.get("volumeClaimTemplates") or ():
+        volume = template["metadata"]["name"]
+        claim_name = f"{volume}-{name}"
+        if api.find(VOLUME_CLAIMS, claim_name, namespace) is None:
+            claim = {"metadata": {"name": claim_name}, "spec": clone(template["spec"])}
+            api.create(VOLUME_CLAIMS, claim, namespace)
+        pod["spec"].setdefault("volumes", []).append(
+            {"name": volume, "persistentVolumeClaim": {"claimName": claim_name}}
+        )
+    api.create(PODS, pod, namespace)
+
+
+def _ordinal(pod: Json) -> int:
+    return int(name_of(pod).rsplit("-", 1)[1])
+
+
+def _report(work: Work, stateful_set: Json, pods: Sequence[Json], revision: str) -> None:
+    ready = sum(is_ready(pod) for pod in pods)
+    updated = sum(pod["metadata"]["labels"].get(REVISION_LABEL) == revision for pod in pods)
+    before = (stateful_set.get("status") or {}).get("currentRevision")
+    done = updated == len(pods) == stateful_set["spec"]["replicas"]
+    status = {
+        "observedGeneration": stateful_set["metadata"]["generation"],
+        "replicas": len(pods),
+        "readyReplicas": ready or None,
+        "availableReplicas": ready,
+        "updatedReplicas": updated or None,
+        "currentRevision": revision if done else before or revision,
+        "updateRevision": revision,
+    }
+    work.api.patch_status(STATEFUL_SETS, stateful_set, status)
+
+
+def _keys(_api: ApiServer, change: Change) -> Iterable[Key]:
+    if change.storage == STATEFUL_SETS.storage:
+        yield key_of(change.object)
+    else:
+        yield from controller_key(change.object, STATEFUL_SETS.kind)
+
+
+STATEFUL_SET_CONTROLLER = Controller(
+    name="stateful-set",
+    reconcile=reconcile,
+    keys=_keys,
+    storages=frozenset({STATEFUL_SETS.storage, PODS.storage}),
+)

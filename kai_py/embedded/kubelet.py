@@ -1,0 +1,225 @@
+"""What happens to a pod once it is bound? The fake kubelet of all nodes.
+
+A bound pod is admitted (or Failed: OutOfcpu, …), waits until its claims are usable, runs, and ends
+after `kai-py.demo/run-seconds` (never, without the annotation) with `kai-py.demo/exit-code`; what
+its restartPolicy restarts runs again. A deleted pod stops within its grace period and is removed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kai_py.embedded.conditions import with_condition
+from kai_py.embedded.controllers.owned_pods import is_finished
+from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
+from kai_py.embedded.deletion import DeleteOptions, delete
+from kai_py.embedded.documents import is_deleting, name_of, namespace_of, timestamp, uid_of
+from kai_py.embedded.eventlog import ChangeType
+from kai_py.embedded.kubernetes_events import record_event
+from kai_py.embedded.node_admission import NodeAdmission, claim_names
+from kai_py.embedded.resources import CLAIMS, NODES, PODS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kai_py.embedded.apiserver import ApiServer
+    from kai_py.embedded.documents import Json
+    from kai_py.embedded.eventlog import Change
+
+RUN_SECONDS = "kai-py.demo/run-seconds"
+EXIT_CODE = "kai-py.demo/exit-code"
+KILLED = 137
+PREPARE_RETRY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How long starting and stopping a pod takes, seconds; stopping never exceeds its grace."""
+
+    start: float = 1.0
+    stop: float = 1.0
+
+
+class Kubelet:
+    """Runs the pods of every node of the cluster."""
+
+    def __init__(self, pace: Pace | None = None) -> None:
+        self._pace = pace or Pace()
+        self._admission = NodeAdmission()
+        self._since: dict[tuple[str, str], float] = {}
+        self._nodes: dict[Key, tuple[str, str]] = {}
+
+    def controller(self) -> Controller:
+        """Return the controller to run."""
+        return Controller(
+            name="kubelet",
+            reconcile=self.reconcile,
+            keys=_keys,
+            storages=frozenset({PODS.storage, CLAIMS.storage}),
+        )
+
+    def reconcile(self, work: Work) -> None:
+        """Move one pod one step along its life."""
+        namespace, name = work.key
+        pod = work.api.find(PODS, name, namespace)
+        self._forget_predecessor(work.key, pod)
+        if pod is None or not pod["spec"].get("nodeName"):
+            return
+        self._nodes[work.key] = (uid_of(pod), pod["spec"]["nodeName"])
+        if is_deleting(pod):
+            self._stop(work, pod)
+        elif is_finished(pod):
+            self._admission.release(uid_of(pod), pod["spec"]["nodeName"])
+        elif pod["status"].get("phase") == "Running":
+            self._run(work, pod)
+        else:
+            self._start(work, pod)
+
+    def _forget_predecessor(self, key: Key, pod: Json | None) -> None:
+        known = self._nodes.get(key)
+        if known and (pod is None or uid_of(pod) != known[0]):
+            self._admission.release(*known)
+            del self._nodes[key]
+            for step in ("start", "run", "stop"):
+                self._since.pop((known[0], step), None)
+
+    def _elapsed(self, work: Work, pod: Json, step: str) -> float:
+        return work.now - self._since.setdefault((uid_of(pod), step), work.now)
+
+    def _start(self, work: Work, pod: Json) -> None:
+        node = work.api.find(NODES, pod["spec"]["nodeName"])
+        if node is None:
+            return
+        if short := self._admission.admit_amounts(pod, node):
+            message = f"Node didn't have enough resource: {short}"
+            status = {"phase": "Failed", "reason": f"OutOf{short}", "message": message}
+            work.api.patch_status(PODS, pod, status)
+            return
+        if why := self._admission.admit_devices(work.api, pod):
+            message = f"Failed to prepare dynamic resources: {why}"
+            record_event(
+                work.api,
+                pod,
+                "FailedPrepareDynamicResources",
+                message,
+                kind="Warning",
+                component="kubelet",
+            )
+            work.requeue_after(PREPARE_RETRY_SECONDS)
+            return
+        left = self._pace.start - self._elapsed(work, pod, "start")
+        if left > 0:
+            work.requeue_after(left)
+            return
+        self._elapsed(work, pod, "run")
+        work.api.patch_status(PODS, pod, _running(pod, node, work.now, restarts=0))
+
+    def _run(self, work: Work, pod: Json) -> None:
+        annotations = pod["metadata"].get("annotations") or {}
+        seconds = _number(annotations.get(RUN_SECONDS))
+        if seconds is None:
+            return
+        left = seconds - self._elapsed(work, pod, "run")
+        if left > 0:
+            work.requeue_after(left)
+            return
+        code = int(_number(annotations.get(EXIT_CODE)) or 0)
+        policy = pod["spec"]["restartPolicy"]
+        if policy == "Always" or (policy == "OnFailure" and code != 0):
+            self._since[uid_of(pod), "run"] = work.now
+            statuses = [_restarted(each, work.now) for each in pod["status"]["containerStatuses"]]
+            work.api.patch_status(PODS, pod, {"containerStatuses": statuses})
+            work.requeue_after(seconds)
+            return
+        work.api.patch_status(PODS, pod, _ended(pod, code, work.now))
+
+    def _stop(self, work: Work, pod: Json) -> None:
+        grace = pod["metadata"].get("deletionGracePeriodSeconds", 0)
+        left = min(self._pace.stop, grace) - self._elapsed(work, pod, "stop")
+        if left > 0:
+            work.requeue_after(left)
+            return
+        if pod["status"].get("phase") == "Running":
+            pod = work.api.patch_status(PODS, pod, _ended(pod, KILLED, work.now))
+        self._admission.release(uid_of(pod), pod["spec"]["nodeName"])
+        if pod["metadata"].get("deletionGracePeriodSeconds", 0) > 0:
+            options = DeleteOptions(grace_seconds=0, preconditions={"uid": uid_of(pod)})
+            delete(work.api, PODS, name_of(pod), namespace_of(pod), options)
+
+
+def _keys(api: ApiServer, change: Change) -> Iterable[Key]:
+    if change.storage == PODS.storage:
+        if change.object["spec"].get("nodeName"):
+            yield key_of(change.object)
+        return
+    if change.type is ChangeType.DELETED:
+        return
+    for consumer in (change.object.get("status") or {}).get("reservedFor") or ():
+        pod = api.find(PODS, consumer["name"], namespace_of(change.object))
+        if pod and pod["spec"].get("nodeName") and name_of(change.object) in claim_names(pod):
+            yield key_of(pod)
+
+
+def _running(pod: Json, node: Json, now: float, *, restarts: int) -> Json:
+    status = pod["status"]
+    for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"):
+        status = with_condition(status, {"type": kind, "status": "True"}, now=now)
+    addresses = (node.get("status") or {}).get("addresses") or ()
+    host = next((each["address"] for each in addresses if each["type"] == "InternalIP"), "")
+    changed: Json = {
+        "phase": "Running",
+        "startTime": timestamp(now),
+        "conditions": status["conditions"],
+        "containerStatuses": [
+            _container_running(each, now, restarts) for each in pod["spec"]["containers"]
+        ],
+    }
+    if host:
+        changed |= {"hostIP": host, "hostIPs": [{"ip": host}]}
+    return changed
+
+
+def _container_running(container: Json, now: float, restarts: int) -> Json:
+    return {
+        "name": container["name"],
+        "image": container["image"],
+        "imageID": "",
+        "ready": True,
+        "started": True,
+        "restartCount": restarts,
+        "state": {"running": {"startedAt": timestamp(now)}},
+    }
+
+
+def _restarted(status: Json, now: float) -> Json:
+    running = {"running": {"startedAt": timestamp(now)}}
+    return {**status, "restartCount": status["restartCount"] + 1, "state": running}
+
+
+def _ended(pod: Json, code: int, now: float) -> Json:
+    status = pod["status"]
+    reason = "PodCompleted" if code == 0 else "PodFailed"
+    for kind in ("Ready", "ContainersReady"):
+        condition = {"type": kind, "status": "False", "reason": reason}
+        status = with_condition(status, condition, now=now)
+    terminated = {
+        "exitCode": code,
+        "reason": "Completed" if code == 0 else "Error",
+        "finishedAt": timestamp(now),
+    }
+    return {
+        "phase": "Succeeded" if code == 0 else "Failed",
+        "conditions": status["conditions"],
+        "containerStatuses": [
+            {**each, "ready": False, "started": False, "state": {"terminated": terminated}}
+            for each in status.get("containerStatuses") or ()
+        ],
+    }
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text) if text is not None else None
+    except ValueError:
+        return None

@@ -1,0 +1,55 @@
+"""How do controllers tell people what happened? A core/v1 Event, counted up when it repeats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kai_py.embedded.documents import name_of, namespace_of, timestamp, uid_of
+from kai_py.embedded.identity import short_hash
+from kai_py.embedded.resources import EVENTS
+
+if TYPE_CHECKING:
+    from kai_py.embedded.apiserver import ApiServer
+    from kai_py.embedded.documents import Json
+
+
+def record_event(
+    api: ApiServer,
+    about: Json,
+    reason: str,
+    message: str,
+    *,
+    kind: str = "Normal",
+    component: str = "kai-py-embedded",
+) -> None:
+    """Write an event about an object, or count up the same one."""
+    namespace = namespace_of(about) or "default"
+    now = timestamp(api.clock.now())
+    name = f"{name_of(about)}.{short_hash(f'{uid_of(about)}/{reason}/{message}/{component}')}"
+    if api.find(EVENTS, name, namespace) is not None:
+        api.edit(EVENTS, name, namespace, lambda event: _again(event, now))
+        return
+    event = {
+        "metadata": {"name": name},
+        "involvedObject": {
+            "apiVersion": about["apiVersion"],
+            "kind": about["kind"],
+            "name": name_of(about),
+            "namespace": namespace_of(about),
+            "uid": uid_of(about),
+            "resourceVersion": about["metadata"]["resourceVersion"],
+        },
+        "reason": reason,
+        "message": message,
+        "type": kind,
+        "source": {"component": component},
+        "reportingComponent": component,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
+    api.create(EVENTS, event, namespace)
+
+
+def _again(event: Json, now: str) -> Json:
+    return {**event, "count": event.get("count", 1) + 1, "lastTimestamp": now}

@@ -1,0 +1,144 @@
+"""May a node start this pod? What a kubelet and its DRA drivers check before they do.
+
+Amounts: the requests of the pods started on a node never exceed its allocatable; a resource that
+the node does not report is not checked (kubelet's rule, it may be served by DRA). Devices: a claim
+must be allocated, reserved for the pod, and hold no device that another started claim holds, so an
+allocation given twice is seen here and not in production.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kai_py.api.quantity import QuantityError, parse_quantity
+from kai_py.embedded.documents import lookup, name_of, namespace_of, uid_of
+from kai_py.embedded.resources import CLAIMS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kai_py.embedded.apiserver import ApiServer
+    from kai_py.embedded.documents import Json
+
+Device = tuple[str, str, str]
+"""Driver, pool, device."""
+
+
+class NodeAdmission:
+    """Which pods and devices were let in on which node."""
+
+    def __init__(self) -> None:
+        self._amounts: dict[str, dict[str, Counter[str]]] = {}
+        self._devices: dict[Device, str] = {}
+        self._claims: dict[str, set[str]] = {}
+
+    def admit_amounts(self, pod: Json, node: Json) -> str:
+        """Let the pod in; return the resource that is short instead, empty when none is."""
+        admitted = self._amounts.setdefault(name_of(node), {})
+        if uid_of(pod) in admitted:
+            return ""
+        wanted = requests_of(pod)
+        used = sum(admitted.values(), Counter[str]())
+        allocatable = lookup(node, "status.allocatable") or {}
+        for resource, amount in wanted.items():
+            if resource in allocatable and used[resource] + amount > _nano(allocatable[resource]):
+                return resource
+        admitted[uid_of(pod)] = wanted
+        return ""
+
+    def admit_devices(self, api: ApiServer, pod: Json) -> str:
+        """Prepare the pod's claims; return why that is impossible, empty when it is done."""
+        claims = []
+        for name in claim_names(pod):
+            claim = api.find(CLAIMS, name, namespace_of(pod)) if name else None
+            if claim is None or (why := _not_usable(claim, pod)):
+                return why if claim else f"claim of pod {name_of(pod)} is not there"
+            claims.append(claim)
+        for claim in claims:
+            for device in _exclusive_devices(claim):
+                holder = self._devices.get(device, uid_of(claim))
+                if holder != uid_of(claim):
+                    return f"device {'/'.join(device)} of claim {name_of(claim)} is in use"
+        for claim in claims:
+            self._devices |= dict.fromkeys(_exclusive_devices(claim), uid_of(claim))
+            self._claims.setdefault(uid_of(claim), set()).add(uid_of(pod))
+        return ""
+
+    def release(self, pod_uid: str, node: str) -> None:
+        """Forget a pod that stopped, and the devices of claims that no started pod uses."""
+        self._amounts.get(node, {}).pop(pod_uid, None)
+        idle = [claim for claim, pods in self._claims.items() if pods <= {pod_uid}]
+        for pods in self._claims.values():
+            pods.discard(pod_uid)
+        for claim in idle:
+            del self._claims[claim]
+        if idle:
+            held = self._devices.items()
+            self._devices = {device: claim for device, claim in held if claim not in idle}
+
+
+def requests_of(pod: Json) -> Counter[str]:
+    """Return a pod's effective requests in nano units, one of `pods` included.
+
+    Containers and sidecars together, or the largest init container beside the sidecars started
+    before it, plus overhead; pod-level requests win where given.
+    """
+    spec = pod["spec"]
+    running = Counter[str]()
+    peak = Counter[str]()
+    for container in spec.get("initContainers") or ():
+        amounts = _amounts(lookup(container, "resources.requests") or {})
+        if container.get("restartPolicy") == "Always":
+            running += amounts
+            peak |= running
+        else:
+            peak |= running + amounts
+    for container in spec.get("containers") or ():
+        running += _amounts(lookup(container, "resources.requests") or {})
+    pod_level = _amounts(lookup(spec, "resources.requests") or {})
+    total = Counter({**(running | peak), **pod_level})
+    total += _amounts(spec.get("overhead") or {})
+    total["pods"] = _nano("1")
+    return total
+
+
+def claim_names(pod: Json) -> Iterable[str | None]:
+    """Return the names of the pod's claims; None for one that is not created yet."""
+    made = {
+        each["name"]: each.get("resourceClaimName")
+        for each in pod["status"].get("resourceClaimStatuses") or ()
+    }
+    for reference in pod["spec"].get("resourceClaims") or ():
+        if "resourceClaimName" in reference:
+            yield reference["resourceClaimName"]
+        elif reference["name"] not in made or made[reference["name"]]:
+            yield made.get(reference["name"])
+
+
+def _amounts(texts: Mapping[str, str]) -> Counter[str]:
+    return Counter({name: _nano(text) for name, text in texts.items()})
+
+
+def _nano(text: str) -> int:
+    try:
+        return parse_quantity(text).nano
+    except QuantityError:
+        return 0
+
+
+def _not_usable(claim: Json, pod: Json) -> str:
+    status = claim.get("status") or {}
+    if not status.get("allocation"):
+        return f"claim {name_of(claim)} is not allocated"
+    if all(each["uid"] != uid_of(pod) for each in status.get("reservedFor") or ()):
+        return f"claim {name_of(claim)} is not reserved for pod {name_of(pod)}"
+    return ""
+
+
+def _exclusive_devices(claim: Json) -> list[Device]:
+    return [
+        (result["driver"], result["pool"], result["device"])
+        for result in lookup(claim, "status.allocation.devices.results") or ()
+        if not result.get("adminAccess") and not result.get("shareID")
+    ]
