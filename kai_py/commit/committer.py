@@ -2,8 +2,8 @@
 
 ``carry_out`` starts a task per gang and per eviction and returns at once. What is under way is
 assumed in the snapshot builder, so the next cycle counts on it; what fails is forgotten there. A
-gang or pod that failed is not tried again before its own backoff has passed, and nobody waits for
-it: ``held_back`` names such gangs, so that the next cycle does not keep room for them.
+gang or pod that failed is not tried again before its own backoff has passed; then a cycle is asked
+for.
 """
 
 import asyncio
@@ -69,6 +69,7 @@ class Committer:
         narrator: Narrator,
         metrics: Metrics,
         settings: CommitSettings,
+        wake: Callable[[float], None],
     ) -> None:
         self._access = access
         self._room = room
@@ -77,6 +78,7 @@ class Committer:
         self._narrator = narrator
         self._metrics = metrics
         self._settings = settings
+        self._wake = wake
         self._backoff = ObjectBackoff(settings.backoff)
         self.tasks: set[asyncio.Task[None]] = set()
         """What is under way; a task leaves when it is done."""
@@ -88,10 +90,9 @@ class Committer:
         """Pods, by uid, of running transactions."""
         return frozenset(self._pods)
 
-    def held_back(self, gangs: Iterable[str]) -> frozenset[str]:
-        """Those of ``gangs`` that failed and are not due again."""
-        now = asyncio.get_running_loop().time()
-        return frozenset(gang for gang in gangs if not self._backoff.ready(gang, now))
+    def carries(self, pod_uid: str) -> bool:
+        """Whether a running transaction binds this pod."""
+        return pod_uid in self._pods
 
     def carry_out(self, plan: Plan, now: float) -> None:
         """Start everything the plan decided; ``now`` is the plan's time, seconds since the epoch.
@@ -165,6 +166,7 @@ class Committer:
         now = asyncio.get_running_loop().time()
         if outcome.reason or outcome.failures:
             wait = self._backoff.failed(gang.gang, now)
+            self._wake(wait)
             log.warning(
                 "gang %s: %d of %d pods bound, next attempt in %.1f s: %s",
                 gang.gang,
@@ -175,6 +177,8 @@ class Committer:
             )
         else:
             self._backoff.succeeded(gang.gang)
+            if outcome.unbound:
+                self._wake(0.0)
         self._count(outcome, seconds)
         self._narrator.tell_outcome(outcome)
 
@@ -202,7 +206,7 @@ class Committer:
         self._metrics.evictions.labels(eviction.action.value, result.outcome.value).inc()
         now = asyncio.get_running_loop().time()
         if result.outcome in (EvictionOutcome.BLOCKED, EvictionOutcome.FAILED):
-            self._backoff.failed(uid, now, at_least=result.retry_after)
+            self._wake(self._backoff.failed(uid, now, at_least=result.retry_after))
         else:
             self._backoff.succeeded(uid)
         self._narrator.tell_eviction(result)

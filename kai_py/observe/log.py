@@ -8,15 +8,9 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import TextIO
 
-
-class LogFormat(StrEnum):
-    """The value of ``--log-format``."""
-
-    TEXT = "text"
-    JSON = "json"
+from kai_py.config import LogFormat
 
 
 def configure_logging(

@@ -71,6 +71,7 @@ class Cluster:
         self.faults: list[tuple[Callable[[Call], bool], Fault]] = []
         self.holders = DeviceHolders()
         self.blind = False
+        self.wakes: list[float] = []
         self.api.store.subscribe(self._mirror)
 
     def _mirror(self, change) -> None:
@@ -193,6 +194,7 @@ class Cluster:
             narrator=Narrator(recorder, lambda _queue: None),
             metrics=self.metrics,
             settings=settings,
+            wake=self.wakes.append,
         )
 
     def _current(self, record, uid):

@@ -1,0 +1,152 @@
+"""Everything that acts on plans while a process leads: bindings, evictions, statuses, recovery.
+
+``carry_out`` takes a plan and returns at once. ``running`` keeps the writers of statuses and events
+and the search for left-over claims going; leaving it finishes what is under way, then what is left
+to tell.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from kai_py.api.queue import API_VERSION
+from kai_py.api.records.core import Pod
+from kai_py.api.records.resource import ResourceClaim
+from kai_py.api.references import ClaimRef, PodRef
+from kai_py.commit.access import Access
+from kai_py.commit.committer import Committer, Known, Room
+from kai_py.commit.events import EventRecorder, TokenBucket
+from kai_py.commit.holders import DeviceHolders
+from kai_py.commit.narrator import Narrator
+from kai_py.commit.recovery import LeftoverGrace, find_leftovers, wanted_pods
+from kai_py.commit.settings import CommitSettings
+from kai_py.commit.status import pending_statuses
+from kai_py.commit.status_writer import StatusWriter
+from kai_py.grouping.gang import Owner
+from kai_py.observe.metrics import Metrics
+from kai_py.plan.decisions import Plan
+from kai_py.watch.client import Client
+from kai_py.watch.kinds import PODS, QUEUES, RESOURCE_CLAIMS
+from kai_py.watch.mirror import Mirror
+
+log = logging.getLogger(__name__)
+
+FINISH_SECONDS = 20.0
+TELL_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What an executor works with.
+
+    ``wake`` asks for a cycle after so many seconds; ``identity`` names this process in events.
+    """
+
+    client: Client
+    mirror: Mirror
+    room: Room
+    holders: DeviceHolders
+    metrics: Metrics
+    settings: CommitSettings
+    identity: str
+    wake: Callable[[float], None]
+
+
+class Executor:
+    """Made when a process begins to lead; the mirror must be synced."""
+
+    def __init__(self, given: Surroundings) -> None:
+        self._given = given
+        self._plan = Plan()
+        self._grace = LeftoverGrace(given.settings.claim_grace)
+        self._recorder = EventRecorder(
+            given.client,
+            TokenBucket(given.settings.events_per_second, given.settings.events_burst),
+            reporter=given.settings.scheduler_name,
+            instance=given.identity,
+            on_dropped=given.metrics.events_dropped.inc,
+        )
+        self._narrator = Narrator(self._recorder, self._find_queue)
+        self._statuses = StatusWriter(
+            self._access(given.settings.status_concurrency),
+            self._find_pod,
+            message_interval=given.settings.message_interval,
+            on_transition=self._narrator.tell_transition,
+        )
+        self.committer = Committer(
+            access=self._access(given.settings.concurrency),
+            room=given.room,
+            known=Known(pod=self._find_pod, claim=self._find_claim),
+            holders=given.holders,
+            narrator=self._narrator,
+            metrics=given.metrics,
+            settings=given.settings,
+            wake=given.wake,
+        )
+
+    def carry_out(self, plan: Plan, now: float) -> None:
+        """Act on a plan; ``now`` is its time, seconds since the epoch."""
+        self._plan = plan
+        self.committer.carry_out(plan, now)
+        self._statuses.update(pending_statuses(plan), asyncio.get_running_loop().time())
+        for unplaced in plan.unplaced:
+            self._narrator.tell_pending(unplaced)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keep writing and recovering; leaving finishes what is under way."""
+        async with asyncio.TaskGroup() as group:
+            writers = [self._statuses.run() for _ in range(self._given.settings.status_concurrency)]
+            works = (self._recorder.run(), self._recover(), *writers)
+            tasks = [group.create_task(work) for work in works]
+            try:
+                yield
+                await self._finish()
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+    async def _finish(self) -> None:
+        if not await self.committer.drain(FINISH_SECONDS):
+            log.warning("not everything under way was finished; the next scheduler completes it")
+        await self._statuses.drain(TELL_SECONDS)
+        await self._recorder.drain(TELL_SECONDS)
+
+    async def _recover(self) -> None:
+        settings = self._given.settings
+        while True:
+            await asyncio.sleep(settings.claim_grace / 3)
+            claims = self._given.mirror.objects(RESOURCE_CLAIMS).values()
+            wanted = wanted_pods(self._plan) | self.committer.pods_in_flight
+            pods = self._given.mirror.objects(PODS).values()
+            found = find_leftovers(claims, pods, settings.scheduler_name, wanted)
+            due = self._grace.due(found, asyncio.get_running_loop().time())
+            self.committer.give_back(due)
+
+    def _access(self, concurrency: int) -> Access:
+        mirror = self._given.mirror
+        return Access(
+            client=self._given.client,
+            pods=PODS.at(),
+            claims=mirror.served(RESOURCE_CLAIMS) or RESOURCE_CLAIMS.at(),
+            lane=asyncio.Semaphore(concurrency),
+            retry=self._given.settings.retry,
+        )
+
+    def _find_pod(self, ref: PodRef) -> Pod | None:
+        pod = self._given.mirror.objects(PODS).get((ref.namespace, ref.name))
+        return pod if pod is not None and pod.metadata.uid == ref.uid else None
+
+    def _find_claim(self, ref: ClaimRef) -> ResourceClaim | None:
+        claim = self._given.mirror.objects(RESOURCE_CLAIMS).get((ref.namespace, ref.name))
+        return claim if claim is not None and claim.metadata.uid == ref.uid else None
+
+    def _find_queue(self, name: str) -> Owner | None:
+        queue = self._given.mirror.objects(QUEUES).get(("", name))
+        if queue is None:
+            return None
+        return Owner(
+            api_version=API_VERSION, kind="Queue", namespace="", name=name, uid=queue.metadata.uid
+        )

@@ -1,0 +1,38 @@
+"""Is the scheduler well, and is it ready? Sentences that say what is wrong; none when all is well.
+
+A watch that has not heard of its server for ``STALE_SECONDS`` is stale: bookmarks come about once
+a minute, so three of them are missing. A cycle that runs for ``STUCK_SECONDS`` is stuck. An event
+loop that hangs answers no probe at all, which is its own verdict.
+"""
+
+from collections.abc import Iterable
+
+from kai_py.watch.mirror import KindStatus
+
+STALE_SECONDS = 180.0
+STUCK_SECONDS = 120.0
+
+
+def stale_watches(kinds: Iterable[KindStatus]) -> list[str]:
+    """Kinds that are served and whose watch hears nothing."""
+    return [
+        f"{kind.kind}: nothing heard for {kind.age:.0f} s: {kind.problem or 'no error'}"
+        for kind in kinds
+        if kind.api_version and kind.age > STALE_SECONDS
+    ]
+
+
+def unread_kinds(kinds: Iterable[KindStatus]) -> list[str]:
+    """Kinds whose first list is not complete."""
+    return [
+        f"{kind.kind}: not read yet: {kind.problem or 'still reading'}"
+        for kind in kinds
+        if not kind.synced
+    ]
+
+
+def stuck_cycle(running_for: float) -> list[str]:
+    """The cycle, when it has been running for too long; ``running_for`` in seconds."""
+    if running_for <= STUCK_SECONDS:
+        return []
+    return [f"the scheduling cycle has been running for {running_for:.0f} s"]

@@ -1,0 +1,67 @@
+"""From watched changes to plans: the pure part of the scheduler, set up by the configuration.
+
+The scheduler, ``kai-py queues``, ``kai-py gangs`` and dry runs all plan through this. ``apply``,
+``assume``, ``forget``, ``hold`` and ``freeze`` belong to one thread; ``decide`` may run in another
+while the first goes on applying changes, but not while it freezes.
+"""
+
+from kai_py.config import Configuration
+from kai_py.dra.cluster_devices import ClusterDevices, GpuRules
+from kai_py.grouping.identify import identify
+from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.decisions import Plan
+from kai_py.policy.fill import Strategy
+from kai_py.policy.rules import PROFILES, Profile
+from kai_py.snapshot.builder import SnapshotBuilder, SnapshotSettings
+from kai_py.snapshot.queue_objects import queue_spec
+from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.snapshot import Snapshot
+from kai_py.watch.kinds import WatchedQueue
+
+
+class Planner:
+    """A snapshot builder and everything a cycle needs beside it."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        gpu = GpuRules(configuration.devices.gpu_drivers, configuration.devices.gpu_classes)
+        self._devices = ClusterDevices(gpu)
+        self._settings = cycle_settings(configuration)
+        self._memory = CycleMemory(self._devices)
+        self.builder = SnapshotBuilder(
+            identify,
+            self._devices,
+            _queue_spec,
+            SnapshotSettings(
+                scheduler_name=configuration.scheduler_name,
+                hold_seconds=configuration.eviction.hold_expiry,
+            ),
+        )
+
+    def freeze(self, now: float) -> Snapshot:
+        """The cluster as known; ``now`` in seconds since the epoch."""
+        return self.builder.freeze(now)
+
+    def decide(self, snapshot: Snapshot) -> Plan:
+        """Run one cycle."""
+        return run_cycle(snapshot, self._settings, self._memory)
+
+    def start_afresh(self) -> None:
+        """Drop what earlier cycles remembered, after one that failed half-way."""
+        self._memory = CycleMemory(self._devices)
+
+
+def cycle_settings(configuration: Configuration) -> CycleSettings:
+    """What of the configuration a cycle follows."""
+    return CycleSettings(
+        rules=PROFILES[Profile(configuration.rules.value)],
+        gpu_strategy=Strategy(configuration.placement.gpu.value),
+        cpu_strategy=Strategy(configuration.placement.cpu.value),
+        preemption=configuration.eviction.preempt,
+    )
+
+
+def _queue_spec(watched: object) -> QueueSpec:
+    if not isinstance(watched, WatchedQueue):
+        raise TypeError(f"{type(watched).__name__} is no watched Queue")
+    created = watched.metadata.creation_timestamp
+    return queue_spec(watched.queue, created.timestamp() if created else 0.0)

@@ -1,0 +1,55 @@
+"""Which changes of watched objects can change a plan, so that a cycle should run?
+
+Heartbeats of nodes, conditions of pods (most of which we write) and managed metadata can't. What
+is not known here is relevant: a cycle too many costs a little, one too few leaves a gang waiting.
+"""
+
+from kai_py.api.records.core import Node, ObjectMeta, Pod
+from kai_py.api.records.resource import ResourceClaim
+
+
+def is_relevant(old: object | None, new: object | None) -> bool:
+    """Whether the change from ``old`` to ``new`` (None: not there) can matter to a plan."""
+    match old, new:
+        case Pod(), Pod():
+            return _pod(old) != _pod(new)
+        case Node(), Node():
+            return _node(old) != _node(new)
+        case ResourceClaim(), ResourceClaim():
+            return _claim(old) != _claim(new)
+    return True
+
+
+def _pod(pod: Pod) -> tuple[object, ...]:
+    return (
+        _meta(pod.metadata),
+        pod.spec,
+        pod.status.phase,
+        pod.status.nominated_node_name,
+        pod.status.resource_claim_statuses,
+    )
+
+
+def _node(node: Node) -> tuple[object, ...]:
+    conditions = tuple((condition.type, condition.status) for condition in node.status.conditions)
+    return (
+        _meta(node.metadata),
+        node.spec,
+        node.status.allocatable,
+        node.status.declared_features,
+        conditions,
+    )
+
+
+def _claim(claim: ResourceClaim) -> tuple[object, ...]:
+    return (_meta(claim.metadata), claim.status.allocation, claim.status.reserved_for)
+
+
+def _meta(meta: ObjectMeta) -> tuple[object, ...]:
+    return (
+        meta.uid,
+        meta.labels,
+        meta.annotations,
+        meta.owner_references,
+        meta.deletion_timestamp is None,
+    )

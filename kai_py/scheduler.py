@@ -1,0 +1,236 @@
+"""The scheduler as a process: mirror, builder, cycle, commit and observe, wired together.
+
+    mirror ──changes──► builder ──freeze──► cycle (in a thread) ──plan──► commit
+                           ▲                                               │
+                           └────────────── assume, forget ◄────────────────┘
+
+One event loop does all input and output; only ``decide`` runs in a thread, so watches keep flowing
+while a plan is made. A cycle starts when something relevant changed, at most once per
+``cyclePeriod``, and at least once per ``resyncPeriod``. A cycle that fails is logged and counted,
+and the next one starts afresh. A process that lost its lease ends at once (exit code 1); ``stop``
+finishes what is under way and gives the lease back.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from kai_py.commit.executor import Executor, Surroundings
+from kai_py.commit.holders import DeviceHolders
+from kai_py.commit.settings import CommitSettings
+from kai_py.config import Configuration
+from kai_py.observe import health
+from kai_py.observe.metrics import Metrics
+from kai_py.plan.decisions import Plan
+from kai_py.planner import Planner
+from kai_py.relevance import is_relevant
+from kai_py.watch.client import Client
+from kai_py.watch.elector import Election, Elector
+from kai_py.watch.kinds import RESOURCE_CLAIMS
+from kai_py.watch.mirror import Mirror
+from kai_py.watch.resource import Kind
+
+log = logging.getLogger(__name__)
+
+MONITOR_SECONDS = 5.0
+FAILED_CYCLE_PAUSE = 1.0
+PlanListener = Callable[[Plan], None]
+
+
+class Scheduler:
+    """One scheduler process; ``run`` it once.
+
+    ``identity`` is unique to this process. ``on_plan`` is told of every plan. With ``dry_run``
+    nothing is written, not even a lease.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        configuration: Configuration,
+        metrics: Metrics,
+        *,
+        identity: str,
+        dry_run: bool = False,
+        on_plan: PlanListener = lambda _plan: None,
+    ) -> None:
+        self.mirror = Mirror(client)
+        self.last_plan: Plan | None = None
+        self._client = client
+        self._configuration = configuration
+        self._metrics = metrics
+        self._identity = identity
+        self._dry_run = dry_run
+        self._on_plan = on_plan
+        self._planner = Planner(configuration)
+        self._holders = DeviceHolders()
+        self._executor: Executor | None = None
+        self._wake = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._cycle_began: float | None = None
+        self.mirror.subscribe(self._observe)
+
+    def stop(self) -> None:
+        """Finish what is under way, then let ``run`` return."""
+        self._stop.set()
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Schedule until stopped."""
+        async with asyncio.TaskGroup() as group:
+            background = [
+                group.create_task(self.mirror.run()),
+                group.create_task(self._monitor()),
+            ]
+            try:
+                await self._unless_stopped(self.mirror.wait_synced())
+                if not self._stop.is_set():
+                    await self._work()
+            finally:
+                for task in background:
+                    task.cancel()
+
+    def unhealthy(self) -> list[str]:
+        """What is wrong with this process, as sentences."""
+        began = self._cycle_began
+        running = 0.0 if began is None else asyncio.get_running_loop().time() - began
+        return health.stale_watches(self.mirror.status()) + health.stuck_cycle(running)
+
+    def unready(self) -> list[str]:
+        """What has not been read yet, as sentences."""
+        return [] if self.mirror.synced else health.unread_kinds(self.mirror.status())
+
+    async def _work(self) -> None:
+        if self._dry_run:
+            await self._cycles(lambda: False)
+        elif not self._configuration.leader_election.enabled:
+            await self._lead(lambda: True)
+        else:
+            elector = Elector(self._client, election_of(self._configuration, self._identity))
+            await self._unless_stopped(elector.lead(lambda: self._lead(lambda: elector.leading)))
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait for ``work``; a stop cancels it, unless it leads: then it ends by itself."""
+        task = asyncio.create_task(work)
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if task.done() or self._executor is not None:
+                await task
+        finally:
+            stopping.cancel()
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _lead(self, may_act: Callable[[], bool]) -> None:
+        self._metrics.leader.set(1)
+        self._executor = Executor(
+            Surroundings(
+                client=self._client,
+                mirror=self.mirror,
+                room=self._planner.builder,
+                holders=self._holders,
+                metrics=self._metrics,
+                settings=commit_settings(self._configuration),
+                identity=self._identity,
+                wake=self._wake_after,
+            )
+        )
+        try:
+            async with self._executor.running():
+                await self._cycles(may_act)
+        finally:
+            self._executor = None
+            self._metrics.leader.set(0)
+
+    async def _cycles(self, may_act: Callable[[], bool]) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._stop.is_set():
+            began = self._cycle_began = loop.time()
+            self._wake.clear()
+            pause = self._configuration.cycle_period
+            try:
+                await self._cycle(may_act)
+            except Exception:
+                log.exception("the scheduling cycle failed; the next one starts afresh")
+                self._metrics.cycle_failures.inc()
+                self._planner.start_afresh()
+                self._wake.set()
+                pause = max(pause, FAILED_CYCLE_PAUSE)
+            self._cycle_began = None
+            self._metrics.cycle_seconds.labels("total").observe(loop.time() - began)
+            await self._rest(began + pause)
+
+    async def _rest(self, until: float) -> None:
+        """Sleep to ``until`` (loop time), then until something relevant happens."""
+        delay = until - asyncio.get_running_loop().time()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), max(delay, 0.0))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), self._configuration.resync_period)
+
+    async def _cycle(self, may_act: Callable[[], bool]) -> None:
+        now = time.time()
+        with self._metrics.cycle_seconds.labels("freeze").time():
+            snapshot = self._planner.freeze(now)
+        with self._metrics.cycle_seconds.labels("plan").time():
+            plan = await asyncio.to_thread(self._planner.decide, snapshot)
+        self.last_plan = plan
+        self._metrics.show_plan(plan)
+        self._on_plan(plan)
+        if self._executor is not None and may_act():
+            with self._metrics.cycle_seconds.labels("commit").time():
+                self._executor.carry_out(plan, now)
+
+    def _observe(self, kind: Kind[Any], old: Any, new: Any) -> None:
+        self._planner.builder.apply(kind.plural, old, new)
+        if kind is RESOURCE_CLAIMS:
+            self._holders.apply(old, new)
+        if not self._wake.is_set() and is_relevant(old, new) and not self._caused(new):
+            self._wake.set()
+
+    def _caused(self, new: Any) -> bool:
+        """Whether the change is a step of a running transaction, which the builder assumes."""
+        return (
+            new is not None
+            and self._executor is not None
+            and self._executor.committer.carries(new.metadata.uid)
+        )
+
+    def _wake_after(self, seconds: float) -> None:
+        asyncio.get_running_loop().call_later(seconds, self._wake.set)
+
+    async def _monitor(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + MONITOR_SECONDS
+            await asyncio.sleep(MONITOR_SECONDS)
+            self._metrics.loop_lag.set(max(0.0, loop.time() - due))
+            for kind in self.mirror.status():
+                if kind.api_version:
+                    self._metrics.watch_lag.labels(kind.kind).set(kind.age)
+
+
+def commit_settings(configuration: Configuration) -> CommitSettings:
+    """What of the configuration commit follows."""
+    return CommitSettings(
+        scheduler_name=configuration.scheduler_name,
+        concurrency=configuration.commit.concurrency,
+    )
+
+
+def election_of(configuration: Configuration, identity: str) -> Election:
+    """The Lease that replicas of this node pool compete for."""
+    election, pool = configuration.leader_election, configuration.node_pool.name
+    return Election(
+        namespace=election.namespace,
+        name=f"{election.lease}-{pool}" if pool else election.lease,
+        identity=identity,
+        duration=election.duration,
+        renew=election.renew_deadline,
+        retry=election.retry,
+    )
