@@ -14,9 +14,9 @@ TABLE = "kai-session-shares"
 
 def read_cases(data):
     return {
-        f"{case['id']}@{number}": (case["cluster"]["queues"], session["fair_share"])
+        f"{path.stem}:{position}@{number}": (case["cluster"]["queues"], session["fair_share"])
         for path in sorted((data / "kai-cases").glob("*.json"))
-        for case in json.loads(path.read_text())
+        for position, case in enumerate(json.loads(path.read_text()))
         for number, session in enumerate(case["actual"]["rounds"])
         if "fair_share" in session
     }

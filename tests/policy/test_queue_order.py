@@ -82,12 +82,19 @@ CASES = {
         {"a": (0, 1), "b": (0, 1)},
         "b",
     ),
-    "no share goes last": (
-        two(deserved={"gpu": 4}),
-        {"a": (0, 3)},
-        {"a": (9, 8), "b": (0, 8)},
-        {"a": (1, 0), "b": (1, 0)},
+    "what it may not hold goes last": (
+        [QueueSpec(name="a", created=2), QueueSpec(name="b", created=1)],
+        {"a": (8, 0)},
+        {"a": (8, 8), "b": (0, 8)},
+        {"a": (1, 0), "b": (0.001, 0)},
         "a",
+    ),
+    "weaker queue": (
+        two(deserved={"cpu": INF, "gpu": 2}),
+        {},
+        {"a": (9, 0), "b": (9, 0)},
+        {"a": (0, 0), "b": (0, 0)},
+        "b",
     ),
 }
 

@@ -91,6 +91,18 @@ def test_starved_queue_takes_from_those_above_deserved_others_from_those_above_f
     assert candidates(gpu=2) == set()
 
 
+def test_starved_queue_may_ask_those_that_fall_short_of_nothing():
+    standing = stand(FLAT, {"b": (0, 4)}, FAIR)
+    mask = reclaimable_queues(standing, asks(standing, "a"), NATIVE)
+    assert mask[standing.queues.positions["b"]]
+
+
+def test_nobody_reclaims_from_its_own_queue():
+    standing = stand(FLAT, {"a": (0, 9), "b": (0, 9)}, FAIR)
+    mask = reclaimable_queues(standing, asks(standing, "a"), NATIVE)
+    assert mask.tolist() == [False, True, False]
+
+
 def test_victim_queue_is_left_alone_once_it_is_down_to_its_share():
     standing = stand(FLAT, {"b": (0, 8)}, FAIR)
     above_deserved = asks(standing, "a", gpu=5)
@@ -114,6 +126,33 @@ def test_reclaimer_may_not_end_more_saturated_than_its_victim():
     reluctant = Rules(saturation_multiplier=1.4)
     refused = check_reclaim(standing, reclaimer, victims(standing, ("y1", 1)), reluctant)
     assert (refused.value, refused.bound) == (pytest.approx(2.1), 2)
+
+
+def test_siblings_without_a_fair_share_do_not_hold_the_reclaimer_back():
+    tree = [queue("x", 4), queue("y"), queue("x1", 4, "x")]
+    fair = {"x": (INF, 4), "x1": (INF, 9)}
+    standing = stand(tree, {"x1": (0, 5), "y": (0, 1)}, fair)
+    assert (
+        check_reclaim(standing, asks(standing, "x1"), victims(standing, ("y", 1)), NATIVE) is None
+    )
+
+
+def test_inside_a_department_only_its_children_are_compared():
+    tree = [queue("x", 1), queue("x1", 2, "x"), queue("x2", 0, "x")]
+    fair = {"x": (INF, 1), "x1": (INF, 3), "x2": (INF, 2)}
+    standing = stand(tree, {"x1": (0, 2), "x2": (0, 3)}, fair)
+    taken = victims(standing, ("x2", 1))
+    assert check_reclaim(standing, asks(standing, "x1"), taken, NATIVE) is None
+
+
+def test_resources_that_only_victims_lose_count_in_the_kai_profile():
+    tree = [queue("x", 4, cpu=0), queue("y", 0, cpu=0), queue("x1", 4, "x")]
+    fair = {"x": (2, 4), "y": (2, 1), "x1": (9, 9)}
+    standing = stand(tree, {"x1": (6, 0), "y": (2, 2)}, fair)
+    taken = Victims(np.array([standing.queues.positions["y"]]), np.array([[1.0], [1.0]]))
+    assert check_reclaim(standing, asks(standing, "x1"), taken, NATIVE) is None
+    refused = check_reclaim(standing, asks(standing, "x1"), taken, KAI)
+    assert (refused.rule, refused.resource) == (ReclaimRule.SATURATION, 0)
 
 
 def test_non_preemptible_reclaimer_stays_within_deserved_all_the_way_up():
@@ -217,6 +256,18 @@ def test_w22_verdict_does_not_depend_on_how_queues_are_visited(scene, chance, ru
     again = [victim for chunk in visited for victim in chunk]
     first = check_reclaim(standing, reclaimer, as_victims(taken), rules)
     assert check_reclaim(standing, reclaimer, as_victims(again), rules) == first
+
+
+def test_w22_leaves_below_one_victim_queue_are_judged_in_table_order():
+    tree = [queue("a", 9), queue("v"), queue("v1", 0, "v"), queue("v2", 0, "v")]
+    fair = {"a": (INF, 9), "v": (INF, 4), "v1": (INF, 2), "v2": (INF, 2)}
+    standing = stand(tree, {"v1": (0, 1), "v2": (0, 6)}, fair)
+    reclaimer = asks(standing, "a", gpu=10)
+    verdicts = [
+        check_victims(standing, reclaimer, victims(standing, *taken), NATIVE)
+        for taken in ([("v1", 1), ("v2", 6)], [("v2", 6), ("v1", 1)])
+    ]
+    assert verdicts == [None, None]
 
 
 @given(scenes(), st.sampled_from([NATIVE, KAI]))
