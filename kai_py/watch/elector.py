@@ -160,8 +160,12 @@ class Elector:
         self._on_lost()
 
     async def _attempt(self, *, within: float) -> bool:
-        """Try once to take or renew the Lease; False if that failed or it is somebody else's."""
+        """Try once to take or renew the Lease; False if that failed or it is somebody else's.
+
+        One call that hangs takes at most half of the time, so that there is another attempt.
+        """
         began = self._clock()
+        within = min(within, self._election.renew / 2)
         try:
             async with asyncio.timeout(within):
                 if not await self._read_and_write():

@@ -1,3 +1,5 @@
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +18,7 @@ def test_lines_are_the_same_however_they_are_cut(lines, rest, cuts):
     marks = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
     splitter = LineSplitter()
     found = []
-    for start, end in zip(marks, marks[1:], strict=False):
+    for start, end in itertools.pairwise(marks):
         found += splitter.feed(stream[start:end])
     assert found == lines
 

@@ -1,0 +1,298 @@
+"""Elections in virtual time, on one Lease that is kept in memory."""
+
+import asyncio
+import json
+
+import pytest
+
+from kai_py.watch.client import Client
+from kai_py.watch.elector import Election, Elector, LeadershipLostError
+from kai_py.watch.errors import Status, Unreachable, from_status
+from tests.watch import virtual_time
+
+
+class LeaseServer:
+    """One Lease."""
+
+    def __init__(self):
+        self.lease = None
+        self.revision = 0
+        self.writes = []
+
+    def get(self, call, body):
+        if self.lease is None:
+            raise from_status(str(call), Status(code=404))
+        return self.lease
+
+    def create(self, call, body):
+        if self.lease is not None:
+            raise from_status(str(call), Status(code=409, reason="AlreadyExists"))
+        return self._store(body)
+
+    def patch(self, call, body):
+        if body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
+            raise from_status(str(call), Status(code=409, reason="Conflict"))
+        return self._store({**self.lease, "spec": {**self.lease["spec"], **body["spec"]}})
+
+    def _store(self, lease):
+        self.revision += 1
+        metadata = {**lease["metadata"], "resourceVersion": str(self.revision)}
+        self.lease = {**lease, "metadata": metadata}
+        self.writes.append(self.lease["spec"]["holderIdentity"])
+        return self.lease
+
+
+class Link:
+    """One candidate's connection: up, down (refuses), hangs, deaf (writes, no answer), slow."""
+
+    def __init__(self, server):
+        self.server = server
+        self.state = "up"
+
+    async def send(self, call, *, timeout_seconds=None):
+        await asyncio.sleep(0.01)
+        if self.state == "down":
+            raise Unreachable("down")
+        if self.state == "hangs":
+            await asyncio.sleep(3600)
+        body = json.loads(call.body) if call.body else None
+        answer = json.dumps(getattr(self.server, call.verb)(call, body)).encode()
+        if call.verb != "get":
+            await asyncio.sleep({"deaf": 3600, "slow": 4.9}.get(self.state, 0))
+        return answer
+
+
+class Candidate:
+    """A replica that acts every 50 ms while it leads, and notes when."""
+
+    def __init__(self, server, name, log, *, skew=0.0, duration=15.0):
+        self.link = Link(server)
+        self.name = name
+        self.log = log
+        self.lost_at = None
+        loop = asyncio.get_running_loop()
+        self.clock = lambda: loop.time() + skew
+        self.elector = Elector(
+            Client(self.link),
+            Election(namespace="kube-system", name="kai", identity=name, duration=duration),
+            on_lost=self.lost,
+            clock=self.clock,
+        )
+        self.task = asyncio.ensure_future(self.elector.lead(self.work))
+        self.task.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+    async def work(self):
+        while True:
+            assert self.elector.leading
+            self.log.append((asyncio.get_running_loop().time(), self.name))
+            await asyncio.sleep(0.05)
+
+    def lost(self):
+        self.lost_at = asyncio.get_running_loop().time()
+        assert not self.elector.leading
+
+    async def stop(self):
+        self.task.cancel()
+        await asyncio.wait((self.task,))
+
+
+def leaders(log):
+    """Give the terms of office: who led, from the first to the last act."""
+    terms = []
+    for time, name in log:
+        if terms and terms[-1][0] == name:
+            terms[-1] = (name, terms[-1][1], time)
+        else:
+            terms.append((name, time, time))
+    return terms
+
+
+def elect(scenario):
+    async def main():
+        server, log = LeaseServer(), []
+        await scenario(server, log)
+        return leaders(log)
+
+    return virtual_time.run(main())
+
+
+def test_one_leads_and_the_standby_waits():
+    async def scenario(server, log):
+        Candidate(server, "a", log)
+        await asyncio.sleep(0.1)
+        Candidate(server, "b", log)
+        await asyncio.sleep(120)
+        spec = server.lease["spec"]
+        assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("a", 15)
+        assert spec["leaseTransitions"] == 1
+        assert spec["renewTime"].endswith("Z")
+        assert 55 <= len(server.writes) <= 61
+
+    assert [name for name, _, _ in elect(scenario)] == ["a"]
+
+
+def test_candidates_that_start_together_never_both_lead():
+    async def scenario(server, log):
+        candidates = [Candidate(server, name, log) for name in "abcde"]
+        await asyncio.sleep(60)
+        assert sum(candidate.elector.leading for candidate in candidates) == 1
+
+    assert len(elect(scenario)) == 1
+
+
+@pytest.mark.parametrize("state", ["down", "hangs", "deaf"])
+@pytest.mark.parametrize("skew", [0.0, -3600.0, 3600.0])
+def test_leader_without_a_server_stops_before_the_standby_starts(state, skew):
+    async def scenario(server, log):
+        first = Candidate(server, "a", log)
+        await asyncio.sleep(5)
+        Candidate(server, "b", log, skew=skew)
+        await asyncio.sleep(15)
+        first.link.state = state
+        cut_at = asyncio.get_running_loop().time()
+        await asyncio.sleep(60)
+        assert first.lost_at is not None
+        assert first.lost_at - cut_at <= 10.1
+        assert isinstance(first.task.exception(), LeadershipLostError)
+
+    (first, _, stopped), (second, started, _) = elect(scenario)
+    assert (first, second) == ("a", "b")
+    assert 0 < started - stopped < 20
+
+
+def test_time_counts_from_before_a_renewal_not_from_its_slow_answer():
+    async def scenario(server, log):
+        first = Candidate(server, "a", log, duration=11.0)
+        await asyncio.sleep(1)
+        Candidate(server, "b", log, duration=11.0)
+        first.link.state = "slow"
+        await asyncio.sleep(20)
+        first.link.state = "down"
+        await asyncio.sleep(30)
+
+    (_, _, stopped), (_, started, _) = elect(scenario)
+    assert started > stopped
+
+
+def test_clean_stop_hands_over_without_waiting():
+    async def scenario(server, log):
+        first = Candidate(server, "a", log)
+        await asyncio.sleep(5)
+        Candidate(server, "b", log)
+        await asyncio.sleep(5)
+        await first.stop()
+        assert first.lost_at is None
+        assert server.lease["spec"]["holderIdentity"] == ""
+        await asyncio.sleep(5)
+
+    (_, _, stopped), (second, started, _) = elect(scenario)
+    assert second == "b"
+    assert started - stopped < 3
+
+
+def test_short_trouble_does_not_end_the_leadership():
+    async def scenario(server, log):
+        first = Candidate(server, "a", log)
+        Candidate(server, "b", log)
+        for state in ("down", "hangs"):
+            await asyncio.sleep(10)
+            first.link.state = state
+            await asyncio.sleep(5)
+            first.link.state = "up"
+        await asyncio.sleep(20)
+
+    assert [name for name, _, _ in elect(scenario)] == ["a"]
+
+
+def test_lease_taken_by_force_ends_the_leadership_at_the_next_renewal():
+    async def scenario(server, log):
+        first = Candidate(server, "a", log)
+        await asyncio.sleep(5)
+        server.patch(None, {**server.lease, "spec": {"holderIdentity": "admin"}})
+        await asyncio.sleep(3)
+        assert first.lost_at is not None
+        assert isinstance(first.task.exception(), LeadershipLostError)
+
+    elect(scenario)
+
+
+def test_a_leader_whose_event_loop_was_blocked_knows_that_it_may_not_act():
+    async def scenario(server, log):
+        first = Candidate(server, "a", log)
+        await asyncio.sleep(5)
+        assert first.elector.leading
+        loop = asyncio.get_running_loop()
+        first.elector._clock = lambda: loop.time() + 30
+        assert not first.elector.leading
+
+    elect(scenario)
+
+
+def test_work_that_fails_gives_the_lease_back():
+    async def scenario(server, log):
+        async def work():
+            raise RuntimeError("bug")
+
+        elector = Elector(Client(Link(server)), Election("ns", "kai", "a"), on_lost=pytest.fail)
+        with pytest.raises(RuntimeError, match="bug"):
+            await elector.lead(work)
+        assert server.lease["spec"]["holderIdentity"] == ""
+        assert not elector.leading
+
+    elect(scenario)
+
+
+def test_work_that_ends_gives_its_result():
+    async def scenario(server, log):
+        async def work():
+            await asyncio.sleep(30)
+            return 42
+
+        loop = asyncio.get_running_loop()
+        elector = Elector(
+            Client(Link(server)), Election("ns", "kai", "a"), on_lost=pytest.fail, clock=loop.time
+        )
+        assert await elector.lead(work) == 42
+
+    elect(scenario)
+
+
+def test_work_that_is_slow_to_stop_keeps_the_lease_until_it_has():
+    async def scenario(server, log):
+        stopped = []
+
+        async def work():
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                await asyncio.sleep(25)
+                stopped.append((elector.leading, server.lease["spec"]["holderIdentity"]))
+
+        loop = asyncio.get_running_loop()
+        elector = Elector(
+            Client(Link(server)), Election("ns", "kai", "a"), on_lost=pytest.fail, clock=loop.time
+        )
+        task = asyncio.ensure_future(elector.lead(work))
+        await asyncio.sleep(5)
+        task.cancel()
+        await asyncio.wait((task,))
+        assert stopped == [(True, "a")]
+        assert server.lease["spec"]["holderIdentity"] == ""
+
+    elect(scenario)
+
+
+def test_unexpected_errors_end_the_leadership_too():
+    async def scenario(server, log):
+        first = Candidate(server, "a", log)
+        await asyncio.sleep(5)
+        server.get = lambda call, body: 1 / 0
+        await asyncio.sleep(5)
+        assert first.lost_at is not None
+
+    elect(scenario)
+
+
+def test_times_must_be_in_order():
+    with pytest.raises(ValueError, match="renew below duration"):
+        Election("ns", "kai", "a", renew=15.0)
