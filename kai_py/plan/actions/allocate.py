@@ -13,8 +13,6 @@ search: room only shrinks during this action.
 import heapq
 from collections.abc import Iterable
 
-import numpy as np
-
 from kai_py.plan.candidates import Ask, next_ask, precondition
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action, Stage
@@ -22,7 +20,7 @@ from kai_py.plan.place import by_shape
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.statement import Room
 from kai_py.policy.limits import check_limits, copies_within
-from kai_py.policy.queue_order import next_queue
+from kai_py.policy.queue_line import QueueLine
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang, Member
 
@@ -32,19 +30,23 @@ Line = list[tuple[tuple[int, int, float, str], Gang]]
 Footprint = tuple[int, ...]
 """The shapes of an ask, hardest first."""
 
+Hopeless = dict[tuple[Footprint, str], tuple[int, Obstacle]]
+"""The smallest ask of a footprint that found no room, and why; surplus is kept per gang."""
+
 
 def allocate(state: CycleState, gangs: Iterable[Gang]) -> None:
     """Run the action for ``gangs``; whatever stays pending gets its obstacle in ``state``."""
     lines = _lines(state, gangs)
-    hopeless: dict[tuple[Footprint, str], tuple[int, Obstacle]] = {}
-    while lines:
-        queue = _pick(state, lines)
+    order = QueueLine(state.quota.standing, state.quota.rules)
+    for queue, line in sorted(lines.items()):
+        order.update(queue, state.ask_cost(line[0][1]))
+    hopeless: Hopeless = {}
+    while (queue := order.first()) is not None:
         line = lines[queue]
         _, gang = heapq.heappop(line)
         if _try(state, queue, gang, hopeless):
             heapq.heappush(line, (_rank(gang), gang))
-        if not line:
-            del lines[queue]
+        order.update(queue, state.ask_cost(line[0][1]) if line else None)
 
 
 def _lines(state: CycleState, gangs: Iterable[Gang]) -> dict[int, Line]:
@@ -66,24 +68,11 @@ def _rank(gang: Gang) -> tuple[int, int, float, str]:
     return (-gang.priority, int(gang.is_satisfied), gang.created, gang.key)
 
 
-def _pick(state: CycleState, lines: dict[int, Line]) -> int:
-    if len(lines) == 1:
-        return next(iter(lines))
-    quota = state.quota
-    request = np.zeros_like(quota.standing.allocated)
-    waiting = np.zeros(len(quota.queues), dtype=np.bool_)
-    for queue, line in lines.items():
-        waiting[queue] = True
-        request[:, queue] = state.ask_cost(line[0][1])
-    chosen = next_queue(quota.standing, request, waiting, quota.rules)
-    return min(lines) if chosen is None else chosen
-
-
 def _try(
     state: CycleState,
     queue: int,
     gang: Gang,
-    hopeless: dict[tuple[Footprint, str], tuple[int, Obstacle]],
+    hopeless: Hopeless,
 ) -> bool:
     """Place what the gang asks for next; whether it should be asked again in this cycle."""
     ask = next_ask(gang, state.statement)
