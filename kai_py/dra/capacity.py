@@ -1,0 +1,159 @@
+"""How much of a shareable device does a request consume (KEP 5075)?
+
+For every capacity of the device, in nano-units:
+
+    not asked               the policy's default, or the whole value without one
+    asked, no policy        as asked
+    asked, valid range      at least min; with a step: min + ceil((asked - min) / step) * step
+    asked, valid values     the smallest valid value that is enough, else as asked
+
+The device is refused when it lacks an asked capacity (names are compared as written), when the
+outcome breaks the policy (above max, off step, no valid value; the default itself is always fine)
+or when it exceeds what is left. Kubernetes computes ranges in int64 of whole units, or of
+thousandths where the policy has fractions; what does not fit there is an error, not a refusal.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kai_py.api.quantity import NANO, Quantity, QuantityFormat, parse_quantity
+from kai_py.api.records.resource import CapacityPolicy, DeviceCapacity
+from kai_py.dra.errors import AllocationError
+
+MAX_INT64 = 2**63 - 1
+MILLI = NANO // 1000
+
+Amounts = tuple[tuple[str, int], ...]
+"""Capacity names with nano-units, in the order of the device's capacities."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValidRange:
+    """A policy's range in nano-units."""
+
+    min: int
+    max: int | None
+    step: int | None
+    step_format: QuantityFormat
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """One capacity of a device with its policy, parsed; amounts in nano-units."""
+
+    name: str
+    value: int
+    format: QuantityFormat
+    default: int | None = None
+    range: ValidRange | None = None
+    valid_values: tuple[int, ...] = ()
+
+
+def parse_capacity(name: str, capacity: DeviceCapacity) -> Capacity:
+    """Read the quantities of a capacity.
+
+    :raises QuantityError: one of them is no quantity.
+    """
+    value = parse_quantity(capacity.value)
+    policy = capacity.request_policy or CapacityPolicy()
+    return Capacity(
+        name=name,
+        value=value.nano,
+        format=value.format,
+        default=None if policy.default is None else parse_quantity(policy.default).nano,
+        range=_parse_range(policy),
+        valid_values=tuple(parse_quantity(valid).nano for valid in policy.valid_values),
+    )
+
+
+def consumption(
+    capacities: tuple[Capacity, ...], asked: Mapping[str, int], *, fractional: bool
+) -> Amounts | None:
+    """Return what a request for ``asked`` takes of each capacity, or None where it is refused.
+
+    :raises AllocationError: an amount is negative or too large for the range's arithmetic.
+    """
+    if any(name not in {capacity.name for capacity in capacities} for name in asked):
+        return None
+    consumed = []
+    for capacity in capacities:
+        amount = _consumed(capacity, asked.get(capacity.name), fractional=fractional)
+        if _breaks_policy(amount, capacity, fractional=fractional) or amount > capacity.value:
+            return None
+        consumed.append((capacity.name, amount))
+    return tuple(consumed)
+
+
+def format_amount(capacity: Capacity, amount: int) -> str:
+    """Print an amount in the suffix family of the policy's step, else of the capacity."""
+    rounded = capacity.range is not None and capacity.range.step is not None
+    family = capacity.range.step_format if rounded and capacity.range else capacity.format
+    return str(Quantity(amount, family))
+
+
+def _parse_range(policy: CapacityPolicy) -> ValidRange | None:
+    if policy.valid_range is None or policy.valid_range.min is None:
+        return None
+    valid = policy.valid_range
+    step = None if valid.step is None else parse_quantity(valid.step)
+    return ValidRange(
+        min=parse_quantity(valid.min or 0).nano,
+        max=None if valid.max is None else parse_quantity(valid.max).nano,
+        step=None if step is None or step.nano <= 0 else step.nano,
+        step_format=step.format if step else QuantityFormat.BINARY_SI,
+    )
+
+
+def _consumed(capacity: Capacity, asked: int | None, *, fractional: bool) -> int:
+    if asked is None:
+        return capacity.value if capacity.default is None else capacity.default
+    if asked < 0:
+        raise AllocationError(f'capacity "{capacity.name}": capacity value is negative')
+    if capacity.range is not None:
+        return _round_up(capacity.name, asked, capacity.range, fractional=fractional)
+    return min((valid for valid in capacity.valid_values if valid >= asked), default=asked)
+
+
+def _round_up(name: str, asked: int, valid: ValidRange, *, fractional: bool) -> int:
+    if asked < valid.min:
+        return valid.min
+    if valid.step is None:
+        return asked
+    unit = _unit(valid, fractional=fractional)
+    amount, least, step = (_units(nano, unit) for nano in (asked, valid.min, valid.step))
+    rounded = least + -(-(amount - least) // step) * step
+    if max(amount, rounded) > MAX_INT64:
+        raise AllocationError(
+            f'capacity "{name}": capacity request cannot be represented in the device\'s range '
+            f"arithmetic: request {Quantity(asked)} exceeds MaxInt64"
+        )
+    return rounded * unit
+
+
+def _breaks_policy(amount: int, capacity: Capacity, *, fractional: bool) -> bool:
+    if capacity.default is not None and amount == capacity.default:
+        return False
+    if capacity.range is not None:
+        return _breaks_range(amount, capacity.range, fractional=fractional)
+    return bool(capacity.valid_values) and amount not in capacity.valid_values
+
+
+def _breaks_range(amount: int, valid: ValidRange, *, fractional: bool) -> bool:
+    if valid.max is not None and amount > valid.max:
+        return True
+    if valid.step is None:
+        return False
+    unit = _unit(valid, fractional=fractional)
+    return (_units(amount, unit) - _units(valid.min, unit)) % _units(valid.step, unit) != 0
+
+
+def _unit(valid: ValidRange, *, fractional: bool) -> int:
+    """Thousandths only where the range needs them, so that large whole ranges stay exact."""
+    amounts = (valid.min, valid.max or 0, valid.step or NANO)
+    in_milli = all(nano % MILLI == 0 for nano in amounts)
+    whole = all(nano % NANO == 0 for nano in amounts)
+    return MILLI if fractional and in_milli and not whole else NANO
+
+
+def _units(nano: int, unit: int) -> int:
+    return -(-nano // unit)

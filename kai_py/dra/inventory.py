@@ -1,0 +1,172 @@
+"""All devices of a cluster: slices in, pools per node out; a change costs what it touches.
+
+Slices are parsed once per version. Per node the gathered pools are remembered until a slice that
+the node may see, a taint rule or the node itself changes. The caller decides about keys: two
+slices of one name cannot exist in a cluster, but can in a test table.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kai_py.api.records.core import Node
+from kai_py.api.records.resource import DeviceTaintRule, ResourceSlice
+from kai_py.dra.features import ALL_FEATURES, Choice, Features
+from kai_py.dra.identity import DeviceID, PoolID
+from kai_py.dra.pools import Pool, PoolStatus, gather_pools
+from kai_py.dra.rows import DeviceRow, SliceRows, parse_slice
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeView:
+    """What one node can draw on: all its pools, and the devices of those that are ready."""
+
+    node: Node
+    pools: tuple[Pool, ...]
+    rows: tuple[DeviceRow, ...]
+    pool_of_row: tuple[int, ...]
+    """For each device the position of its pool in ``pools``."""
+
+    def faulty(self, status: PoolStatus) -> tuple[Pool, ...]:
+        """The pools in ``status``."""
+        return tuple(pool for pool in self.pools if pool.status is status)
+
+
+def view_of(node: Node, pools: Sequence[Pool]) -> NodeView:
+    """Line up the devices of the ready pools."""
+    ready = [
+        (position, row)
+        for position, pool in enumerate(pools)
+        if pool.status is PoolStatus.READY
+        for row in pool.rows
+    ]
+    return NodeView(
+        node=node,
+        pools=tuple(pools),
+        rows=tuple(row for _, row in ready),
+        pool_of_row=tuple(position for position, _ in ready),
+    )
+
+
+@dataclass(slots=True, eq=False)
+class Inventory:
+    """The devices of a cluster, as watched."""
+
+    features: Features = ALL_FEATURES
+    choice: Choice = Choice.BEST_FIT
+    revision: int = 0
+    """Grows with every change."""
+    _slices: dict[str, SliceRows] = field(default_factory=dict)
+    _pools: dict[PoolID, dict[str, SliceRows]] = field(default_factory=lambda: defaultdict(dict))
+    _local: dict[str, dict[PoolID, None]] = field(default_factory=lambda: defaultdict(dict))
+    """Node name to the pools with slices for this node alone."""
+    _attached: dict[PoolID, int] = field(default_factory=dict)
+    """Pools with slices that select nodes, and how many such slices."""
+    _rules: tuple[DeviceTaintRule, ...] = ()
+    _views: dict[str, NodeView] = field(default_factory=dict)
+    _devices: dict[PoolID, dict[str, DeviceRow]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        slices: Iterable[ResourceSlice],
+        *,
+        features: Features = ALL_FEATURES,
+        choice: Choice = Choice.BEST_FIT,
+        rules: Sequence[DeviceTaintRule] = (),
+    ) -> "Inventory":
+        """Build an inventory of slices whose names need not be unique."""
+        inventory = cls(features=features, choice=choice, _rules=tuple(rules))
+        for position, piece in enumerate(slices):
+            inventory.put(piece, key=f"{piece.metadata.name}/{position}")
+        return inventory
+
+    def put(self, piece: ResourceSlice, *, key: str = "") -> None:
+        """Add a slice or replace its older version."""
+        key = key or piece.metadata.name
+        self.discard(key)
+        rows = parse_slice(piece, self._rules)
+        self._slices[key] = rows
+        self._pools[rows.pool_id][key] = rows
+        if piece.spec.node_name:
+            self._local[piece.spec.node_name][rows.pool_id] = None
+        else:
+            self._attached[rows.pool_id] = self._attached.get(rows.pool_id, 0) + 1
+        self._forget(rows)
+
+    def discard(self, key: str) -> None:
+        """Remove a slice; an unknown one is no error."""
+        rows = self._slices.pop(key, None)
+        if rows is None:
+            return
+        del self._pools[rows.pool_id][key]
+        node_name = rows.slice.spec.node_name
+        if not node_name:
+            self._attached[rows.pool_id] -= 1
+        elif not self._has_local_slice(rows.pool_id, node_name):
+            del self._local[node_name][rows.pool_id]
+        self._forget(rows)
+
+    def set_taint_rules(self, rules: Sequence[DeviceTaintRule]) -> None:
+        """Replace the taint rules; slices are parsed anew with their taints."""
+        if tuple(rules) == self._rules:
+            return
+        self._rules = tuple(rules)
+        for key, rows in list(self._slices.items()):
+            self.put(rows.slice, key=key)
+
+    def view(self, node: Node) -> NodeView:
+        """Return what ``node`` can draw on; the same object until something changes."""
+        known = self._views.get(node.metadata.name)
+        if known is not None and _same_place(known.node, node):
+            return known
+        pools = gather_pools(node, self._candidates(node), self.features, self.choice)
+        made = view_of(node, pools)
+        self._views[node.metadata.name] = made
+        return made
+
+    def device(self, device: DeviceID) -> DeviceRow | None:
+        """Find a device by name, on whichever node; None when no slice lists it."""
+        known = self._devices.get(device.pool_id)
+        if known is None:
+            known = {
+                row.id.device: row for piece in self._in_order(device.pool_id) for row in piece.rows
+            }
+            self._devices[device.pool_id] = known
+        return known.get(device.device)
+
+    def is_attached(self, pool: PoolID) -> bool:
+        """Tell whether several nodes may see ``pool``."""
+        return self._attached.get(pool, 0) > 0
+
+    def slices(self) -> Mapping[str, SliceRows]:
+        """All slices by key."""
+        return self._slices
+
+    def _candidates(self, node: Node) -> list[tuple[PoolID, list[SliceRows]]]:
+        pools = dict(self._local.get(node.metadata.name, {}))
+        pools.update((pool, None) for pool, count in self._attached.items() if count)
+        return [(pool, list(self._pools[pool].values())) for pool in sorted(pools)]
+
+    def _in_order(self, pool: PoolID) -> list[SliceRows]:
+        slices = self._pools.get(pool, {}).values()
+        return sorted(slices, key=lambda piece: piece.slice.spec.pool.generation)
+
+    def _has_local_slice(self, pool: PoolID, node_name: str) -> bool:
+        return any(p.slice.spec.node_name == node_name for p in self._pools[pool].values())
+
+    def _forget(self, rows: SliceRows) -> None:
+        self.revision += 1
+        self._devices.pop(rows.pool_id, None)
+        if self._attached.get(rows.pool_id) or not rows.slice.spec.node_name:
+            self._views.clear()
+            return
+        for piece in (rows, *self._pools[rows.pool_id].values()):
+            self._views.pop(piece.slice.spec.node_name, None)
+
+
+def _same_place(known: Node, node: Node) -> bool:
+    return known is node or (
+        known.metadata.labels == node.metadata.labels
+        and known.status.declared_features == node.status.declared_features
+    )

@@ -1,0 +1,47 @@
+"""Can one node reach a device? Node selectors of slices, devices and allocations.
+
+Semantics of k8s.io/component-helpers nodeaffinity: terms are OR-ed, requirements AND-ed, an empty
+term matches nothing, ``Gt`` and ``Lt`` compare integers.
+"""
+
+from kai_py.api.records.core import Node, NodeSelector, NodeSelectorTerm, Requirement
+
+
+def selects(selector: NodeSelector, node: Node) -> bool:
+    """Tell whether any term of ``selector`` matches ``node``."""
+    return any(_term_selects(term, node) for term in selector.node_selector_terms)
+
+
+def _term_selects(term: NodeSelectorTerm, node: Node) -> bool:
+    if not term.match_expressions and not term.match_fields:
+        return False
+    labels = node.metadata.labels
+    return all(
+        _holds(requirement, labels.get(requirement.key)) for requirement in term.match_expressions
+    ) and all(
+        requirement.key == "metadata.name" and _holds(requirement, node.metadata.name)
+        for requirement in term.match_fields
+    )
+
+
+def _holds(requirement: Requirement, value: str | None) -> bool:
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return _compares(requirement, value)
+    return False
+
+
+def _compares(requirement: Requirement, value: str | None) -> bool:
+    try:
+        number, bound = int(value or ""), int(*requirement.values)
+    except (ValueError, TypeError):
+        return False
+    return number > bound if requirement.operator == "Gt" else number < bound

@@ -1,0 +1,170 @@
+"""Which pools can one node draw devices from, and which of them are fit to be used?
+
+A pool is the slices of its newest generation. It is
+
+    incomplete   while the slices seen anywhere are not as many as the pool says it has,
+    invalid      when a device or counter set occurs twice, or a device draws on an unknown
+                 counter, also where the fault is in a slice for another node,
+    obsolete     for a node that only sees an older generation; then it is left out.
+
+Order: pools by driver and name, those with binding conditions after all others; slices by name;
+devices as listed. Source: KEP 4381, 4815, 5007; reference allocator of Kubernetes 1.37.
+"""
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from kai_py.api.records.core import Node
+from kai_py.dra.features import Choice, Features
+from kai_py.dra.identity import PoolID
+from kai_py.dra.rows import CounterID, DeviceRow, SliceRows
+
+
+class PoolStatus(enum.Enum):
+    """Whether devices of a pool may be allocated."""
+
+    READY = "ready"
+    INCOMPLETE = "incomplete"
+    INVALID = "invalid"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """A pool as one node sees it."""
+
+    id: PoolID
+    rows: tuple[DeviceRow, ...]
+    counters: dict[CounterID, int] = field(default_factory=dict)
+    """What the counter sets hold when nothing is allocated, in nano-units."""
+    status: PoolStatus = PoolStatus.READY
+    detail: str = ""
+    """Why the pool is not ready, for people."""
+    has_binding_conditions: bool = False
+
+
+def gather_pools(
+    node: Node,
+    slices_by_pool: Iterable[tuple[PoolID, Sequence[SliceRows]]],
+    features: Features,
+    choice: Choice,
+) -> tuple[Pool, ...]:
+    """Return the pools that ``node`` sees, in the order in which they are searched."""
+    pools = []
+    for pool_id, slices in slices_by_pool:
+        seen = [piece for piece in slices if _readable(piece, features)]
+        pool = _pool(
+            pool_id, node, seen, _understood(slices, features), features=features, choice=choice
+        )
+        if pool is not None:
+            pools.append(pool)
+    return tuple(sorted(pools, key=lambda pool: (pool.has_binding_conditions, pool.id)))
+
+
+def _understood(slices: Sequence[SliceRows], features: Features) -> list[SliceRows]:
+    """Slices that count towards completeness: groups that nobody would check make one missing."""
+    return [piece for piece in slices if features.compatibility_groups or not piece.has_groups]
+
+
+def _readable(piece: SliceRows, features: Features) -> bool:
+    spec = piece.slice.spec
+    if piece.has_groups and not features.compatibility_groups:
+        return False
+    partitioned = spec.per_device_node_selection or bool(spec.shared_counters)
+    return features.partitionable_devices or not partitioned
+
+
+def _pool(
+    pool_id: PoolID,
+    node: Node,
+    seen: Sequence[SliceRows],
+    everywhere: Sequence[SliceRows],
+    *,
+    features: Features,
+    choice: Choice,
+) -> Pool | None:
+    visible = _newest(piece for piece in seen if piece.visible_from(node))
+    if not visible:
+        return None
+    generation = visible[0].slice.spec.pool.generation
+    expected = visible[0].slice.spec.pool.resource_slice_count
+    complete = visible
+    if len(visible) != expected:
+        if any(piece.slice.spec.pool.generation > generation for piece in everywhere):
+            return None
+        complete = [p for p in everywhere if p.slice.spec.pool.generation == generation]
+    visible = sorted(visible, key=lambda piece: piece.slice.metadata.name)
+    status, detail = _judge(visible, complete, expected, counters=features.partitionable_devices)
+    return Pool(
+        id=pool_id,
+        rows=tuple(row for piece in visible for row in _devices(piece, choice)),
+        counters={key: value for p in complete for key, value in p.counters.items()},
+        status=status,
+        detail=detail,
+        has_binding_conditions=any(piece.has_binding_conditions for piece in visible),
+    )
+
+
+def _devices(piece: SliceRows, choice: Choice) -> tuple[DeviceRow, ...]:
+    """Kubernetes 1.37 overlooks devices that stand in one slice with counters; 1.34 wrote such."""
+    if choice is Choice.FIRST_FIT and piece.slice.spec.shared_counters:
+        return ()
+    return piece.rows
+
+
+def _newest(slices: Iterable[SliceRows]) -> list[SliceRows]:
+    kept: list[SliceRows] = []
+    for piece in slices:
+        generation = piece.slice.spec.pool.generation
+        if kept and generation > kept[0].slice.spec.pool.generation:
+            kept = []
+        if not kept or generation == kept[0].slice.spec.pool.generation:
+            kept.append(piece)
+    return kept
+
+
+def _judge(
+    visible: Sequence[SliceRows], complete: Sequence[SliceRows], expected: int, *, counters: bool
+) -> tuple[PoolStatus, str]:
+    if len(complete) != expected:
+        return PoolStatus.INCOMPLETE, f"{len(complete)} of {expected} slices"
+    fault = next((piece.fault for piece in complete if piece.fault), "")
+    fault = fault or _repeated_device(visible) or (_counter_fault(complete) if counters else "")
+    return (PoolStatus.INVALID, fault) if fault else (PoolStatus.READY, "")
+
+
+def _repeated_device(slices: Sequence[SliceRows]) -> str:
+    names: set[str] = set()
+    for piece in slices:
+        for row in piece.rows:
+            if row.id.device in names:
+                return f"device {row.id} is listed twice"
+            names.add(row.id.device)
+    return ""
+
+
+def _counter_fault(slices: Sequence[SliceRows]) -> str:
+    names: set[str] = set()
+    known: set[CounterID] = set()
+    for piece in slices:
+        for counter_set in piece.slice.spec.shared_counters:
+            if counter_set.name in names:
+                return f"counter set {counter_set.name} is listed twice"
+            names.add(counter_set.name)
+        known |= piece.counters.keys()
+    for piece in slices:
+        for row in piece.rows:
+            fault = _unknown_counter(row, names, known)
+            if fault:
+                return fault
+    return ""
+
+
+def _unknown_counter(row: DeviceRow, names: set[str], known: set[CounterID]) -> str:
+    for consumption in row.consumes:
+        if consumption.counter_set not in names:
+            return f"device {row.id} draws on unknown counter set {consumption.counter_set}"
+        for counter, _ in consumption.counters:
+            if (consumption.counter_set, counter) not in known:
+                return f"device {row.id} draws on unknown counter {counter}"
+    return ""

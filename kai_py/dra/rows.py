@@ -1,0 +1,185 @@
+"""What the allocator needs to know of a slice, parsed once per version of the slice.
+
+A slice whose quantities cannot be read keeps its devices and carries ``fault``; its pool is then
+invalid, and nothing else stops.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
+from kai_py.api.records.core import Node, NodeSelector
+from kai_py.api.records.resource import (
+    Device,
+    DeviceAttribute,
+    DeviceTaint,
+    DeviceTaintRule,
+    ResourceSlice,
+)
+from kai_py.dra.capacity import Capacity, parse_capacity
+from kai_py.dra.cel.device import AttributeValue, BadAttribute, CELDevice, attribute_value
+from kai_py.dra.identity import DeviceID, PoolID
+from kai_py.dra.node_selection import selects
+from kai_py.dra.taints import rule_taints
+
+CounterID = tuple[str, str]
+"""Counter set and counter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The nodes that can use a device; exactly one of the three is set in valid objects."""
+
+    node_name: str = ""
+    selector: NodeSelector | None = None
+    all_nodes: bool = False
+
+    def includes(self, node: Node) -> bool:
+        """Tell whether ``node`` can use the device."""
+        if self.node_name:
+            return self.node_name == node.metadata.name
+        if self.all_nodes:
+            return True
+        return self.selector is not None and selects(self.selector, node)
+
+
+@dataclass(frozen=True, slots=True)
+class Consumption:
+    """What a device takes from one counter set while it is held, in nano-units."""
+
+    counter_set: str
+    counters: tuple[tuple[str, int], ...]
+    groups: frozenset[str]
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceRow:
+    """One device, parsed; compared by identity."""
+
+    id: DeviceID
+    device: Device
+    reach: Reach
+    capacities: tuple[Capacity, ...]
+    consumes: tuple[Consumption, ...]
+    taints: tuple[DeviceTaint, ...]
+    skip_node_operations: tuple[str, ...]
+
+    @property
+    def shareable(self) -> bool:
+        """Whether several claims may hold the device at once."""
+        return self.device.allow_multiple_allocations
+
+    @property
+    def pinned_to_node(self) -> bool:
+        """Whether a claim that holds the device can only be used on the node it was placed on."""
+        return bool(self.reach.node_name) or self.device.binds_to_node
+
+    @cached_property
+    def cel(self) -> CELDevice:
+        """The device as CEL expressions see it."""
+        attributes = {name: cel_value(value) for name, value in self.device.attributes.items()}
+        capacity = {each.name: Quantity(each.value, each.format) for each in self.capacities}
+        return CELDevice(
+            driver=self.id.driver,
+            attributes=attributes,
+            capacity=capacity,
+            allow_multiple_allocations=self.shareable,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SliceRows:
+    """One version of a slice, parsed."""
+
+    slice: ResourceSlice
+    rows: tuple[DeviceRow, ...]
+    counters: dict[CounterID, int] = field(default_factory=dict)
+    """Counter to its value in nano-units."""
+    has_groups: bool = False
+    has_binding_conditions: bool = False
+    fault: str = ""
+
+    @property
+    def pool_id(self) -> PoolID:
+        """The pool that the slice is a part of."""
+        return PoolID(self.slice.spec.driver, self.slice.spec.pool.name)
+
+    @property
+    def reach(self) -> Reach:
+        """The nodes that see the slice; meaningless with per-device node selection."""
+        spec = self.slice.spec
+        return Reach(spec.node_name, spec.node_selector, spec.all_nodes)
+
+    def visible_from(self, node: Node) -> bool:
+        """Tell whether any device or counter of the slice matters to ``node``."""
+        if self.slice.spec.per_device_node_selection:
+            return any(row.reach.includes(node) for row in self.rows)
+        return self.reach.includes(node)
+
+
+def cel_value(attribute: DeviceAttribute) -> AttributeValue | BadAttribute:
+    """Read an attribute of the API as a value of CEL."""
+    return attribute_value(
+        int_=attribute.int_value,
+        bool_=attribute.bool_value,
+        string=attribute.string_value,
+        version=attribute.version_value,
+        ints=attribute.int_values,
+        bools=attribute.bool_values,
+        strings=attribute.string_values,
+        versions=attribute.version_values,
+    )
+
+
+def parse_slice(piece: ResourceSlice, rules: Sequence[DeviceTaintRule] = ()) -> SliceRows:
+    """Parse ``piece``, adding the taints of ``rules``."""
+    try:
+        return _parse(piece, rules)
+    except QuantityError as error:
+        fault = f'ResourceSlice "{piece.metadata.name}": {error}'
+        return SliceRows(slice=piece, rows=(), fault=fault)
+
+
+def _parse(piece: ResourceSlice, rules: Sequence[DeviceTaintRule]) -> SliceRows:
+    spec = piece.spec
+    return SliceRows(
+        slice=piece,
+        rows=tuple(_row(piece, device, rules) for device in spec.devices),
+        counters={
+            (counters.name, name): parse_quantity(counter.value).nano
+            for counters in spec.shared_counters
+            for name, counter in counters.counters.items()
+        },
+        has_groups=any(
+            consumption.compatibility_groups
+            for device in spec.devices
+            for consumption in device.consumes_counters
+        ),
+        has_binding_conditions=any(device.binding_conditions for device in spec.devices),
+    )
+
+
+def _row(piece: ResourceSlice, device: Device, rules: Sequence[DeviceTaintRule]) -> DeviceRow:
+    spec = piece.spec
+    source = device if spec.per_device_node_selection else spec
+    device_id = DeviceID(spec.driver, spec.pool.name, device.name)
+    return DeviceRow(
+        id=device_id,
+        device=device,
+        reach=Reach(source.node_name, source.node_selector, source.all_nodes),
+        capacities=tuple(parse_capacity(*item) for item in device.capacity.items()),
+        consumes=tuple(
+            Consumption(
+                counter_set=consumption.counter_set,
+                counters=tuple(
+                    (name, parse_quantity(counter.value).nano)
+                    for name, counter in consumption.counters.items()
+                ),
+                groups=frozenset(consumption.compatibility_groups),
+            )
+            for consumption in device.consumes_counters
+        ),
+        taints=device.taints + rule_taints(rules, device_id),
+        skip_node_operations=spec.skip_node_operations,
+    )

@@ -1,0 +1,52 @@
+"""Which taints keep a device from a request, and which taints does an administrator's rule add?
+
+A taint with effect NoSchedule or NoExecute must be tolerated, also by requests with admin access;
+other effects do not matter. A rule without a selector taints nothing, a field that a selector
+leaves out matches any (KEP 5055).
+"""
+
+from collections.abc import Iterable, Sequence
+
+from kai_py.api.records.resource import DeviceTaint, DeviceTaintRule, DeviceToleration
+from kai_py.dra.identity import DeviceID
+
+BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
+
+
+def untolerated(
+    taints: Iterable[DeviceTaint], tolerations: Sequence[DeviceToleration]
+) -> DeviceTaint | None:
+    """Return the first taint that blocks a request with these tolerations."""
+    for taint in taints:
+        if taint.effect in BLOCKING_EFFECTS and not any(
+            tolerates(toleration, taint) for toleration in tolerations
+        ):
+            return taint
+    return None
+
+
+def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
+    """Tell whether ``toleration`` covers ``taint``; its time limit is not looked at."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and toleration.value == taint.value
+
+
+def rule_taints(rules: Iterable[DeviceTaintRule], device: DeviceID) -> tuple[DeviceTaint, ...]:
+    """Return the taints that ``rules`` add to ``device``, in the order of the rules."""
+    return tuple(rule.spec.taint for rule in rules if _covers(rule, device))
+
+
+def _covers(rule: DeviceTaintRule, device: DeviceID) -> bool:
+    selector = rule.spec.device_selector
+    if selector is None:
+        return False
+    return (
+        selector.driver in (None, device.driver)
+        and selector.pool in (None, device.pool)
+        and selector.device in (None, device.device)
+    )
