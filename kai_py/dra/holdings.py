@@ -1,0 +1,154 @@
+"""Who holds what: devices held whole, shares of devices, and what both draw from counters.
+
+Every allocation in the cluster counts, whoever wrote it; results with admin access hold nothing.
+A result with a share id holds a share and consumes capacity, any other holds the device whole. A
+device that vanished while held keeps its name and the counters it last drew on.
+
+``hold`` and ``release`` are exact inverses on integers, so a trial is undone by the opposite call
+in any order. Usage per pool is an immutable value: a copy of the state costs one dict copy, and
+equal usage can be recognised by ``PoolUsage.key``.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from kai_py.api.quantity import parse_quantity
+from kai_py.api.records.resource import AllocationResult, DeviceRequestAllocationResult
+from kai_py.dra.identity import DeviceID, PoolID
+from kai_py.dra.rows import Consumption, CounterID, DeviceRow
+
+FindDevice = Callable[[DeviceID], DeviceRow | None]
+"""Gives a listed device, None when no slice lists it."""
+
+Undo = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """How one device is held."""
+
+    whole: int = 0
+    """Holders of the whole device; more than one means that two schedulers clashed."""
+    shares: int = 0
+    consumed: tuple[tuple[str, int], ...] = ()
+    """Capacity consumed by all shares together, in nano-units, by name; no zeros."""
+    consumes: tuple[Consumption, ...] = field(default=(), compare=False)
+
+    @property
+    def empty(self) -> bool:
+        """Nobody holds anything of the device."""
+        return not self.whole and not self.shares and not self.consumed
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUsage:
+    """What is held of one pool; a value, never changed."""
+
+    holdings: Mapping[str, Holding] = field(default_factory=dict)
+    counters: Mapping[CounterID, int] = field(default_factory=dict)
+    """What all held devices draw, each counted once, in nano-units."""
+
+    def changed(self, device: str, holding: Holding) -> "PoolUsage":
+        """Return the usage with ``device`` held as ``holding`` says."""
+        before = self.holdings.get(device, NOTHING)
+        holdings = {**self.holdings, device: holding}
+        if holding.empty:
+            del holdings[device]
+        counters = self.counters
+        if before.empty != holding.empty and (before.consumes or holding.consumes):
+            consumes, sign = (before.consumes, -1) if holding.empty else (holding.consumes, 1)
+            counters = _charged(counters, consumes, sign)
+        return PoolUsage(holdings, counters)
+
+
+NOTHING = Holding()
+UNUSED = PoolUsage()
+
+
+@dataclass(slots=True, eq=False)
+class DeviceState:
+    """The allocation state of all pools; pools without holders have no entry."""
+
+    find: FindDevice
+    pools: dict[PoolID, PoolUsage] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, find: FindDevice, allocations: Iterable[AllocationResult]) -> "DeviceState":
+        """Build the state from everything that is allocated or about to be."""
+        state = cls(find)
+        for allocation in allocations:
+            state.hold(allocation)
+        return state
+
+    def usage(self, pool: PoolID) -> PoolUsage:
+        """What is held of ``pool``."""
+        return self.pools.get(pool, UNUSED)
+
+    def holding(self, device: DeviceID) -> Holding:
+        """How ``device`` is held."""
+        return self.usage(device.pool_id).holdings.get(device.device, NOTHING)
+
+    def copy(self) -> "DeviceState":
+        """Return a state that changes independently."""
+        return DeviceState(self.find, dict(self.pools))
+
+    def hold(self, allocation: AllocationResult) -> Undo:
+        """Mark the devices of ``allocation`` as held; the result undoes exactly that."""
+        self._apply(allocation, 1)
+        return lambda: self._apply(allocation, -1)
+
+    def release(self, allocation: AllocationResult) -> Undo:
+        """Give back the devices of ``allocation``; the result takes them again."""
+        self._apply(allocation, -1)
+        return lambda: self._apply(allocation, 1)
+
+    def set_holding(self, device: DeviceID, holding: Holding) -> None:
+        """State how a device is held, whatever was known before."""
+        row = self.find(device)
+        consumes = row.consumes if row is not None else self.holding(device).consumes
+        self._store(device, replace(holding, consumes=consumes))
+
+    def _apply(self, allocation: AllocationResult, sign: int) -> None:
+        for result in allocation.devices.results:
+            if result.admin_access:
+                continue
+            device = DeviceID(result.driver, result.pool, result.device)
+            self._store(device, self._counted(device, result, sign))
+
+    def _counted(
+        self, device: DeviceID, result: DeviceRequestAllocationResult, sign: int
+    ) -> Holding:
+        before = self.holding(device)
+        consumes = before.consumes
+        if before.empty:
+            row = self.find(device)
+            consumes = row.consumes if row is not None else ()
+        if not result.share_id:
+            return Holding(before.whole + sign, before.shares, before.consumed, consumes)
+        consumed = dict(before.consumed)
+        for name, amount in result.consumed_capacity.items():
+            consumed[name] = consumed.get(name, 0) + sign * parse_quantity(amount).nano
+        left = tuple(sorted((name, amount) for name, amount in consumed.items() if amount))
+        return Holding(before.whole, before.shares + sign, left, consumes)
+
+    def _store(self, device: DeviceID, holding: Holding) -> None:
+        pool = device.pool_id
+        usage = self.usage(pool).changed(device.device, holding)
+        if usage.holdings:
+            self.pools[pool] = usage
+        else:
+            self.pools.pop(pool, None)
+
+
+def _charged(
+    counters: Mapping[CounterID, int], consumes: Iterable[Consumption], sign: int
+) -> dict[CounterID, int]:
+    charged = dict(counters)
+    for consumption in consumes:
+        for name, amount in consumption.counters:
+            key = (consumption.counter_set, name)
+            left = charged.get(key, 0) + sign * amount
+            charged[key] = left
+            if not left:
+                del charged[key]
+    return charged
