@@ -1,0 +1,250 @@
+"""What is asked for: the claims of one pod, checked once and laid out for the search.
+
+Faults found here concern every node alike and stop the pod. The order of checks and the texts are
+those of the allocator of Kubernetes 1.37.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kai_py.api.quantity import QuantityError, parse_quantity
+from kai_py.api.records.resource import (
+    DeviceClaimConfiguration,
+    DeviceClass,
+    DeviceRequest,
+    DeviceSelector,
+    DeviceSubRequest,
+    DeviceToleration,
+    ExactDeviceRequest,
+    ResourceClaim,
+)
+from kai_py.dra.constraints import Constraint, ConstraintKind
+from kai_py.dra.errors import AllocationError
+from kai_py.dra.features import Features
+
+Asked = ExactDeviceRequest | DeviceSubRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """A CEL selector and where it stands, for messages: "class C" or "claim NS/X", and #i."""
+
+    expression: str
+    owner: str
+    position: int
+
+    def __str__(self) -> str:
+        return f"{self.owner}: selector #{self.position}"
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """An attribute computed from a device for the constraints."""
+
+    name: str
+    expression: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Option:
+    """One way to satisfy a request: the request itself, or one alternative of it."""
+
+    position: int
+    """Among all options of all claims."""
+    claim: int
+    request: int
+    name: str
+    """ "request" or "request/alternative", as in results."""
+    where: str
+    """ "claim NS/X, request R", for messages."""
+    device_class: DeviceClass
+    selectors: tuple[Selector, ...]
+    """Of the class, then of the request."""
+    count: int
+    """Devices wanted; not meaningful with ``everything``."""
+    everything: bool
+    """Allocation mode All."""
+    admin_access: bool
+    tolerations: tuple[DeviceToleration, ...]
+    capacity: Mapping[str, int]
+    """Asked capacity in nano-units."""
+    derived: tuple[Derived, ...]
+    constraints: tuple[int, ...]
+    """Positions of the claim's constraints that bind this option."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClaimPlan:
+    """One claim; a request is a tuple of options, of which one is taken, earlier ones first."""
+
+    name: str
+    requests: tuple[tuple[Option, ...], ...]
+    constraints: tuple[Constraint, ...]
+    config: tuple[DeviceClaimConfiguration, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClaimSet:
+    """All claims of one pod, allocated together; equal pods may share one."""
+
+    claims: tuple[ClaimPlan, ...]
+    options: tuple[Option, ...]
+
+
+def plan_claims(
+    claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass], features: Features
+) -> ClaimSet:
+    """Check ``claims`` against ``classes`` and ``features`` and lay them out.
+
+    :raises AllocationError: a claim asks for something that is off, unknown or malformed.
+    """
+    plans: list[ClaimPlan] = []
+    options: list[Option] = []
+    for index, claim in enumerate(claims):
+        constraints = _constraints(claim)
+        requests = []
+        for number, request in enumerate(claim.spec.devices.requests):
+            place = _Place(claim, index, number, len(options))
+            made = _options(place, request, constraints, classes, features)
+            options.extend(made)
+            requests.append(made)
+        _refuse_unknown_constraint(claim)
+        plans.append(
+            ClaimPlan(claim_name(claim), tuple(requests), constraints, claim.spec.devices.config)
+        )
+    return ClaimSet(tuple(plans), tuple(options))
+
+
+def claim_name(claim: ResourceClaim) -> str:
+    """Name a claim as messages do."""
+    namespace = claim.metadata.namespace
+    return f"{namespace}/{claim.metadata.name}" if namespace else claim.metadata.name
+
+
+def _constraints(claim: ResourceClaim) -> tuple[Constraint, ...]:
+    return tuple(
+        Constraint(
+            ConstraintKind.DISTINCT if constraint.match_attribute is None else ConstraintKind.MATCH,
+            constraint.match_attribute or constraint.distinct_attribute or "",
+            frozenset(constraint.requests),
+        )
+        for constraint in claim.spec.devices.constraints
+    )
+
+
+def _refuse_unknown_constraint(claim: ResourceClaim) -> None:
+    for position, constraint in enumerate(claim.spec.devices.constraints):
+        if constraint.match_attribute is None and constraint.distinct_attribute is None:
+            raise AllocationError(
+                f"claim {claim_name(claim)}, constraint #{position}: "
+                "empty constraint (unsupported constraint type?)"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a request stands in the claims."""
+
+    claim: ResourceClaim
+    claim_index: int
+    request_index: int
+    first_option: int
+
+
+def _options(
+    place: _Place,
+    request: DeviceRequest,
+    constraints: tuple[Constraint, ...],
+    classes: Mapping[str, DeviceClass],
+    features: Features,
+) -> tuple[Option, ...]:
+    claim = claim_name(place.claim)
+    if request.first_available and not features.prioritized_list:
+        raise AllocationError(
+            f"claim {claim}, request {request.name}: has subrequests, "
+            "but the DRAPrioritizedList feature is disabled"
+        )
+    asked: Sequence[Asked] = request.first_available or (request.exactly or ExactDeviceRequest(),)
+    made = []
+    for position, each in enumerate(asked, place.first_option):
+        name = f"{request.name}/{each.name}" if isinstance(each, DeviceSubRequest) else request.name
+        where = f"claim {claim}, request {name}"
+        _check(each, where, features)
+        device_class = _class(each, where, classes)
+        made.append(
+            Option(
+                position=position,
+                claim=place.claim_index,
+                request=place.request_index,
+                name=name,
+                where=where,
+                device_class=device_class,
+                selectors=(
+                    *_selectors(f"class {device_class.metadata.name}", device_class.spec.selectors),
+                    *_selectors(f"claim {claim}", each.selectors),
+                ),
+                count=each.count,
+                everything=each.allocation_mode == "All",
+                admin_access=_admin(each),
+                tolerations=each.tolerations,
+                capacity=_capacity(each, where),
+                derived=tuple(Derived(d.name, d.expression) for d in each.derived_attributes),
+                constraints=tuple(
+                    index for index, constraint in enumerate(constraints) if constraint.binds(name)
+                ),
+            )
+        )
+    return tuple(made)
+
+
+def _check(asked: Asked, where: str, features: Features) -> None:
+    if asked.capacity.requests and not features.consumable_capacity:
+        raise AllocationError(
+            f"{where}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
+        )
+    if asked.derived_attributes and not features.derived_attributes:
+        raise AllocationError(
+            f"{where}: cannot handle request with derived attributes, the feature is disabled"
+        )
+    for position, selector in enumerate(asked.selectors):
+        if selector.cel is None:
+            raise AllocationError(
+                f"{where}, selector #{position}: CEL expression empty (unsupported selector type?)"
+            )
+    if _admin(asked) and not features.admin_access:
+        raise AllocationError(f"{where}: admin access is requested, but the feature is disabled")
+
+
+def _class(asked: Asked, where: str, classes: Mapping[str, DeviceClass]) -> DeviceClass:
+    name = asked.device_class_name
+    if not name:
+        raise AllocationError(f"{where}: missing device class name (unsupported request type?)")
+    found = classes.get(name)
+    if found is None:
+        raise AllocationError(
+            f"{where}: could not retrieve device class {name}: "
+            f'deviceclass.resource.k8s.io "{name}" not found'
+        )
+    if asked.allocation_mode not in ("ExactCount", "All"):
+        raise AllocationError(f"{where}: unsupported count mode {asked.allocation_mode}")
+    return found
+
+
+def _admin(asked: Asked) -> bool:
+    return isinstance(asked, ExactDeviceRequest) and asked.admin_access
+
+
+def _selectors(owner: str, selectors: Sequence[DeviceSelector]) -> tuple[Selector, ...]:
+    return tuple(
+        Selector(selector.cel.expression if selector.cel else "", owner, position)
+        for position, selector in enumerate(selectors)
+    )
+
+
+def _capacity(asked: Asked, where: str) -> dict[str, int]:
+    try:
+        return {
+            name: parse_quantity(amount).nano for name, amount in asked.capacity.requests.items()
+        }
+    except QuantityError as error:
+        raise AllocationError(f"{where}: capacity.requests: {error}") from error

@@ -1,0 +1,87 @@
+"""May a device join the devices already chosen, as far as attributes are concerned?
+
+A constraint's state is a value: adding a device gives a new state or None. A match constraint
+wants one value (with list attributes on: one common element) over all devices of its requests, a
+distinct constraint wants all values (all elements) different. Types count: the int 1 differs from
+the string "1". Derived attributes of a request come first, then the qualified name on the device,
+then the bare name where the domain is the driver's (KEP 4381, 5491, 6080).
+"""
+
+import enum
+from dataclasses import dataclass
+
+from kai_py.api.records.resource import DeviceAttribute
+from kai_py.dra.rows import DeviceRow
+
+Element = tuple[str, int | bool | str]
+"""A value with its type: ("int", 1), ("string", "a")."""
+
+ConstraintState = frozenset[Element] | None
+"""Match: the values still possible; distinct: the values in use; None: no device yet."""
+
+
+class ConstraintKind(enum.Enum):
+    """What a constraint asks of the attribute."""
+
+    MATCH = "matchAttribute"
+    DISTINCT = "distinctAttribute"
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """One constraint of a claim; ``requests`` names "req" or "req/alternative", empty means all."""
+
+    kind: ConstraintKind
+    attribute: str
+    requests: frozenset[str]
+
+    def binds(self, request: str) -> bool:
+        """Tell whether devices of ``request`` ("req" or "req/alternative") are constrained."""
+        if not self.requests:
+            return True
+        return request in self.requests or request.partition("/")[0] in self.requests
+
+
+def extended(
+    kind: ConstraintKind, state: ConstraintState, elements: frozenset[Element] | None
+) -> ConstraintState:
+    """Add a device with ``elements``; None means that it must not join.
+
+    ``elements`` is None where the device lacks a usable value.
+    """
+    if elements is None:
+        return None
+    if kind is ConstraintKind.DISTINCT:
+        if state is None:
+            return elements
+        return state | elements if state.isdisjoint(elements) else None
+    common = elements if state is None else state & elements
+    return common or None
+
+
+def find_attribute(row: DeviceRow, name: str) -> DeviceAttribute | None:
+    """Look up a qualified attribute name on a device."""
+    found = row.device.attributes.get(name)
+    if found is not None:
+        return found
+    domain, _, bare = name.rpartition("/")
+    return row.device.attributes.get(bare) if domain == row.id.driver else None
+
+
+def attribute_elements(
+    attribute: DeviceAttribute | None, *, lists: bool
+) -> frozenset[Element] | None:
+    """Return the values of an attribute, None for a type that constraints cannot use."""
+    if attribute is None:
+        return None
+    for kind in ("int", "bool", "string", "version"):
+        value = getattr(attribute, f"{kind}_value")
+        if value is not None:
+            return frozenset(((kind, value),))
+    if not lists:
+        return None
+    for kind in ("int", "bool", "string", "version"):
+        values = getattr(attribute, f"{kind}_values")
+        if values is not None:
+            return frozenset((kind, value) for value in values)
+    return None

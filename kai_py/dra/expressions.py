@@ -1,0 +1,61 @@
+"""CEL for the allocator: selectors and derived attributes on rows, errors as exceptions."""
+
+from kai_py.api.records.resource import DeviceAttribute
+from kai_py.dra.cel.attribute import compile_attribute
+from kai_py.dra.cel.device import AttributeValue
+from kai_py.dra.cel.library.versions import Semver
+from kai_py.dra.cel.selector import CompileError, compile_selector
+from kai_py.dra.cel.values import AttributeList, CELRuntimeError
+from kai_py.dra.rows import DeviceRow
+from kai_py.dra.selection import ExpressionFaultError, ExpressionTextError
+
+
+class CELExpressions:
+    """Evaluates device by device; compiled texts are shared by the whole process."""
+
+    def matches(self, expression: str, row: DeviceRow) -> bool:
+        """Tell whether a selector matches.
+
+        :raises ExpressionTextError: it does not compile.
+        :raises ExpressionFaultError: it fails on this device.
+        """
+        selector = compile_selector(expression)
+        if isinstance(selector, CompileError):
+            raise ExpressionTextError(selector.message)
+        try:
+            return selector.matches(row.cel)
+        except CELRuntimeError as error:
+            raise ExpressionFaultError(str(error)) from error
+
+    def derive(self, expression: str, row: DeviceRow) -> DeviceAttribute:
+        """Compute a derived attribute; raises as ``matches`` does."""
+        derived = compile_attribute(expression)
+        if isinstance(derived, CompileError):
+            raise ExpressionTextError(derived.message)
+        try:
+            return _attribute(derived.value(row.cel))
+        except CELRuntimeError as error:
+            raise ExpressionFaultError(error.reason) from error
+
+
+def _attribute(value: AttributeValue) -> DeviceAttribute:
+    if isinstance(value, AttributeList):
+        return _list(value)
+    if isinstance(value, bool):
+        return DeviceAttribute(bool_value=value)
+    if isinstance(value, int):
+        return DeviceAttribute(int_value=value)
+    if isinstance(value, Semver):
+        return DeviceAttribute(version_value=str(value))
+    return DeviceAttribute(string_value=value)
+
+
+def _list(values: AttributeList) -> DeviceAttribute:
+    match values.kind:
+        case "ints":
+            return DeviceAttribute(int_values=tuple(values))
+        case "bools":
+            return DeviceAttribute(bool_values=tuple(values))
+        case "strings":
+            return DeviceAttribute(string_values=tuple(values))
+    return DeviceAttribute(version_values=tuple(map(str, values)))

@@ -1,0 +1,152 @@
+"""From chosen devices to what is written into status.allocation of each claim.
+
+Class configuration comes first, once per class, for the requests that use it; then the claim's
+configuration that names a request, or the alternative taken. A list that covers all requests is
+left empty. The node selector pins the node when any device is local to it, else it unites what
+the devices' slices ask of a node.
+"""
+
+import uuid
+from collections.abc import Iterator, Sequence
+
+from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Requirement
+from kai_py.api.records.resource import (
+    AllocationResult,
+    DeviceAllocationConfiguration,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+)
+from kai_py.dra.capacity import format_amount
+from kai_py.dra.claims import ClaimPlan, Option
+from kai_py.dra.errors import AllocationError
+from kai_py.dra.features import Features
+from kai_py.dra.inventory import NodeView
+from kai_py.dra.rows import DeviceRow
+from kai_py.dra.selection import Eligibility
+from kai_py.dra.trial import Pick
+
+SHARE_IDS = uuid.UUID("6e1b1a4e-3d2f-5c58-9d36-0b7a4c1f2e90")
+"""Namespace of share ids, which are derived from claim, request and device."""
+
+
+def build_allocations(
+    claims: Sequence[ResourceClaim], eligibility: Eligibility, view: NodeView, picks: Sequence[Pick]
+) -> tuple[AllocationResult, ...]:
+    """Return one allocation per claim; ``picks`` are positions in ``view``.
+
+    :raises AllocationError: a slice's node selector has more than one term.
+    """
+    by_claim: list[list[Pick]] = [[] for _ in claims]
+    for pick in picks:
+        by_claim[eligibility.claims.options[pick.option].claim].append(pick)
+    return tuple(
+        _allocation(claim, plan, eligibility, view, own)
+        for claim, plan, own in zip(claims, eligibility.claims.claims, by_claim, strict=True)
+    )
+
+
+def _allocation(
+    claim: ResourceClaim,
+    plan: ClaimPlan,
+    eligibility: Eligibility,
+    view: NodeView,
+    picks: Sequence[Pick],
+) -> AllocationResult:
+    options = eligibility.claims.options
+    chosen = {options[pick.option].request: options[pick.option] for pick in picks}
+    rows = [view.rows[pick.device] for pick in picks]
+    return AllocationResult(
+        devices=DeviceAllocationResult(
+            results=tuple(
+                _result(claim, options[pick.option], row, pick, eligibility.features)
+                for pick, row in zip(picks, rows, strict=True)
+            ),
+            config=tuple(_config(plan, [chosen[request] for request in sorted(chosen)])),
+        ),
+        node_selector=_node_selector(plan.name, view, rows),
+    )
+
+
+def _result(
+    claim: ResourceClaim, option: Option, row: DeviceRow, pick: Pick, features: Features
+) -> DeviceRequestAllocationResult:
+    shared = features.consumable_capacity and row.shareable
+    binding = features.device_binding_and_status
+    return DeviceRequestAllocationResult(
+        request=option.name,
+        driver=row.id.driver,
+        pool=row.id.pool,
+        device=row.id.device,
+        admin_access=option.admin_access,
+        tolerations=option.tolerations,
+        binding_conditions=row.device.binding_conditions if binding else (),
+        binding_failure_conditions=row.device.binding_failure_conditions if binding else (),
+        share_id=_share_id(claim, option, row) if shared else "",
+        consumed_capacity={
+            capacity.name: format_amount(capacity, amount)
+            for capacity, (_, amount) in zip(row.capacities, pick.consumed, strict=False)
+        },
+        skip_node_operations=row.skip_node_operations,
+    )
+
+
+def _share_id(claim: ResourceClaim, option: Option, row: DeviceRow) -> str:
+    owner = claim.metadata.uid or f"{claim.metadata.namespace}/{claim.metadata.name}"
+    return str(uuid.uuid5(SHARE_IDS, f"{owner}/{option.name}/{row.id}"))
+
+
+def _config(plan: ClaimPlan, chosen: Sequence[Option]) -> Iterator[DeviceAllocationConfiguration]:
+    users: dict[str, list[Option]] = {}
+    for option in chosen:
+        users.setdefault(option.device_class.metadata.name, []).append(option)
+    for options in users.values():
+        names = tuple(option.name for option in options)
+        for config in options[0].device_class.spec.config:
+            yield DeviceAllocationConfiguration(
+                source="FromClass",
+                requests=() if len(options) == len(plan.requests) else names,
+                opaque=config.opaque,
+            )
+    for own in plan.config:
+        named = [option for option in chosen if _names(own.requests, option)]
+        if own.requests and not named:
+            continue
+        yield DeviceAllocationConfiguration(
+            source="FromClaim",
+            requests=() if len(named) == len(plan.requests) else own.requests,
+            opaque=own.opaque,
+        )
+
+
+def _names(requests: Sequence[str], option: Option) -> bool:
+    return option.name in requests or option.name.partition("/")[0] in requests
+
+
+def _node_selector(claim: str, view: NodeView, rows: Sequence[DeviceRow]) -> NodeSelector | None:
+    if any(row.pinned_to_node for row in rows):
+        name = Requirement(key="metadata.name", operator="In", values=(view.node.metadata.name,))
+        return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(name,)),))
+    expressions: dict[Requirement, None] = {}
+    fields: dict[Requirement, None] = {}
+    for row in rows:
+        term = _only_term(claim, row)
+        if term is not None:
+            expressions.update(dict.fromkeys(term.match_expressions))
+            fields.update(dict.fromkeys(term.match_fields))
+    if not expressions and not fields:
+        return None
+    union = NodeSelectorTerm(match_expressions=tuple(expressions), match_fields=tuple(fields))
+    return NodeSelector(node_selector_terms=(union,))
+
+
+def _only_term(claim: str, row: DeviceRow) -> NodeSelectorTerm | None:
+    if row.reach.selector is None:
+        return None
+    terms = row.reach.selector.node_selector_terms
+    if len(terms) != 1:
+        raise AllocationError(
+            f"create NodeSelector for claim {claim}: unsupported ResourceSlice.NodeSelector "
+            f"with {len(terms)} terms"
+        )
+    return terms[0]

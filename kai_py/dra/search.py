@@ -1,0 +1,235 @@
+"""Which devices satisfy all claims of a pod on one node? An exact search that does not explode.
+
+Claims, requests and device slots are filled in order; a request takes devices in ascending order,
+alternatives are tried in order. The first complete assignment wins, so the answer is the
+lexicographically smallest one: exactly what depth-first search with full backtracking gives, which
+is what Kubernetes does (reference allocator of 1.37). Three things keep it from being exponential;
+none of them ever cuts off a solution:
+
+    twins       after a device failed in a slot, devices that are interchangeable with it are not
+                tried there (``symmetry``)
+    no-goods    a state that was searched in vain is not entered again, also not through devices
+                that differ in name only (``symmetry``)
+    bounds      when the first dead end is met, counting decides whether there can be any solution
+                at all (``bounds``)
+
+What remains is cut off by a budget of steps; running out of it is an answer of its own.
+"""
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from kai_py.api.records.resource import MAX_RESULTS_PER_CLAIM
+from kai_py.dra.bounds import provably_infeasible
+from kai_py.dra.claims import Option
+from kai_py.dra.errors import AllocationError
+from kai_py.dra.features import Choice
+from kai_py.dra.selection import Refusal, Step
+from kai_py.dra.symmetry import Symmetry
+from kai_py.dra.trial import Pick, Trial
+
+DEFAULT_BUDGET = 100_000
+"""Devices looked at before a search gives up, about a second."""
+
+Order = Callable[[Trial, Option], Sequence[int]]
+"""The order in which the devices of the view are tried for an option."""
+
+
+class Verdict(enum.Enum):
+    """How a search ended."""
+
+    FOUND = "found"
+    INFEASIBLE = "infeasible"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a search; ``picks`` in the order of results."""
+
+    verdict: Verdict
+    picks: tuple[Pick, ...] = ()
+    steps: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Frame:
+    """A slot of an option, or, without an option, the choice among a request's options."""
+
+    request: int
+    option: Option | None = None
+    slot: int = 0
+    cursor: int = 0
+    order: Sequence[int] = ()
+    filled: bool = False
+    failed: set[object] = field(default_factory=set)
+    key: object = None
+
+
+@dataclass(slots=True, eq=False)
+class Search:
+    """One search; ``everything`` gives the devices of each ``All`` option by position."""
+
+    trial: Trial
+    everything: dict[int, tuple[int, ...]]
+    order: Order | None = None
+    """Without it devices are tried in the order of the view."""
+    budget: int = DEFAULT_BUDGET
+    steps: int = 0
+    _requests: list[tuple[Option, ...]] = field(init=False)
+    _stack: list[_Frame] = field(default_factory=list)
+    _symmetry: Symmetry | None = None
+    _failed: set[object] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        claims = self.trial.eligibility.claims.claims
+        self._requests = [request for claim in claims for request in claim.requests]
+
+    def run(self) -> Outcome:
+        """Search.
+
+        :raises AllocationError: the walk met a device or request that cannot be judged.
+        """
+        if self._open(0):
+            return self._found()
+        while self._stack:
+            frame = self._stack[-1]
+            if frame.filled:
+                self._empty(frame)
+            if self.steps > self.budget:
+                return Outcome(Verdict.UNDECIDED, steps=self.steps)
+            if frame.option is None:
+                done = self._next_option(frame)
+            else:
+                done = self._next_device(frame, frame.option)
+            if done is None and self._leave(frame):
+                break
+            if done:
+                return self._found()
+        return Outcome(Verdict.INFEASIBLE, steps=self.steps)
+
+    def _found(self) -> Outcome:
+        return Outcome(Verdict.FOUND, self.trial.picks(), self.steps)
+
+    def _open(self, request: int) -> bool:
+        """Start on ``request``; True when there is none left, which completes the assignment."""
+        if request == len(self._requests):
+            return True
+        options = self._requests[request]
+        frame = _Frame(request)
+        if len(options) == 1:
+            return self._start(request, options[0])
+        self._push(frame)
+        return False
+
+    def _start(self, request: int, option: Option) -> bool:
+        """Start on the slots of ``option``, unless it cannot be taken here."""
+        wanted = self._count(option)
+        if option.everything and not wanted:
+            return False
+        if self.trial.results[option.claim] + wanted > MAX_RESULTS_PER_CLAIM:
+            return False
+        if not wanted:
+            return self._open(request + 1)
+        order = self.everything.get(option.position) or self._order(option)
+        self._push(_Frame(request, option, order=order))
+        return False
+
+    def _push(self, frame: _Frame) -> None:
+        """Enter ``frame`` unless the same state was searched in vain before."""
+        if self._symmetry is not None:
+            allowed = frame.order[frame.cursor :] if frame.option is not None else ()
+            option = -1 if frame.option is None else frame.option.position
+            place = (frame.request, option, frame.slot)
+            frame.key = (place, self._symmetry.state(self._claim(frame), allowed))
+            if frame.key in self._failed:
+                return
+        self._stack.append(frame)
+
+    def _leave(self, frame: _Frame) -> bool:
+        """Give up on ``frame``; True when the whole search is proven to be in vain."""
+        self._stack.pop()
+        if frame.key is not None:
+            self._failed.add(frame.key)
+        if self._symmetry is None and self._stack:
+            self._symmetry = Symmetry(self.trial)
+            return provably_infeasible(self.trial, self._requests, self.everything)
+        return False
+
+    def _next_option(self, frame: _Frame) -> bool | None:
+        options = self._requests[frame.request]
+        if frame.cursor == len(options):
+            return None
+        option = options[frame.cursor]
+        frame.cursor += 1
+        self.steps += 1
+        return self._start(frame.request, option)
+
+    def _empty(self, frame: _Frame) -> None:
+        """Take back the device of a slot after everything that follows has failed."""
+        self.trial.give_back()
+        frame.filled = False
+        if self._symmetry is not None:
+            frame.failed.add(self._twin(self._symmetry, frame))
+
+    def _twin(self, symmetry: Symmetry, frame: _Frame) -> object:
+        """Identify the device under the cursor up to interchangeable ones."""
+        allowed = frame.order[frame.cursor - 1 :]
+        return symmetry.twin(self._claim(frame), allowed, allowed[0])
+
+    def _has_failed_twin(self, frame: _Frame) -> bool:
+        if self._symmetry is None or not frame.failed:
+            return False
+        return self._twin(self._symmetry, frame) in frame.failed
+
+    def _next_device(self, frame: _Frame, option: Option) -> bool | None:
+        """Fill the slot with the next possible device; None when there is none left."""
+        last = frame.slot + 1 if option.everything else len(frame.order)
+        while frame.cursor < last:
+            device = frame.order[frame.cursor]
+            frame.cursor += 1
+            self.steps += 1
+            refusal = self.trial.refusal(option, device)
+            if refusal is None:
+                if self._has_failed_twin(frame):
+                    continue
+                self.trial.take(option, device)
+                frame.filled = True
+                return self._next_slot(frame, option)
+            self._refuse_broken_everything(option, device, refusal)
+        return None
+
+    def _next_slot(self, frame: _Frame, option: Option) -> bool:
+        if frame.slot + 1 == self._count(option):
+            return self._open(frame.request + 1)
+        self._push(
+            _Frame(frame.request, option, frame.slot + 1, cursor=frame.cursor, order=frame.order)
+        )
+        return False
+
+    def _order(self, option: Option) -> Sequence[int]:
+        if self.order is None:
+            return range(len(self.trial.holdings))
+        return self.order(self.trial, option)
+
+    def _count(self, option: Option) -> int:
+        if option.everything:
+            return len(self.everything[option.position])
+        return option.count
+
+    def _claim(self, frame: _Frame) -> int:
+        return self._requests[frame.request][0].claim
+
+    def _refuse_broken_everything(self, option: Option, device: int, refusal: Refusal) -> None:
+        """Upstream calls an ``All`` request whose devices break a constraint an error."""
+        eligibility = self.trial.eligibility
+        if (
+            option.everything
+            and refusal.step is Step.CONSTRAINT
+            and eligibility.choice is Choice.FIRST_FIT
+        ):
+            raise AllocationError(
+                f"{option.where}: cannot add device {eligibility.view.rows[device].id} because "
+                "a claim constraint would not be satisfied"
+            )

@@ -1,0 +1,204 @@
+"""Which states of a search differ in the names of devices only?
+
+Devices hang together through shared counter sets and through equal values of attributes that a
+constraint reads. A component is a maximal set of devices that hang together, described without
+names: per device what all options think of it, its values and counter sets numbered in order of
+appearance. Two components with equal descriptions can be exchanged, and so can two equal devices
+of one component. A state of the search is then the multiset of the states of the components: who
+is taken, what is left of counters and capacity, which values constraints hold.
+
+Equal states have the same future up to renaming; that is all that the search needs to know.
+Building costs O(devices x options), a state O(devices).
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kai_py.dra.claims import Option
+from kai_py.dra.constraints import Element
+from kai_py.dra.errors import AllocationError
+from kai_py.dra.selection import Fit
+from kai_py.dra.trial import Trial
+
+Token = tuple[Hashable, ...]
+"""What ties devices together: a counter set, or a value under a constraint."""
+
+
+@dataclass(slots=True, eq=False)
+class _Component:
+    """Devices that hang together; ``tokens`` numbers what ties them."""
+
+    devices: list[int] = field(default_factory=list)
+    tokens: dict[Token, int] = field(default_factory=dict)
+    counters: list[int] = field(default_factory=list)
+    counter_sets: list[tuple[int, str]] = field(default_factory=list)
+    description: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Symmetry:
+    """The components of a trial's devices; reads the trial as it changes."""
+
+    trial: Trial
+    _components: list[_Component] = field(init=False)
+    _component_of: list[int] = field(init=False)
+    _kinds: list[int] = field(init=False)
+    """Per device its description inside its component."""
+    _numbers: dict[Hashable, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        tokens = [list(self._tokens(device)) for device in range(len(self.trial.holdings))]
+        self._component_of, self._components = _connect(tokens)
+        self._kinds = [0] * len(tokens)
+        for component in self._components:
+            self._describe(component, tokens)
+
+    def state(self, claim: int, allowed: Sequence[int]) -> Hashable:
+        """Describe the trial before a slot of ``claim`` that may take the ``allowed`` devices."""
+        open_devices = frozenset(allowed)
+        parts = sorted(self._part(component, claim, open_devices) for component in self._components)
+        started = tuple(state is None for state in self.trial.constraints[claim])
+        return (self.trial.results[claim], started, tuple(parts))
+
+    def twin(self, claim: int, allowed: Sequence[int], device: int) -> Hashable:
+        """Describe ``device`` so that equal descriptions mean interchangeable devices."""
+        open_devices = frozenset(allowed)
+        component = self._components[self._component_of[device]]
+        part = self._part(component, claim, open_devices)
+        return (part, self._device(claim, device, open_devices))
+
+    def _part(self, component: _Component, claim: int, allowed: frozenset[int]) -> int:
+        trial = self.trial
+        held = tuple(
+            tuple(
+                sorted(
+                    component.tokens[token]
+                    for element in state or ()
+                    if (token := ("value", claim, index, element)) in component.tokens
+                )
+            )
+            for index, state in enumerate(trial.constraints[claim])
+        )
+        return self._number(
+            (
+                component.description,
+                tuple(sorted(self._device(claim, d, allowed) for d in component.devices)),
+                tuple(trial.left[number] for number in component.counters),
+                tuple(trial.groups.get(key) for key in component.counter_sets),
+                held,
+            )
+        )
+
+    def _device(
+        self, claim: int, device: int, allowed: frozenset[int]
+    ) -> tuple[int, bool, bool, bool, tuple[tuple[str, int], ...]]:
+        holders = self.trial.holders.get(device, ())
+        consumed = self.trial.consumed.get(device) or {}
+        return (
+            self._kinds[device],
+            device in allowed,
+            bool(holders),
+            claim in holders,
+            tuple(sorted(item for item in consumed.items() if item[1])),
+        )
+
+    def _tokens(self, device: int) -> Iterator[Token]:
+        view = self.trial.eligibility.view
+        for consumption in view.rows[device].consumes:
+            yield ("set", view.pool_of_row[device], consumption.counter_set)
+        for option in self.trial.eligibility.claims.options:
+            for index in option.constraints:
+                for element in sorted(self._elements(option, index, device) or (), key=repr):
+                    yield ("value", option.claim, index, element)
+
+    def _elements(self, option: Option, index: int, device: int) -> frozenset[Element] | None:
+        try:
+            return self.trial.eligibility.elements(option, index, device)
+        except AllocationError:
+            return None
+
+    def _describe(self, component: _Component, tokens: list[list[Token]]) -> None:
+        """Number what ties the devices of a component, and the devices' kinds."""
+        seen: dict[Hashable, int] = defaultdict(int)
+        for device in component.devices:
+            for token in tokens[device]:
+                if token not in component.tokens:
+                    family = token[:-1] if token[0] == "value" else "set"
+                    component.tokens[token] = seen[family]
+                    seen[family] += 1
+        self._describe_counters(component)
+        for device in component.devices:
+            self._kinds[device] = self._number(self._kind(component, device))
+        component.description = self._number(tuple(self._kinds[d] for d in component.devices))
+
+    def _describe_counters(self, component: _Component) -> None:
+        sets = {
+            token[1:]: number for token, number in component.tokens.items() if token[0] == "set"
+        }
+        component.counter_sets = [(pool, name) for pool, name in sets]  # type: ignore[misc]
+        numbers = self.trial.layout.numbers
+        component.counters = [
+            number
+            for (pool, (name, _)), number in sorted(numbers.items(), key=lambda item: item[0])
+            if (pool, name) in sets
+        ]
+
+    def _kind(self, component: _Component, device: int) -> Hashable:
+        trial = self.trial
+        row = trial.eligibility.view.rows[device]
+        pool = trial.eligibility.view.pool_of_row[device]
+        consumes = tuple(
+            (component.tokens["set", pool, c.counter_set], c.counters, c.groups)
+            for c in row.consumes
+        )
+        capacities = tuple((c.name, c.value) for c in row.capacities) if row.shareable else ()
+        verdicts = tuple(
+            self._verdict(component, option, device) for option in trial.eligibility.claims.options
+        )
+        overdrawn = bool(consumes) and pool in trial.overdrawn
+        return (verdicts, consumes, row.shareable, capacities, trial.holdings[device], overdrawn)
+
+    def _verdict(self, component: _Component, option: Option, device: int) -> Hashable:
+        """What an option thinks of a device; a device that raises an error is like no other."""
+        try:
+            outcome = self.trial.eligibility.judge(option, device)
+            values = tuple(
+                elements
+                and tuple(sorted(component.tokens["value", option.claim, i, e] for e in elements))
+                for i in option.constraints
+                for elements in (self.trial.eligibility.elements(option, i, device),)
+            )
+        except AllocationError:
+            return ("error", device)
+        return (outcome.consumed, values) if isinstance(outcome, Fit) else None
+
+    def _number(self, value: Hashable) -> int:
+        return self._numbers.setdefault(value, len(self._numbers))
+
+
+def _connect(tokens: list[list[Token]]) -> tuple[list[int], list[_Component]]:
+    """Group devices that share a token, directly or through others; groups by first device."""
+    parents = list(range(len(tokens)))
+
+    def root(device: int) -> int:
+        while parents[device] != device:
+            parents[device] = parents[parents[device]]
+            device = parents[device]
+        return device
+
+    first: dict[Token, int] = {}
+    for device, ties in enumerate(tokens):
+        for token in ties:
+            a, b = root(device), root(first.setdefault(token, device))
+            parents[max(a, b)] = min(a, b)
+    numbers: dict[int, int] = {}
+    components: list[_Component] = []
+    component_of = []
+    for device in range(len(tokens)):
+        number = numbers.setdefault(root(device), len(components))
+        if number == len(components):
+            components.append(_Component())
+        components[number].devices.append(device)
+        component_of.append(number)
+    return component_of, components
