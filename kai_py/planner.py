@@ -56,7 +56,8 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
         rules=PROFILES[Profile(configuration.rules.value)],
         gpu_strategy=Strategy(configuration.placement.gpu.value),
         cpu_strategy=Strategy(configuration.placement.cpu.value),
-        preemption=configuration.eviction.preempt,
+        reclaim=configuration.eviction.reclaim,
+        preempt=configuration.eviction.preempt,
     )
 
 

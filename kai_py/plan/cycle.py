@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.allocate import allocate
 from kai_py.plan.actions.preempt import preempt
+from kai_py.plan.actions.reclaim import reclaim
 from kai_py.plan.actions.resume import resume
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import (
@@ -42,7 +43,8 @@ class CycleSettings:
     rules: Rules = NATIVE
     gpu_strategy: Strategy = Strategy.BINPACK
     cpu_strategy: Strategy = Strategy.BINPACK
-    preemption: bool = True
+    reclaim: bool = True
+    preempt: bool = True
 
 
 @dataclass
@@ -72,8 +74,11 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
     resume(state, pending)
     # 3. Everybody else takes what is free, in the order of the queues.
     allocate(state, pending)
-    # 4. Inside a queue, priority takes room from lower priority.
-    if settings.preemption:
+    # 4. Queues below their fair share take room back from queues above theirs.
+    if settings.reclaim:
+        reclaim(state, pending)
+    # 5. Inside a queue, priority takes room from lower priority.
+    if settings.preempt:
         preempt(state, pending)
     return _plan(state, pending)
 

@@ -175,3 +175,41 @@ def test_the_same_snapshot_gives_the_same_plan():
         *[job_with_pods(f"g{i}", 3 + i % 3, queue="xy"[i % 2], created=i) for i in range(9)],
     )
     assert world.plan() == world.plan()
+
+
+def test_reclaim_takes_only_what_is_above_the_fair_share():
+    plan = cluster(
+        node("a", 8),
+        queue("rich", 4),
+        queue("poor", 4),
+        [pod(f"r{i}", queue="rich", node="a", created=i) for i in range(8)],
+        [pod(f"p{i}", queue="poor", created=50 + i) for i in range(6)],
+    ).plan()
+    assert evicted(plan) == ["r4", "r5", "r6", "r7"]
+    assert len(plan.nominations) == 4
+    assert "reclaimed by workload default/p" in plan.evictions[0].reason
+
+
+def test_reclaim_empties_whole_nodes_for_whole_node_pods():
+    nodes = [node(f"n{i}", 4) for i in range(4)]
+    running = [pod(f"r{i:02}", queue="rich", node=f"n{i % 4}", created=i) for i in range(16)]
+    plan = cluster(
+        *nodes,
+        queue("rich", 8),
+        queue("poor", 8),
+        *running,
+        job_with_pods("big", 2, 4, queue="poor", created=50),
+    ).plan()
+    assert len(evicted(plan)) == 8
+    assert len({n.node for n in plan.nominations}) == 2
+
+
+def test_priority_protects_nobody_from_other_queues():
+    plan = cluster(
+        node("a", 4),
+        queue("rich", 0),
+        queue("poor", 4),
+        [pod(f"r{i}", queue="rich", node="a", priority=200) for i in range(4)],
+        pod("p", queue="poor", created=9),
+    ).plan()
+    assert evicted(plan) == ["r3"]

@@ -38,8 +38,8 @@ def allocate(state: CycleState, gangs: Iterable[Gang]) -> None:
     """Run the action for ``gangs``; whatever stays pending gets its obstacle in ``state``."""
     lines = _lines(state, gangs)
     order = QueueLine(state.quota.standing, state.quota.rules)
-    for queue, line in sorted(lines.items()):
-        order.update(queue, state.ask_cost(line[0][1]))
+    for leaf, waiting in sorted(lines.items()):
+        order.update(leaf, state.ask_cost(waiting[0][1]))
     hopeless: Hopeless = {}
     while (queue := order.first()) is not None:
         line = lines[queue]

@@ -14,6 +14,7 @@ from functools import partial
 from kai_py.plan.candidates import next_ask
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action, Stage
+from kai_py.plan.victim_order import bundled_by_node, cheapest_first
 from kai_py.plan.victims import VictimSearch, VictimUnit, victim_units
 from kai_py.snapshot.gangs import Gang
 
@@ -31,7 +32,7 @@ def preempt(state: CycleState, gangs: Iterable[Gang]) -> None:
         if ask is None or not ask.all_or_none or not units:
             continue
         search = VictimSearch(state, gang, ask, Action.PREEMPT, partial(_reason, gang))
-        if search.run(units) is not None:
+        if search.run(bundled_by_node(state, ask.members, units)) is not None:
             state.clear(gang)
 
 
@@ -56,7 +57,7 @@ def _units(state: CycleState, gang: Gang, running: Iterable[Gang]) -> list[Victi
         if victim.priority < gang.priority
         for unit in victim_units(victim, leaving)
     ]
-    return sorted(units, key=lambda u: (u.core, u.gang.priority, -u.gang.created, u.gang.key))
+    return cheapest_first(units)
 
 
 def _reason(winner: Gang, unit: VictimUnit) -> str:
