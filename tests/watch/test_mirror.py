@@ -1,0 +1,332 @@
+"""Discovery and the mirror against a server of several collections that come and go."""
+
+import asyncio
+import gc
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+
+from kai_py.watch import kinds
+from kai_py.watch.client import Client
+from kai_py.watch.discovery import discover
+from kai_py.watch.errors import ApiError, Unreachable
+from kai_py.watch.mirror import Mirror
+from tests.watch import virtual_time
+from tests.watch.collection_server import CollectionServer, MemoryTransport, failure
+
+CLAIMS = "/apis/resource.k8s.io/{}/resourceclaims"
+QUEUES = "/apis/scheduling.kai.io/v1alpha1/queues"
+PODS = "/api/v1/pods"
+KINDS = (kinds.PODS, kinds.RESOURCE_CLAIMS, kinds.QUEUES)
+
+
+class ClusterServer:
+    """Collections by path, served in memory; ``broken`` paths answer 503."""
+
+    def __init__(self, *paths):
+        self.collections = {path: CollectionServer() for path in (PODS, *paths)}
+        self.broken = set()
+        self.down = False
+        self.asked = []
+
+    async def send(self, call, *, timeout_seconds=None):
+        self.asked.append(call.path)
+        await asyncio.sleep(0)
+        if self.down:
+            raise Unreachable("down")
+        if call.path in self.broken:
+            raise failure(503)
+        if call.path in self.collections:
+            return self.collections[call.path].list(call.parameters)
+        return json.dumps(self._discovery(call.path)).encode()
+
+    @asynccontextmanager
+    async def stream(self, call, *, idle):
+        if self.down:
+            raise Unreachable("down")
+        if call.path not in self.collections:
+            raise failure(404)
+        transport = MemoryTransport(self.collections[call.path])
+        async with transport.stream(call, idle=idle) as chunks:
+            yield chunks
+
+    def remove(self, path):
+        self.collections.pop(path).cut()
+
+    def _discovery(self, path):
+        if path == "/apis":
+            groups = {}
+            for served in self.collections:
+                if served.startswith("/apis/"):
+                    _, _, group, version, _ = served.split("/")
+                    groups.setdefault(group, []).append({"version": version})
+            return {"groups": [{"name": name, "versions": of} for name, of in groups.items()]}
+        found = [served for served in self.collections if served.rpartition("/")[0] == path]
+        if not found:
+            raise failure(404)
+        verbs = ["create", "get", "list", "watch"]
+        names = [{"name": served.rpartition("/")[2], "verbs": verbs} for served in found]
+        return {"resources": [*names, {"name": "pods/binding", "verbs": ["create"]}]}
+
+
+def queue(name, **spec):
+    return {"apiVersion": "scheduling.kai.io/v1alpha1", "kind": "Queue", "spec": spec}
+
+
+@asynccontextmanager
+async def mirrored(server, *, kinds=KINDS):
+    mirror = Mirror(Client(server), kinds)
+    task = asyncio.ensure_future(mirror.run())
+    try:
+        yield mirror
+        if task.done():
+            task.result()
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+def names(mirror, kind):
+    return [name for _, name in mirror.objects(kind)]
+
+
+def status(mirror, kind):
+    return next(item for item in mirror.status() if item.kind == kind)
+
+
+@pytest.mark.parametrize(
+    ("served", "chosen"),
+    [
+        (["v1beta1", "v1", "v1beta2"], "v1"),
+        (["v1beta1", "v1beta2"], "v1beta2"),
+        (["v1beta1"], "v1beta1"),
+        (["v2"], None),
+        ([], None),
+    ],
+)
+def test_best_served_version_is_chosen(served, chosen):
+    async def main():
+        server = ClusterServer(*(CLAIMS.format(version) for version in served))
+        found = await discover(Client(server), KINDS, {})
+        claims = found.get(kinds.RESOURCE_CLAIMS)
+        assert (claims and claims.version) == chosen
+        assert found[kinds.PODS].collection() == PODS
+        assert kinds.QUEUES not in found
+
+    asyncio.run(main())
+
+
+def test_group_that_cannot_answer_keeps_what_was_known_of_it():
+    async def main():
+        server = ClusterServer(CLAIMS.format("v1"), QUEUES)
+        client = Client(server)
+        known = await discover(client, KINDS, {})
+        server.broken.add("/apis/resource.k8s.io/v1")
+        assert await discover(client, KINDS, known) == known
+        assert set(await discover(client, KINDS, {})) == {kinds.PODS, kinds.QUEUES}
+        server.broken.add("/apis")
+        with pytest.raises(ApiError):
+            await discover(client, KINDS, known)
+
+    asyncio.run(main())
+
+
+def test_kinds_that_cannot_be_watched_are_not_served():
+    async def main():
+        server = ClusterServer(QUEUES)
+        whole = server._discovery
+        server._discovery = lambda path: json.loads(
+            json.dumps(whole(path)).replace('"watch"', '"patch"')
+        )
+        assert await discover(Client(server), KINDS, {}) == {}
+
+    asyncio.run(main())
+
+
+def test_mirror_reads_what_is_served_and_tells_of_every_change():
+    async def main():
+        server = ClusterServer(QUEUES)
+        server.collections[PODS].put("p", spec={"nodeName": "n"})
+        told = []
+        async with mirrored(server) as mirror:
+            mirror.subscribe(lambda kind, old, new: told.append((kind.plural, old, new)))
+            assert not mirror.synced
+            await asyncio.wait_for(mirror.wait_synced(), 10)
+            assert mirror.synced
+            pod = mirror.objects(kinds.PODS)["default", "p"]
+            assert pod.spec.node_name == "n"
+            assert told == [("pods", None, pod)]
+            server.collections[QUEUES].put("q", **queue("q", maxGPUs=3))
+            await asyncio.sleep(0.1)
+            (watched,) = mirror.objects(kinds.QUEUES).values()
+            assert watched.queue.spec.max_gpus == 3
+            assert mirror.served(kinds.RESOURCE_CLAIMS) is None
+            assert not mirror.objects(kinds.RESOURCE_CLAIMS)
+            server.collections[PODS].delete("p")
+            await asyncio.sleep(0.1)
+            assert told[1:] == [("queues", None, watched), ("pods", pod, None)]
+
+    virtual_time.run(main())
+
+
+def test_late_subscriber_is_told_what_is_known():
+    async def main():
+        server = ClusterServer(QUEUES)
+        server.collections[PODS].put("p")
+        async with mirrored(server) as mirror:
+            await mirror.wait_synced()
+            told = []
+            mirror.subscribe(lambda kind, old, new: told.append((old, new)), kinds.PODS)
+            assert told == [(None, mirror.objects(kinds.PODS)["default", "p"])]
+            server.collections[QUEUES].put("q", **queue("q"))
+            await asyncio.sleep(1)
+            assert len(told) == 1
+
+    virtual_time.run(main())
+
+
+def test_kinds_that_come_and_go_are_followed():
+    async def main():
+        server = ClusterServer()
+        async with mirrored(server) as mirror:
+            await mirror.wait_synced()
+            for _ in range(2):
+                server.collections[QUEUES] = CollectionServer()
+                server.collections[QUEUES].put("q", **queue("q"))
+                await asyncio.sleep(40)
+                assert names(mirror, kinds.QUEUES) == ["q"]
+                assert status(mirror, "Queue").api_version == "scheduling.kai.io/v1alpha1"
+                told = []
+                mirror.subscribe(lambda kind, old, new, told=told: told.append(new), kinds.QUEUES)
+                server.remove(QUEUES)
+                await asyncio.sleep(5)
+                assert names(mirror, kinds.QUEUES) == []
+                assert told[-1] is None
+                assert status(mirror, "Queue").api_version == ""
+            assert mirror.synced
+
+    virtual_time.run(main())
+
+
+def test_collection_that_is_missing_though_listed_is_not_asked_in_a_loop():
+    async def main():
+        server = ClusterServer(QUEUES)
+        server.collections[QUEUES].put("q", **queue("q"))
+        async with mirrored(server) as mirror:
+            await mirror.wait_synced()
+            server.collections[QUEUES].missing = True
+            server.collections[QUEUES].cut()
+            server.asked.clear()
+            await asyncio.sleep(20)
+            assert 3 <= server.asked.count("/apis") <= 10
+            assert names(mirror, kinds.QUEUES) == ["q"]
+            assert "404" in status(mirror, "Queue").problem
+            server.collections[QUEUES].missing = False
+            await asyncio.sleep(60)
+            assert status(mirror, "Queue").problem == ""
+
+    virtual_time.run(main())
+
+
+def test_version_that_is_withdrawn_is_replaced_without_losing_objects():
+    async def main():
+        server = ClusterServer(CLAIMS.format("v1beta1"))
+        server.collections[CLAIMS.format("v1beta1")].put("c")
+        async with mirrored(server) as mirror:
+            await mirror.wait_synced()
+            told = []
+            mirror.subscribe(lambda *change: told.append(change), kinds.RESOURCE_CLAIMS)
+            claims = server.collections[CLAIMS.format("v1beta1")]
+            server.collections[CLAIMS.format("v1")] = claims
+            server.remove(CLAIMS.format("v1beta1"))
+            await asyncio.sleep(5)
+            assert mirror.served(kinds.RESOURCE_CLAIMS).version == "v1"
+            claims.put("d")
+            await asyncio.sleep(5)
+            assert names(mirror, kinds.RESOURCE_CLAIMS) == ["c", "d"]
+            assert len(told) == 2
+
+    virtual_time.run(main())
+
+
+def test_server_that_is_not_there_yet_is_waited_for():
+    async def main():
+        server = ClusterServer()
+        server.down = True
+        async with mirrored(server) as mirror:
+            await asyncio.sleep(120)
+            assert len(server.asked) < 20
+            assert "down" in status(mirror, "Pod").problem
+            assert not status(mirror, "Pod").synced
+            server.down = False
+            await asyncio.wait_for(mirror.wait_synced(), 60)
+            assert status(mirror, "Pod").problem == ""
+
+    virtual_time.run(main())
+
+
+def test_status_counts_objects_ages_and_rejects():
+    async def main():
+        server = ClusterServer(QUEUES)
+        server.collections[PODS].put("p")
+        server.collections[QUEUES].put("good", **queue("good", deservedGPUs=1, maxGPUs=2))
+        server.collections[QUEUES].put("bad", **queue("bad", deservedGPUs=-1))
+        async with mirrored(server) as mirror:
+            await mirror.wait_synced()
+            await asyncio.sleep(20)
+            pods, claims, queues = mirror.status()
+            assert (pods.kind, pods.api_version, pods.synced, pods.objects) == (
+                "Pod",
+                "v1",
+                True,
+                1,
+            )
+            assert pods.age == pytest.approx(20, abs=0.1)
+            assert (claims.api_version, claims.synced, claims.objects) == ("", True, 0)
+            (rejected,) = queues.rejected
+            assert rejected.key == ("default", "bad")
+            assert "deservedGPUs" in rejected.reason
+            assert names(mirror, kinds.QUEUES) == ["good"]
+
+    virtual_time.run(main())
+
+
+def test_listener_that_raises_ends_the_mirror():
+    async def main():
+        server = ClusterServer()
+        mirror = Mirror(Client(server), KINDS)
+        mirror.subscribe(lambda kind, old, new: 1 / 0)
+        server.collections[PODS].put("p")
+        with pytest.raises(ExceptionGroup) as raised:
+            await asyncio.wait_for(mirror.run(), 60)
+        assert raised.group_contains(ZeroDivisionError)
+
+    virtual_time.run(main())
+
+
+def test_after_the_first_sync_objects_leave_the_garbage_collector():
+    async def main():
+        async with mirrored(ClusterServer()) as mirror:
+            await mirror.wait_synced()
+            await asyncio.sleep(1)
+            assert gc.get_freeze_count() > 1000
+            assert gc.get_threshold()[0] >= 50_000
+
+    thresholds = gc.get_threshold()
+    try:
+        virtual_time.run(main())
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+
+
+def test_watched_kinds_are_distinct_and_decode_an_empty_object():
+    paths = [kind.at(version).collection() for kind in kinds.WATCHED for version in kind.versions]
+    assert len(set(paths)) == len(paths)
+    for kind in kinds.WATCHED:
+        if kind is kinds.QUEUES:
+            continue
+        for version in kind.versions:
+            record = kind.at(version).decode(b'{"metadata":{"name":"x","uid":"u"}}')
+            assert (record.metadata.name, record.metadata.namespace) == ("x", "")
