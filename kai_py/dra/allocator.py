@@ -18,7 +18,7 @@ from kai_py.api.records.resource import (
 from kai_py.dra.claims import ClaimSet, Option, plan_claims
 from kai_py.dra.counters import lay_out
 from kai_py.dra.errors import AllocationError
-from kai_py.dra.expressions import CELExpressions
+from kai_py.dra.expressions import CompiledExpressions
 from kai_py.dra.holdings import DeviceState
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.pools import Pool, PoolStatus
@@ -68,7 +68,7 @@ def allocate(
         claim_set = plan_claims(claims, classes, inventory.features)
         view = inventory.view(node)
         eligibility = Eligibility(
-            claim_set, view, inventory.features, inventory.choice, CELExpressions()
+            claim_set, view, inventory.features, inventory.choice, CompiledExpressions()
         )
         everything = find_everything(eligibility)
         check_limits(claim_set, everything)

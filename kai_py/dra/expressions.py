@@ -10,7 +10,7 @@ from kai_py.dra.rows import DeviceRow
 from kai_py.dra.selection import ExpressionFaultError, ExpressionTextError
 
 
-class CELExpressions:
+class CompiledExpressions:
     """Evaluates device by device; compiled texts are shared by the whole process."""
 
     def matches(self, expression: str, row: DeviceRow) -> bool:
