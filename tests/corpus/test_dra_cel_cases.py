@@ -69,11 +69,12 @@ def plain(attribute):
 
 
 def test_case(case):
-    for environment in environments(case):
-        check(case, environment)
+    for number, environment in enumerate(environments(case)):
+        # The environment decides what compiles; what an expression gives does not depend on it.
+        check(case, environment, run=number == 0)
 
 
-def check(case, environment):
+def check(case, environment, *, run):
     expect = case["expect"]
     compile_text = compile_selector if case["kind"] == "selector" else compile_attribute
     compiled = compile_text(case["expression"], environment)
@@ -84,6 +85,8 @@ def check(case, environment):
     assert not isinstance(compiled, CompileError), compiled
     if expect.get("maxCost"):
         assert compiled.expression.max_cost == expect["maxCost"]
+    if not run:
+        return
     if case["kind"] == "selector":
         check_match(compiled, device_of(case), expect)
     elif case["kind"] == "derived-eval":
@@ -111,16 +114,16 @@ def check_value(attribute, device, expect):
 def test_what_upstream_observed(case):
     """The table's ``observed`` part is finer: types, costs and full error texts."""
     for observed in case["observed"]:
-        for combo in observed["combos"]:
+        for number, combo in enumerate(observed["combos"]):
             stored = combo["env"] == "StoredExpressions"
             environment = Environment(
                 consumable_capacity=stored or "ConsumableCapacity" in combo["features"],
                 list_attributes=stored or "ListTypeAttributes" in combo["features"],
             )
-            compare(case, environment, observed["result"])
+            compare(case, environment, observed["result"], run=number == 0)
 
 
-def compare(case, environment, wanted):
+def compare(case, environment, wanted, *, run):
     compile_text = compile_selector if case["kind"] == "selector" else compile_attribute
     compiled = compile_text(case["expression"], environment)
     if wanted["compileError"] is not None:
@@ -130,6 +133,8 @@ def compare(case, environment, wanted):
     expression = compiled.expression
     assert str(expression.checked.type) == wanted["outputType"]
     assert expression.max_cost == wanted["maxCost"]
+    if not run:
+        return
     if wanted.get("match") is not None:
         value, cost = expression.evaluate(device_of(case))
         assert (as_bool(value), cost) == (wanted["match"], wanted["actualCost"])

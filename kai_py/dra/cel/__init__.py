@@ -1,1 +1,5 @@
-"""CEL selectors with the Kubernetes DRA environment: parse, evaluate, masks over device columns."""
+"""CEL as Kubernetes has it for devices: selectors and derived attributes.
+
+One way through: ``parse`` (text to syntax) -> ``check`` (types) -> ``evaluate`` (closures), put
+together in ``selector`` and ``attribute``; ``masks`` applies a selector to a whole ``table``.
+"""

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from kai_py.dra.cel.check import STORED, Environment
-from kai_py.dra.cel.device import AttributeValue, CELDevice
 from kai_py.dra.cel.library.versions import Semver
 from kai_py.dra.cel.selector import CompileError, Expression, compile_expression
-from kai_py.dra.cel.types import Type
 from kai_py.dra.cel.values import AttributeList, CELRuntimeError, Value, kind_of
+
+if TYPE_CHECKING:
+    from kai_py.dra.cel.device import AttributeValue, CELDevice
+    from kai_py.dra.cel.types import Type
 
 SCALARS = frozenset({"bool", "int", "string", "kubernetes.Semver"})
 _GO_NAMES = {

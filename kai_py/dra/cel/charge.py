@@ -146,3 +146,9 @@ CHARGES: dict[str, Charge] = {
     ),
 }  # fmt: skip
 """Charges other than 1, by the key of the function in the registry."""
+
+BY_OVERLOAD = frozenset(
+    {"_+_", "_<_", "_<=_", "_>_", "_>=_", "@in", "startsWith", "endsWith", "contains", "matches",
+     "bytes", "string"}
+)  # fmt: skip
+"""Functions that cel-go charges by overload: 1 where the checker left more than one open."""

@@ -10,13 +10,12 @@ with Kubernetes' options (homogeneous lists and maps, ordering across number typ
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-import kai_py.dra.cel.library  # noqa: F401  registers the functions
-from kai_py.dra.cel import functions
-from kai_py.dra.cel.functions import Overload
+from kai_py.dra.cel.library import find
 from kai_py.dra.cel.syntax import (
     Bind,
     Call,
@@ -52,6 +51,11 @@ from kai_py.dra.cel.types import (
     optional_of,
 )
 from kai_py.dra.cel.values import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kai_py.dra.cel.functions import Overload
 
 TYPE_NAMES = {
     "bool": BOOL, "int": INT, "uint": UINT, "double": DOUBLE, "string": STRING, "bytes": BYTES,
@@ -128,33 +132,29 @@ class _Checker:
         self._environment = environment
         self._fields = environment.device_fields
         self._scope: dict[str, Type] = {"device": DEVICE}
+        self._visitors: dict[type, Callable[[Any], Type]] = {
+            Literal: self._literal,
+            Ident: self._ident,
+            Select: self._select,
+            Logic: self._logic,
+            Call: self._call,
+            ListLiteral: self._list,
+            MapLiteral: self._map,
+            Bind: self._bind,
+            Comprehension: self._comprehension,
+        }
 
     def visit(self, node: Node) -> Type:
-        found = self.bindings.resolve(self._visit(node))
+        found = self.bindings.resolve(self._visitors[type(node)](node))
         self.types[id(node)] = found
         return found
 
-    def _visit(self, node: Node) -> Type:
-        match node:
-            case Literal(value):
-                return Type(KINDS[type(value)])
-            case Ident(name, start):
-                return self._ident(name, start)
-            case Select():
-                return self._select(node)
-            case Logic():
-                return self._logic(node)
-            case Call():
-                return self._call(node)
-            case ListLiteral():
-                return self._list(node)
-            case MapLiteral():
-                return self._map(node)
-            case Bind(name, value, body):
-                with self._local({name: self.visit(value)}):
-                    return self.visit(body)
-            case Comprehension():
-                return self._comprehension(node)
+    def _literal(self, node: Literal) -> Type:
+        return Type(KINDS[type(node.value)])
+
+    def _bind(self, node: Bind) -> Type:
+        with self._local({node.name: self.visit(node.value)}):
+            return self.visit(node.body)
 
     @contextmanager
     def _local(self, names: dict[str, Type]) -> Iterator[None]:
@@ -165,12 +165,13 @@ class _Checker:
         finally:
             self._scope = outer
 
-    def _ident(self, name: str, start: int) -> Type:
+    def _ident(self, node: Ident) -> Type:
+        name = node.name
         if name in self._scope:
             return self._scope[name]
         if name in TYPE_NAMES:
             return Type("type", (TYPE_NAMES[name],))
-        raise ExpressionError(f"undeclared reference to '{name}' (in container '')", start)
+        raise ExpressionError(f"undeclared reference to '{name}' (in container '')", node.start)
 
     def _select(self, node: Select) -> Type:
         operand = self.visit(node.operand)
@@ -196,7 +197,7 @@ class _Checker:
     def _logic(self, node: Logic) -> Type:
         name = "_&&_" if node.conjunction else "_||_"
         given = [self.visit(operand) for operand in node.operands]
-        for left, right in zip(given, given[1:], strict=False):
+        for left, right in itertools.pairwise(given):
             if not self.bindings.fits_all((BOOL, BOOL), (left, right)):
                 raise _no_match(name, (left, right), node.start, method=False)
         return BOOL
@@ -205,7 +206,7 @@ class _Checker:
         nodes = node.args if node.target is None else (node.target, *node.args)
         given = tuple(self.visit(argument) for argument in nodes)
         method = node.target is not None
-        function = functions.find(node.function, method=method)
+        function = find(node.function, method=method)
         if function is None or not self._environment.declares(node.function, method=method):
             message = f"undeclared reference to '{node.function}' (in container '')"
             raise ExpressionError(message, node.start)
@@ -228,7 +229,9 @@ class _Checker:
     def _list(self, node: ListLiteral) -> Type:
         common: Type | None = None
         for number, element in enumerate(node.elements):
-            common = self._join(common, self._element(element, number in node.optional), element)
+            common = self._join(
+                common, self._element(element, optional=number in node.optional), element
+            )
         return list_of(common or self.bindings.fresh())
 
     def _map(self, node: MapLiteral) -> Type:
@@ -236,10 +239,12 @@ class _Checker:
         values: Type | None = None
         for number, (key, value) in enumerate(node.entries):
             keys = self._join(keys, self.visit(key), key)
-            values = self._join(values, self._element(value, number in node.optional), value)
+            values = self._join(
+                values, self._element(value, optional=number in node.optional), value
+            )
         return map_of(keys or self.bindings.fresh(), values or self.bindings.fresh())
 
-    def _element(self, node: Node, optional: bool) -> Type:  # noqa: FBT001
+    def _element(self, node: Node, *, optional: bool) -> Type:
         found = self.visit(node)
         if not optional:
             return found
@@ -290,12 +295,8 @@ class _Checker:
             raise ExpressionError(message, node.start)
 
 
-def _no_match(
-    name: str, given: tuple[Type, ...], start: int, *, method: bool
-) -> ExpressionError:
+def _no_match(name: str, given: tuple[Type, ...], start: int, *, method: bool) -> ExpressionError:
     texts = list(map(describe, given))
     receiver = f"{texts.pop(0)}." if method else ""
     applied = f"{receiver}({', '.join(texts)})"
-    return ExpressionError(
-        f"found no matching overload for '{name}' applied to '{applied}'", start
-    )
+    return ExpressionError(f"found no matching overload for '{name}' applied to '{applied}'", start)

@@ -9,12 +9,16 @@ Source: k8s.io/dynamic-resource-allocation/cel, ``Device``; resource.k8s.io/v1 `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from kai_py.api.quantity import Quantity
 from kai_py.dra.cel.library.versions import Semver, parse_semver
 from kai_py.dra.cel.values import AttributeList, CELRuntimeError, DefaultMap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kai_py.api.quantity import Quantity
 
 AttributeValue = bool | int | str | Semver | AttributeList
 
@@ -40,7 +44,7 @@ class CELDevice:
     attributes: Mapping[str, AttributeValue | BadAttribute] = field(default_factory=dict)
     capacity: Mapping[str, Quantity] = field(default_factory=dict)
     allow_multiple_allocations: bool = False
-    fields: Mapping[str, object] = field(init=False, repr=False)
+    fields: dict[str, Any] = field(init=False, repr=False)
     """What ``device`` is in an expression."""
     fault: str | None = field(init=False, default=None)
     """Why no expression can be evaluated on this device."""
@@ -51,7 +55,7 @@ class CELDevice:
             if isinstance(value, BadAttribute):
                 object.__setattr__(self, "fault", f"attribute {name}: {value.reason}")
                 break
-        fields = {
+        fields: dict[str, Any] = {
             "driver": self.driver,
             "attributes": _by_domain(self.attributes, self.driver),
             "capacity": _by_domain(self.capacity, self.driver),

@@ -13,11 +13,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from kai_py.dra.cel.types import Type, parse_type
 from kai_py.dra.cel.values import CELRuntimeError, Value, kind_of
 
 Implementation = Callable[..., Value]
+Registered = TypeVar("Registered", bound=Implementation)
 
 _SIGNATURE = re.compile(
     r"(?:'(?P<quoted>[^']+)'|(?:(?P<target>[^']+?)\.)?(?P<name>[^.(']+))"
@@ -48,10 +50,10 @@ METHODS = "."
 """Methods are registered under ``.name``, functions under ``name``."""
 
 
-def function(*signatures: str) -> Callable[[Implementation], Implementation]:
+def function(*signatures: str) -> Callable[[Registered], Registered]:
     """Register what computes the overloads with these signatures."""
 
-    def register(implementation: Implementation) -> Implementation:
+    def register(implementation: Registered) -> Registered:
         for signature in signatures:
             declare(signature, implementation)
         return implementation
@@ -93,8 +95,7 @@ def choose(found: Function, args: tuple[Value, ...]) -> Implementation | None:
         fitting = (
             implementation
             for overload, implementation in found.overloads
-            if len(overload.params) == len(kinds)
-            and all(map(_takes, overload.params, kinds))
+            if len(overload.params) == len(kinds) and all(map(_takes, overload.params, kinds))
         )
         found.chosen[classes] = next(fitting, None)
         return found.chosen[classes]

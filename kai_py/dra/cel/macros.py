@@ -8,7 +8,7 @@ Source: CEL specification "Macros"; cel-go ``ext`` "Bindings" and "TwoVarCompreh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from kai_py.dra.cel.syntax import (
     Bind,
@@ -23,6 +23,9 @@ from kai_py.dra.cel.syntax import (
     Node,
     Select,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RESULT = "@result"
 """The accumulator's name; no identifier of a source text can be it."""

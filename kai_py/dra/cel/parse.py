@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import importlib.resources
 import re
-from collections.abc import Callable
 from functools import cache
+from typing import TYPE_CHECKING
 
 import lark
 
@@ -31,12 +31,15 @@ from kai_py.dra.cel.syntax import (
     Select,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 MAX_DEPTH = 100
 MAX_LENGTH = 100_000
 RESERVED = frozenset(
-    "as break const continue else for function if import let loop package namespace return var "
-    "void while in".split()
-)
+    ("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop",
+     "package", "namespace", "return", "var", "void", "while", "in")
+)  # fmt: skip
 NAMESPACES = frozenset({"cel", "format", "ip", "lists", "optional", "sets", "strings"})
 """``sets.contains(a, b)`` calls the function of that name; there is no object ``sets``."""
 
@@ -77,8 +80,9 @@ def parse(text: str) -> Node:
         message = f"Syntax error: mismatched input '{fault.token}'"
         raise ExpressionError(message, fault.pos_in_stream or 0) from None
     except lark.exceptions.UnexpectedCharacters as fault:
-        message = f"Syntax error: token recognition error at: '{text[fault.pos_in_stream]}'"
-        raise ExpressionError(message, fault.pos_in_stream) from None
+        start = fault.pos_in_stream or 0
+        message = f"Syntax error: token recognition error at: '{text[start]}'"
+        raise ExpressionError(message, start) from None
     return _fold(tree, 0)
 
 
@@ -87,9 +91,11 @@ def _parser() -> lark.Lark:
     grammar = importlib.resources.files("celpy").joinpath("cel.lark").read_text()
     for rule, body in _RULES.items():
         pattern = re.compile(rf"^{rule}\s*:.*$", re.MULTILINE)
-        grammar, count = pattern.subn(lambda _, text=f"{rule} : {body}": text, grammar, count=1)
+        grammar, count = pattern.subn(f"{rule} : {body}".replace("\\", ""), grammar, count=1)
         assert count == 1, f"cel-python's grammar has no rule {rule}"
-    return lark.Lark(grammar, parser="lalr", start="expr", keep_all_tokens=True)
+    return lark.Lark(
+        grammar, parser="lalr", start="expr", keep_all_tokens=True, propagate_positions=True
+    )
 
 
 def _fold(tree: Tree, depth: int) -> Node:
@@ -114,7 +120,6 @@ def _conditional(children: Children, depth: int) -> Node:
 
 
 def _logic(children: Children, depth: int) -> Node:
-    operands: list[Node] = []
     rule = {"&&": "conditionaland", "||": "conditionalor"}[str(children[1])]
     left, operator, right = children
     rights = [right]
@@ -125,8 +130,10 @@ def _logic(children: Children, depth: int) -> Node:
         if deeper.data != rule or len(inner) != 3:
             break
         left, rights = inner[0], [*rights, inner[2]]
-    operands = [_fold(_tree(child), depth) for child in (left, *reversed(rights))]
-    return Logic(tuple(operands), _at(operator), conjunction=rule == "conditionaland")
+    trees = [_tree(child) for child in (left, *reversed(rights))]
+    operands = tuple(_fold(tree, depth) for tree in trees)
+    spans = tuple((tree.meta.start_pos, tree.meta.end_pos) for tree in trees)
+    return Logic(operands, _at(operator), conjunction=rule == "conditionaland", spans=spans)
 
 
 def _binary(children: Children, depth: int) -> Node:

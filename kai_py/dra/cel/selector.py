@@ -10,15 +10,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 from kai_py.dra.cel import cost
 from kai_py.dra.cel.check import STORED, Checked, Environment, check
-from kai_py.dra.cel.device import CELDevice
 from kai_py.dra.cel.evaluate import Program, build
 from kai_py.dra.cel.library.regex import compile_pattern
 from kai_py.dra.cel.parse import parse
 from kai_py.dra.cel.syntax import Call, ExpressionError, Literal, Node, children, render_failure
 from kai_py.dra.cel.values import CELRuntimeError, Value, kind_of
+
+if TYPE_CHECKING:
+    from kai_py.dra.cel.device import CELDevice
 
 PATTERN_FUNCTIONS = frozenset({"matches", "find", "findAll"})
 
@@ -123,7 +126,7 @@ def compile_expression(text: str, environment: Environment) -> Expression | Comp
         _compile_patterns(checked.root)
     except CELRuntimeError as failure:
         return CompileError(text, f"program instantiation failed: {failure.reason}")
-    return Expression(text, checked, build(checked.root))
+    return Expression(text, checked, build(checked))
 
 
 def _compile_patterns(root: Node) -> None:

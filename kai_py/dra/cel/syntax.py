@@ -10,7 +10,7 @@ hold all their operands, so that a chain of a thousand conjuncts is not a thousa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Scalar = bool | int | float | str | bytes | None
 
@@ -59,6 +59,8 @@ class Logic:
     operands: tuple[Node, ...]
     start: int = 0
     conjunction: bool = True
+    spans: tuple[tuple[int, int], ...] = ()
+    """Where each operand stands in the source, if it does."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,30 +105,75 @@ class Bind:
     start: int = 0
 
 
-Node = (
-    Literal | Ident | Select | Call | Logic | ListLiteral | MapLiteral | Comprehension | Bind
-)
+Node = Literal | Ident | Select | Call | Logic | ListLiteral | MapLiteral | Comprehension | Bind
 
 
 def children(node: Node) -> tuple[Node, ...]:
     """Give the nodes right below a node."""
+    found: tuple[Node, ...] = ()
     match node:
         case Literal() | Ident():
-            return ()
+            pass
         case Select(operand):
-            return (operand,)
+            found = (operand,)
         case Call(_, target, args):
-            return args if target is None else (target, *args)
+            found = args if target is None else (target, *args)
         case Logic(operands):
-            return operands
+            found = operands
         case ListLiteral(elements):
-            return elements
+            found = elements
         case MapLiteral(entries):
-            return tuple(part for entry in entries for part in entry)
+            found = tuple(part for entry in entries for part in entry)
         case Bind(_, value, body):
-            return (value, body)
+            found = (value, body)
         case Comprehension(over, _, _, initial, condition, step, result):
-            return (over, initial, condition, step, result)
+            found = (over, initial, condition, step, result)
+    return found
+
+
+def with_children(node: Node, parts: tuple[Node, ...]) -> Node:
+    """Make a node like ``node`` with other nodes right below it, in the order of ``children``."""
+    made = node
+    match node:
+        case Literal() | Ident():
+            pass
+        case Select():
+            made = replace(node, operand=parts[0])
+        case Call(_, None):
+            made = replace(node, args=parts)
+        case Call():
+            made = replace(node, target=parts[0], args=parts[1:])
+        case Logic():
+            made = replace(node, operands=parts)
+        case ListLiteral():
+            made = replace(node, elements=parts)
+        case MapLiteral():
+            made = replace(node, entries=tuple(zip(parts[::2], parts[1::2], strict=True)))
+        case Bind():
+            made = replace(node, value=parts[0], body=parts[1])
+        case Comprehension():
+            over, initial, condition, step, result = parts
+            made = replace(
+                node, over=over, initial=initial, condition=condition, step=step, result=result
+            )
+    return made
+
+
+def device_path(node: Node) -> tuple[str, ...] | None:
+    """Give the literal keys by which a node reads from ``device``, if it does just that."""
+    keys: list[str] = []
+    while True:
+        match node:
+            case Select(operand, field, test=False, optional=False):
+                keys.append(field)
+                node = operand
+            case Call("_[_]", None, (operand, Literal(str() as key))):
+                keys.append(key)
+                node = operand
+            case Ident("device"):
+                return tuple(reversed(keys))
+            case _:
+                return None
 
 
 class ExpressionError(Exception):

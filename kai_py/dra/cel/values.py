@@ -15,6 +15,7 @@ Source: CEL specification, "Values" and "Equality"; cel-go for the wording of er
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -182,6 +183,11 @@ def equal(left: Value, right: Value) -> bool:
 ORDERED = frozenset({bool, str, bytes, Duration, Timestamp})
 
 
+def is_nan(value: Value) -> bool:
+    """Tell whether a value is the double that is no number."""
+    return isinstance(value, float) and math.isnan(value)
+
+
 def compare(left: Value, right: Value) -> int:
     """Give -1, 0 or 1.
 
@@ -189,7 +195,7 @@ def compare(left: Value, right: Value) -> int:
     """
     kind, other = type(left), type(right)
     if kind in NUMERIC and other in NUMERIC:
-        if left != left or right != right:  # noqa: PLR0124
+        if is_nan(left) or is_nan(right):
             raise CELRuntimeError("NaN values cannot be ordered")
     elif kind is not other or kind not in ORDERED:
         raise CELRuntimeError("no such overload")

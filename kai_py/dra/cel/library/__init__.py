@@ -1,9 +1,10 @@
 """The functions of Kubernetes' CEL environment, one library per file.
 
-Importing this package registers them all.
+Importing this package registers them all; ``find`` looks them up.
 """
 
-from kai_py.dra.cel.library import (  # noqa: F401
+from kai_py.dra.cel.functions import find
+from kai_py.dra.cel.library import (
     convert,
     lists,
     network,
@@ -16,3 +17,18 @@ from kai_py.dra.cel.library import (  # noqa: F401
     times,
     versions,
 )
+
+__all__ = [
+    "convert",
+    "find",
+    "lists",
+    "network",
+    "operators",
+    "optionals",
+    "quantities",
+    "regex",
+    "strings",
+    "textformat",
+    "times",
+    "versions",
+]

@@ -8,14 +8,19 @@ Source: k8s.io/apiserver/pkg/cel/library "Lists"; cel-go ``ext`` "Lists" version
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
 from functools import cmp_to_key, reduce
+from typing import TYPE_CHECKING
 
 from kai_py.dra.cel import values
-from kai_py.dra.cel.functions import declare, find, choose, function
+from kai_py.dra.cel.functions import choose, declare, find, function
 from kai_py.dra.cel.library.operators import MAX_ELEMENTS
-from kai_py.dra.cel.values import CELRuntimeError, CostLimitError, Uint, Value
+from kai_py.dra.cel.values import CELRuntimeError, CostLimitError, Value
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_COMPARED = cmp_to_key(values.compare)
 COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 SUMMABLE = ("int", "uint", "double", "duration")
 
@@ -24,7 +29,7 @@ List = tuple[Value, ...]
 
 def is_sorted(elements: List) -> bool:
     """Tell whether no element is smaller than the one before it."""
-    return all(values.compare(*pair) <= 0 for pair in zip(elements, elements[1:], strict=False))
+    return all(values.compare(*pair) <= 0 for pair in itertools.pairwise(elements))
 
 
 def smallest(elements: List) -> Value:
@@ -145,11 +150,8 @@ def _sorted(elements: List, keys: List) -> List:
         raise CELRuntimeError("list elements must have the same type")
     if len(keys) == 1:
         values.compare(keys[0], keys[0])
-    pairs = sorted(
-        zip(keys, elements, strict=True),
-        key=cmp_to_key(lambda left, right: values.compare(left[0], right[0])),
-    )
-    return tuple(element for _, element in pairs)
+    order = sorted(range(len(keys)), key=lambda place: _COMPARED(keys[place]))
+    return tuple(elements[place] for place in order)
 
 
 @function("'lists.range'(int) -> list(int)")

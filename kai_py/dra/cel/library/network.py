@@ -48,7 +48,9 @@ def ip(text: str) -> IP:
     try:
         return IP(_address(text))
     except ValueError as fault:
-        raise CELRuntimeError(f'IP Address "{text}" parse error during conversion: {fault}') from None
+        raise CELRuntimeError(
+            f'IP Address "{text}" parse error during conversion: {fault}'
+        ) from None
 
 
 @function("isIP(string) -> bool")
@@ -127,8 +129,7 @@ def _register() -> None:
     declare("IP.family() -> int", lambda value: value.address.version)
     declare("IP.isUnspecified() -> bool", lambda value: value.address.is_unspecified)
     declare("IP.isLoopback() -> bool", lambda value: value.address.is_loopback)
-    declare("IP.isLinkLocalMulticast() -> bool",
-            lambda value: value.address in _LINK_LOCAL_MULTICAST[value.address.version])  # fmt: skip
+    declare("IP.isLinkLocalMulticast() -> bool", _is_link_local_multicast)
     declare("IP.isLinkLocalUnicast() -> bool", lambda value: value.address.is_link_local)
     declare("IP.isGlobalUnicast() -> bool", is_global_unicast)
     declare("CIDR.ip() -> IP", lambda value: IP(value.address))
@@ -139,10 +140,9 @@ def _register() -> None:
     declare("string(CIDR) -> string", lambda value: f"{value.address}/{value.length}")
     declare("URL.getScheme() -> string", lambda value: value.parts.scheme)
     declare("URL.getHost() -> string", lambda value: value.parts.netloc.rpartition("@")[2])
-    declare("URL.getHostname() -> string", lambda value: _hostname(value))
-    declare("URL.getPort() -> string", lambda value: _port(value))
-    declare("URL.getEscapedPath() -> string",
-            lambda value: urllib.parse.quote(value.parts.path, safe="/%:@!$&'()*+,;=~"))  # fmt: skip
+    declare("URL.getHostname() -> string", _hostname)
+    declare("URL.getPort() -> string", _port)
+    declare("URL.getEscapedPath() -> string", _escaped_path)
     declare("URL.getQuery() -> map(string,list(string))", _query)
 
 
@@ -150,6 +150,10 @@ _LINK_LOCAL_MULTICAST = {
     4: ipaddress.ip_network("224.0.0.0/24"),
     6: ipaddress.ip_network("ff02::/16"),
 }
+
+
+def _is_link_local_multicast(value: IP) -> bool:
+    return value.address in _LINK_LOCAL_MULTICAST[value.address.version]
 
 
 def is_global_unicast(value: IP) -> bool:
@@ -189,6 +193,10 @@ def _url(text: str) -> URL:
         raise ValueError(f'parse "{text}": invalid character " " in host name')
     _ = parts.port
     return URL(text, parts)
+
+
+def _escaped_path(value: URL) -> str:
+    return urllib.parse.quote(value.parts.path, safe="/%:@!$&'()*+,;=~")
 
 
 def _hostname(value: URL) -> str:

@@ -19,7 +19,6 @@ from kai_py.dra.cel.values import (
     CELRuntimeError,
     CostLimitError,
     Duration,
-    Optional,
     Timestamp,
     Uint,
     Value,
@@ -204,7 +203,7 @@ def divide_uint(left: int, right: int) -> int:
 
 def order(left: Value, right: Value, holds: frozenset[int]) -> bool:
     """Compare, and tell whether the outcome is one of ``holds``; NaN is in no order."""
-    if left != left or right != right:  # noqa: PLR0124
+    if values.is_nan(left) or values.is_nan(right):
         return False
     return values.compare(left, right) in holds
 

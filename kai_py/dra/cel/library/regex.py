@@ -47,4 +47,8 @@ def find(text: str, pattern: str) -> str:
 def find_all(text: str, pattern: str, limit: int = -1) -> tuple[str, ...]:
     """Give the first ``limit`` matches, all if negative."""
     found = (match[0] for match in compile_pattern(pattern).finditer(text))
-    return tuple(found) if limit < 0 else tuple(match for match, _ in zip(found, range(limit)))
+    return (
+        tuple(found)
+        if limit < 0
+        else tuple(match for match, _ in zip(found, range(limit), strict=False))
+    )

@@ -6,12 +6,15 @@ Source: cel-go ``ext`` "Strings", ``format``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from kai_py.dra.cel import values
 from kai_py.dra.cel.functions import function
 from kai_py.dra.cel.library.convert import to_string
 from kai_py.dra.cel.values import CELRuntimeError, TypeName, Uint, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _CLAUSE = re.compile(r"%(?:(%)|(?:\.([0-9]{1,4}))?(.)|$)", re.DOTALL)
 DEFAULT_PRECISION = 6

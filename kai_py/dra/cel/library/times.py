@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import TYPE_CHECKING
 
 from kai_py.dra.cel.functions import declare, function
 from kai_py.dra.cel.library.operators import checked_duration, checked_timestamp
 from kai_py.dra.cel.values import CELRuntimeError, Duration, Timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SECOND = 10**9
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": SECOND,
@@ -52,7 +55,8 @@ def parse_timestamp(text: str) -> Timestamp:
     if match is None:
         raise CELRuntimeError("type conversion error from 'string' to 'timestamp'")
     try:
-        naive = datetime(*(int(match[number]) for number in range(1, 7)), tzinfo=UTC)  # type: ignore[misc, arg-type]
+        year, month, day, hour, minute, second = (int(match[number]) for number in range(1, 7))
+        naive = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         raise CELRuntimeError("type conversion error from 'string' to 'timestamp'") from None
     zone = 0 if match[8] in "Zz" else _offset(match[8])
@@ -108,8 +112,12 @@ def _zone(name: str) -> tzinfo:
 
 def _register() -> None:
     for name, read in _FIELDS.items():
-        def field(value: Timestamp, zone: str = "UTC", *, read: Callable[[datetime, int], int] = read) -> int:
+
+        def field(
+            value: Timestamp, zone: str = "UTC", *, read: Callable[[datetime, int], int] = read
+        ) -> int:
             return read(_datetime(value, _zone(zone)), value.nanos)
+
         declare(f"timestamp.{name}() -> int", field)
         declare(f"timestamp.{name}(string) -> int", field)
     for name, unit in _SPANS.items():

@@ -52,15 +52,15 @@ def parse_semver(text: str) -> Semver:
     match = _STRICT.fullmatch(text)
     if match is None or len(text) > 1000:
         raise ValueError(f"{text!r} is not a semantic version (major.minor.patch)")
-    numbers = [int(match[number]) for number in (1, 2, 3)]
-    if max(numbers) > _LARGEST:
+    major_, minor_, patch_ = (int(match[number]) for number in (1, 2, 3))
+    if max(major_, minor_, patch_) > _LARGEST:
         raise ValueError(f"{text!r} is not a semantic version: number too large")
     # A version without a pre-release comes after all with one; numbers come before words.
     parts = tuple(
         (0, int(part), "") if part.isdigit() else (1, 0, part)
         for part in (match[4].split(".") if match[4] else ())
     )
-    return Semver((*numbers, parts or ((2, 0, ""),)), text)  # type: ignore[arg-type]
+    return Semver((major_, minor_, patch_, parts or ((2, 0, ""),)), text)
 
 
 def normalise(text: str) -> str:
@@ -74,19 +74,19 @@ def normalise(text: str) -> str:
 
 
 @function("semver(string) -> Semver", "semver(string, bool) -> Semver")
-def semver(text: str, normalising: bool = False) -> Semver:  # noqa: FBT001, FBT002
+def semver(text: str, *normalising: bool) -> Semver:
     """Read a version."""
     try:
-        return parse_semver(normalise(text) if normalising else text)
+        return parse_semver(normalise(text) if any(normalising) else text)
     except ValueError as fault:
         raise CELRuntimeError(str(fault)) from None
 
 
 @function("isSemver(string) -> bool", "isSemver(string, bool) -> bool")
-def is_semver(text: str, normalising: bool = False) -> bool:  # noqa: FBT001, FBT002
+def is_semver(text: str, *normalising: bool) -> bool:
     """Tell whether a text is a version."""
     try:
-        parse_semver(normalise(text) if normalising else text)
+        parse_semver(normalise(text) if any(normalising) else text)
     except ValueError:
         return False
     return True

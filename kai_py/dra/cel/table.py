@@ -1,0 +1,122 @@
+"""Which devices agree? Devices in rows, their values encoded as small integers.
+
+A column holds one code per device; equal values have equal codes. Codes are given by an
+``Encoding`` that outlives the tables: what was learnt about a combination of codes stays true when
+slices change. A ``DeviceBlock``, the devices of one slice, is encoded once, however many tables it
+is part of.
+
+Complexity: a column costs one dictionary look-up per device of a block that is new, and a copy for
+the others.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from kai_py.dra.cel.columns import Column, read_column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kai_py.dra.cel.device import CELDevice
+    from kai_py.dra.cel.values import Value
+
+Codes = npt.NDArray[np.int64]
+Combination = tuple[int, ...]
+
+
+class Encoding:
+    """The code of every value seen, per column, and what is known of combinations of codes."""
+
+    def __init__(self) -> None:
+        self._codes: dict[Column, dict[Value, int]] = {}
+        self.outcomes: dict[object, dict[Combination, int]] = {}
+        """Per part of an expression: what it gave for each combination of its columns."""
+
+    def encode(self, column: Column, devices: Iterable[CELDevice]) -> list[int]:
+        """Give each device's code in a column."""
+        codes = self._codes.setdefault(column, {})
+        values = [read_column(device, column) for device in devices]
+        return [codes.setdefault(value, len(codes)) for value in values]
+
+    def size(self, column: Column) -> int:
+        """Give the number of codes given out in a column."""
+        return len(self._codes[column])
+
+    def forget(self) -> None:
+        """Drop everything; for when far more values were seen than are alive."""
+        self._codes.clear()
+        self.outcomes.clear()
+
+
+class DeviceBlock:
+    """Devices that come and go together: those of one slice."""
+
+    __slots__ = ("_codes", "_encoding", "devices")
+
+    def __init__(self, devices: Sequence[CELDevice]) -> None:
+        self.devices = tuple(devices)
+        self._encoding: Encoding | None = None
+        self._codes: dict[Column, list[int]] = {}
+
+    def codes(self, column: Column, encoding: Encoding) -> list[int]:
+        """Give the codes of a column."""
+        if self._encoding is not encoding:
+            self._encoding, self._codes = encoding, {}
+        if column not in self._codes:
+            self._codes[column] = encoding.encode(column, self.devices)
+        return self._codes[column]
+
+
+class DeviceTable:
+    """The devices of many slices, one row each, in the order of the blocks."""
+
+    def __init__(self, blocks: Iterable[DeviceBlock], encoding: Encoding | None = None) -> None:
+        self.blocks = tuple(blocks)
+        self.encoding = encoding or Encoding()
+        self.devices = tuple(chain.from_iterable(block.devices for block in self.blocks))
+        self.faulty = np.fromiter(
+            (device.fault is not None for device in self.devices), bool, len(self.devices)
+        )
+        """bool[device]: no expression can be evaluated on it."""
+        self.masks: dict[object, object] = {}
+        """Memo of ``masks.mask``."""
+        self._columns: dict[Column, Codes] = {}
+
+    @classmethod
+    def of(cls, devices: Iterable[CELDevice]) -> DeviceTable:
+        """Make a table of loose devices."""
+        return cls([DeviceBlock(tuple(devices))])
+
+    def __len__(self) -> int:
+        return len(self.devices)
+
+    def column(self, column: Column) -> Codes:
+        """Give int64[device], the codes of a column."""
+        if column not in self._columns:
+            codes = [block.codes(column, self.encoding) for block in self.blocks]
+            found = np.fromiter(chain.from_iterable(codes), np.int64, len(self.devices))
+            found.flags.writeable = False
+            self._columns[column] = found
+        return self._columns[column]
+
+    def combinations(self, columns: tuple[Column, ...]) -> tuple[Codes, Codes]:
+        """Group devices that agree on columns.
+
+        :returns: int64[device], the group of each device, and int64[group], its first device.
+        """
+        groups, size = np.zeros(len(self), np.int64), 1
+        for column in columns:
+            width = self.encoding.size(column) if self.devices else 1
+            groups, size = groups * width + self.column(column), size * width
+            if size > 4 * len(self):
+                groups = np.unique(groups, return_inverse=True)[1]
+                size = int(groups.max(initial=-1)) + 1
+        first = np.full(size, -1, np.int64)
+        first[groups[::-1]] = np.arange(len(self), dtype=np.int64)[::-1]
+        used = first >= 0
+        return (np.cumsum(used) - 1)[groups], first[used]
