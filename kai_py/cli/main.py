@@ -28,7 +28,12 @@ class Command(NamedTuple):
     help: str
 
 
-COMMANDS = (Command("crds", "kai_py.cli.crds", "Print the custom resource definitions to apply."),)
+COMMANDS = (
+    Command("run", "kai_py.cli.run", "Run the scheduler until SIGTERM."),
+    Command("queues", "kai_py.cli.queues", "List queues: fair share, use, who waits."),
+    Command("gangs", "kai_py.cli.gangs", "List gangs: members, floor, why they wait."),
+    Command("crds", "kai_py.cli.crds", "Print the custom resource definitions to apply."),
+)
 
 EPILOG = (
     "Exit codes: 0 done, 1 something was found, 2 wrong arguments or configuration, "

@@ -1,0 +1,39 @@
+"""How does a command see what the scheduler would decide? Read the cluster once, plan once."""
+
+import asyncio
+import time
+from contextlib import suppress
+
+from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.config import Configuration
+from kai_py.observe.health import unread_kinds
+from kai_py.plan.decisions import Plan
+from kai_py.planner import Planner
+from kai_py.snapshot.snapshot import Snapshot
+from kai_py.watch.client import Client
+from kai_py.watch.mirror import Mirror
+
+READ_SECONDS = 60.0
+
+
+async def read_and_plan(client: Client, configuration: Configuration) -> tuple[Snapshot, Plan]:
+    """The cluster as it is now and what one cycle decides about it; nothing is written."""
+    planner = Planner(configuration)
+    mirror = Mirror(client)
+    mirror.subscribe(lambda kind, old, new: planner.builder.apply(kind.plural, old, new))
+    reading = asyncio.create_task(mirror.run())
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            await mirror.wait_synced()
+    except TimeoutError:
+        unread = "; ".join(unread_kinds(mirror.status()))
+        raise CommandError(
+            f"the cluster was not read within {READ_SECONDS:.0f} s: {unread}",
+            exit_code=ExitCode.CLUSTER,
+        ) from None
+    finally:
+        reading.cancel()
+        with suppress(asyncio.CancelledError):
+            await reading
+    snapshot = planner.freeze(time.time())
+    return snapshot, planner.decide(snapshot)

@@ -1,0 +1,150 @@
+"""``kai-py run``: the scheduler, against any API server.
+
+Exit codes: 0 after SIGTERM or SIGINT, 1 when the lease was lost (a standby goes on), else as every
+command.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import uuid
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+
+from kai_py.cli.configuration import configuration_from
+from kai_py.cli.connection import Context, Kubeconfig, cluster_client
+from kai_py.cli.errors import CommandError
+from kai_py.config import Configuration, LogFormat
+from kai_py.observe.http import Probes, serve
+from kai_py.observe.log import configure_logging
+from kai_py.observe.metrics import Metrics
+from kai_py.observe.plan_text import describe_plan
+from kai_py.plan.decisions import Plan
+from kai_py.scheduler import Scheduler
+
+log = logging.getLogger(__name__)
+CONNECTIONS_BESIDE_WRITES = 16
+
+
+def command(
+    *,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+    config: Annotated[Path | None, typer.Option(help="Configuration file (YAML).")] = None,
+    scheduler_name: Annotated[
+        str | None, typer.Option(help="Schedule pods with this spec.schedulerName.")
+    ] = None,
+    http: Annotated[
+        str | None, typer.Option(help="HOST:PORT of metrics and probes; port 0 takes a free one.")
+    ] = None,
+    log_format: Annotated[LogFormat | None, typer.Option(help="Form of log lines.")] = None,
+    leader_elect: Annotated[
+        bool | None,
+        typer.Option("--leader-elect/--no-leader-elect", help="Take a Lease before scheduling."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print plans, write nothing to the cluster.")
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="With --dry-run: a JSON object per plan and line.")
+    ] = False,
+) -> None:
+    """Run the scheduler until SIGTERM."""
+    configuration = _override(
+        configuration_from(config),
+        scheduler_name=scheduler_name,
+        http=http,
+        log_format=log_format,
+        leader_elect=leader_elect,
+    )
+    level = getattr(logging, configuration.log.level.value.upper())
+    configure_logging(configuration.log.format, level=level)
+    show = PlanPrinter(json=json) if dry_run else None
+    asyncio.run(_run(configuration, kubeconfig, context, show))
+
+
+class PlanPrinter:
+    """Prints every plan that differs from the one before."""
+
+    def __init__(self, *, json: bool) -> None:
+        self._json = json
+        self._last = b""
+
+    def __call__(self, plan: Plan) -> None:
+        """Print the plan, if it says anything new."""
+        encoded = msgspec.json.encode(plan)
+        if encoded == self._last:
+            return
+        self._last = encoded
+        print(encoded.decode() if self._json else describe_plan(plan), flush=True)
+
+
+async def _run(
+    configuration: Configuration, kubeconfig: str, context: str, show: PlanPrinter | None
+) -> None:
+    registry = CollectorRegistry()
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=registry)
+    metrics = Metrics(registry)
+    connections = configuration.commit.concurrency + CONNECTIONS_BESIDE_WRITES
+    async with cluster_client(
+        kubeconfig, context, on_call=metrics.count_call, connections=connections
+    ) as client:
+        scheduler = Scheduler(
+            client,
+            configuration,
+            metrics,
+            identity=f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4()}",
+            dry_run=show is not None,
+            on_plan=show or (lambda _plan: None),
+        )
+        probes = Probes(
+            registry=registry,
+            unhealthy=scheduler.unhealthy,
+            unready=scheduler.unready,
+            last_plan=lambda: scheduler.last_plan,
+        )
+        loop = asyncio.get_running_loop()
+        for ending in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(ending, scheduler.stop)
+        try:
+            async with serve(probes, configuration.http.host, configuration.http.port) as port:
+                log.info("metrics and probes are served on port %d", port)
+                await scheduler.run()
+        except OSError as error:
+            where = f"{configuration.http.host}:{configuration.http.port}"
+            raise CommandError(f"cannot serve on {where}: {error.strerror}") from error
+
+
+def _override(
+    configuration: Configuration,
+    *,
+    scheduler_name: str | None,
+    http: str | None,
+    log_format: LogFormat | None,
+    leader_elect: bool | None,
+) -> Configuration:
+    changes: dict[str, object] = {}
+    if scheduler_name is not None:
+        changes["scheduler_name"] = scheduler_name
+    if log_format is not None:
+        changes["log"] = configuration.log.model_copy(update={"format": log_format})
+    if leader_elect is not None:
+        election = configuration.leader_election
+        changes["leader_election"] = election.model_copy(update={"enabled": leader_elect})
+    if http is not None:
+        changes["http"] = configuration.http.model_copy(update=_address(http))
+    return configuration.model_copy(update=changes)
+
+
+def _address(text: str) -> dict[str, object]:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise CommandError(f'--http must be HOST:PORT or :PORT, is "{text}"')
+    return {"host": host.strip("[]") or "0.0.0.0", "port": int(port)}
