@@ -15,9 +15,10 @@ from enum import StrEnum
 class QueueSpec:
     """A queue as it was written, in the units of the resource rows.
 
-    A resource missing in ``deserved`` has none guaranteed, in ``max`` it is unlimited, in
-    ``weights`` it has ``weight``. ``created`` and min runtimes are in seconds; a min runtime of
-    None is inherited.
+    Of a resource missing in ``deserved`` nothing is guaranteed, except for cpu, memory and the
+    other base resources: a queue that is silent about them does not ration them. A resource missing
+    in ``max`` is unlimited, in ``weights`` it has ``weight``. ``created`` and min runtimes are in
+    seconds; a min runtime of None is inherited.
     """
 
     name: str

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_py.snapshot.queue_specs import QueueProblem, QueueSpec, check_queues
-from kai_py.snapshot.resources import Bools, Floats, Ints
+from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints
 
 Index = npt.NDArray[np.int32]
 
@@ -102,7 +102,7 @@ def build_queues(
         level_starts=np.searchsorted(depth, np.arange(path.shape[1] + 1)).astype(np.int32),
         child_start=starts,
         child_end=ends,
-        deserved=_rows(resources, [spec.deserved for spec in order], [0.0] * len(order)),
+        deserved=_deserved(resources, order),
         max=_rows(resources, [spec.max for spec in order], [np.inf] * len(order)),
         weight=_rows(resources, [s.weights for s in order], [spec.weight for spec in order]),
         priority=np.array([spec.priority for spec in order], np.int64),
@@ -143,6 +143,13 @@ def _ranks(order: Sequence[QueueSpec]) -> Ints:
     oldest_first = sorted(range(len(order)), key=lambda q: (order[q].created, order[q].name))
     ranks[oldest_first] = np.arange(len(order))
     return ranks
+
+
+def _deserved(resources: Sequence[str], specs: Sequence[QueueSpec]) -> Floats:
+    """(resources, queues); cpu, memory and the like are unlimited where a queue is silent."""
+    named = _rows(resources, [spec.deserved for spec in specs], [np.nan] * len(specs))
+    unnamed = [np.inf if name in BASE_RESOURCES else 0.0 for name in resources]
+    return np.where(np.isnan(named), np.array(unnamed)[:, None], named)
 
 
 def _rows(

@@ -197,7 +197,7 @@ def test_a_thousand_queues_take_milliseconds(rules):
         QueueSpec(
             name=f"q{i}",
             parent="" if i < 50 else f"q{chance.integers(0, 50)}",
-            deserved={"gpu": float(chance.integers(0, 9)), "cpu": INF},
+            deserved={"gpu": float(chance.integers(0, 9)), "memory": 0},
             weight=float(chance.integers(1, 5)),
             priority=int(chance.choice([50, 100])),
         )

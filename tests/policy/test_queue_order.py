@@ -83,7 +83,7 @@ CASES = {
         "b",
     ),
     "what it may not hold goes last": (
-        [QueueSpec(name="a", created=2), QueueSpec(name="b", created=1)],
+        [QueueSpec(name=name, deserved={"cpu": 0}) for name in "ab"],
         {"a": (8, 0)},
         {"a": (8, 8), "b": (0, 8)},
         {"a": (1, 0), "b": (0.001, 0)},

@@ -35,8 +35,12 @@ def test_levels_siblings_and_paths():
     assert table.creation_order.tolist() == [1, 2, 3, 4, 5, 0]
 
 
-def test_unnamed_resources_have_no_guarantee_no_ceiling_and_the_common_weight():
-    table, _ = build(QueueSpec(name="q", deserved={"gpu": 8}, weight=2, weights={"gpu": 5}))
+def test_silence_rations_no_base_resource_and_guarantees_no_other():
+    silent, _ = build(QueueSpec(name="q"))
+    assert silent.deserved[:, 0].tolist() == [np.inf, 0]
+    table, _ = build(
+        QueueSpec(name="q", deserved={"cpu": 0, "gpu": 8}, weight=2, weights={"gpu": 5})
+    )
     assert table.deserved[:, 0].tolist() == [0, 8]
     assert table.max[:, 0].tolist() == [np.inf, np.inf]
     assert table.weight[:, 0].tolist() == [2, 5]
