@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kai_py.embedded.apiserver import may_go
 from kai_py.embedded.documents import is_deleting, namespace_of, timestamp, uid_of
-from kai_py.embedded.errors import bad_request
+from kai_py.embedded.errors import bad_request, forbidden
 from kai_py.embedded.resources import NAMESPACES, PODS
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FOREGROUND_FINALIZER = "foregroundDeletion"
 ORPHAN_FINALIZER = "orphan"
+PERMANENT_NAMESPACES = frozenset({"default", "kube-public", "kube-system"})
 
 _FINALIZER_OF_POLICY = {"Foreground": FOREGROUND_FINALIZER, "Orphan": ORPHAN_FINALIZER}
 
@@ -51,6 +52,8 @@ def delete(
     Raises ApiError 404 when there is none and 409 when a precondition fails.
     """
     options = options or DeleteOptions()
+    if resource is NAMESPACES and name in PERMANENT_NAMESPACES:
+        raise forbidden("namespaces", name, "this namespace may not be deleted")
     current = api.stored(resource, name, namespace)
     api.check_preconditions(resource, current, options.preconditions)
     marked = _marked(api, resource, current, options)

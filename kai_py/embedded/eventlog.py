@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kai_py.embedded.documents import Json
+    from kai_py.embedded.errors import ApiError
 
 KEPT_CHANGES = 100_000
 """Changes kept per kind; older ones are compacted away in batches."""
@@ -57,6 +58,7 @@ class EventLog:
 
     def __init__(self, kept: int = KEPT_CHANGES) -> None:
         self.compacted_through = 0
+        self._dropped_through = 0
         self._kept = kept
         self._changes: list[Change] = []
         self._revisions: list[int] = []
@@ -73,17 +75,31 @@ class EventLog:
             wake()
 
     def after(self, revision: int) -> Sequence[Change]:
-        """Return the changes later than `revision`; raise ApiError 410 if some are gone."""
-        if revision < self.compacted_through:
-            raise expired(f"too old resource version: {revision} ({self.compacted_through})")
+        """Return the changes later than `revision`; raise ApiError 410 if one of them is gone."""
+        if revision < self._dropped_through:
+            raise self._too_old(revision)
         return self._changes[bisect_right(self._revisions, revision) :]
+
+    def check_start(self, revision: int) -> None:
+        """Raise ApiError 410 when nobody may start at `revision` any more.
+
+        Stricter than `after`: who follows a quiet kind misses nothing by a compaction, but who
+        comes back with a compacted revision cannot prove that.
+        """
+        if revision < self.compacted_through:
+            raise self._too_old(revision)
 
     def compact(self, revision: int) -> None:
         """Forget the changes up to and including `revision`."""
         cut = bisect_right(self._revisions, revision)
+        if cut:
+            self._dropped_through = self._revisions[cut - 1]
         del self._changes[:cut]
         del self._revisions[:cut]
         self.compacted_through = max(self.compacted_through, revision)
+
+    def _too_old(self, revision: int) -> ApiError:
+        return expired(f"too old resource version: {revision} ({self.compacted_through})")
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` after every append; return how to stop that."""

@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from kai_py.embedded import discovery, writes
-from kai_py.embedded.errors import ApiError, bad_request
+from kai_py.embedded.errors import ApiError, bad_request, unsupported_media_type
 from kai_py.embedded.faults import CutWatch, Delay, DropReply, DropRequest, Faults, Refuse
 from kai_py.embedded.listing import Lister
 from kai_py.embedded.representation import Presenter, accepted_form
@@ -109,7 +109,7 @@ class HttpFront:
             return _json(self._lister.list(target, request.query, presenter))
         if verb == "get":
             return _json(presenter.one(writes.read(self.api, target)))
-        body = await _body(request)
+        body = await _body(verb, request)
         content_type = request.content_type
         answer = writes.perform(
             self.api, verb, target, writes.Request(body, content_type, request.query)
@@ -147,7 +147,10 @@ def _json(document: Json, *, status: int = 200, warnings: tuple[str, ...] = ()) 
     return response
 
 
-async def _body(request: web.Request) -> Any:
+async def _body(verb: str, request: web.Request) -> Any:
+    plain = ("application/json", "application/yaml", "application/octet-stream")
+    if verb != "patch" and request.content_type not in plain:
+        raise unsupported_media_type(plain[:2])
     text = await request.read()
     if not text:
         return {}

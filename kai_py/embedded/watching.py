@@ -66,6 +66,7 @@ class Watch:
         if revision is not None and revision > store.revision:
             raise revision_too_large(revision, store.revision)
         self._initial = revision is None
+        self._started = self._initial
         self.revision = store.revision if revision is None else revision
 
     def poll(self) -> list[WatchEvent]:
@@ -74,6 +75,9 @@ class Watch:
             self._initial = False
             return list(self._present())
         log = self._store.log(self._resource.storage)
+        if not self._started:
+            log.check_start(self.revision)
+            self._started = True
         changes = log.after(self.revision) if self.revision < self._store.revision else ()
         self.revision = self._store.revision
         translated = (self._translate(change) for change in changes)

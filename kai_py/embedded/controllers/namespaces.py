@@ -1,4 +1,8 @@
-"""How does a namespace go away? Everything in it is deleted, then its own finalizer is lifted."""
+"""What does a namespace get and how does it go away?
+
+A new one gets the service account `default`. Of a deleted one everything is deleted, then its own
+finalizer is lifted.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from kai_py.embedded.controllers.runtime import Controller, Key, Work
 from kai_py.embedded.deletion import delete
 from kai_py.embedded.documents import is_deleting, name_of, namespace_of
 from kai_py.embedded.eventlog import ChangeType
-from kai_py.embedded.resources import NAMESPACES
+from kai_py.embedded.resources import NAMESPACES, SERVICE_ACCOUNTS
 from kai_py.embedded.subresources import finalize_namespace
 
 if TYPE_CHECKING:
@@ -19,21 +23,28 @@ if TYPE_CHECKING:
 
 
 def reconcile(work: Work) -> None:
-    """Empty a namespace that is being deleted."""
+    """Furnish a new namespace, empty one that is being deleted."""
     _, name = work.key
     namespace = work.api.find(NAMESPACES, name)
-    if namespace is None or not is_deleting(namespace):
+    if namespace is None:
         return
+    if is_deleting(namespace):
+        if _empty(work.api, name):
+            finalize_namespace(work.api, name, {"spec": {"finalizers": []}})
+    elif work.api.find(SERVICE_ACCOUNTS, "default", name) is None:
+        work.api.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, name)
+
+
+def _empty(api: ApiServer, namespace: str) -> bool:
     left = 0
-    for resource in work.api.registry.storages():
+    for resource in api.registry.storages():
         if not resource.namespaced:
             continue
-        for document in work.api.list(resource, name):
+        for document in api.list(resource, namespace):
             if not is_deleting(document):
-                delete(work.api, resource, name_of(document), name)
-            left += work.api.find(resource, name_of(document), name) is not None
-    if left == 0:
-        finalize_namespace(work.api, name, {"spec": {"finalizers": []}})
+                delete(api, resource, name_of(document), namespace)
+            left += api.find(resource, name_of(document), namespace) is not None
+    return left == 0
 
 
 def _keys(api: ApiServer, change: Change) -> Iterable[Key]:
