@@ -1,0 +1,60 @@
+"""``kai-py lint``: what the API would reject or drop in manifests, and their valid form."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.lint.check import Report, lint
+from kai_py.lint.finding import Severity
+
+
+def command(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Manifests; - reads standard input.")
+    ],
+    *,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Print the valid form; findings go to standard error.")
+    ] = False,
+) -> None:
+    """Check manifests: ``kai-py lint FILE...``, ``kai-py lint --fix FILE | kubectl apply -f -``.
+
+    One line per finding: file:line: Kind/name: field: what happens and what to do. Exits with 1
+    when something was found that the API rejects or drops; with --fix, when something is left of
+    it that only you can decide. Hints do not count.
+    """
+    reports = [(_name(file), lint(_read(file))) for file in files]
+    for name, report in reports:
+        _print_findings(name, report, fix=fix)
+    if fix:
+        texts = [report.corrected.strip("\n") for _, report in reports]
+        typer.echo("\n---\n".join(text for text in texts if text))
+    left = [found for _, report in reports for found in (report.unfixed if fix else report.errors)]
+    if left:
+        raise typer.Exit(ExitCode.FOUND)
+
+
+def _read(file: str) -> str:
+    try:
+        if file == "-":
+            return sys.stdin.buffer.read().decode("utf-8")
+        return Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{_name(file)}: is not UTF-8 text") from error
+
+
+def _name(file: str) -> str:
+    return "stdin" if file == "-" else file
+
+
+def _print_findings(name: str, report: Report, *, fix: bool) -> None:
+    for found in report.findings:
+        mark = ""
+        if found.severity is Severity.ERROR and found.fixed:
+            mark = " [fixed]" if fix else " [--fix corrects this]"
+        typer.echo(found.text(name) + mark, err=fix)

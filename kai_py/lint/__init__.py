@@ -1,0 +1,1 @@
+"""What would the API server reject or drop in these manifests, and what is their valid form?"""

@@ -1,0 +1,1 @@
+"""Selectors as people write them: read with positions, corrected in their own text."""

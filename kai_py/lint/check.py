@@ -1,0 +1,107 @@
+"""What is wrong in this file, and what is its valid form? All rules over all objects, in order.
+
+The order matters: first the object itself, then the shapes that later rules look into, the version
+last, since the shape tells which one was meant. Rules of one object never stop those of another.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kai_py.api.manifests import Document, ManifestError, Mapping, read_documents
+from kai_py.lint.finding import Finding, Severity
+from kai_py.lint.manifest import File, Manifest, Rule, mappings_at
+from kai_py.lint.rewrite import rewrite
+from kai_py.lint.rules import (
+    claims,
+    grove,
+    objects,
+    pods,
+    queues,
+    references,
+    requests,
+    selectors,
+    versions,
+    workloads,
+)
+
+RULES: tuple[Rule, ...] = (
+    objects.identity,
+    objects.scope,
+    objects.text_values,
+    queues.queue,
+    claims.levels,
+    claims.fields,
+    selectors.shapes,
+    selectors.expressions,
+    selectors.guards,
+    requests.requests,
+    grove.pod_clique_set,
+    workloads.misplaced_pod_fields,
+    workloads.restart_policy,
+    workloads.selector,
+    pods.pod_claims,
+    pods.container_claims,
+    pods.extended_resources,
+    queues.queue_keys,
+    queues.queue_exists,
+    queues.scheduler,
+    references.namespaces_exist,
+    references.classes_exist,
+    references.claims_exist,
+    versions.served_version,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found, in the order of the file, and the file's valid form."""
+
+    findings: tuple[Finding, ...]
+    corrected: str
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """Findings that the API rejects or drops."""
+        return tuple(found for found in self.findings if found.severity is Severity.ERROR)
+
+    @property
+    def unfixed(self) -> tuple[Finding, ...]:
+        """Errors that the valid form still has, because only the user can decide."""
+        return tuple(found for found in self.errors if not found.fixed)
+
+
+def lint(text: str) -> Report:
+    """Check a YAML text of any number of objects; text that is no YAML is one finding."""
+    text = text.removeprefix("\ufeff")
+    try:
+        documents = read_documents(text)
+    except ManifestError as error:
+        template = " (a template? render it first)" if "{{" in text else ""
+        finding = Finding(error.line, "", "", f"is not YAML: {error.reason}{template}")
+        return Report((finding,), text)
+    findings = [finding for document in documents for finding in _document(document)]
+    file = File([manifest for document in documents for manifest in _manifests(document)])
+    for rule in RULES:
+        for manifest in file.manifests:
+            findings += rule(manifest, file)
+    corrected = rewrite(text, [document.value for document in documents])
+    unique = dict.fromkeys(findings)
+    return Report(tuple(sorted(unique, key=lambda found: found.line)), corrected)
+
+
+def _document(document: Document) -> Iterator[Finding]:
+    line = document.node.start_mark.line + 1
+    if not isinstance(document.value, Mapping):
+        yield Finding(line, "", "", "is no object of the API: a mapping with apiVersion and kind")
+    for repeated, key in document.repeated_keys:
+        yield Finding(repeated, "", key, "is set twice in one mapping: the first one is lost")
+
+
+def _manifests(document: Document) -> list[Manifest]:
+    """Give the object of a document, or those in it if it is a List."""
+    value = document.value
+    if not isinstance(value, Mapping):
+        return []
+    if value.get("kind") == "List":
+        return [Manifest(item) for _, item in mappings_at(value, "items")]
+    return [Manifest(value)]

@@ -1,0 +1,168 @@
+"""What does a rule look at? One object of a file, and the file it stands in.
+
+Rules read and correct ``Manifest.value`` in place. Mappings and lists know their lines, and keep
+them when they move, so a finding names the line in the user's file whatever was corrected before.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from kai_py.api.manifests import Mapping, line_at
+from kai_py.api.problems import Path, field_path, nearest
+from kai_py.lint.finding import Finding, Severity
+
+RESOURCE_GROUP = "resource.k8s.io"
+
+
+@dataclass(slots=True)
+class Manifest:
+    """One object; ``value`` is corrected in place."""
+
+    value: Mapping
+
+    @property
+    def kind(self) -> str:
+        """The kind, or an empty text."""
+        return text_at(self.value, "kind")
+
+    @property
+    def api_version(self) -> str:
+        """The API version as written, or an empty text."""
+        return text_at(self.value, "apiVersion")
+
+    @property
+    def group(self) -> str:
+        """The API group; empty for core."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """The object's name, or an empty text."""
+        return text_at(self.value, "metadata", "name")
+
+    @property
+    def namespace(self) -> str:
+        """The object's namespace, or an empty text."""
+        return text_at(self.value, "metadata", "namespace")
+
+    def is_a(self, group: str, *kinds: str) -> bool:
+        """Tell whether the object is of this API group and one of these kinds."""
+        return self.group == group and self.kind in kinds
+
+    def error(self, path: Path, message: str, *, fixed: bool = False) -> Finding:
+        """Report what the API rejects or drops."""
+        return self._finding(path, message, Severity.ERROR, fixed=fixed)
+
+    def hint(self, path: Path, message: str, *, fixed: bool = False) -> Finding:
+        """Report what is valid but perhaps not meant."""
+        return self._finding(path, message, Severity.HINT, fixed=fixed)
+
+    def _finding(self, path: Path, message: str, severity: Severity, *, fixed: bool) -> Finding:
+        subject = f"{self.kind or 'object'}/{self.name or '(without a name)'}"
+        line = line_at(self.value, path)
+        return Finding(line, subject, field_path(path), message, severity, fixed=fixed)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """All objects of one file, for what rules ask about other objects."""
+
+    manifests: list[Manifest] = field(default_factory=list)
+
+    def of(self, group: str, *kinds: str) -> list[Manifest]:
+        """Give the objects of these kinds."""
+        return [manifest for manifest in self.manifests if manifest.is_a(group, *kinds)]
+
+
+Rule = Callable[[Manifest, File], Iterator[Finding]]
+
+
+def at(value: Any, *path: str | int) -> Any:
+    """Give what stands at a path, or None where something on the way is missing."""
+    for part in path:
+        if isinstance(value, dict) and isinstance(part, str):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int) and -len(value) <= part < len(value):
+            value = value[part]
+        else:
+            return None
+    return value
+
+
+def text_at(value: Any, *path: str | int) -> str:
+    """Give the text at a path, or an empty text."""
+    found = at(value, *path)
+    return found if isinstance(found, str) else ""
+
+
+def mapping_at(value: Any, *path: str | int) -> Mapping:
+    """Give the mapping at a path, or an empty one that belongs to nothing."""
+    found = at(value, *path)
+    return found if isinstance(found, Mapping) else Mapping()
+
+
+def mappings_at(value: Any, *path: str | int) -> list[tuple[int, Mapping]]:
+    """Give the mappings in the list at a path, with their index."""
+    found = at(value, *path)
+    items = found if isinstance(found, list) else []
+    return [(index, item) for index, item in enumerate(items) if isinstance(item, Mapping)]
+
+
+def move(source: Mapping, target: Mapping, key: str, new_key: str | None = None) -> None:
+    """Move a key with its line from one mapping to another, perhaps under another name."""
+    name = new_key or key
+    target.lines[name] = source.line_of(key)
+    target[name] = source.pop(key)
+    source.lines.pop(key, None)
+
+
+def rename(mapping: Mapping, key: str, new_key: str) -> None:
+    """Rename a key in its place."""
+    items, lines = list(mapping.items()), dict(mapping.lines)
+    mapping.clear()
+    mapping.update((new_key if name == key else name, value) for name, value in items)
+    mapping.lines = {new_key if name == key else name: line for name, line in lines.items()}
+
+
+def put(mapping: Mapping, key: str, value: Any) -> None:
+    """Set a key that was not written; it counts as standing where the mapping starts."""
+    mapping.lines.setdefault(key, mapping.line)
+    mapping[key] = value
+
+
+def walk(value: Any, path: Path = ()) -> Iterator[tuple[Path, Mapping]]:
+    """Visit every mapping below a value, outermost first, with its path."""
+    if isinstance(value, Mapping):
+        yield path, value
+        for key in list(value):
+            if key in value:
+                yield from walk(value[key], (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from walk(item, (*path, index))
+
+
+def wrapped(line: int, **entries: Any) -> Mapping:
+    """Make a mapping that counts as standing on a line."""
+    mapping = Mapping(line)
+    for key, value in entries.items():
+        put(mapping, key, value)
+    return mapping
+
+
+def unknown_fields(
+    manifest: Manifest, mapping: Mapping, path: Path, known: Iterable[str]
+) -> Iterator[Finding]:
+    """Report keys that the API does not have, and rename those that are plainly misspelt."""
+    names = list(known)
+    for key in [key for key in mapping if key not in names]:
+        meant = nearest(key, names)
+        if meant is None or meant in mapping:
+            advice = f"; known are {', '.join(names)}" if meant is None else ""
+            yield manifest.error((*path, key), f"no such field, it is dropped{advice}")
+            continue
+        yield manifest.error(
+            (*path, key), f"no such field, it is dropped; write {meant}", fixed=True
+        )
+        rename(mapping, key, meant)

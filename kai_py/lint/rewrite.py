@@ -1,0 +1,210 @@
+"""How is a file corrected without touching the rest of it? Changed values as edits of the text.
+
+The corrected value of each document is compared with the value as read, along the YAML nodes, and
+only what differs is written anew: a scalar in its place, a key renamed, removed or added. Comments,
+order and style of everything else stay. The result is read back; a document that does not read as
+meant (shared anchors, unusual layout) is written out as a whole instead.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from kai_py.api.manifests import Document, ManifestError, read_documents
+
+_FOLDED = re.compile(r"(: >\n)( +)(\S.*)")
+"""A folded scalar, which is written in one line."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Edit:
+    """Replace ``text[start:end]``."""
+
+    start: int
+    end: int
+    text: str
+
+
+def rewrite(text: str, corrected: list[Any]) -> str:
+    """Write the corrected values, one per document of the text, into the text."""
+    documents = read_documents(text)
+    edits = [
+        edit
+        for document, value in zip(documents, corrected, strict=True)
+        for edit in _document_edits(text, document, value)
+    ]
+    return _apply(text, edits)
+
+
+def dump(value: Any, *, flow: bool = False) -> str:
+    """Write a value as YAML that readers in Go and in Python understand alike."""
+    written: str = yaml.dump(
+        value,
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=math.inf,
+        default_flow_style=flow,
+    )
+    return _FOLDED.sub(_broken_at_and, written.removesuffix("...\n"))
+
+
+def _broken_at_and(match: re.Match[str]) -> str:
+    """Put each condition of a folded selector on its own line."""
+    header, indent, text = match.groups()
+    return header + indent + text.replace(" && ", f"\n{indent}&& ")
+
+
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper that quotes what some reader of YAML would not take for text."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        del data
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = None
+    if text.endswith("\n"):
+        style = "|" if "\n" in text[:-1] else ">"
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+_Dumper.add_multi_representer(dict, lambda dumper, value: dumper.represent_dict(value.items()))
+_Dumper.add_multi_representer(list, lambda dumper, value: dumper.represent_list(value))
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^[yYnN]$"), list("yYnN"))
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+$"),
+    list("-+0123456789"),
+)
+
+
+def same(left: Any, right: Any) -> bool:
+    """Tell whether two values are written the same: unlike ``==``, 1 is neither true nor 1.0."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    return type(left) is type(right) and bool(left == right)
+
+
+def _document_edits(text: str, document: Document, value: Any) -> list[Edit]:
+    if same(document.value, value):
+        return []
+    start, end = document.node.start_mark.index, _end(text, document.node)
+    edits = sorted(set(_edits(text, document.node, document.value, value)))
+    local = [Edit(edit.start - start, edit.end - start, edit.text) for edit in edits]
+    if _reads_as(_apply(text[start:end], local), value):
+        return edits
+    return [Edit(start, end, dump(value).rstrip("\n"))]
+
+
+def _reads_as(text: str, value: Any) -> bool:
+    try:
+        documents = read_documents(text)
+    except ManifestError:
+        return False
+    return len(documents) == 1 and same(documents[0].value, value)
+
+
+def _apply(text: str, edits: Iterable[Edit]) -> str:
+    for edit in sorted(edits, reverse=True):
+        text = text[: edit.start] + edit.text + text[edit.end :]
+    return text
+
+
+def _edits(text: str, node: yaml.Node, old: Any, new: Any) -> Iterator[Edit]:
+    if same(old, new):
+        return
+    if isinstance(node, yaml.MappingNode) and isinstance(new, dict) and _is_block(node):
+        yield from _mapping_edits(text, node, old, new)
+    elif isinstance(node, yaml.SequenceNode) and isinstance(new, list) and len(old) == len(new):
+        for item, old_item, new_item in zip(node.value, old, new, strict=True):
+            yield from _edits(text, item, old_item, new_item)
+    elif isinstance(node, yaml.ScalarNode) and isinstance(new, str):
+        yield _scalar_edit(text, node, new)
+    else:
+        yield _whole(text, node, new)
+
+
+def _mapping_edits(
+    text: str, node: yaml.MappingNode, old: dict[str, Any], new: dict[str, Any]
+) -> Iterator[Edit]:
+    added = {key: value for key, value in new.items() if key not in old}
+    last_kept = -1
+    for key_node, value_node in node.value:
+        key = key_node.value
+        renamed = next((name for name, value in added.items() if same(value, old[key])), None)
+        if key in new:
+            yield from _edits(text, value_node, old[key], new[key])
+        elif renamed is not None:
+            del added[renamed]
+            yield Edit(key_node.start_mark.index, key_node.end_mark.index, _key(renamed))
+        else:
+            yield _removal(text, key_node, value_node)
+            continue
+        last_kept = _line_end(text, _end(text, value_node))
+    if last_kept < 0:
+        yield _whole(text, node, new)
+    elif added:
+        block = "\n" + dump(added).rstrip("\n")
+        yield Edit(last_kept, last_kept, block.replace("\n", "\n" + " " * node.start_mark.column))
+
+
+def _key(key: str) -> str:
+    return dump({key: 0}).removesuffix(": 0\n")
+
+
+def _removal(text: str, key_node: yaml.Node, value_node: yaml.Node) -> Edit:
+    """Remove an entry of a block mapping: its lines, or up to the next key after a dash."""
+    start, end = key_node.start_mark.index, _end(text, value_node)
+    line_start = text.rfind("\n", 0, start) + 1
+    if not text[line_start:start].strip():
+        return Edit(line_start, min(_line_end(text, end) + 1, len(text)), "")
+    following = re.compile(r"[^\n]*\n(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*").match(text, end)
+    return Edit(start, following.end() if following else end, "")
+
+
+def _scalar_edit(text: str, node: yaml.ScalarNode, new: str) -> Edit:
+    start, end = node.start_mark.index, _end(text, node)
+    if node.style not in ("|", ">"):
+        written = yaml.dump(new, Dumper=_Dumper, default_style=node.style, width=math.inf)
+        return Edit(start, end, written.removesuffix("...\n").rstrip("\n"))
+    content_start = text.index("\n", start) + 1
+    content = text[content_start:end]
+    indent = " " * (len(content) - len(content.lstrip(" ")))
+    lines = new.rstrip("\n").replace(" && ", "\n&& ") if node.style == ">" else new.rstrip("\n")
+    return Edit(content_start, end, "\n".join(indent + line for line in lines.split("\n")))
+
+
+def _whole(text: str, node: yaml.Node, new: Any) -> Edit:
+    """Write a node anew, in its own style, at its own indentation."""
+    start, end = node.start_mark.index, _end(text, node)
+    if not isinstance(new, dict | list) or not _is_block(node):
+        return Edit(start, end, dump(new, flow=True).rstrip("\n"))
+    return Edit(
+        start, end, dump(new).rstrip("\n").replace("\n", "\n" + " " * node.start_mark.column)
+    )
+
+
+def _is_block(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.CollectionNode) and not node.flow_style and bool(node.value)
+
+
+def _end(text: str, node: yaml.Node) -> int:
+    """Give where the last character of a node stands: its end mark may lie lines behind."""
+    if _is_block(node):
+        last = node.value[-1]
+        return _end(text, last[1] if isinstance(last, tuple) else last)
+    return len(text[: node.end_mark.index].rstrip())
+
+
+def _line_end(text: str, index: int) -> int:
+    newline = text.find("\n", index)
+    return len(text) if newline < 0 else newline

@@ -1,0 +1,1 @@
+"""One file per subject; each rule reports and corrects one object."""

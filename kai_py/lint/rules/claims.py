@@ -1,0 +1,110 @@
+"""Is the claim, template or class built as the API has it? The levels above the requests."""
+
+from collections.abc import Iterator
+
+from kai_py.api.manifests import Mapping, Sequence
+from kai_py.api.problems import Path
+from kai_py.lint.finding import Finding
+from kai_py.lint.manifest import (
+    RESOURCE_GROUP,
+    File,
+    Manifest,
+    at,
+    mapping_at,
+    mappings_at,
+    move,
+    put,
+    unknown_fields,
+    wrapped,
+)
+
+_DEVICES = ("requests", "constraints", "config")
+_CONSTRAINT = ("requests", "matchAttribute", "distinctAttribute")
+_CONFIG = ("requests", "opaque")
+_CLASS = ("selectors", "config", "extendedResourceName")
+
+
+def spec_path(manifest: Manifest) -> Path | None:
+    """Give the path of the claim's spec in a ResourceClaim or ResourceClaimTemplate."""
+    if manifest.is_a(RESOURCE_GROUP, "ResourceClaim"):
+        return ("spec",)
+    if manifest.is_a(RESOURCE_GROUP, "ResourceClaimTemplate"):
+        return ("spec", "spec")
+    return None
+
+
+def levels(manifest: Manifest, file: File) -> Iterator[Finding]:
+    """A claim has spec.devices, a template spec.spec.devices, a class no requests at all."""
+    del file
+    spec = mapping_at(manifest.value, "spec")
+    inner = mapping_at(spec, "spec")
+    if manifest.is_a(RESOURCE_GROUP, "ResourceClaimTemplate") and "spec" not in spec:
+        if moved := [
+            key for key in spec if key in ("devices", "requests", "constraints", "config")
+        ]:
+            message = "a template holds a claim's spec: devices belongs under spec.spec"
+            yield manifest.error(("spec", moved[0]), message, fixed=True)
+            put(spec, "spec", wrapped(spec.line))
+            for key in moved:
+                move(spec, spec["spec"], key)
+    elif manifest.is_a(RESOURCE_GROUP, "ResourceClaim") and "devices" in inner:
+        message = "a claim has spec.devices; spec.spec is for templates"
+        yield manifest.error(("spec", "spec"), message, fixed=True)
+        del spec["spec"]
+        for key in list(inner):
+            move(inner, spec, key)
+    yield from _devices_level(manifest)
+
+
+def fields(manifest: Manifest, file: File) -> Iterator[Finding]:
+    """Constraints, configuration and classes have no fields but their own."""
+    del file
+    path = spec_path(manifest)
+    if manifest.is_a(RESOURCE_GROUP, "DeviceClass"):
+        yield from unknown_fields(manifest, mapping_at(manifest.value, "spec"), ("spec",), _CLASS)
+    if path is None:
+        return
+    spec = mapping_at(manifest.value, *path)
+    if "resourceClassName" in spec:
+        message = "claims by resourceClassName are gone: ask for devices under devices.requests"
+        yield manifest.error((*path, "resourceClassName"), message)
+    elif not mappings_at(spec, "devices", "requests"):
+        yield manifest.error(path, "asks for no device: devices.requests is empty")
+    yield from _plain_fields(manifest, (*path, "devices"))
+
+
+def _devices_level(manifest: Manifest) -> Iterator[Finding]:
+    path = spec_path(manifest)
+    if path is None:
+        return
+    spec = mapping_at(manifest.value, *path)
+    if loose := [key for key in _DEVICES if key in spec]:
+        message = f"{', '.join(loose)} belong under devices"
+        yield manifest.error((*path, loose[0]), message, fixed=True)
+        put(spec, "devices", spec.get("devices") or wrapped(spec.line))
+        for key in loose:
+            move(spec, spec["devices"], key)
+    devices = mapping_at(spec, "devices")
+    for key in _DEVICES:
+        if isinstance(devices.get(key), Mapping):
+            message = f"{key} is a list: write '- ' before its first field"
+            yield manifest.error((*path, "devices", key), message, fixed=True)
+            single = Sequence(devices[key].line)
+            single.append(devices[key])
+            single.lines.append(devices[key].line)
+            devices[key] = single
+
+
+def _plain_fields(manifest: Manifest, path: Path) -> Iterator[Finding]:
+    devices = mapping_at(manifest.value, *path)
+    yield from unknown_fields(manifest, devices, path, _DEVICES)
+    for key, known in (("constraints", _CONSTRAINT), ("config", _CONFIG)):
+        for index, entry in mappings_at(devices, key):
+            yield from unknown_fields(manifest, entry, (*path, key, index), known)
+    names = {at(request, "name") for _, request in mappings_at(devices, "requests")}
+    for key in ("constraints", "config"):
+        for index, entry in mappings_at(devices, key):
+            for name in entry.get("requests") or ():
+                if isinstance(name, str) and name.partition("/")[0] not in names:
+                    message = f"names the request {name!r}, which this claim does not have"
+                    yield manifest.error((*path, key, index, "requests"), message)

@@ -1,0 +1,161 @@
+"""What is this PodCliqueSet in today's Grove? Fields of articles, mapped to ``grove.io/v1alpha1``.
+
+Articles write cliques as flat pods under ``spec.podCliques``, a start order and one scaling for
+the set. Today a set is ``replicas`` copies of a ``template``: cliques with a ``spec`` each, a start
+type, and scaling groups of cliques that grow together. Source: Grove's API types, PodCliqueSet and
+PodClique.
+"""
+
+import itertools
+from collections.abc import Iterator
+
+from kai_py.api.manifests import Mapping, Sequence
+from kai_py.api.problems import Path
+from kai_py.lint.finding import Finding
+from kai_py.lint.manifest import (
+    File,
+    Manifest,
+    at,
+    mapping_at,
+    mappings_at,
+    move,
+    put,
+    wrapped,
+)
+
+_CLIQUE = ("name", "labels", "annotations", "topologyConstraint", "resourceSharing", "spec")
+_CLIQUE_SPEC = {
+    "replicas": "replicas",
+    "minAvailable": "minAvailable",
+    "minReplicas": "minAvailable",
+    "roleName": "roleName",
+    "role": "roleName",
+    "startsAfter": "startsAfter",
+    "dependsOn": "startsAfter",
+    "autoScalingConfig": "autoScalingConfig",
+    "scaling": "autoScalingConfig",
+    "scaleConfig": "autoScalingConfig",
+    "podSpec": "podSpec",
+}
+_TEMPLATE = (
+    "cliques",
+    "podCliqueScalingGroups",
+    "cliqueStartupType",
+    "priorityClassName",
+    "headlessServiceConfig",
+    "terminationDelay",
+    "resourceClaimTemplates",
+    "resourceSharing",
+    "topologyConstraint",
+)
+_IN_ORDER, _EXPLICIT = "CliqueStartupTypeInOrder", "CliqueStartupTypeExplicit"
+_GROUP_NAME = "group"
+
+
+def pod_clique_set(manifest: Manifest, file: File) -> Iterator[Finding]:
+    """Map a set in an article's spelling to today's shape, field by field."""
+    del file
+    if not manifest.is_a("grove.io", "PodCliqueSet", "PodGangSet"):
+        return
+    if manifest.kind == "PodGangSet":
+        yield manifest.error(("kind",), "PodGangSet is now called PodCliqueSet", fixed=True)
+        manifest.value["kind"] = "PodCliqueSet"
+    spec = mapping_at(manifest.value, "spec")
+    if "template" not in spec:
+        put(spec, "template", wrapped(spec.line))
+    template = spec["template"]
+    yield from _levels(manifest, spec, template)
+    for index, clique in mappings_at(template, "cliques"):
+        yield from _clique(manifest, clique, ("spec", "template", "cliques", index))
+    yield from _start_order(manifest, spec, template)
+    yield from _scaling(manifest, spec, template)
+    if "replicas" not in spec:
+        put(spec, "replicas", 1)
+
+
+def _levels(manifest: Manifest, spec: Mapping, template: Mapping) -> Iterator[Finding]:
+    for key in ("podCliques", "cliques"):
+        if key in spec and "cliques" not in template:
+            message = f"{key} is today spec.template.cliques"
+            yield manifest.error(("spec", key), message, fixed=True)
+            move(spec, template, key, "cliques")
+    for key in [key for key in spec if key in _TEMPLATE]:
+        if key not in template:
+            yield manifest.error(("spec", key), f"{key} is today spec.template.{key}", fixed=True)
+            move(spec, template, key)
+
+
+def _clique(manifest: Manifest, clique: Mapping, path: Path) -> Iterator[Finding]:
+    """Sort the flat fields of a clique into its spec and its pods' spec."""
+    flat = [key for key in clique if key not in _CLIQUE]
+    if not flat:
+        return
+    if "spec" not in clique:
+        put(clique, "spec", wrapped(clique.line))
+    spec, to_pod = clique["spec"], []
+    if "roleName" not in spec and "roleName" not in clique and "role" not in clique:
+        put(spec, "roleName", clique.get("name", ""))
+    for key in flat:
+        if key in _CLIQUE_SPEC:
+            target = _CLIQUE_SPEC[key]
+            message = f"{key} is today spec.{target} of the clique"
+            yield manifest.error((*path, key), message, fixed=True)
+            move(clique, spec, key, target)
+        else:
+            to_pod.append(key)
+    if to_pod:
+        message = f"{', '.join(to_pod)} of the pods are today spec.podSpec.* of the clique"
+        yield manifest.error((*path, to_pod[0]), message, fixed=True)
+        if "podSpec" not in spec:
+            put(spec, "podSpec", wrapped(clique.line))
+        for key in to_pod:
+            move(clique, spec["podSpec"], key)
+
+
+def _start_order(manifest: Manifest, spec: Mapping, template: Mapping) -> Iterator[Finding]:
+    order = spec.get("startupOrder")
+    if not isinstance(order, Sequence):
+        return
+    cliques = {str(clique.get("name")): clique for _, clique in mappings_at(template, "cliques")}
+    in_order = sorted(map(str, order)) == sorted(cliques)
+    kind = _IN_ORDER if in_order else _EXPLICIT
+    how = "the order of the cliques" if in_order else "spec.startsAfter of each clique"
+    message = f"startupOrder is today spec.template.cliqueStartupType: {kind}, with {how}"
+    yield manifest.error(("spec", "startupOrder"), message, fixed=True)
+    del spec["startupOrder"]
+    put(template, "cliqueStartupType", kind)
+    if in_order:
+        listed = template["cliques"]
+        listed.sort(key=lambda clique: order.index(clique["name"]))
+        listed.lines.clear()
+        listed.lines.extend(clique.line for clique in listed)
+        return
+    for before, name in itertools.pairwise(order):
+        if name in cliques:
+            if "spec" not in cliques[name]:
+                put(cliques[name], "spec", wrapped(cliques[name].line))
+            put(cliques[name]["spec"], "startsAfter", [before])
+
+
+def _scaling(manifest: Manifest, spec: Mapping, template: Mapping) -> Iterator[Finding]:
+    """Scale all cliques together: what one minimum and maximum for the set means."""
+    scaling = mapping_at(spec, "scaling")
+    if not scaling or "podCliqueScalingGroups" in template:
+        return
+    message = (
+        "scaling of the set is today spec.template.podCliqueScalingGroups[]: all cliques in one "
+        "group (cliqueNames), minReplicas as replicas and minAvailable, both in scaleConfig"
+    )
+    yield manifest.error(("spec", "scaling"), message, fixed=True)
+    line = spec.line_of("scaling")
+    least = scaling.get("minReplicas", 1)
+    group = wrapped(
+        line,
+        name=_GROUP_NAME,
+        cliqueNames=[at(clique, "name") for _, clique in mappings_at(template, "cliques")],
+        replicas=least,
+        minAvailable=least,
+        scaleConfig=scaling,
+    )
+    del spec["scaling"]
+    put(template, "podCliqueScalingGroups", [group])

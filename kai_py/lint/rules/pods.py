@@ -1,0 +1,114 @@
+"""Do the pods get the devices they ask for? Claims of the pod, and which container uses which."""
+
+from collections.abc import Iterator
+
+from kai_py.api.manifests import Mapping, Sequence
+from kai_py.api.problems import Path, nearest
+from kai_py.lint.finding import Finding
+from kai_py.lint.manifest import File, Manifest, mapping_at, mappings_at, move, put, wrapped
+from kai_py.lint.rules.workloads import pod_specs
+
+_SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
+_CONTAINERS = ("containers", "initContainers")
+
+
+def pod_claims(manifest: Manifest, file: File) -> Iterator[Finding]:
+    """A pod's claim has a name and exactly one source."""
+    del file
+    for path, spec in pod_specs(manifest):
+        for index, claim in mappings_at(spec, "resourceClaims"):
+            place = (*path, "resourceClaims", index)
+            source = claim.get("source")
+            if isinstance(source, Mapping):
+                message = (
+                    "source is gone: resourceClaimName or resourceClaimTemplateName stand here"
+                )
+                yield manifest.error((*place, "source"), message, fixed=True)
+                del claim["source"]
+                for key in list(source):
+                    move(source, claim, key)
+            if not claim.get("name"):
+                yield manifest.error(place, "has no name for containers to refer to")
+            sources = [key for key in _SOURCES if claim.get(key)]
+            if len(sources) != 1:
+                message = f"needs exactly one of {' and '.join(_SOURCES)}"
+                yield manifest.error(place, message)
+
+
+def container_claims(manifest: Manifest, file: File) -> Iterator[Finding]:
+    """A container names, under resources.claims, claims that its pod has."""
+    del file
+    for path, spec in pod_specs(manifest):
+        names = [str(claim.get("name")) for _, claim in mappings_at(spec, "resourceClaims")]
+        used: list[str] = []
+        for kind in _CONTAINERS:
+            for index, container in mappings_at(spec, kind):
+                place = (*path, kind, index)
+                yield from _claims_level(manifest, container, place)
+                yield from _claim_names(manifest, container, place, names, used)
+        for index, name in enumerate(names):
+            if name not in used:
+                message = f"no container uses {name}: add it to resources.claims of one"
+                yield manifest.hint((*path, "resourceClaims", index), message)
+
+
+def extended_resources(manifest: Manifest, file: File) -> Iterator[Finding]:
+    """Devices by name (nvidia.com/gpu) are asked for in limits; requests alone are rejected."""
+    del file
+    for path, spec in pod_specs(manifest):
+        for kind in _CONTAINERS:
+            for index, container in mappings_at(spec, kind):
+                resources = mapping_at(container, "resources")
+                requests = mapping_at(resources, "requests")
+                limits = mapping_at(resources, "limits")
+                for key in requests:
+                    if "/" not in key or key.startswith("kubernetes.io/") or key in limits:
+                        continue
+                    message = f"{key} must stand in limits too, with the same number"
+                    place = (*path, kind, index, "resources", "requests", key)
+                    yield manifest.error(place, message, fixed=True)
+                    if "limits" not in resources:
+                        put(resources, "limits", limits)
+                    put(limits, key, requests[key])
+
+
+def _claims_level(manifest: Manifest, container: Mapping, path: Path) -> Iterator[Finding]:
+    """Move claims that stand beside resources, or in its limits or requests, where they belong."""
+    resources = mapping_at(container, "resources")
+    for owner, place in (
+        (container, path),
+        (mapping_at(resources, "limits"), (*path, "resources", "limits")),
+        (mapping_at(resources, "requests"), (*path, "resources", "requests")),
+    ):
+        if isinstance(owner.get("claims"), list) and "claims" not in resources:
+            message = "claims belong under resources.claims of the container"
+            yield manifest.error((*place, "claims"), message, fixed=True)
+            if "resources" not in container:
+                resources = wrapped(container.line)
+                put(container, "resources", resources)
+            move(owner, resources, "claims")
+
+
+def _claim_names(
+    manifest: Manifest, container: Mapping, path: Path, names: list[str], used: list[str]
+) -> Iterator[Finding]:
+    claims = mapping_at(container, "resources").get("claims")
+    if not isinstance(claims, Sequence):
+        return
+    path = (*path, "resources", "claims")
+    for index, written in enumerate(claims):
+        if isinstance(written, str):
+            message = f"a claim is written '- name: {written}'"
+            yield manifest.error((*path, index), message, fixed=True)
+            claims[index] = wrapped(claims.lines[index], name=written)
+        claim = mapping_at(claims, index)
+        name = str(claim.get("name"))
+        if name not in names:
+            meant = nearest(name, names) or (names[0] if len(names) == 1 else None)
+            advice = f"write {meant}" if meant else "add it to the pod's resourceClaims"
+            message = f"{name} is no claim of this pod: {advice}"
+            yield manifest.error((*path, index, "name"), message, fixed=meant is not None)
+            if meant:
+                put(claim, "name", meant)
+                name = meant
+        used.append(name)

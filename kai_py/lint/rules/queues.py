@@ -1,0 +1,178 @@
+"""Does the work reach its queue? The Queue itself, and the annotation or label that names it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from kai_py.api.manifests import Mapping
+from kai_py.api.problems import FieldProblem, Path, nearest
+from kai_py.api.queue import (
+    API_VERSION,
+    GROUP,
+    QUEUE_NAME_KEY,
+    InvalidQueueError,
+    read_queue,
+)
+from kai_py.lint.finding import Finding
+from kai_py.lint.manifest import File, Manifest, at, mapping_at, move, put, rename
+from kai_py.lint.rules.workloads import pod_specs, template_path
+
+KAI_QUEUE_LABEL = "kai.scheduler/queue"
+DEFAULT_SCHEDULER = "kai-scheduler"
+_PLACES = ("annotations", "labels")
+_WITHOUT_PODS = (
+    "ResourceClaim",
+    "ResourceClaimTemplate",
+    "DeviceClass",
+    "Queue",
+    "Service",
+    "ConfigMap",
+    "Secret",
+    "PersistentVolumeClaim",
+    "PriorityClass",
+    "ServiceAccount",
+)
+_MISSPELT = {
+    f"{group}/{name}"
+    for group in (GROUP, "kai.io", "kai.scheduler")
+    for name in ("queue", "queueName", "queuename", "queue_name", "queue-name")
+} - {QUEUE_NAME_KEY, KAI_QUEUE_LABEL}
+
+
+def queue(manifest: Manifest, file: File) -> Iterator[Finding]:
+    """A Queue obeys the rules of its API."""
+    del file
+    if not manifest.is_a(GROUP, "Queue"):
+        return
+    if manifest.api_version != API_VERSION:
+        message = f"{manifest.api_version} is not served: write {API_VERSION}"
+        yield manifest.error(("apiVersion",), message, fixed=True)
+        manifest.value["apiVersion"] = API_VERSION
+    for problem in _problems(manifest):
+        fixed = _corrected(manifest, problem)
+        yield manifest.error(problem.path, problem.message, fixed=fixed)
+    reported = {problem.path for problem in _problems(manifest)}
+    for problem in _problems(manifest):
+        if problem.path in reported:
+            continue
+        yield manifest.error(problem.path, problem.message)
+
+
+def queue_keys(manifest: Manifest, file: File) -> Iterator[Finding]:
+    """A queue is named by the key that is read, on an object that makes pods."""
+    del file
+    for path in _metadata_paths(manifest):
+        metadata = mapping_at(manifest.value, *path)
+        for place in _PLACES:
+            values = mapping_at(metadata, place)
+            for key in [key for key in values if key in _MISSPELT]:
+                message = f"nothing reads this key: write {QUEUE_NAME_KEY}"
+                yield manifest.error((*path, place, key), message, fixed=True)
+                rename(values, key, QUEUE_NAME_KEY)
+            if QUEUE_NAME_KEY in values and manifest.kind in _WITHOUT_PODS:
+                message = f"a {manifest.kind} has no pods: name the queue on the workload"
+                yield manifest.error((*path, place, QUEUE_NAME_KEY), message)
+        if KAI_QUEUE_LABEL in mapping_at(metadata, "annotations"):
+            message = f"{KAI_QUEUE_LABEL} is a label; as an annotation nothing reads it"
+            yield manifest.error((*path, "annotations", KAI_QUEUE_LABEL), message, fixed=True)
+            if "labels" not in metadata:
+                put(metadata, "labels", Mapping(metadata.line))
+            move(metadata["annotations"], metadata["labels"], KAI_QUEUE_LABEL)
+            if not metadata["annotations"]:
+                del metadata["annotations"]
+        yield from _conflict(manifest, metadata, path)
+
+
+def queue_exists(manifest: Manifest, file: File) -> Iterator[Finding]:
+    """The queue named is one that exists and lets the namespace in."""
+    queues = {found.name: found for found in file.of(GROUP, "Queue")}
+    for path in _metadata_paths(manifest):
+        for place in _PLACES:
+            name = at(manifest.value, *path, place, QUEUE_NAME_KEY)
+            if not isinstance(name, str) or not queues:
+                continue
+            field = (*path, place, QUEUE_NAME_KEY)
+            if name not in queues:
+                meant = nearest(name, queues)
+                advice = f": was {meant} meant?" if meant else ""
+                yield manifest.hint(field, f"queue {name} is not in this file{advice}")
+                continue
+            names = at(queues[name].value, "spec", "namespaces", "names")
+            chosen = at(queues[name].value, "spec", "namespaces", "selector")
+            if names and not chosen and manifest.namespace and manifest.namespace not in names:
+                message = f"queue {name} does not admit namespace {manifest.namespace}"
+                yield manifest.error(field, message)
+
+
+def scheduler(manifest: Manifest, file: File) -> Iterator[Finding]:
+    """Pods of a queue are ours only with our schedulerName."""
+    del file
+    named = [name for path in _metadata_paths(manifest) for name in _queue_names(manifest, path)]
+    for path, spec in pod_specs(manifest):
+        if "schedulerName" in spec:
+            continue
+        if named:
+            message = f"without schedulerName the queue is not regarded: write {DEFAULT_SCHEDULER}"
+            yield manifest.error(path, message, fixed=True)
+            put(spec, "schedulerName", DEFAULT_SCHEDULER)
+        elif "resourceClaims" in spec:
+            message = (
+                f"has no schedulerName, so kube-scheduler places it; ours: {DEFAULT_SCHEDULER}"
+            )
+            yield manifest.hint(path, message)
+
+
+def _problems(manifest: Manifest) -> tuple[FieldProblem, ...]:
+    try:
+        read_queue(manifest.value, unknown="forbid")
+    except InvalidQueueError as error:
+        return error.problems
+    return ()
+
+
+def _corrected(manifest: Manifest, problem: FieldProblem) -> bool:
+    """Correct a misspelt field or a number written as text; tell whether that was possible."""
+    *above, key = problem.path or ("",)
+    parent = at(manifest.value, *above)
+    if not isinstance(parent, Mapping) or not isinstance(key, str) or key not in parent:
+        return False
+    if problem.suggestion and problem.suggestion not in parent:
+        rename(parent, key, problem.suggestion)
+        return True
+    number = _number(parent[key])
+    if number is None:
+        return False
+    parent[key] = number
+    return problem.path not in {left.path for left in _problems(manifest)}
+
+
+def _number(value: Any) -> int | float | str | None:
+    """Give a number for a text, and a text for a fraction that must be one."""
+    if isinstance(value, float):
+        return str(value)
+    if not isinstance(value, str):
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return int(number) if number.is_integer() else number
+
+
+def _metadata_paths(manifest: Manifest) -> list[Path]:
+    """Give where metadata with a queue's name may stand."""
+    template = template_path(manifest)
+    return [("metadata",), *([(*template, "metadata")] if template else [])]
+
+
+def _queue_names(manifest: Manifest, path: Path) -> list[Any]:
+    metadata = mapping_at(manifest.value, *path)
+    keys = ((place, key) for place in _PLACES for key in (QUEUE_NAME_KEY, KAI_QUEUE_LABEL))
+    return [found for place, key in keys if (found := at(metadata, place, key))]
+
+
+def _conflict(manifest: Manifest, metadata: Mapping, path: Path) -> Iterator[Finding]:
+    names = dict.fromkeys(at(metadata, place, QUEUE_NAME_KEY) for place in _PLACES)
+    names.pop(None, None)
+    if len(names) > 1:
+        message = f"annotation and label name different queues: {' and '.join(map(str, names))}"
+        yield manifest.error(path, message)

@@ -1,0 +1,90 @@
+"""Is what the pods name there? Classes, claims and templates, as far as the file can tell."""
+
+from collections.abc import Iterator
+
+from kai_py.lint.cel.published import DRIVER_OF_CLASS
+from kai_py.lint.finding import Finding
+from kai_py.lint.manifest import (
+    RESOURCE_GROUP,
+    File,
+    Manifest,
+    mapping_at,
+    mappings_at,
+    text_at,
+)
+from kai_py.lint.rules.claims import spec_path
+from kai_py.lint.rules.workloads import pod_specs
+
+_KINDS = {
+    "resourceClaimName": "ResourceClaim",
+    "resourceClaimTemplateName": "ResourceClaimTemplate",
+}
+_OTHER = {
+    "ResourceClaim": "resourceClaimTemplateName",
+    "ResourceClaimTemplate": "resourceClaimName",
+}
+_ALWAYS_THERE = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+def classes_exist(manifest: Manifest, file: File) -> Iterator[Finding]:
+    """A DeviceClass that neither the file nor a known driver brings must exist already."""
+    path = spec_path(manifest)
+    if path is None:
+        return
+    known = {found.name for found in file.of(RESOURCE_GROUP, "DeviceClass")} | set(DRIVER_OF_CLASS)
+    path = (*path, "devices", "requests")
+    for index, request in mappings_at(manifest.value, *path):
+        asked = [
+            ((*path, index, "exactly"), mapping_at(request, "exactly")),
+            *(
+                ((*path, index, "firstAvailable", number), entry)
+                for number, entry in mappings_at(request, "firstAvailable")
+            ),
+        ]
+        for place, fields in asked:
+            name = text_at(fields, "deviceClassName")
+            if name and name not in known:
+                message = f"DeviceClass {name} is not in this file: it must exist in the cluster"
+                yield manifest.hint((*place, "deviceClassName"), message)
+
+
+def claims_exist(manifest: Manifest, file: File) -> Iterator[Finding]:
+    """A pod's claim or template must be in the pod's namespace, under its own kind."""
+    for path, spec in pod_specs(manifest):
+        for index, claim in mappings_at(spec, "resourceClaims"):
+            for key, kind in _KINDS.items():
+                name = text_at(claim, key)
+                if name:
+                    place = (*path, "resourceClaims", index, key)
+                    yield from _exists(manifest, file, kind, name, place)
+
+
+def namespaces_exist(manifest: Manifest, file: File) -> Iterator[Finding]:
+    """A namespace must exist before what it holds; said once per namespace, at its first object."""
+    name = manifest.namespace
+    if not name or name in _ALWAYS_THERE:
+        return
+    there = {found.name for found in file.of("", "Namespace")}
+    first = next(other for other in file.manifests if other.namespace == name)
+    if first is manifest and name not in there:
+        message = f"namespace {name} is not in this file: it must exist (kubectl create ns {name})"
+        yield manifest.hint(("metadata", "namespace"), message)
+
+
+def _exists(
+    manifest: Manifest, file: File, kind: str, name: str, path: tuple[str | int, ...]
+) -> Iterator[Finding]:
+    found = [other for other in file.of(RESOURCE_GROUP, *_OTHER) if other.name == name]
+    of_kind = [other for other in found if other.kind == kind]
+    if any(other.namespace == manifest.namespace for other in of_kind):
+        return
+    if of_kind:
+        where = of_kind[0].namespace or "(none)"
+        own = manifest.namespace or "(none)"
+        message = f"{kind} {name} is in namespace {where}, the pod in {own}; they must be in one"
+        yield manifest.error(path, message)
+    elif found:
+        yield manifest.error(path, f"{name} is a {found[0].kind}: write {_OTHER[kind]}")
+    else:
+        message = f"{kind} {name} is not in this file: pods wait until it exists"
+        yield manifest.hint(path, message)

@@ -1,0 +1,97 @@
+"""Are the values of a request possible? Class, mode, count, capacity, one field after another."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from kai_py.api.manifests import Mapping
+from kai_py.api.problems import Path
+from kai_py.api.quantity import QuantityError, parse_quantity
+from kai_py.lint.cel.published import published
+from kai_py.lint.finding import Finding
+from kai_py.lint.manifest import File, Manifest, mapping_at, move, put, rename, wrapped
+from kai_py.lint.rules.drivers import driver_of_class
+
+_MODES = {"exactcount": "ExactCount", "exact": "ExactCount", "count": "ExactCount", "all": "All"}
+_MAX_DEVICES = 32
+
+
+def correct_values(
+    manifest: Manifest, file: File, request: Mapping, path: Path
+) -> Iterator[Finding]:
+    """Check and correct the fields of one ``exactly`` or one alternative."""
+    if not request.get("deviceClassName"):
+        message = "names no deviceClassName, which the API requires"
+        yield manifest.error(path, message)
+    yield from _types(manifest, request, path)
+    yield from _mode_and_count(manifest, request, path)
+    if "capacity" in request:
+        yield from _capacity(manifest, file, request, path)
+
+
+def _types(manifest: Manifest, request: Mapping, path: Path) -> Iterator[Finding]:
+    for key, read in (("count", _integer), ("adminAccess", _truth)):
+        if key in request and isinstance(request[key], str):
+            value = read(request[key])
+            if value is not None:
+                message = f"is a text: write {str(value).lower()} without quotes"
+                yield manifest.error((*path, key), message, fixed=True)
+                put(request, key, value)
+
+
+def _mode_and_count(manifest: Manifest, request: Mapping, path: Path) -> Iterator[Finding]:
+    mode, count = request.get("allocationMode", "ExactCount"), request.get("count")
+    if mode not in ("ExactCount", "All"):
+        meant = _MODES.get(str(mode).replace("-", "").replace("_", "").lower())
+        message = f"{mode!r} is no allocation mode: write {meant or 'ExactCount or All'}"
+        yield manifest.error((*path, "allocationMode"), message, fixed=meant is not None)
+        if meant is None:
+            return
+        put(request, "allocationMode", meant)
+        mode = meant
+    if mode == "All" and count is not None:
+        message = "count is not allowed with allocationMode: All"
+        yield manifest.error((*path, "count"), message, fixed=True)
+        del request["count"]
+    elif count is not None and (not isinstance(count, int) or not 0 < count <= _MAX_DEVICES):
+        message = f"{count!r} devices are not possible: 1 to {_MAX_DEVICES} in one claim"
+        yield manifest.error((*path, "count"), message)
+
+
+def _capacity(manifest: Manifest, file: File, request: Mapping, path: Path) -> Iterator[Finding]:
+    capacity, path = mapping_at(request, "capacity"), (*path, "capacity")
+    if capacity and "requests" not in capacity:
+        message = f"{', '.join(capacity)} must stand under capacity.requests"
+        yield manifest.error((*path, next(iter(capacity))), message, fixed=True)
+        asked = wrapped(capacity.line)
+        for key in list(capacity):
+            move(capacity, asked, key)
+        put(capacity, "requests", asked)
+    asked, path = mapping_at(capacity, "requests"), (*path, "requests")
+    driver = driver_of_class(file, str(request.get("deviceClassName", "")))
+    for key in list(asked):
+        yield from _amount(manifest, asked[key], (*path, key))
+        domain, _, name = key.rpartition("/")
+        if driver and domain == driver and name in published(driver).capacities:
+            message = (
+                f"{driver} publishes {name} without a domain, and keys are compared as written"
+            )
+            yield manifest.error((*path, key), f"{message}: write {name}", fixed=True)
+            rename(asked, key, name)
+
+
+def _amount(manifest: Manifest, value: Any, path: Path) -> Iterator[Finding]:
+    try:
+        amount = parse_quantity(value)
+    except (QuantityError, TypeError, AttributeError):
+        yield manifest.error(path, f"{value!r} is no quantity: write it like 10Gi")
+        return
+    if amount.nano < 0:
+        yield manifest.error(path, f"{value!r} is negative")
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if text.strip().isdigit() else None
+
+
+def _truth(text: str) -> bool | None:
+    return {"true": True, "false": False}.get(text.strip().lower())

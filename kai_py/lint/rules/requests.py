@@ -1,0 +1,164 @@
+"""Is a device request built as ``resource.k8s.io/v1`` has it?
+
+    requests:
+    - name: gpu
+      exactly: {deviceClassName, selectors, allocationMode, count, adminAccess, capacity, ...}
+    - name: any
+      firstAvailable: [{name, deviceClassName, selectors, ...}]
+
+In v1beta1 the fields stood on the request itself, and articles still write them there; the API of
+today drops them. Where both places have a field, the one under ``exactly`` is what the API keeps;
+lists (selectors, tolerations) are joined, since all of them were meant.
+"""
+
+from collections.abc import Iterator
+
+from kai_py.api.manifests import Mapping
+from kai_py.api.problems import Path
+from kai_py.lint.finding import Finding
+from kai_py.lint.manifest import (
+    File,
+    Manifest,
+    mapping_at,
+    mappings_at,
+    move,
+    put,
+    unknown_fields,
+    wrapped,
+)
+from kai_py.lint.rewrite import same
+from kai_py.lint.rules.claims import spec_path
+from kai_py.lint.rules.request_values import correct_values
+
+SUBREQUEST_FIELDS = (
+    "deviceClassName",
+    "selectors",
+    "allocationMode",
+    "count",
+    "tolerations",
+    "capacity",
+    "derivedAttributes",
+)
+EXACT_FIELDS = (*SUBREQUEST_FIELDS, "adminAccess")
+
+
+def requests(manifest: Manifest, file: File) -> Iterator[Finding]:
+    """Bring every request of a claim or template into today's form."""
+    path = spec_path(manifest)
+    if path is None:
+        return
+    path = (*path, "devices", "requests")
+    for index, request in mappings_at(manifest.value, *path):
+        yield from _request(manifest, file, request, (*path, index))
+
+
+def _request(manifest: Manifest, file: File, request: Mapping, path: Path) -> Iterator[Finding]:
+    known = ("name", "exactly", "firstAvailable", *EXACT_FIELDS)
+    yield from unknown_fields(manifest, request, path, known)
+    if not request.get("name"):
+        name = f"request-{path[-1]}"
+        yield manifest.error(path, f"a request needs a name: write name: {name}", fixed=True)
+        put(request, "name", name)
+    if "firstAvailable" in request:
+        yield from _alternatives(manifest, file, request, path)
+    else:
+        yield from _exactly(manifest, file, request, path)
+
+
+def _exactly(manifest: Manifest, file: File, request: Mapping, path: Path) -> Iterator[Finding]:
+    flat = [key for key in request if key in EXACT_FIELDS]
+    nested = isinstance(request.get("exactly"), Mapping)
+    old = manifest.api_version.endswith(("/v1beta1", "/v1alpha3"))
+    if not flat and not nested:
+        message = "asks for nothing: it needs exactly (or firstAvailable) with a deviceClassName"
+        yield manifest.error(path, message)
+        return
+    if nested and old:
+        message = "v1beta1 has no exactly and drops it; v1 has"
+        yield manifest.error((*path, "exactly"), message, fixed=True)
+    if flat and not old:
+        message = (
+            f"a request itself has no {', '.join(flat)}, the API drops it: write it under exactly"
+        )
+        yield manifest.error((*path, flat[0]), message, fixed=True)
+    exact = request["exactly"] if nested else wrapped(request.line)
+    for key in flat:
+        yield from _join(manifest, request, exact, key, path)
+    _order(exact)
+    put(request, "exactly", exact)
+    yield from unknown_fields(manifest, exact, (*path, "exactly"), EXACT_FIELDS)
+    yield from correct_values(manifest, file, exact, (*path, "exactly"))
+
+
+def _join(
+    manifest: Manifest, source: Mapping, target: Mapping, key: str, path: Path
+) -> Iterator[Finding]:
+    """Move a field into a mapping that may have it already."""
+    if key not in target:
+        move(source, target, key)
+        return
+    if isinstance(source[key], list) and isinstance(target[key], list):
+        target[key].extend(item for item in source[key] if item not in target[key])
+    elif not same(source[key], target[key]):
+        message = f"is {source[key]!r} here and {target[key]!r} under exactly; the API keeps that"
+        yield manifest.error((*path, key), message, fixed=True)
+    del source[key]
+
+
+def _alternatives(
+    manifest: Manifest, file: File, request: Mapping, path: Path
+) -> Iterator[Finding]:
+    if "exactly" in request:
+        yield manifest.error(path, "has both exactly and firstAvailable: keep one")
+        return
+    common = [key for key in request if key in EXACT_FIELDS]
+    if common:
+        message = f"{', '.join(common)} beside firstAvailable is dropped: each entry has its own"
+        yield manifest.error((*path, common[0]), message, fixed=True)
+    for index, entry in mappings_at(request, "firstAvailable"):
+        place = (*path, "firstAvailable", index)
+        if isinstance(entry.get("exactly"), Mapping):
+            message = "an entry of firstAvailable has no exactly: its fields stand on the entry"
+            yield manifest.error((*place, "exactly"), message, fixed=True)
+            inner = entry.pop("exactly")
+            for key in list(inner):
+                move(inner, entry, key)
+        for key in common:
+            _default(entry, key, request[key])
+        if "adminAccess" in entry:
+            message = "adminAccess cannot be asked for in firstAvailable: use exactly"
+            yield manifest.error((*place, "adminAccess"), message)
+        known = ("name", *EXACT_FIELDS)
+        yield from unknown_fields(manifest, entry, place, known)
+        yield from correct_values(manifest, file, entry, place)
+    for key in common:
+        del request[key]
+
+
+def _default(entry: Mapping, key: str, value: object) -> None:
+    if isinstance(value, list) and isinstance(entry.get(key), list):
+        entry[key].extend(item for item in value if item not in entry[key])
+    elif key not in entry:
+        put(entry, key, value)
+
+
+def _order(exact: Mapping) -> None:
+    """Put the class first, as everybody writes it."""
+    if "deviceClassName" in exact:
+        rest = {key: value for key, value in exact.items() if key != "deviceClassName"}
+        name = exact["deviceClassName"]
+        exact.clear()
+        exact.update({"deviceClassName": name}, **rest)
+
+
+def request_at(manifest: Manifest, path: Path) -> tuple[Mapping, ...]:
+    """Give the mappings that may hold a selector's class: its alternative, exactly, the request."""
+    if "requests" not in path:
+        return ()
+    start = path.index("requests") + 2
+    request = mapping_at(manifest.value, *path[:start])
+    exact = mapping_at(request, "exactly")
+    if "firstAvailable" in path:
+        alternative = mapping_at(manifest.value, *path[: start + 2])
+        return (alternative, mapping_at(alternative, "exactly"), request)
+    return (exact, request)

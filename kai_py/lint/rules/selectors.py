@@ -1,0 +1,133 @@
+"""Can these selectors match? Their place in the manifest, their names, their types, their cost."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from kai_py.api.manifests import Mapping, Sequence
+from kai_py.api.problems import Path
+from kai_py.dra.cel.selector import CompileError, compile_selector
+from kai_py.lint.cel.amounts import small_memory
+from kai_py.lint.cel.correct import correct, domains, guarded_driver
+from kai_py.lint.cel.published import DEFAULT_DRIVER
+from kai_py.lint.finding import Finding
+from kai_py.lint.manifest import (
+    RESOURCE_GROUP,
+    File,
+    Manifest,
+    at,
+    mapping_at,
+    put,
+    text_at,
+    walk,
+    wrapped,
+)
+from kai_py.lint.rules.drivers import driver_of_class, driver_of_selectors
+from kai_py.lint.rules.requests import request_at
+
+_KINDS = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
+_MAX_COST = 1_000_000
+_ABSENT_TOLERATED = ("has(", ".?", "[?", " in device.")
+
+
+def shapes(manifest: Manifest, file: File) -> Iterator[Finding]:
+    """A selector is written ``- cel: {expression: "..."}``."""
+    del file
+    if not manifest.is_a(RESOURCE_GROUP, *_KINDS):
+        return
+    for path, mapping in list(walk(mapping_at(manifest.value, "spec"), ("spec",))):
+        selectors = mapping.get("selectors")
+        if selectors is None:
+            continue
+        items = selectors if isinstance(selectors, list) else [selectors]
+        corrected = Sequence(getattr(selectors, "line", mapping.line_of("selectors")))
+        for item in items:
+            corrected.append(_selector(item, corrected.line))
+            corrected.lines.append(getattr(item, "line", corrected.line))
+        if corrected != selectors:
+            message = "a selector is written '- cel: {expression: ...}'"
+            yield manifest.error((*path, "selectors"), message, fixed=True)
+            put(mapping, "selectors", corrected)
+
+
+def expressions(manifest: Manifest, file: File) -> Iterator[Finding]:
+    """Correct what a selector asks, then check it as the API server does."""
+    if not manifest.is_a(RESOURCE_GROUP, *_KINDS):
+        return
+    for path, mapping in walk(mapping_at(manifest.value, "spec"), ("spec",)):
+        source = text_at(mapping, "cel", "expression")
+        if not source:
+            continue
+        place = (*path, "cel", "expression")
+        result = correct(source, _driver(manifest, file, path, source))
+        for reason in result.reasons:
+            yield manifest.error(place, reason, fixed=True)
+        mapping["cel"]["expression"] = result.source
+        yield from _checked(manifest, place, result.source)
+
+
+def guards(manifest: Manifest, file: File) -> Iterator[Finding]:
+    """A class asks for its driver first: another driver's device has none of these names."""
+    del file
+    if not manifest.is_a(RESOURCE_GROUP, "DeviceClass"):
+        return
+    selectors = at(manifest.value, "spec", "selectors") or ()
+    for index, selector in enumerate(selectors):
+        source = text_at(selector, "cel", "expression")
+        if guarded_driver(source):
+            return
+        used = [name for name in domains(source) if not name.endswith("kubernetes.io")]
+        if not used or any(mark in source for mark in _ABSENT_TOLERATED):
+            continue
+        quote = next((character for character in source if character in "\"'"), '"')
+        guard = f"device.driver == {quote}{used[0]}{quote}"
+        path = ("spec", "selectors", index, "cel", "expression")
+        message = f"fails on devices of other drivers, and pods then wait: ask for {guard} first"
+        yield manifest.error(path, message, fixed=True)
+        body = f"({source.strip()})" if "||" in source or "?" in source else source.strip()
+        selector["cel"]["expression"] = f"{guard} && {body}" + "\n" * source.endswith("\n")
+        return
+
+
+def _selector(item: Any, line: int) -> Any:
+    """Give a selector in its form."""
+    if isinstance(item, str):
+        return wrapped(line, cel=wrapped(line, expression=item))
+    if not isinstance(item, Mapping):
+        return item
+    if isinstance(item.get("cel"), str):
+        return wrapped(item.line, cel=wrapped(item.line_of("cel"), expression=item["cel"]))
+    if "cel" not in item and isinstance(item.get("expression"), str):
+        return wrapped(item.line, cel=item)
+    return item
+
+
+def _driver(manifest: Manifest, file: File, path: Path, source: str) -> str:
+    """Give the driver whose devices a selector is about."""
+    siblings = at(manifest.value, *path[:-1]) if path else None
+    texts = [text_at(item, "cel", "expression") for item in siblings or ()]
+    own = guarded_driver(source)
+    if own:
+        return own
+    for mapping in request_at(manifest, path):
+        driver = driver_of_class(file, str(mapping.get("deviceClassName", "")))
+        if driver:
+            return driver
+    if manifest.kind == "DeviceClass" and (driver := driver_of_class(file, manifest.name)):
+        return driver
+    return driver_of_selectors([source, *texts]) or DEFAULT_DRIVER
+
+
+def _checked(manifest: Manifest, path: Path, source: str) -> Iterator[Finding]:
+    compiled = compile_selector(source)
+    if isinstance(compiled, CompileError):
+        yield manifest.error(path, f"the API rejects it: {_first_lines(compiled.message)}")
+    elif compiled.max_cost > _MAX_COST:
+        message = f"may cost {compiled.max_cost} steps; the API allows {_MAX_COST}"
+        yield manifest.error(path, message)
+    elif bound := small_memory(source):
+        message = f'memory counts bytes: was "{bound}Gi" or "{bound}Mi" meant?'
+        yield manifest.hint(path, message)
+
+
+def _first_lines(message: str) -> str:
+    return message.partition("\n |")[0].removeprefix("compilation failed: ")

@@ -1,0 +1,87 @@
+"""Where does a workload have its pods? The kinds that make pods, and what each requires."""
+
+from collections.abc import Iterator
+
+from kai_py.api.manifests import Mapping
+from kai_py.api.problems import Path
+from kai_py.lint.finding import Finding
+from kai_py.lint.manifest import File, Manifest, mapping_at, move, put, walk, wrapped
+
+TEMPLATES: dict[tuple[str, str], Path] = {
+    ("", "Pod"): (),
+    ("", "ReplicationController"): ("spec", "template"),
+    ("batch", "Job"): ("spec", "template"),
+    ("batch", "CronJob"): ("spec", "jobTemplate", "spec", "template"),
+    ("apps", "Deployment"): ("spec", "template"),
+    ("apps", "StatefulSet"): ("spec", "template"),
+    ("apps", "DaemonSet"): ("spec", "template"),
+    ("apps", "ReplicaSet"): ("spec", "template"),
+}
+"""Where the pod (metadata and spec) of a kind stands."""
+_SELECTING = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
+_POD_FIELDS = ("schedulerName", "resourceClaims", "containers", "restartPolicy", "nodeSelector")
+
+
+def template_path(manifest: Manifest) -> Path | None:
+    """Give the path of the pod template of a built-in kind."""
+    group = manifest.group if manifest.group != "extensions" else "apps"
+    return TEMPLATES.get((group, manifest.kind))
+
+
+def pod_specs(manifest: Manifest) -> list[tuple[Path, Mapping]]:
+    """Give every pod spec in an object, of whatever kind: what has containers."""
+    found = walk(mapping_at(manifest.value, "spec"), ("spec",))
+    return [(path, spec) for path, spec in found if isinstance(spec.get("containers"), list)]
+
+
+def misplaced_pod_fields(manifest: Manifest, file: File) -> Iterator[Finding]:
+    """Fields of the pod stand in the pod's spec, not in the workload's."""
+    del file
+    path = template_path(manifest)
+    if not path:
+        return
+    spec, template = mapping_at(manifest.value, *path[:-1]), mapping_at(manifest.value, *path)
+    pod = mapping_at(template, "spec")
+    for key in _POD_FIELDS:
+        if key in spec and pod and key not in pod:
+            message = f"a {manifest.kind} has no {key}; it belongs to the pod, under template.spec"
+            yield manifest.error((*path[:-1], key), message, fixed=True)
+            move(spec, pod, key)
+
+
+def restart_policy(manifest: Manifest, file: File) -> Iterator[Finding]:
+    """A Job's pods restart OnFailure or Never; pods of other workloads Always."""
+    del file
+    path = template_path(manifest)
+    if not path:
+        return
+    path = (*path, "spec")
+    pod = mapping_at(manifest.value, *path)
+    policy = pod.get("restartPolicy")
+    is_job = manifest.kind in ("Job", "CronJob")
+    if not pod or policy in (("OnFailure", "Never") if is_job else (None, "Always")):
+        return
+    wanted = "OnFailure" if is_job else "Always"
+    found = "is missing" if policy is None else f"{policy} is not allowed"
+    place = path if policy is None else (*path, "restartPolicy")
+    message = f"restartPolicy {found} in a {manifest.kind}: write {wanted}"
+    yield manifest.error(place, message, fixed=True)
+    put(pod, "restartPolicy", wanted)
+
+
+def selector(manifest: Manifest, file: File) -> Iterator[Finding]:
+    """A workload that selects its pods must select those of its own template."""
+    del file
+    if manifest.kind not in _SELECTING or not template_path(manifest):
+        return
+    spec = mapping_at(manifest.value, "spec")
+    labels = mapping_at(spec, "template", "metadata", "labels")
+    wanted = mapping_at(spec, "selector", "matchLabels")
+    if "selector" not in spec and labels:
+        message = "has no selector: write matchLabels with the labels of its pods"
+        yield manifest.error(("spec",), message, fixed=True)
+        put(spec, "selector", wrapped(spec.line, matchLabels=wrapped(spec.line, **labels)))
+    for key, value in wanted.items():
+        if labels.get(key) != value:
+            message = f"{key}={value} is not a label of the pods in template.metadata.labels"
+            yield manifest.error(("spec", "selector", "matchLabels", key), message)
