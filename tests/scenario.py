@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from msgspec.structs import replace
+
 from kai_py.api.queue import read_queue
 from kai_py.api.records.core import (
     Condition,
@@ -19,10 +21,14 @@ from kai_py.api.records.core import (
     ObjectMeta,
     OwnerReference,
     Pod,
+    PodResourceClaim,
     PodSpec,
     PodStatus,
+    ResourceClaimStatus,
     Resources,
 )
+from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kai_py.api.records.resource_versions import from_json
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.identify import identify
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
@@ -129,6 +135,92 @@ def queue(name: str, deserved: float = 0, maximum: float | None = None, **spec):
     if maximum is not None:
         document["spec"]["maxGPUs"] = maximum
     return queue_spec(read_queue(document))
+
+
+def gpu_slice(node_name: str, gpus: int = 8, product: str = "NVIDIA H100 80GB HBM3"):
+    """A ResourceSlice in NVIDIA's shape: one node-local pool of whole GPUs."""
+    devices = [
+        {
+            "name": f"gpu-{i}",
+            "attributes": {
+                "type": {"string": "gpu"},
+                "uuid": {"string": f"GPU-{node_name}-{i}"},
+                "productName": {"string": product},
+                "resource.kubernetes.io/pcieRoot": {"string": f"pci0000:{i // 4}"},
+            },
+            "capacity": {"memory": {"value": "81559Mi"}},
+        }
+        for i in range(gpus)
+    ]
+    spec = {
+        "driver": "gpu.nvidia.com",
+        "pool": {"name": node_name, "generation": 1, "resourceSliceCount": 1},
+        "nodeName": node_name,
+        "devices": devices,
+    }
+    return from_json(ResourceSlice, {"metadata": {"name": f"{node_name}-gpus"}, "spec": spec})
+
+
+def device_class(name: str = "gpu.nvidia.com", expression: str = ""):
+    cel = expression or 'device.driver == "gpu.nvidia.com"'
+    spec = {"selectors": [{"cel": {"expression": cel}}]}
+    return from_json(DeviceClass, {"metadata": {"name": name}, "spec": spec})
+
+
+def claim(name: str, count: int = 1, *, selector: str = "", owner: str = "", held_by=(), on=()):
+    """A claim for ``count`` GPUs; ``owner``: pod name; ``on``: (node, device) already allocated."""
+    exactly = {"deviceClassName": "gpu.nvidia.com", "count": count}
+    if selector:
+        exactly["selectors"] = [{"cel": {"expression": selector}}]
+    document = {
+        "metadata": {"name": name, "namespace": "default", "uid": f"claim-{name}"},
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
+    }
+    if owner:
+        reference = {"kind": "Pod", "name": owner, "uid": f"pod-{owner}", "controller": True}
+        document["metadata"]["ownerReferences"] = [reference]
+    if on:
+        results = [
+            {"request": "gpu", "driver": "gpu.nvidia.com", "pool": node_name, "device": device}
+            for node_name, device in on
+        ]
+        field = {"key": "metadata.name", "operator": "In", "values": [on[0][0]]}
+        document["status"] = {
+            "allocation": {
+                "devices": {"results": results},
+                "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+            },
+            "reservedFor": [
+                {"resource": "pods", "name": each, "uid": f"pod-{each}"} for each in held_by
+            ],
+        }
+    return from_json(ResourceClaim, document)
+
+
+def claiming(each: Pod, claim_name: str, *, template: bool = True) -> Pod:
+    """``each`` with a claim, from a template or by its own name."""
+    wanted = PodResourceClaim(
+        name="gpu",
+        resource_claim_template_name="gpu" if template else "",
+        resource_claim_name="" if template else claim_name,
+    )
+    status = (ResourceClaimStatus(name="gpu", resource_claim_name=claim_name),) if template else ()
+    return replace(
+        each,
+        spec=replace(each.spec, resource_claims=(wanted,)),
+        status=replace(each.status, resource_claim_statuses=status),
+    )
+
+
+def claiming_job(name: str, pods: int, count: int = 1, *, queue: str, **options) -> list:
+    """A Job whose pods each have a template claim for ``count`` GPUs."""
+    owner = job(name, pods, queue)
+    made: list = [owner]
+    for i in range(pods):
+        each = f"{name}-{i}"
+        made.append(claim(f"{each}-gpu", count, owner=each))
+        made.append(claiming(pod(each, 0, owner=owner, **options), f"{each}-gpu"))
+    return made
 
 
 KINDS = {

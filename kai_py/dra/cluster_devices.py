@@ -24,6 +24,11 @@ from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import DeviceObjects
 
 GPU_DRIVERS = ("gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gpu.example.com")
+PLUGIN_RESOURCES = {
+    "gpu.nvidia.com": "nvidia.com/gpu",
+    "gpu.amd.com": "amd.com/gpu",
+    "gpu.intel.com": "gpu.intel.com/xe",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,15 @@ class GpuRules:
     drivers: tuple[str, ...] = GPU_DRIVERS
     classes: tuple[str, ...] = ()
     resources: tuple[str, ...] = ("*/gpu",)
+    plugin_resources: Mapping[str, str] = field(default_factory=lambda: dict(PLUGIN_RESOURCES))
+
+
+@dataclass(frozen=True, slots=True)
+class ClassMeaning:
+    """What one device of a DeviceClass stands for; nothing for a class that does not exist."""
+
+    gpus: float = 0.0
+    plugin_resource: str = ""
 
 
 @dataclass
@@ -47,36 +61,52 @@ class ClusterDevices:
     _claims_generation: int = -1
     _slices: Mapping[str, ResourceSlice] = field(default_factory=dict)
     _claims: Mapping[tuple[str, str], ResourceClaim] = field(default_factory=dict)
-    _weights: dict[str, float] = field(default_factory=dict)
+    _meanings: dict[str, ClassMeaning] = field(default_factory=dict)
     _node_gpus: tuple[int, int, Floats] | None = None
+    _known_kinds: tuple[int, Mapping[tuple[str, ...], DeviceRow]] | None = None
 
     def __post_init__(self) -> None:
         self.state = DeviceState(self.inventory.device)
         self.accounting = Accounting(
             class_weight=self.class_gpus,
             device_weight=self.device_gpus,
+            class_resource=self.class_resource,
             gpu_resources=self.rules.resources,
         )
 
     def sync(self, objects: DeviceObjects) -> bool:
         """Take in what changed; whether any class stands for other devices than before."""
-        before = dict(self._weights)
-        if objects.generation != self._generation:
-            self._sync_slices(objects)
-            self._weights.clear()
         if objects.claims_generation != self._claims_generation:
             self._sync_claims(objects)
-        return any(self.class_gpus(name) != weight for name, weight in before.items())
+        if objects.generation == self._generation:
+            return False
+        self._sync_slices(objects)
+        before = self._meanings
+        self._meanings = {
+            name: ClassMeaning(self._class_gpus(name), self._class_resource(name))
+            for name in objects.classes
+        }
+        return before != self._meanings
 
     def class_gpus(self, name: str) -> float:
         """GPUs that one device of a class stands for: the most that any of its devices does.
 
         A class that matches no device yet counts by the drivers its selectors name.
         """
-        known = self._weights.get(name)
-        if known is None:
-            known = self._weights[name] = self._class_gpus(name)
-        return known
+        return self._meanings.get(name, ClassMeaning()).gpus
+
+    def class_resource(self, name: str) -> str:
+        """The resource by which a device plugin reports the devices of a class; "" if none."""
+        return self._meanings.get(name, ClassMeaning()).plugin_resource
+
+    def _class_resource(self, name: str) -> str:
+        device_class = self.classes[name]
+        if device_class.spec.extended_resource_name:
+            return device_class.spec.extended_resource_name
+        for driver in self._class_drivers(device_class):
+            if driver in self.rules.plugin_resources:
+                return self.rules.plugin_resources[driver]
+        return ""
 
     def device_gpus(self, driver: str, pool: str, device: str) -> float:
         """GPUs that holding a device costs; one that vanished counts by its driver."""
@@ -123,21 +153,36 @@ class ClusterDevices:
         self._claims_generation = objects.claims_generation
 
     def _class_gpus(self, name: str) -> float:
-        device_class = self.classes.get(name)
         if name in self.rules.classes:
             return 1.0
-        if device_class is None:
-            return 0.0
+        device_class = self.classes[name]
         drivers = frozenset(self.rules.drivers)
-        kinds: dict[tuple[str, ...], DeviceRow] = {}
-        for piece in self.inventory.slices().values():
-            for row in piece.rows:
-                kinds.setdefault(_kind(row), row)
-        matching = [row for row in kinds.values() if self._selects(device_class, row)]
+        matching = self._matching(device_class)
         if matching:
             return max(device_gpus(row, drivers) for row in matching)
+        return float(any(driver in drivers for driver in self._class_drivers(device_class)))
+
+    def _class_drivers(self, device_class: DeviceClass) -> list[str]:
+        """Drivers of the devices a class matches; without any, those its selectors name."""
+        matching = self._matching(device_class)
+        if matching:
+            return sorted({row.id.driver for row in matching})
         texts = [s.cel.expression for s in device_class.spec.selectors if s.cel is not None]
-        return float(any(driver in text for driver in drivers for text in texts))
+        known = sorted({*self.rules.drivers, *self.rules.plugin_resources})
+        return [driver for driver in known if any(driver in text for text in texts)]
+
+    def _matching(self, device_class: DeviceClass) -> list[DeviceRow]:
+        """One device of each kind that the class selects."""
+        return [row for row in self._kinds().values() if self._selects(device_class, row)]
+
+    def _kinds(self) -> Mapping[tuple[str, ...], DeviceRow]:
+        if self._known_kinds is None or self._known_kinds[0] != self.inventory.revision:
+            kinds: dict[tuple[str, ...], DeviceRow] = {}
+            for piece in self.inventory.slices().values():
+                for row in piece.rows:
+                    kinds.setdefault(_kind(row), row)
+            self._known_kinds = (self.inventory.revision, kinds)
+        return self._known_kinds[1]
 
     def _selects(self, device_class: DeviceClass, row: DeviceRow) -> bool:
         try:

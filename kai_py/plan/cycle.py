@@ -27,7 +27,8 @@ from kai_py.plan.device_trial import CycleDevices
 from kai_py.plan.place import Placer
 from kai_py.plan.quota import Quota, quota_of
 from kai_py.plan.reasons import Obstacle
-from kai_py.plan.statement import Planned, Room, Statement
+from kai_py.plan.room import Room
+from kai_py.plan.statement import Planned, Statement
 from kai_py.policy.fill import Strategy
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.rules import NATIVE, Rules
@@ -65,7 +66,7 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
         memory.devices.accounting,
         memory.devices.node_gpus(snapshot.nodes),
     )
-    statement = Statement(snapshot, quota, CycleDevices(memory.devices))
+    statement = Statement(snapshot, quota, CycleDevices(memory.devices, snapshot))
     placer = Placer(memory.statics, settings.gpu_strategy, settings.cpu_strategy)
     state = CycleState(snapshot, quota, statement, placer)
     pending = [snapshot.gangs[key] for key in snapshot.pending]

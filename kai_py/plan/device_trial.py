@@ -1,26 +1,151 @@
-"""Devices in a cycle: what is free given everything decided so far."""
+"""Devices in a cycle: who holds what now, who will hold what later, given all decisions so far.
+
+``now`` is what must be free for a pod to start, ``later`` what is free once everybody who leaves
+has left. A placement holds its devices in both, so nobody is given what was promised; an eviction
+frees them in ``later`` only. A shared claim frees its devices when the last of its users leaves.
+"""
+
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from kai_py.api.records.core import ObjectMeta
+from kai_py.api.records.resource import AllocationResult, ResourceClaim
+from kai_py.api.references import ClaimRef
+from kai_py.dra.allocator import Allocated, Answer, allocate
 from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.dra.errors import AllocationError
+from kai_py.dra.holdings import DeviceState
+from kai_py.plan.decisions import ClaimAllocation
 from kai_py.plan.devices import Taken, Undo
+from kai_py.plan.room import Room
+from kai_py.policy.node_selector import matches_selector
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.snapshot import Snapshot
 
 
 class CycleDevices:
-    def __init__(self, devices: ClusterDevices) -> None:
+    """Trial allocations on top of what the cluster holds; see ``DeviceTrial``."""
+
+    def __init__(self, devices: ClusterDevices, snapshot: Snapshot) -> None:
         self._devices = devices
+        self._snapshot = snapshot
+        self._states = {Room.NOW: devices.state.copy(), Room.LATER: devices.state.copy()}
+        self._found: dict[str, AllocationResult] = {}
+        self._left: dict[str, dict[str, None]] = {}
+        for member in snapshot.leaving:
+            self.give_back(member)
 
-    def copies(self, shape: Shape, mask: Bools, count: int) -> Ints:
-        return np.where(mask, 0 if shape.needs_devices else count, 0).astype(np.int64)
+    def copies(self, shape: Shape, mask: Bools, count: int, room: Room) -> Ints:
+        """(nodes,) int64: how many pods of ``shape``, at most ``count``, find devices where."""
+        reachable, missing = self._shape_claims(shape, mask)
+        counts = np.zeros(len(mask), dtype=np.int64)
+        if not missing:
+            counts[reachable] = count
+            return counts
+        state = self._states[room]
+        for row in np.flatnonzero(reachable):
+            counts[row] = self._count(missing, int(row), state, count)
+        return counts
 
-    def take(self, member: Member, row: int) -> Taken | None:
-        return None if member.shape.needs_devices else Taken()
+    def take(self, member: Member, row: int, room: Room) -> Taken | None:
+        """Allocate the pod's claims on a node; None when the devices are not there."""
+        if not member.claims:
+            return Taken()
+        missing = [ref for ref in member.claims if self._allocation(ref) is None]
+        claims = [self._snapshot.devices.claims[ref.namespace, ref.name] for ref in missing]
+        answer = self._allocate(claims, row, self._states[room])
+        if not isinstance(answer, Allocated):
+            return None
+        undo = [
+            self._hold(ref, allocation)
+            for ref, allocation in zip(missing, answer.allocations, strict=True)
+        ]
+        written = zip(missing, answer.allocations, strict=True)
+        return Taken(tuple(ClaimAllocation(ref, found) for ref, found in written), _all(undo))
 
     def give_back(self, member: Member) -> Undo | None:
-        return None
+        """Free what a leaving pod held; claims that others share stay allocated."""
+        undo = [self._leave(ref, member.pod.uid) for ref in member.claims]
+        return _all(undo) if undo else None
 
     def why_not(self, shape: Shape, mask: Bools) -> str:
-        return "no ResourceSlice publishes any device"
+        """One sentence: what keeps the claims of ``shape`` from being allocated in ``mask``."""
+        reachable, missing = self._shape_claims(shape, mask)
+        for row in np.flatnonzero(reachable):
+            answer = self._allocate(missing, int(row), self._states[Room.NOW])
+            if isinstance(answer, AllocationError):
+                return str(answer)
+        return f"{int(np.count_nonzero(mask))} cannot allocate all claims"
+
+    def _shape_claims(self, shape: Shape, mask: Bools) -> tuple[Bools, list[ResourceClaim]]:
+        """Nodes from which what is allocated can be reached, and the claims still to allocate."""
+        reachable, missing = mask, []
+        for use in shape.claims:
+            found = None if use.claim is None else self._found.get(use.claim.metadata.uid)
+            if found is not None and found.node_selector is not None:
+                nodes = self._snapshot.nodes
+                reachable = reachable & matches_selector(found.node_selector, nodes)
+            if found is None and not use.is_allocated:
+                meta = ObjectMeta(name=use.name) if use.claim is None else use.claim.metadata
+                missing.append(ResourceClaim(metadata=meta, spec=use.spec))
+        return reachable, missing
+
+    def _count(
+        self, claims: Sequence[ResourceClaim], row: int, state: DeviceState, count: int
+    ) -> int:
+        undo: list[Undo] = []
+        fitting = 0
+        while fitting < count:
+            answer = self._allocate(claims, row, state)
+            if not isinstance(answer, Allocated):
+                break
+            undo += [state.hold(allocation) for allocation in answer.allocations]
+            fitting += 1
+        for step in reversed(undo):
+            step()
+        return fitting
+
+    def _allocate(self, claims: Sequence[ResourceClaim], row: int, state: DeviceState) -> Answer:
+        node = self._snapshot.nodes.records[row]
+        return allocate(claims, node, self._devices.inventory, state, self._devices.classes)
+
+    def _allocation(self, ref: ClaimRef) -> AllocationResult | None:
+        claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))
+        known = claim.status.allocation if claim is not None else None
+        return known or self._found.get(ref.uid)
+
+    def _hold(self, ref: ClaimRef, allocation: AllocationResult) -> Undo:
+        self._found[ref.uid] = allocation
+        undo = [state.hold(allocation) for state in self._states.values()]
+        return _all([*undo, lambda: _forget(self._found, ref.uid)])
+
+    def _leave(self, ref: ClaimRef, pod_uid: str) -> Undo:
+        claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))
+        gone = self._left.setdefault(ref.uid, {})
+        if claim is None or pod_uid in gone:
+            return _nothing
+        gone[pod_uid] = None
+        undo: list[Undo] = [lambda: _forget(gone, pod_uid)]
+        users = {consumer.uid for consumer in claim.status.reserved_for}
+        if claim.status.allocation is not None and users <= gone.keys():
+            undo.append(self._states[Room.LATER].release(claim.status.allocation))
+        return _all(undo)
+
+
+def _all(steps: Sequence[Callable[[], None]]) -> Undo:
+    def undo() -> None:
+        for step in reversed(steps):
+            step()
+
+    return undo
+
+
+def _forget(table: dict[str, AllocationResult] | dict[str, None], key: str) -> None:
+    del table[key]
+
+
+def _nothing() -> None:
+    """Nothing was changed."""

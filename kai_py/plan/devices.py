@@ -8,9 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from kai_py.plan.decisions import ClaimAllocation
+from kai_py.plan.room import Room
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
@@ -29,10 +28,10 @@ class Taken:
 class DeviceTrial(Protocol):
     """Devices of all nodes, as far as decided."""
 
-    def copies(self, shape: Shape, mask: Bools, count: int) -> Ints:
+    def copies(self, shape: Shape, mask: Bools, count: int, room: Room) -> Ints:
         """(nodes,) int64: how many pods of ``shape``, at most ``count``, find devices where."""
 
-    def take(self, member: Member, row: int) -> Taken | None:
+    def take(self, member: Member, row: int, room: Room) -> Taken | None:
         """Allocate the pod's claims on a node; None when the devices are not there."""
 
     def give_back(self, member: Member) -> Undo | None:
@@ -40,23 +39,3 @@ class DeviceTrial(Protocol):
 
     def why_not(self, shape: Shape, mask: Bools) -> str:
         """One sentence: what keeps the claims of ``shape`` from being allocated in ``mask``."""
-
-
-class NoDevices:
-    """A cluster without claims: every pod without claims fits, no other does."""
-
-    def copies(self, shape: Shape, mask: Bools, count: int) -> Ints:
-        """``count`` where no devices are needed."""
-        return np.where(mask, 0 if shape.needs_devices else count, 0).astype(np.int64)
-
-    def take(self, member: Member, row: int) -> Taken | None:  # noqa: ARG002
-        """Nothing to allocate."""
-        return None if member.shape.needs_devices else Taken()
-
-    def give_back(self, member: Member) -> Undo | None:  # noqa: ARG002
-        """Nothing was held."""
-        return None
-
-    def why_not(self, shape: Shape, mask: Bools) -> str:  # noqa: ARG002
-        """There is nothing to allocate from."""
-        return "no ResourceSlice publishes any device"

@@ -11,11 +11,12 @@ import numpy as np
 
 from kai_py.plan.decisions import Action
 from kai_py.plan.reasons import Obstacle, no_room
-from kai_py.plan.statement import Room, Statement
+from kai_py.plan.room import Room
+from kai_py.plan.statement import Statement
 from kai_py.policy.fill import Strategy, fill
 from kai_py.policy.fit import StaticFit, StaticFits, copies_that_fit
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints, ResourceIndex
+from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, ResourceIndex
 from kai_py.snapshot.shape import Shape
 
 GPU_NODE_MALUS = 0.5
@@ -59,6 +60,7 @@ class Placer:
     ) -> Obstacle | None:
         shape = members[0].shape
         nodes = statement.snapshot.nodes
+        allocatable = nodes.allocatable
         static = self.statics.of(shape, nodes)
         mask = static.mask.copy() if allowed is None else static.mask & allowed
         if shape.host_ports:
@@ -66,9 +68,12 @@ class Placer:
         left = list(members)
         while left:
             free = statement.free(room)
-            copies = copies_that_fit(shape, statement.snapshot.resources, free, mask)
+            copies = copies_that_fit(shape, statement.snapshot.resources, free, mask, allocatable)
             count = 1 if shape.shares_claims and len(left) == len(members) else len(left)
-            fitting = self._with_devices(statement, shape, copies, count)
+            fitting = copies
+            if shape.needs_devices:
+                found = statement.devices.copies(shape, copies > 0, count, room)
+                fitting = np.minimum(copies, found)
             chunks = fill(
                 count,
                 fitting,
@@ -77,9 +82,9 @@ class Placer:
                 self._strategy(shape),
             )
             if sum(pods for _, pods in chunks) < count:
-                found = len(members) - len(left) + sum(pods for _, pods in chunks)
+                done = len(members) - len(left) + sum(pods for _, pods in chunks)
                 return no_room(
-                    statement, shape, static, copies=copies, needed=len(members), found=found
+                    statement, shape, static, copies=copies, needed=len(members), found=done
                 )
             for row, pods in chunks:
                 placed = statement.place(gang, left[:pods], row, action, room=room)
@@ -88,11 +93,6 @@ class Placer:
                     mask[row] = False
                     break
         return None
-
-    def _with_devices(self, statement: Statement, shape: Shape, copies: Ints, count: int) -> Ints:
-        if not shape.needs_devices:
-            return copies
-        return np.minimum(copies, statement.devices.copies(shape, copies > 0, count))
 
     def _strategy(self, shape: Shape) -> Strategy:
         return self.gpu_strategy if wants_devices(shape) else self.cpu_strategy

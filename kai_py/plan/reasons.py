@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kai_py.plan.decisions import Stage
-from kai_py.plan.statement import Room, Statement
+from kai_py.plan.room import Room
+from kai_py.plan.statement import Statement
 from kai_py.policy.fit import StaticFit
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.shape import Shape
@@ -64,7 +65,8 @@ def _short_of(
         row = statement.snapshot.resources.positions.get(name)
         lacking = static.mask
         if row is not None:
-            lacking = static.mask & (free[row] < (copies + 1) * request)
+            taken = 0 if shape.needs_devices else copies
+            lacking = static.mask & (free[row] < (taken + 1) * request)
         count = int(np.count_nonzero(lacking))
         if count:
             texts.append(

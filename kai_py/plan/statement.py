@@ -14,7 +14,6 @@ Undoing runs the log backwards, so trials nest. Costs are per pod, never per nod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
@@ -22,17 +21,12 @@ from kai_py.api.references import ClaimRef
 from kai_py.plan.decisions import Action, ClaimAllocation
 from kai_py.plan.devices import DeviceTrial
 from kai_py.plan.quota import Quota
+from kai_py.plan.room import Room
+from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.shape import HostPort, Shape
 from kai_py.snapshot.snapshot import Snapshot
-
-
-class Room(StrEnum):
-    """Which room a pod may take: what is free now, or also what is being freed."""
-
-    NOW = "now"
-    LATER = "later"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +107,8 @@ class Statement:
         known = self._vectors.get(shape.number)
         if known is None:
             positions = self.snapshot.resources.positions
-            listed = {name: a for name, a in shape.requests.items() if name in positions}
+            asked = total((shape.requests, shape.mirrored))
+            listed = {name: amount for name, amount in asked.items() if name in positions}
             known = self._vectors[shape.number] = self.snapshot.resources.vector(listed)
         return known
 
@@ -130,7 +125,7 @@ class Statement:
         """Place ``members``, all of one shape, on a node; returns how many found their devices."""
         placed = 0
         for member in members:
-            taken = self.devices.take(member, row)
+            taken = self.devices.take(member, row, room)
             if taken is None:
                 break
             if taken.undo is not None:

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from kai_py.plan.candidates import Ask
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action
-from kai_py.plan.statement import Evicted, Room
+from kai_py.plan.room import Room
+from kai_py.plan.statement import Evicted
 from kai_py.policy.limits import check_limits
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang, Member

@@ -70,28 +70,32 @@ def static_fit(shape: Shape, nodes: NodeColumns) -> StaticFit:
 
 
 def copies_that_fit(
-    shape: Shape, resources: ResourceIndex, free: Floats, mask: Bools, rows: Ints | None = None
+    shape: Shape, resources: ResourceIndex, free: Floats, mask: Bools, allocatable: Floats
 ) -> Ints:
     """How many pods of ``shape`` fit on each node, by resources alone.
 
-    ``free``: (resources, nodes) float64, may be negative. ``rows`` limits the answer to some nodes.
-    The answer is min over the requested resources of floor(free / request), 0 outside ``mask``.
-    A request for a resource that no node has fits nowhere.
+    ``free``, ``allocatable``: (resources, nodes) float64; free may be negative. The answer is min
+    over the requested resources of floor(free / request), 0 outside ``mask``. A request for a
+    resource that no node has fits nowhere. Mirrored requests count only on nodes that report the
+    resource: there, claims and device plugin hand out the same cards.
     """
-    allowed = mask if rows is None else mask[rows]
-    fit = np.full(allowed.shape, np.inf)
+    fit = np.full(mask.shape, np.inf)
     for name, request in shape.requests.items():
         position = resources.positions.get(name)
         if position is None:
-            return np.zeros(allowed.shape, dtype=np.int64)
-        available = free[position] if rows is None else free[position, rows]
-        np.minimum(fit, available / request, out=fit)
+            return np.zeros(mask.shape, dtype=np.int64)
+        np.minimum(fit, free[position] / request, out=fit)
+    for name, request in shape.mirrored.items():
+        position = resources.positions.get(name)
+        if position is not None:
+            reported = allocatable[position] > 0
+            np.minimum(fit, free[position] / request, out=fit, where=reported)
     if not shape.requests:
         fit[:] = np.iinfo(np.int32).max
     counts: Ints = np.floor(np.maximum(fit, 0.0)).astype(np.int64)
     if shape.host_ports:
         np.minimum(counts, 1, out=counts)
-    counts[~allowed] = 0
+    counts[~mask] = 0
     return counts
 
 

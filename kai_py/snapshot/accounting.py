@@ -19,6 +19,9 @@ MIG_SLICES_PER_GPU = 7.0
 ClassWeight = Callable[[str], float]
 """GPUs that one device of a DeviceClass stands for; 0 when the class is no GPU class."""
 
+ClassResource = Callable[[str], str]
+"""The resource by which a device plugin would report the devices of a DeviceClass; "" if none."""
+
 DeviceWeight = Callable[[str, str, str], float]
 """GPUs that (driver, pool, device) stands for."""
 
@@ -32,6 +35,7 @@ class Accounting:
 
     class_weight: ClassWeight
     device_weight: DeviceWeight
+    class_resource: ClassResource
     gpu_resources: tuple[str, ...] = ("*/gpu",)
 
     def requests(self, requests: Mapping[str, float]) -> dict[str, float]:
@@ -71,6 +75,17 @@ class Accounting:
         """The most an unallocated claim can cost."""
         gpus = sum(self._request(request) for request in spec.devices.requests)
         return {GPU: gpus} if gpus else {}
+
+    def mirrored(self, spec: ResourceClaimSpec) -> dict[str, float]:
+        """What a claim takes of resources that a device plugin may report for the same devices."""
+        taken: dict[str, float] = {}
+        for request in spec.devices.requests:
+            asked = (request.exactly,) if request.exactly is not None else request.first_available
+            most = max(asked, key=lambda one: one.count, default=None)
+            resource = self.class_resource(most.device_class_name) if most is not None else ""
+            if resource and most is not None:
+                taken[resource] = taken.get(resource, 0.0) + max(most.count, 1)
+        return taken
 
     def _request(self, request: DeviceRequest) -> float:
         if request.exactly is not None:

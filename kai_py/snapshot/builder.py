@@ -91,6 +91,7 @@ class SnapshotBuilder:
         self._assumed: dict[str, str] = {}
         self._assumed_claims: dict[str, tuple[str, AllocationResult]] = {}
         self._holds: dict[str, Hold] = {}
+        self._leaving: dict[str, Member] = {}
 
     def apply(self, kind: str, old: object | None, new: object | None) -> None:
         """Take in one change of a watched object; ``kind`` is the plural name."""
@@ -156,6 +157,7 @@ class SnapshotBuilder:
             queue_fixed={queue: dict(fixed) for queue, fixed in self._fixed.items()},
             devices=self._objects.devices(),
             holds=dict(self._holds),
+            leaving=tuple(self._leaving.values()),
             problems=(*self._problems.values(), *state.nodes.problems.values()),
         )
 
@@ -211,13 +213,13 @@ class SnapshotBuilder:
         volumes = volume_selectors(pod, owners)
         problem = ""
         try:
-            shape = self._shapes.intern(pod, claims.uses, volumes.selectors)
+            shape = self._shapes.intern(pod, claims.uses, volumes.selectors, self._mirrored(claims))
         except QuantityError as error:
             problem, shape = f"pod {pod.metadata.namespace}/{pod.metadata.name}: {error}", NO_SHAPE
         releasing = pod.metadata.deletion_timestamp is not None
         self._ledger.set_holding(
             uid,
-            Holding(node, shape.requests, shape.host_ports, releasing) if node else None,
+            _holding(node, shape, releasing=releasing) if node else None,
         )
         if ours:
             spec = self._identify(pod, owners)
@@ -225,6 +227,10 @@ class SnapshotBuilder:
             waiting = claims.waiting or volumes.waiting
             self._join_gang(uid, spec, replace(member, waiting=waiting, problem=problem))
         self._dependencies.set(uid, owners.seen)
+
+    def _mirrored(self, claims: PodClaims) -> Mapping[str, float]:
+        accounting = self._devices.accounting
+        return total(accounting.mirrored(use.spec) for use in claims.uses)
 
     def _member(
         self, pod: Pod, shape: Shape, node: str, claims: PodClaims, spec: GangSpec
@@ -276,8 +282,11 @@ class SnapshotBuilder:
         self._members.setdefault(spec.key, {})[uid] = member
         self._specs[spec.key] = spec
         self._dirty.add(spec.key)
+        if member.state == PodState.RELEASING:
+            self._leaving[uid] = member
 
     def _leave_gang(self, uid: str) -> None:
+        self._leaving.pop(uid, None)
         tracked = self._tracked.pop(uid, None)
         if tracked is not None:
             self._members[tracked.gang].pop(uid, None)
@@ -361,6 +370,11 @@ class SnapshotBuilder:
                 self._holds[uid] = Hold(hold.node, now + self._settings.hold_seconds)
             elif hold.expires <= now:
                 del self._holds[uid]
+
+
+def _holding(node: str, shape: Shape, *, releasing: bool) -> Holding:
+    requests = total((shape.requests, shape.mirrored)) if shape.mirrored else shape.requests
+    return Holding(node, requests, shape.host_ports, releasing)
 
 
 def _bound_since(pod: Pod) -> float:

@@ -44,7 +44,11 @@ class ClaimUse:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Shape:
-    """One equivalence class. ``number`` is unique within a builder and orders shapes."""
+    """One equivalence class. ``number`` is unique within a builder and orders shapes.
+
+    ``mirrored``: what the claims take of resources that a device plugin may report for the same
+    devices (``nvidia.com/gpu`` beside ``gpu.nvidia.com``).
+    """
 
     number: int
     requests: Mapping[str, float]
@@ -55,6 +59,7 @@ class Shape:
     spread: tuple[SpreadConstraint, ...] = ()
     volume_selectors: tuple[NodeSelector, ...] = ()
     claims: tuple[ClaimUse, ...] = ()
+    mirrored: Mapping[str, float] = field(default_factory=dict)
     namespace: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -95,6 +100,7 @@ class ShapeTable:
         pod: Pod,
         claims: tuple[ClaimUse, ...] = (),
         volume_selectors: tuple[NodeSelector, ...] = (),
+        mirrored: Mapping[str, float] | None = None,
     ) -> Shape:
         """The shape of ``pod``; raises QuantityError for a malformed request."""
         spec = pod.spec
@@ -118,6 +124,7 @@ class ShapeTable:
                     (c.name, c.spec, c.claim.metadata.uid if c.claim else "", c.pinned)
                     for c in claims
                 ],
+                mirrored,
                 (pod.metadata.namespace, pod.metadata.labels) if labels_matter else None,
             )
         )
@@ -134,6 +141,7 @@ class ShapeTable:
             spread=spec.topology_spread_constraints,
             volume_selectors=volume_selectors,
             claims=claims,
+            mirrored=mirrored or {},
             namespace=pod.metadata.namespace if labels_matter else "",
             labels=pod.metadata.labels if labels_matter else {},
         )

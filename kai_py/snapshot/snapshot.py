@@ -13,7 +13,7 @@ from kai_py.api.records.resource import (
     ResourceClaim,
     ResourceSlice,
 )
-from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.resources import Floats, ResourceIndex
@@ -51,7 +51,7 @@ class Snapshot:
     ``host_ports``: node row to the ports taken on it.
     ``queue_usage``: queue name to what its bound pods cost; ``queue_demand`` adds pending pods,
     ``queue_fixed`` is the part of the usage that can't be preempted.
-    ``holds``: pod uid to the room kept for it.
+    ``holds``: pod uid to the room kept for it. ``leaving``: our pods that are terminating.
     """
 
     now: float
@@ -68,4 +68,5 @@ class Snapshot:
     devices: DeviceObjects = field(default_factory=DeviceObjects)
     host_ports: Mapping[int, frozenset[HostPort]] = field(default_factory=dict)
     holds: Mapping[str, Hold] = field(default_factory=dict)
+    leaving: tuple[Member, ...] = ()
     problems: tuple[str, ...] = ()

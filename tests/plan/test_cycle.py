@@ -209,7 +209,7 @@ def test_priority_protects_nobody_from_other_queues():
         node("a", 4),
         queue("rich", 0),
         queue("poor", 4),
-        [pod(f"r{i}", queue="rich", node="a", priority=200) for i in range(4)],
+        [pod(f"r{i}", queue="rich", node="a", priority=200, created=i) for i in range(4)],
         pod("p", queue="poor", created=9),
     ).plan()
     assert evicted(plan) == ["r3"]

@@ -18,7 +18,7 @@ from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action, Stage
 from kai_py.plan.place import by_shape
 from kai_py.plan.reasons import Obstacle
-from kai_py.plan.statement import Room
+from kai_py.plan.room import Room
 from kai_py.policy.limits import check_limits, copies_within
 from kai_py.policy.queue_line import QueueLine
 from kai_py.snapshot.accounting import total

@@ -12,7 +12,7 @@ import numpy as np
 from kai_py.plan.candidates import next_ask, precondition
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action
-from kai_py.plan.statement import Room
+from kai_py.plan.room import Room
 from kai_py.policy.limits import check_limits
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang
