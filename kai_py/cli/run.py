@@ -15,7 +15,13 @@ from typing import Annotated
 
 import msgspec
 import typer
-from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    GCCollector,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
 
 from kai_py.cli.configuration import configuration_from
 from kai_py.cli.connection import Context, Kubeconfig, cluster_client
@@ -88,6 +94,7 @@ class PlanPrinter:
 async def _run(
     configuration: Configuration, kubeconfig: str, context: str, show: PlanPrinter | None
 ) -> None:
+    disable_created_metrics()
     registry = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)

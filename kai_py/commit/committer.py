@@ -83,6 +83,7 @@ class Committer:
         self.tasks: set[asyncio.Task[None]] = set()
         """What is under way; a task leaves when it is done."""
         self._pods: set[str] = set()
+        self._claims: set[str] = set()
         self._leaving: set[str] = set()
 
     @property
@@ -90,9 +91,9 @@ class Committer:
         """Pods, by uid, of running transactions."""
         return frozenset(self._pods)
 
-    def carries(self, pod_uid: str) -> bool:
-        """Whether a running transaction binds this pod."""
-        return pod_uid in self._pods
+    def carries(self, uid: str) -> bool:
+        """Whether a running transaction writes to the pod or claim with this uid."""
+        return uid in self._pods or uid in self._claims
 
     def carry_out(self, plan: Plan, now: float) -> None:
         """Start everything the plan decided; ``now`` is the plan's time, seconds since the epoch.
@@ -138,6 +139,7 @@ class Committer:
             allocations = {new.claim.uid: new.allocation for new in placement.allocate}
             self._room.assume(placement.pod, placement.node, allocations)
         self._pods.update(placement.pod.uid for placement in gang.pods)
+        self._claims.update(_claims(gang))
         self._start(self._bind(gang))
 
     async def _bind(self, gang: GangPlacement) -> None:
@@ -152,6 +154,7 @@ class Committer:
             outcome = GangOutcome(gang, reason="internal error, see the scheduler's log")
         finally:
             self._pods.difference_update(placement.pod.uid for placement in gang.pods)
+            self._claims.difference_update(_claims(gang))
         self._settle(outcome, asyncio.get_running_loop().time() - began)
 
     def _known_claims(self, gang: GangPlacement) -> dict[str, ResourceClaim]:
@@ -219,3 +222,7 @@ class Committer:
         else:
             self._metrics.claims_recovered.inc()
             log.info("claim %s: nobody binds its pods, its devices are free", leftover.claim)
+
+
+def _claims(gang: GangPlacement) -> frozenset[str]:
+    return frozenset(claim.uid for placement in gang.pods for claim in placement.reserve)

@@ -187,8 +187,8 @@ class Cluster:
             access=access,
             room=room,
             known=Known(
-                pod=lambda ref: self._current(self.pod(ref.name), ref.uid),
-                claim=lambda ref: self._current(self.claim(ref.name), ref.uid),
+                pod=lambda ref: self.current(self.pod(ref.name), ref.uid),
+                claim=lambda ref: self.current(self.claim(ref.name), ref.uid),
             ),
             holders=self.holders,
             narrator=Narrator(recorder, lambda _queue: None),
@@ -197,7 +197,7 @@ class Cluster:
             wake=self.wakes.append,
         )
 
-    def _current(self, record, uid):
+    def current(self, record, uid):
         return record if record is not None and record.metadata.uid == uid else None
 
 

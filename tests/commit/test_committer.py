@@ -1,0 +1,192 @@
+from dataclasses import replace
+
+import pytest
+
+from kai_py.commit.settings import CommitSettings
+from kai_py.embedded.deletion import DeleteOptions, delete
+from kai_py.embedded.resources import BUDGETS, PODS
+from kai_py.plan.decisions import Action, Eviction, Nomination, Plan
+from tests.commit.cluster import (
+    JOB,
+    NAMESPACE,
+    QUICK,
+    Cluster,
+    first,
+    gang_of,
+    gang_with_claims,
+    placed,
+    refuse,
+)
+from tests.commit.room import RecordingRoom
+
+
+@pytest.fixture
+def cluster():
+    return Cluster()
+
+
+@pytest.fixture
+def room():
+    return RecordingRoom()
+
+
+def eviction_of(pod, reason="preempted by higher priority workload team-a/Job/big"):
+    return Eviction(
+        pod=pod,
+        node="node-a",
+        gang="team-a/Job/train",
+        owner=JOB,
+        queue="queue-a",
+        action=Action.PREEMPT,
+        beneficiary="team-a/Job/big",
+        beneficiary_queue="queue-a",
+        reason=reason,
+    )
+
+
+async def carry_out(committer, plan):
+    committer.carry_out(plan, now=0.0)
+    assert await committer.drain(5.0)
+
+
+def count(metric, *labels):
+    return metric.labels(*labels)._value.get()
+
+
+async def test_a_gang_is_assumed_at_once_and_stays_so_when_bound(cluster, room):
+    gang = gang_with_claims(cluster, 2)
+    committer = cluster.committer(room)
+    committer.carry_out(Plan(placements=(gang,)), now=0.0)
+    assert room.assumed == {placement.pod.uid: "node-a" for placement in gang.pods}
+    assert cluster.calls == []
+    assert committer.pods_in_flight == room.assumed.keys()
+    assert committer.carries(gang.pods[0].reserve[0].uid)
+    assert await committer.drain(5.0)
+    assert room.forgotten == []
+    assert committer.pods_in_flight == frozenset()
+    assert not committer.carries(gang.pods[0].reserve[0].uid)
+    assert count(cluster.metrics.bindings, "bound") == 2
+    assert count(cluster.metrics.gangs, "allocate", "bound") == 1
+
+
+async def test_a_gang_under_way_is_not_started_twice(cluster, room):
+    plan = Plan(placements=(gang_with_claims(cluster, 2),))
+    committer = cluster.committer(room)
+    committer.carry_out(plan, now=0.0)
+    await carry_out(committer, plan)
+    assert cluster.made("create", "Pod/binding") == 2
+
+
+async def test_an_undone_gang_is_forgotten_and_tried_again_after_its_backoff(cluster, room):
+    gang = gang_with_claims(cluster, 2)
+    plan = Plan(placements=(gang,))
+    slow = CommitSettings(retry=QUICK, seen_within=0.2)
+    committer = cluster.committer(room, settings=slow)
+    cluster.fail_once("patch", "ResourceClaim/status", refuse(403, "Forbidden"))
+    await carry_out(committer, plan)
+    assert room.assumed == {}
+    assert sorted(room.forgotten) == sorted(placement.pod.uid for placement in gang.pods)
+    assert 0.2 < cluster.wakes[0] <= slow.backoff.base
+    made = len(cluster.calls)
+    await carry_out(committer, plan)
+    assert len(cluster.calls) == made, "the gang was tried again before its backoff had passed"
+    assert count(cluster.metrics.gangs, "allocate", "undone") == 1
+
+
+async def test_a_failing_gang_does_not_hold_up_another(cluster, room):
+    failing = gang_with_claims(cluster, 1)
+    pod = cluster.add_pod("other")
+    committer = cluster.committer(room, settings=CommitSettings(retry=QUICK))
+    cluster.fail_once("patch", "ResourceClaim/status", refuse(403, "Forbidden"))
+    await carry_out(committer, Plan(placements=(failing,)))
+    other = replace(gang_of(placed(pod, "node-b")), gang="team-a/Pod/other")
+    await carry_out(committer, Plan(placements=(failing, other)))
+    assert cluster.nodes() == {"other": "node-b"}
+
+
+async def test_only_the_pod_that_vanished_is_forgotten(cluster, room):
+    gang = gang_with_claims(cluster, 3)
+    committer = cluster.committer(room)
+    gone = DeleteOptions(grace_seconds=0)
+    cluster.fail_once(
+        "create",
+        "Pod/binding",
+        first(lambda: delete(cluster.api, PODS, "worker-1", NAMESPACE, gone)),
+    )
+    await carry_out(committer, Plan(placements=(gang,)))
+    assert room.forgotten == [gang.pods[1].pod.uid]
+    assert count(cluster.metrics.gangs, "allocate", "partial") == 1
+    assert cluster.wakes == [0.0]
+
+
+async def test_a_crash_in_a_transaction_is_logged_and_forgotten(cluster, room, caplog):
+    gang = gang_with_claims(cluster, 1)
+
+    async def explode(_call, _serve):
+        raise ZeroDivisionError
+
+    cluster.fail_once("create", "Pod/binding", explode)
+    committer = cluster.committer(room)
+    await carry_out(committer, Plan(placements=(gang,)))
+    assert "ZeroDivisionError" in caplog.text
+    assert room.forgotten == [gang.pods[0].pod.uid]
+
+
+async def test_nominations_hold_room(cluster, room):
+    pod = cluster.add_pod("worker-0")
+    committer = cluster.committer(room)
+    await carry_out(committer, Plan(nominations=(Nomination("g", pod, "node-a"),)))
+    assert room.held == {pod.uid: "node-a"}
+
+
+async def bound_pod(cluster, name="victim"):
+    pod = cluster.add_pod(name, terminationGracePeriodSeconds=0)
+    client = cluster.access().client
+    await client.bind(namespace=NAMESPACE, pod=name, uid=pod.uid, node="node-a")
+    cluster.api.patch_status(PODS, cluster.api.find(PODS, name, NAMESPACE), {"phase": "Running"})
+    cluster.calls.clear()
+    return pod
+
+
+async def test_a_victim_is_told_why_before_it_is_evicted(cluster, room):
+    pod = await bound_pod(cluster)
+    told = []
+    cluster.fail_once(
+        "create",
+        "Pod/eviction",
+        first(lambda: told.extend(cluster.pod("victim").status.conditions)),
+    )
+    await carry_out(cluster.committer(room), Plan(evictions=(eviction_of(pod),)))
+    condition = next(c for c in told if c.type == "DisruptionTarget")
+    assert (condition.status, condition.reason) == ("True", "PreemptionByScheduler")
+    assert condition.message == "preempted by higher priority workload team-a/Job/big"
+    assert cluster.pod("victim") is None
+    assert count(cluster.metrics.evictions, "preempt", "evicted") == 1
+
+
+async def test_a_disruption_budget_says_not_now_and_is_asked_again(cluster, room):
+    pod = await bound_pod(cluster)
+    body = {"metadata": {"name": "keep"}, "spec": {"minAvailable": 1, "selector": {}}}
+    cluster.api.create(BUDGETS, body, NAMESPACE)
+    plan = Plan(evictions=(eviction_of(pod),))
+    committer = cluster.committer(room)
+    await carry_out(committer, plan)
+    assert cluster.pod("victim").metadata.deletion_timestamp is None
+    assert count(cluster.metrics.evictions, "preempt", "blocked") == 1
+    assert cluster.wakes[0] >= 10.0, "the server's Retry-After must be respected"
+    await carry_out(committer, plan)
+    assert cluster.made("create", "Pod/eviction") == 1
+    budget = cluster.api.find(BUDGETS, "keep", NAMESPACE)
+    cluster.api.patch_status(BUDGETS, budget, {"disruptionsAllowed": 1, "observedGeneration": 1})
+    await carry_out(cluster.committer(room), plan)
+    assert cluster.pod("victim") is None
+    assert cluster.made("patch", "Pod/status") == 1, "the condition was there already"
+
+
+async def test_another_pod_of_that_name_is_not_evicted(cluster, room):
+    pod = await bound_pod(cluster)
+    delete(cluster.api, PODS, "victim", NAMESPACE, DeleteOptions(grace_seconds=0))
+    await bound_pod(cluster)
+    await carry_out(cluster.committer(room), Plan(evictions=(eviction_of(pod),)))
+    assert cluster.pod("victim").metadata.deletion_timestamp is None
+    assert count(cluster.metrics.evictions, "preempt", "vanished") == 1

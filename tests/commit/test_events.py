@@ -1,0 +1,176 @@
+import asyncio
+import contextlib
+from dataclasses import replace
+
+import pytest
+
+from kai_py.commit.binding import BindingOutcome, BindingResult
+from kai_py.commit.events import Event, EventRecorder, EventType, TokenBucket
+from kai_py.commit.eviction import EvictionOutcome, EvictionResult
+from kai_py.commit.narrator import Narrator
+from kai_py.commit.transaction import GangOutcome
+from kai_py.embedded.resources import EVENTS
+from kai_py.grouping.gang import Owner
+from kai_py.plan.decisions import Action, Eviction, Plan
+from tests.commit.cluster import JOB, Cluster, gang_with_claims, refuse
+from tests.commit.room import RecordingRoom
+
+FREE = TokenBucket(1e6, 1000)
+
+
+@pytest.fixture
+def cluster():
+    cluster = Cluster()
+    cluster.dropped = 0
+    return cluster
+
+
+@contextlib.asynccontextmanager
+async def recording(cluster, bucket=FREE, *, drain=True):
+    def drop():
+        cluster.dropped += 1
+
+    recorder = EventRecorder(
+        cluster.access().client,
+        bucket,
+        reporter="kai-scheduler",
+        instance="host-1",
+        on_dropped=drop,
+    )
+    running = asyncio.create_task(recorder.run())
+    try:
+        yield recorder
+        if drain:
+            await recorder.drain(5.0)
+    finally:
+        running.cancel()
+
+
+def written(cluster):
+    return [
+        (
+            e["involvedObject"]["kind"],
+            e["involvedObject"]["name"],
+            e["type"],
+            e["reason"],
+            e["message"],
+        )
+        for e in sorted(
+            cluster.api.list(EVENTS), key=lambda e: int(e["metadata"]["resourceVersion"])
+        )
+    ]
+
+
+def event(note="why", regarding=JOB):
+    return Event(regarding, "FailedScheduling", "Scheduling", note, EventType.WARNING)
+
+
+async def test_an_event_says_what_happened_to_what(cluster):
+    async with recording(cluster) as recorder:
+        recorder.record(event())
+    assert written(cluster) == [("Job", "train", "Warning", "FailedScheduling", "why")]
+    (document,) = cluster.api.list(EVENTS)
+    assert document["involvedObject"]["uid"] == "job-uid"
+    assert document["reportingComponent"] == "kai-scheduler"
+    assert document["metadata"]["namespace"] == JOB.namespace
+
+
+async def test_the_same_note_is_told_once_until_another_came(cluster):
+    async with recording(cluster) as recorder:
+        for note in ("a", "a", "b", "b", "a"):
+            recorder.record(event(note))
+    assert [note for *_, note in written(cluster)] == ["a", "b", "a"]
+
+
+async def test_long_notes_are_cut_to_what_the_api_allows(cluster):
+    async with recording(cluster) as recorder:
+        recorder.record(event("ü" * 2000))
+    assert len(written(cluster)[0][-1].encode()) <= 1024
+
+
+async def test_cluster_scoped_objects_have_their_events_in_default(cluster):
+    cluster.api.create(cluster.api.registry.named("namespaces"), {"metadata": {"name": "default"}})
+    queue = Owner("scheduling.kai.io/v1alpha1", "Queue", "", "queue-a", "q-uid")
+    async with recording(cluster) as recorder:
+        recorder.record(event(regarding=queue))
+    (document,) = cluster.api.list(EVENTS)
+    assert document["metadata"]["namespace"] == "default"
+    assert document["involvedObject"]["name"] == "queue-a"
+
+
+async def test_a_refused_event_is_counted_and_stops_nothing(cluster):
+    cluster.fail_once("create", "Event", refuse(403, "Forbidden"))
+    async with recording(cluster) as recorder:
+        recorder.record(event("a"))
+        recorder.record(event("b"))
+    assert [note for *_, note in written(cluster)] == ["b"]
+    assert cluster.dropped == 1
+
+
+def test_a_bucket_gives_its_burst_and_then_its_rate():
+    bucket = TokenBucket(rate=10.0, burst=3)
+    delays = [bucket.delay(100.0) for _ in range(6)]
+    assert delays == pytest.approx([0.0, 0.0, 0.0, 0.1, 0.2, 0.3])
+    assert bucket.delay(200.0) == 0.0
+
+
+async def test_a_storm_of_events_does_not_delay_bindings(cluster):
+    gang = gang_with_claims(cluster, 4)
+    async with recording(cluster, TokenBucket(rate=1e-3, burst=1), drain=False) as recorder:
+        for number in range(5000):
+            recorder.record(event(str(number)))
+        committer = cluster.committer(RecordingRoom())
+        committer.carry_out(Plan(placements=(gang,)), now=0.0)
+        assert await committer.drain(5.0)
+        assert len(cluster.nodes()) == 4
+
+
+class Told(list):
+    def record(self, event):
+        self.append((event.regarding.kind, event.regarding.name, event.reason))
+
+
+def test_a_bound_gang_and_its_failures_are_told(cluster):
+    gang = gang_with_claims(cluster, 2)
+    told = Told()
+    bindings = tuple(
+        BindingResult(p.pod, p.node, outcome, "because")
+        for p, outcome in zip(gang.pods, (BindingOutcome.BOUND, BindingOutcome.FAILED), strict=True)
+    )
+    Narrator(told, lambda _q: None).tell_outcome(GangOutcome(gang, bindings))
+    assert told == [("Pod", "worker-0", "Scheduled"), ("Pod", "worker-1", "FailedBinding")]
+    told.clear()
+    Narrator(told, lambda _q: None).tell_outcome(GangOutcome(gang, reason="a claim was lost"))
+    assert told == [("Job", "train", "FailedBinding")]
+
+
+def test_an_eviction_is_told_to_pod_owner_and_both_queues(cluster):
+    eviction = Eviction(
+        pod=cluster.add_pod("victim"),
+        node="node-a",
+        gang="team-a/Job/train",
+        owner=JOB,
+        queue="queue-a",
+        action=Action.RECLAIM,
+        beneficiary="team-b/Job/big",
+        beneficiary_queue="queue-b",
+        reason="queue-a uses more than its fair share.",
+    )
+    told = Told()
+    narrator = Narrator(
+        told, lambda name: Owner("scheduling.kai.io/v1alpha1", "Queue", "", name, name)
+    )
+    narrator.tell_eviction(EvictionResult(eviction, EvictionOutcome.EVICTED))
+    assert told == [
+        ("Pod", "victim", "Preempted"),
+        ("Job", "train", "Preempted"),
+        ("Queue", "queue-a", "LostRoom"),
+        ("Queue", "queue-b", "TookRoom"),
+    ]
+    told.clear()
+    same = replace(eviction, beneficiary_queue="queue-a")
+    narrator.tell_eviction(EvictionResult(same, EvictionOutcome.EVICTED))
+    assert [kind for kind, _, _ in told] == ["Pod", "Job"]
+    told.clear()
+    narrator.tell_eviction(EvictionResult(eviction, EvictionOutcome.BLOCKED, "budget"))
+    assert told == [("Pod", "victim", "EvictionBlocked")]

@@ -1,0 +1,172 @@
+import asyncio
+import contextlib
+
+import pytest
+
+from kai_py.commit.status import condition_reason, pending_statuses
+from kai_py.commit.status_writer import StatusWriter
+from kai_py.embedded.resources import PODS
+from kai_py.plan.decisions import Nomination, Plan, Stage, Unplaced
+from tests.commit.cluster import JOB, NAMESPACE, Cluster, refuse
+
+INTERVAL = 10.0
+
+
+@pytest.fixture
+def cluster():
+    cluster = Cluster()
+    cluster.transitions = []
+    return cluster
+
+
+@contextlib.asynccontextmanager
+async def writing(cluster, find_pod):
+    writer = StatusWriter(
+        cluster.access(),
+        find_pod,
+        message_interval=INTERVAL,
+        on_transition=cluster.transitions.append,
+    )
+    running = asyncio.create_task(writer.run())
+    yield writer
+    running.cancel()
+
+
+@pytest.fixture
+async def writer(cluster):
+    def find_pod(ref):
+        return cluster.current(cluster.pod(ref.name), ref.uid)
+
+    async with writing(cluster, find_pod) as writer:
+        yield writer
+
+
+def waits(stage, message, *pods):
+    return Plan(unplaced=(Unplaced("team-a/Job/train", JOB, "queue-a", stage, message, pods),))
+
+
+async def say(writer, plan, now=0.0):
+    writer.update(pending_statuses(plan), now)
+    await writer.drain(5.0)
+
+
+def scheduled(cluster, name):
+    conditions = cluster.pod(name).status.conditions
+    return next((c for c in conditions if c.type == "PodScheduled"), None)
+
+
+def writes(cluster):
+    return cluster.made("patch", "Pod/status")
+
+
+def test_autoscalers_are_called_only_where_nodes_could_help():
+    called = {stage for stage in Stage if condition_reason(stage) == "Unschedulable"}
+    assert called == {Stage.NODE_FILTERS, Stage.RESOURCES, Stage.DEVICES, Stage.TOPOLOGY}
+    assert condition_reason(Stage.QUEUE_MAX) == "QueueMax"
+
+
+async def test_every_pod_of_the_gang_says_why_it_waits(cluster, writer):
+    pods = [cluster.add_pod(f"worker-{i}") for i in range(3)]
+    await say(writer, waits(Stage.RESOURCES, "no room.", *pods))
+    for pod in pods:
+        condition = scheduled(cluster, pod.name)
+        assert condition.status == "False"
+        assert (condition.reason, condition.message) == ("Unschedulable", "no room.")
+        assert condition.last_transition_time is not None
+
+
+async def test_the_same_sentence_is_written_once(cluster, writer):
+    pod = cluster.add_pod("worker-0")
+    for now in range(100):
+        await say(writer, waits(Stage.RESOURCES, "no room.", pod), now=float(now))
+    assert writes(cluster) == 1
+    assert len(cluster.transitions) == 1
+
+
+async def test_a_mirror_that_lags_causes_no_second_write(cluster):
+    pod = cluster.add_pod("worker-0")
+    old = cluster.pod("worker-0")
+    async with writing(cluster, lambda _ref: old) as writer:
+        for now in range(5):
+            await say(writer, waits(Stage.RESOURCES, "no room.", pod), now=float(now))
+    assert writes(cluster) == 1
+
+
+async def test_a_new_sentence_waits_for_its_turn_and_a_new_reason_does_not(cluster, writer):
+    pod = cluster.add_pod("worker-0")
+    for now in range(30):
+        await say(writer, waits(Stage.RESOURCES, f"{now} nodes are full.", pod), now=float(now))
+    assert writes(cluster) == 3
+    assert scheduled(cluster, "worker-0").message == "20 nodes are full."
+    since = scheduled(cluster, "worker-0").last_transition_time
+    await say(writer, waits(Stage.QUEUE_MAX, "the queue is full.", pod), now=30.0)
+    assert writes(cluster) == 4
+    assert scheduled(cluster, "worker-0").reason == "QueueMax"
+    assert scheduled(cluster, "worker-0").last_transition_time == since
+
+
+async def test_a_nominated_pod_names_its_node_until_it_loses_it(cluster, writer):
+    pod = cluster.add_pod("worker-0")
+    waiting = waits(Stage.NOMINATED, "room is being freed.", pod)
+    nominated = Plan(
+        unplaced=waiting.unplaced, nominations=(Nomination("team-a/Job/train", pod, "node-a"),)
+    )
+    await say(writer, nominated)
+    assert cluster.pod("worker-0").status.nominated_node_name == "node-a"
+    assert scheduled(cluster, "worker-0").reason == "WaitingForRoom"
+    await say(writer, waits(Stage.RESOURCES, "no room.", pod), now=1.0)
+    assert cluster.pod("worker-0").status.nominated_node_name == ""
+
+
+async def test_a_gated_pod_keeps_what_the_server_says(cluster, writer):
+    pod = cluster.add_pod("worker-0", schedulingGates=[{"name": "wait"}])
+    before = scheduled(cluster, "worker-0")
+    await say(writer, waits(Stage.GATED, "1 pod is gated.", pod))
+    assert writes(cluster) == 0
+    assert scheduled(cluster, "worker-0") == before
+
+
+async def test_a_pod_bound_meanwhile_is_left_alone(cluster, writer):
+    pod = cluster.add_pod("worker-0")
+    await cluster.access().client.bind(
+        namespace=NAMESPACE, pod=pod.name, uid=pod.uid, node="node-a"
+    )
+    await say(writer, waits(Stage.RESOURCES, "no room.", pod))
+    assert writes(cluster) == 0
+
+
+async def test_a_failed_write_is_repeated_by_the_next_cycle(cluster, writer):
+    pod = cluster.add_pod("worker-0")
+    cluster.fail_once("patch", "Pod/status", refuse(500))
+    await say(writer, waits(Stage.RESOURCES, "no room.", pod))
+    assert scheduled(cluster, "worker-0") is None
+    await say(writer, waits(Stage.RESOURCES, "no room.", pod), now=1.0)
+    assert scheduled(cluster, "worker-0").message == "no room."
+
+
+async def test_somebody_who_overwrites_us_is_answered_but_not_at_once(cluster, writer):
+    pod = cluster.add_pod("worker-0")
+    await say(writer, waits(Stage.RESOURCES, "no room.", pod))
+    document = cluster.api.find(PODS, "worker-0", NAMESPACE)
+    other = {"type": "PodScheduled", "status": "False", "reason": "Other", "message": "x"}
+    cluster.api.patch_status(PODS, document, {"conditions": [other]})
+    for now in range(1, 12):
+        await say(writer, waits(Stage.RESOURCES, "no room.", pod), now=float(now))
+    assert writes(cluster) == 2
+
+
+async def test_only_the_newest_wish_is_written(cluster):
+    pod = cluster.add_pod("worker-0")
+    writer = StatusWriter(
+        cluster.access(),
+        lambda ref: cluster.pod(ref.name),
+        message_interval=INTERVAL,
+        on_transition=cluster.transitions.append,
+    )
+    for stage in (Stage.RESOURCES, Stage.DEVICES, Stage.QUEUE_MAX):
+        writer.update(pending_statuses(waits(stage, stage.value, pod)), 0.0)
+    running = asyncio.create_task(writer.run())
+    await writer.drain(5.0)
+    running.cancel()
+    assert writes(cluster) == 1
+    assert scheduled(cluster, "worker-0").reason == "QueueMax"

@@ -1,0 +1,34 @@
+from kai_py.observe.health import stale_watches, stuck_cycle, unread_kinds
+from kai_py.watch.mirror import KindStatus
+
+
+def kind(name, *, age=0.0, synced=True, api_version="v1", problem=""):
+    return KindStatus(
+        kind=name,
+        api_version=api_version,
+        synced=synced,
+        objects=0,
+        age=age,
+        problem=problem,
+        rejected=(),
+    )
+
+
+def test_a_watch_that_hears_nothing_is_stale():
+    kinds = [kind("Pod", age=181.0, problem="refused"), kind("Node", age=60.0)]
+    assert stale_watches(kinds) == ["Pod: nothing heard for 181 s: refused"]
+
+
+def test_a_kind_that_is_not_served_is_no_fault():
+    assert stale_watches([kind("Queue", age=1e6, api_version="")]) == []
+
+
+def test_kinds_that_are_not_read_are_named():
+    assert unread_kinds([kind("Pod", synced=False), kind("Node")]) == [
+        "Pod: not read yet: still reading"
+    ]
+
+
+def test_a_cycle_that_does_not_end_is_stuck():
+    assert stuck_cycle(119.0) == []
+    assert "121 s" in stuck_cycle(121.0)[0]
