@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.lint.check import Report, lint
+from kai_py.lint.check import Report, lint_together
 from kai_py.lint.finding import Severity
 
 
@@ -26,7 +26,8 @@ def command(
     when something was found that the API rejects or drops; with --fix, when something is left of
     it that only you can decide. Hints do not count.
     """
-    reports = [(_name(file), lint(_read(file))) for file in files]
+    found_in = lint_together([_read(file) for file in files])
+    reports = list(zip(map(_name, files), found_in, strict=True))
     for name, report in reports:
         _print_findings(name, report, fix=fix)
     if fix:

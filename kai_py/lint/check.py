@@ -1,10 +1,10 @@
-"""What is wrong in this file, and what is its valid form? All rules over all objects, in order.
+"""What is wrong in these files, and what is their valid form? All rules over all objects.
 
 The order matters: first the object itself, then the shapes that later rules look into, the version
 last, since the shape tells which one was meant. Rules of one object never stop those of another.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kai_py.api.manifests import Document, ManifestError, Mapping, read_documents
@@ -71,22 +71,49 @@ class Report:
 
 
 def lint(text: str) -> Report:
-    """Check a YAML text of any number of objects; text that is no YAML is one finding."""
-    text = text.removeprefix("\ufeff")
+    """Check a YAML text of any number of objects."""
+    return lint_together([text])[0]
+
+
+def lint_together(texts: Sequence[str]) -> tuple[Report, ...]:
+    """Check several texts whose objects may name one another; one report per text.
+
+    Text that is no YAML is one finding, and its valid form is the text itself.
+    """
+    read = [_read(text.removeprefix("\ufeff")) for text in texts]
+    file = File([manifest for part in read for manifest in part.manifests])
+    for rule in RULES:
+        for part in read:
+            for manifest in part.manifests:
+                part.findings.extend(rule(manifest, file))
+    return tuple(part.report() for part in read)
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """One text while it is checked."""
+
+    text: str
+    documents: list[Document]
+    manifests: list[Manifest]
+    findings: list[Finding]
+
+    def report(self) -> Report:
+        corrected = rewrite(self.text, [document.value for document in self.documents])
+        unique = dict.fromkeys(self.findings)
+        return Report(tuple(sorted(unique, key=lambda found: found.line)), corrected)
+
+
+def _read(text: str) -> _Text:
     try:
         documents = read_documents(text)
     except ManifestError as error:
         template = " (a template? render it first)" if "{{" in text else ""
         finding = Finding(error.line, "", "", f"is not YAML: {error.reason}{template}")
-        return Report((finding,), text)
+        return _Text(text, [], [], [finding])
     findings = [finding for document in documents for finding in _document(document)]
-    file = File([manifest for document in documents for manifest in _manifests(document)])
-    for rule in RULES:
-        for manifest in file.manifests:
-            findings += rule(manifest, file)
-    corrected = rewrite(text, [document.value for document in documents])
-    unique = dict.fromkeys(findings)
-    return Report(tuple(sorted(unique, key=lambda found: found.line)), corrected)
+    manifests = [manifest for document in documents for manifest in _manifests(document)]
+    return _Text(text, documents, manifests, findings)
 
 
 def _document(document: Document) -> Iterator[Finding]:

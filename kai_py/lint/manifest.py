@@ -1,4 +1,4 @@
-"""What does a rule look at? One object of a file, and the file it stands in.
+"""What does a rule look at? One object, and the others that were given with it.
 
 Rules read and correct ``Manifest.value`` in place. Mappings and lists know their lines, and keep
 them when they move, so a finding names the line in the user's file whatever was corrected before.
@@ -66,7 +66,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """All objects of one file, for what rules ask about other objects."""
+    """All objects checked together, for what rules ask about other objects."""
 
     manifests: list[Manifest] = field(default_factory=list)
 

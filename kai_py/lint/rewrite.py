@@ -31,6 +31,8 @@ class Edit:
 
 def rewrite(text: str, corrected: list[Any]) -> str:
     """Write the corrected values, one per document of the text, into the text."""
+    if not corrected:
+        return text
     documents = read_documents(text)
     edits = [
         edit

@@ -94,7 +94,7 @@ def queue_exists(manifest: Manifest, file: File) -> Iterator[Finding]:
             if name not in queues:
                 meant = nearest(name, queues)
                 advice = f": was {meant} meant?" if meant else ""
-                yield manifest.hint(field, f"queue {name} is not in this file{advice}")
+                yield manifest.hint(field, f"queue {name} is not among these manifests{advice}")
                 continue
             names = at(queues[name].value, "spec", "namespaces", "names")
             chosen = at(queues[name].value, "spec", "namespaces", "selector")

@@ -44,7 +44,9 @@ def classes_exist(manifest: Manifest, file: File) -> Iterator[Finding]:
         for place, fields in asked:
             name = text_at(fields, "deviceClassName")
             if name and name not in known:
-                message = f"DeviceClass {name} is not in this file: it must exist in the cluster"
+                message = (
+                    f"DeviceClass {name} is not among these manifests: it must exist in the cluster"
+                )
                 yield manifest.hint((*place, "deviceClassName"), message)
 
 
@@ -67,7 +69,7 @@ def namespaces_exist(manifest: Manifest, file: File) -> Iterator[Finding]:
     there = {found.name for found in file.of("", "Namespace")}
     first = next(other for other in file.manifests if other.namespace == name)
     if first is manifest and name not in there:
-        message = f"namespace {name} is not in this file: it must exist (kubectl create ns {name})"
+        message = f"namespace {name} is not among these manifests: it must exist (kubectl create ns {name})"
         yield manifest.hint(("metadata", "namespace"), message)
 
 
@@ -86,5 +88,5 @@ def _exists(
     elif found:
         yield manifest.error(path, f"{name} is a {found[0].kind}: write {_OTHER[kind]}")
     else:
-        message = f"{kind} {name} is not in this file: pods wait until it exists"
+        message = f"{kind} {name} is not among these manifests: pods wait until it exists"
         yield manifest.hint(path, message)
