@@ -73,6 +73,7 @@ class Watch:
         """Return the events since the last call; raise ApiError 410 when some were compacted."""
         if self._initial:
             self._initial = False
+            self.revision = self._store.revision
             return list(self._present())
         log = self._store.log(self._resource.storage)
         if not self._started:

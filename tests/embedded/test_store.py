@@ -124,7 +124,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestStoreMachine.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
 
 
 def put(store, name, uid, **meta):

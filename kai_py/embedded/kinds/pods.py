@@ -225,16 +225,16 @@ def _validate_update(new: Json, old: Json) -> list[FieldError]:
                 "existing toleration can not be modified except its tolerationSeconds",
             )
         )
-    if _fixed_part(new["spec"]) != _fixed_part(old["spec"]):
+    if _fixed_part(new["spec"], gated=bool(gates)) != _fixed_part(old["spec"], gated=bool(gates)):
         errors.append(forbidden_field("spec", _UPDATE_RULE))
     return errors
 
 
-def _fixed_part(spec: Json) -> Json:
+def _fixed_part(spec: Json, *, gated: bool) -> Json:
     fixed = {key: value for key, value in spec.items() if key not in _UPDATABLE_FIELDS}
     for field in ("tolerations", "schedulingGates"):
         fixed.pop(field, None)
-    if spec.get("schedulingGates"):
+    if gated:
         for field in ("nodeSelector", "affinity"):
             fixed.pop(field, None)
     for field in _CONTAINER_LISTS:

@@ -1,0 +1,84 @@
+import pytest
+
+from kai_py.embedded.deletion import delete
+from kai_py.embedded.errors import ApiError
+from kai_py.embedded.resources import CONFIG_MAPS, EVENTS, EVENTS_GROUP, PODS
+from kai_py.embedded.subresources import bind
+from kai_py.embedded.watching import Watch
+from tests.embedded.manifests import config_map, pod
+
+
+def told(watch):
+    return [(event.type, event.object["metadata"]["name"]) for event in watch.poll()]
+
+
+def test_a_watch_without_revision_begins_with_what_is_there(bare):
+    bare.create(pod("a"))
+    watch = Watch(bare.store, PODS)
+    assert told(watch) == [("ADDED", "a")]
+    bare.create(pod("b"))
+    delete(bare.api, PODS, "a", "default")
+    assert told(watch) == [("ADDED", "b"), ("DELETED", "a")]
+
+
+def test_a_watch_from_a_revision_tells_what_came_after(bare):
+    revision = int(bare.create(pod("a"))["metadata"]["resourceVersion"])
+    bare.create(pod("b"))
+    assert told(Watch(bare.store, PODS, revision=revision)) == [("ADDED", "b")]
+
+
+def test_entering_and_leaving_a_selection(bare):
+    unbound = Watch(bare.store, PODS, selects=lambda pod: not pod["spec"].get("nodeName"))
+    bound = Watch(bare.store, PODS, selects=lambda pod: bool(pod["spec"].get("nodeName")))
+    bare.create(pod("a"))
+    assert (told(unbound), told(bound)) == ([("ADDED", "a")], [])
+    binding = bind(bare.api, "a", "default", {"target": {"name": "n"}})
+    left, entered = unbound.poll()[0], bound.poll()[0]
+    assert (left.type, entered.type) == ("DELETED", "ADDED")
+    assert "nodeName" not in left.object["spec"]
+    revision = binding["metadata"]["resourceVersion"]
+    assert left.object["metadata"]["resourceVersion"] == revision
+
+
+def test_a_namespaced_watch_sees_its_namespace_only(bare):
+    bare.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}})
+    watch = Watch(bare.store, CONFIG_MAPS, namespace="x")
+    bare.create(config_map("a"))
+    bare.create(config_map("b", namespace="x"))
+    assert told(watch) == [("ADDED", "b")]
+
+
+def test_a_future_revision_is_refused(bare):
+    with pytest.raises(ApiError) as caught:
+        Watch(bare.store, PODS, revision=bare.store.revision + 1)
+    assert caught.value.code == 504
+
+
+def test_bookmarks_carry_the_revision_reached(bare):
+    watch = Watch(bare.store, PODS)
+    watch.poll()
+    bare.create(config_map("other-kind"))
+    watch.poll()
+    mark = watch.bookmark(initial_events_end=True).object
+    assert mark["metadata"]["resourceVersion"] == str(bare.store.revision)
+    assert mark["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert mark["kind"] == "Pod"
+
+
+def test_both_event_groups_show_the_same_events(bare):
+    watch = Watch(bare.store, EVENTS_GROUP)
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": "default"},
+        "involvedObject": {"kind": "Pod", "name": "a", "namespace": "default"},
+        "message": "text",
+    }
+    bare.create(event)
+    shown = watch.poll()[0].object
+    assert shown["apiVersion"] == "events.k8s.io/v1"
+    assert (shown["regarding"]["name"], shown["note"]) == ("a", "text")
+    new = {**shown, "metadata": {"name": "f", "namespace": "default"}, "note": "other"}
+    bare.api.create(EVENTS_GROUP, new, "default")
+    stored = bare.api.get(EVENTS, "f", "default")
+    assert (stored["apiVersion"], stored["message"]) == ("v1", "other")
