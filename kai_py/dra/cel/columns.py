@@ -11,8 +11,9 @@ Complexity: one walk over the syntax tree.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from kai_py.dra.cel.device import MAPS, CELDevice
+from kai_py.dra.cel.device import MAPS
 from kai_py.dra.cel.syntax import (
     Bind,
     Call,
@@ -26,6 +27,11 @@ from kai_py.dra.cel.syntax import (
     with_children,
 )
 from kai_py.dra.cel.values import EMPTY_MAP, AttributeList, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kai_py.dra.cel.device import CELDevice
 
 Column = tuple[str, ...]
 """Keys below ``device``; led by ``HAS`` where only their presence counts."""
@@ -87,27 +93,70 @@ def _plain(node: Node) -> Node:
             return node
 
 
-def read_column(device: CELDevice, column: Column) -> Value:
-    """Give a device's value in a column, in a form that can be hashed."""
-    if column[:1] == (HAS,):
-        return _has(device, column[1:])
-    if len(column) == 3:
-        value = device.fields[column[0]].get(column[1], EMPTY_MAP).get(column[2], _MISSING)
-        if type(value) is str:
-            return value
-        return (value.kind if isinstance(value, AttributeList) else type(value), value)
-    value = device.fields
+def column_keys(devices: Sequence[CELDevice], column: Column) -> list[Value]:
+    """Give a hashable key per device; equal keys are equal values, of one type."""
+    match column:
+        case ("capacity", domain, name):
+            amounts = _named(devices, "capacity", domain, name)
+            keys = [amount if amount is _MISSING else amount.nano for amount in amounts]
+        case ("attributes", domain, name):
+            keys = _attribute_keys(_named(devices, "attributes", domain, name))
+        case (_, outer, domain, name):
+            keys = [found is not _MISSING for found in _named(devices, outer, domain, name)]
+        case ("has", outer, domain):
+            keys = [domain in device.fields[outer] for device in devices]
+        case ("driver",):
+            keys = [device.driver for device in devices]
+        case ("allowMultipleAllocations",):
+            keys = [device.allow_multiple_allocations for device in devices]
+        case _:
+            keys = [_hashable(_below(device, column)) for device in devices]
+    return keys
+
+
+def _attribute_keys(values: list[Value]) -> list[Value]:
+    if set(map(type, values)) <= _PLAIN:
+        return values
+    # The other types hash slowly, but the same few objects come again and again.
+    distinct = dict(zip(map(id, values), values, strict=True))
+    keys = {number: _hashable(value) for number, value in distinct.items()}
+    return [keys[id(value)] for value in values]
+
+
+def _named(devices: Sequence[CELDevice], outer: str, domain: str, name: str) -> list[Value]:
+    """Read one attribute or capacity of each device straight from what it was made of."""
+    full = f"{domain}/{name}"
+    if outer == "attributes":
+        values: list[Value] = [
+            device.attributes.get(name if device.driver == domain else full, _MISSING)
+            for device in devices
+        ]
+    else:
+        values = [
+            device.capacity.get(name if device.driver == domain else full, _MISSING)
+            for device in devices
+        ]
+    if _MISSING in values:
+        for place, value in enumerate(values):
+            if value is _MISSING:
+                values[place] = getattr(devices[place], outer).get(full, _MISSING)
+    return values
+
+
+_PLAIN = frozenset({str, int, type(_MISSING)})
+"""Types whose values are keys as they are; a boolean is not, as it would equal an integer."""
+
+
+def _below(device: CELDevice, column: Column) -> Value:
+    value: Value = device.fields
     for key in column:
         value = value.get(key, EMPTY_MAP)
-    return _hashable(value)
-
-
-def _has(device: CELDevice, path: Column) -> bool:
-    outer = device.fields[path[0]]
-    return path[1] in outer if len(path) == 2 else path[2] in outer.get(path[1], EMPTY_MAP)
+    return value
 
 
 def _hashable(value: Value) -> Value:
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, dict):
         return tuple(sorted((key, _hashable(held)) for key, held in value.items()))
     return (value.kind if isinstance(value, AttributeList) else type(value).__name__, value)

@@ -44,24 +44,27 @@ class CELDevice:
     attributes: Mapping[str, AttributeValue | BadAttribute] = field(default_factory=dict)
     capacity: Mapping[str, Quantity] = field(default_factory=dict)
     allow_multiple_allocations: bool = False
-    fields: dict[str, Any] = field(init=False, repr=False)
-    """What ``device`` is in an expression."""
     fault: str | None = field(init=False, default=None)
     """Why no expression can be evaluated on this device."""
+    _fields: dict[str, Any] | None = field(init=False, default=None, repr=False)
 
     def __post_init__(self) -> None:
-        for name in sorted(self.attributes):
-            value = self.attributes[name]
-            if isinstance(value, BadAttribute):
-                object.__setattr__(self, "fault", f"attribute {name}: {value.reason}")
-                break
-        fields: dict[str, Any] = {
-            "driver": self.driver,
-            "attributes": _by_domain(self.attributes, self.driver),
-            "capacity": _by_domain(self.capacity, self.driver),
-            "allowMultipleAllocations": self.allow_multiple_allocations,
-        }
-        object.__setattr__(self, "fields", fields)
+        if BadAttribute in map(type, self.attributes.values()):
+            object.__setattr__(self, "fault", _first_fault(self.attributes))
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Give what ``device`` is in an expression; made when first asked for."""
+        if self._fields is None:
+            fields = {
+                "driver": self.driver,
+                "attributes": _by_domain(self.attributes, self.driver),
+                "capacity": _by_domain(self.capacity, self.driver),
+                "allowMultipleAllocations": self.allow_multiple_allocations,
+            }
+            object.__setattr__(self, "_fields", fields)
+            return fields
+        return self._fields
 
     def require_sound(self) -> None:
         """Check that all attributes could be read.
@@ -100,15 +103,19 @@ def attribute_value(
     return BadAttribute("unsupported attribute value")
 
 
-def split_name(name: str, driver: str) -> tuple[str, str]:
-    """Split a qualified name into domain and identifier; the driver is the default domain."""
-    domain, slash, identifier = name.partition("/")
-    return (domain, identifier) if slash else (driver, name)
+def _first_fault(attributes: Mapping[str, AttributeValue | BadAttribute]) -> str:
+    bad = {name: held for name, held in attributes.items() if isinstance(held, BadAttribute)}
+    name = min(bad)
+    return f"attribute {name}: {bad[name].reason}"
 
 
 def _by_domain(named: Mapping[str, object], driver: str) -> DefaultMap:
+    """Sort names into domains; a name without one outranks the same name written in full."""
     domains = DefaultMap()
     for name, value in named.items():
-        domain, identifier = split_name(name, driver)
-        domains.setdefault(domain, {})[identifier] = value
+        domain, slash, identifier = name.partition("/")
+        if slash:
+            domains.setdefault(domain, {}).setdefault(identifier, value)
+        else:
+            domains.setdefault(driver, {})[name] = value
     return domains

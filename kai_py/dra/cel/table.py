@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from kai_py.dra.cel.columns import Column, read_column
+from kai_py.dra.cel.columns import Column, column_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,11 +37,13 @@ class Encoding:
         self.outcomes: dict[object, dict[Combination, int]] = {}
         """Per part of an expression: what it gave for each combination of its columns."""
 
-    def encode(self, column: Column, devices: Iterable[CELDevice]) -> list[int]:
-        """Give each device's code in a column."""
+    def encode(self, column: Column, devices: Sequence[CELDevice]) -> Codes:
+        """Give int64[device], each device's code in a column."""
         codes = self._codes.setdefault(column, {})
-        values = [read_column(device, column) for device in devices]
-        return [codes.setdefault(value, len(codes)) for value in values]
+        keys = column_keys(devices, column)
+        for key in dict.fromkeys(keys):
+            codes.setdefault(key, len(codes))
+        return np.fromiter(map(codes.__getitem__, keys), np.int64, len(keys))
 
     def size(self, column: Column) -> int:
         """Give the number of codes given out in a column."""
@@ -61,15 +63,17 @@ class DeviceBlock:
     def __init__(self, devices: Sequence[CELDevice]) -> None:
         self.devices = tuple(devices)
         self._encoding: Encoding | None = None
-        self._codes: dict[Column, list[int]] = {}
+        self._codes: dict[Column, Codes] = {}
 
-    def codes(self, column: Column, encoding: Encoding) -> list[int]:
-        """Give the codes of a column."""
+    def codes(self, column: Column, encoding: Encoding) -> Codes | None:
+        """Give the codes of a column if they are known."""
+        return self._codes.get(column) if self._encoding is encoding else None
+
+    def keep(self, column: Column, encoding: Encoding, codes: Codes) -> None:
+        """Note the codes of a column."""
         if self._encoding is not encoding:
             self._encoding, self._codes = encoding, {}
-        if column not in self._codes:
-            self._codes[column] = encoding.encode(column, self.devices)
-        return self._codes[column]
+        self._codes[column] = codes
 
 
 class DeviceTable:
@@ -98,11 +102,24 @@ class DeviceTable:
     def column(self, column: Column) -> Codes:
         """Give int64[device], the codes of a column."""
         if column not in self._columns:
-            codes = [block.codes(column, self.encoding) for block in self.blocks]
-            found = np.fromiter(chain.from_iterable(codes), np.int64, len(self.devices))
+            self._encode_new(column)
+            known = [block.codes(column, self.encoding) for block in self.blocks]
+            parts = [codes for codes in known if codes is not None]
+            found = np.concatenate(parts) if parts else np.zeros(0, np.int64)
             found.flags.writeable = False
             self._columns[column] = found
         return self._columns[column]
+
+    def _encode_new(self, column: Column) -> None:
+        """Encode all blocks that lack a column in one go."""
+        new = [block for block in self.blocks if block.codes(column, self.encoding) is None]
+        devices = list(chain.from_iterable(block.devices for block in new))
+        codes = self.encoding.encode(column, devices)
+        start = 0
+        for block in new:
+            end = start + len(block.devices)
+            block.keep(column, self.encoding, codes[start:end])
+            start = end
 
     def combinations(self, columns: tuple[Column, ...]) -> tuple[Codes, Codes]:
         """Group devices that agree on columns.
