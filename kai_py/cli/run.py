@@ -20,7 +20,6 @@ from prometheus_client import (
     GCCollector,
     PlatformCollector,
     ProcessCollector,
-    disable_created_metrics,
 )
 
 from kai_py.cli.configuration import configuration_from
@@ -94,7 +93,6 @@ class PlanPrinter:
 async def _run(
     configuration: Configuration, kubeconfig: str, context: str, show: PlanPrinter | None
 ) -> None:
-    disable_created_metrics()
     registry = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)

@@ -18,5 +18,5 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     table.add_column(headings[-1], overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    console = Console(file=sys.stdout)
-    console.print(table, width=None if console.is_terminal else PIPED_WIDTH, soft_wrap=False)
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else PIPED_WIDTH)
+    console.print(table)

@@ -1,0 +1,112 @@
+"""kai-py queues and kai-py gangs, and how kai-py run reads its options."""
+
+import asyncio
+import json
+
+import pytest
+
+from kai_py.api.crd import crds
+from kai_py.cli import gangs, queues
+from kai_py.cli.errors import CommandError
+from kai_py.cli.run import PlanPrinter, command
+from kai_py.embedded.cluster import EmbeddedCluster
+from kai_py.grouping.gang import Owner
+from kai_py.plan.decisions import Plan, QueueShare, Stage, Unplaced
+
+ALLOCATABLE = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "2"}
+JOB = Owner("batch/v1", "Job", "team-a", "train", "u")
+
+
+def run_against_cluster(call, capsys, tmp_path):
+    """Run a command in a thread, as its own program would, against a cluster in this loop."""
+
+    async def scene():
+        async with EmbeddedCluster() as cluster:
+            cluster.create_all(crds().values())
+            ready = [{"type": "Ready", "status": "True"}]
+            status = {"allocatable": ALLOCATABLE, "capacity": ALLOCATABLE, "conditions": ready}
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-0"}}
+            cluster.create(node | {"status": status})
+            cluster.create(
+                {
+                    "apiVersion": "scheduling.kai.io/v1alpha1",
+                    "kind": "Queue",
+                    "metadata": {"name": "team-a"},
+                    "spec": {"deservedGPUs": 1, "maxGPUs": 2},
+                }
+            )
+            for number, gpus in enumerate(("2", "4")):
+                resources = {"limits": {"nvidia.com/gpu": gpus}}
+                container = {"name": "main", "image": "i", "resources": resources}
+                annotations = {"scheduling.kai.io/queue-name": "team-a"}
+                cluster.create(
+                    {
+                        "apiVersion": "v1",
+                        "kind": "Pod",
+                        "metadata": {"name": f"pod-{number}", "annotations": annotations},
+                        "spec": {"schedulerName": "kai-scheduler", "containers": [container]},
+                    }
+                )
+            path = tmp_path / "kubeconfig"
+            cluster.write_kubeconfig(path)
+            await asyncio.to_thread(call, str(path))
+
+    asyncio.run(scene())
+    return capsys.readouterr().out
+
+
+@pytest.mark.cluster
+def test_queues_shows_shares_and_who_waits(capsys, tmp_path):
+    out = run_against_cluster(lambda path: queues.command(kubeconfig=path), capsys, tmp_path)
+    heading, row = out.splitlines()
+    assert heading.split() == [
+        "QUEUE", "DESERVED", "MAX", "FAIR", "SHARE", "ALLOCATED", "REQUESTED", "PENDING", "PROBLEM",
+    ]  # fmt: skip
+    assert row.split() == ["team-a", "1", "2", "2", "2", "6", "1", "QueueMax"]
+
+
+@pytest.mark.cluster
+def test_gangs_shows_members_and_why_they_wait(capsys, tmp_path):
+    out = run_against_cluster(
+        lambda path: gangs.command(kubeconfig=path, json=True), capsys, tmp_path
+    )
+    first, second = json.loads(out)
+    assert (first["gang"], first["state"], first["floor"]) == (
+        "default/Pod/pod-0",
+        "Starting",
+        1,
+    )
+    assert second["state"] not in ("Starting", "Running")
+    assert second["why"]
+
+
+def test_an_unlimited_max_is_no_number():
+    share = QueueShare(
+        "q", {"cpu": 2000.0}, {"cpu": float("inf")}, {"cpu": 0.0}, {"cpu": 500.0}, {"cpu": 0.0}, 1
+    )
+    waiting = Unplaced("team-a/Job/train", JOB, "q", Stage.RESOURCES, "no room.", ())
+    (row,) = queues.queue_rows(Plan(unplaced=(waiting,), queues=(share,)))
+    assert row.max == {"cpu": None}
+    assert row.deserved == {"cpu": 2.0}
+    assert row.allocated == {"cpu": 0.5}
+    assert row.pending_by_stage == {"Resources": 1}
+
+
+def test_a_plan_is_printed_when_it_says_something_new(capsys):
+    show = PlanPrinter(json=True)
+    waiting = Unplaced("team-a/Job/train", JOB, "q", Stage.RESOURCES, "no room.", ())
+    for plan in (Plan(), Plan(), Plan(unplaced=(waiting,)), Plan(unplaced=(waiting,))):
+        show(plan)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [len(line["unplaced"]) for line in lines] == [0, 1]
+
+
+@pytest.mark.parametrize("address", ["nowhere", "host:99999", "host:"])
+def test_a_bad_address_is_told(address):
+    with pytest.raises(CommandError, match="HOST:PORT"):
+        command(http=address)
+
+
+def test_a_kubeconfig_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(CommandError, match="no such file"):
+        queues.command(kubeconfig=str(tmp_path / "missing"))

@@ -1,0 +1,38 @@
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from kai_py.api.records.core import Condition, Node, NodeStatus, ObjectMeta, Pod, PodStatus
+from kai_py.relevance import is_relevant
+
+READY = Condition(
+    type="Ready", status="True", last_transition_time=datetime(2026, 1, 1, tzinfo=UTC)
+)
+
+
+def test_conditions_of_pods_do_not_matter():
+    old = Pod(metadata=ObjectMeta(name="a", resource_version="1"))
+    waiting = Condition(type="PodScheduled", status="False", message="no room.")
+    new = Pod(
+        metadata=ObjectMeta(name="a", resource_version="2"), status=PodStatus(conditions=(waiting,))
+    )
+    assert not is_relevant(old, new)
+
+
+def test_what_a_pod_asks_and_how_it_ends_matters():
+    old = Pod()
+    assert is_relevant(old, replace(old, status=PodStatus(phase="Succeeded")))
+    assert is_relevant(old, replace(old, status=PodStatus(nominated_node_name="node-a")))
+    leaving = ObjectMeta(deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC))
+    assert is_relevant(old, replace(old, metadata=leaving))
+    assert is_relevant(None, old)
+    assert is_relevant(old, None)
+
+
+def test_heartbeats_of_nodes_do_not_matter_but_readiness_does():
+    old = Node(status=NodeStatus(conditions=(READY,)))
+    later = replace(READY, last_transition_time=datetime(2026, 1, 2, tzinfo=UTC))
+    assert not is_relevant(old, Node(status=NodeStatus(conditions=(later,))))
+    failed = replace(READY, status="Unknown")
+    assert is_relevant(old, Node(status=NodeStatus(conditions=(failed,))))
+    assert is_relevant(old, Node(status=NodeStatus(conditions=(READY,), allocatable={"cpu": "1"})))

@@ -1,0 +1,182 @@
+"""The whole scheduler against the embedded cluster over HTTP."""
+
+import asyncio
+import contextlib
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kai_py.api.crd import crds
+from kai_py.config import Configuration
+from kai_py.embedded.cluster import EmbeddedCluster
+from kai_py.embedded.faults import Fault, Refuse
+from kai_py.observe.metrics import Metrics
+from kai_py.planner import Planner
+from kai_py.scheduler import Scheduler
+from kai_py.watch.client import connect
+from kai_py.watch.credentials import Anonymous
+
+pytestmark = pytest.mark.cluster
+
+ALLOCATABLE = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}
+
+
+@pytest.fixture
+async def cluster():
+    async with EmbeddedCluster() as cluster:
+        cluster.create_all(crds().values())
+        for name in ("node-0", "node-1"):
+            ready = [{"type": "Ready", "status": "True"}]
+            status = {"allocatable": ALLOCATABLE, "capacity": ALLOCATABLE, "conditions": ready}
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+            cluster.create(node | {"status": status})
+        cluster.create(
+            {
+                "apiVersion": "scheduling.kai.io/v1alpha1",
+                "kind": "Queue",
+                "metadata": {"name": "team-a"},
+                "spec": {"deservedGPUs": 8, "maxGPUs": 16},
+            }
+        )
+        yield cluster
+
+
+@contextlib.asynccontextmanager
+async def scheduling(cluster, *, identity="one", on_plan=lambda _plan: None, dry_run=False):
+    metrics = Metrics(CollectorRegistry())
+    async with connect(Anonymous(cluster.url), on_call=metrics.count_call) as client:
+        scheduler = Scheduler(
+            client,
+            Configuration(),
+            metrics,
+            identity=identity,
+            dry_run=dry_run,
+            on_plan=on_plan,
+        )
+        running = asyncio.create_task(scheduler.run())
+        try:
+            yield scheduler
+        finally:
+            scheduler.stop()
+            async with asyncio.timeout(20):
+                await running
+
+
+def submit(cluster, name, parallelism):
+    container = {
+        "name": "main",
+        "image": "trainer",
+        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+    }
+    pod = {"schedulerName": "kai-scheduler", "restartPolicy": "Never", "containers": [container]}
+    cluster.create(
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {
+                "name": name,
+                "annotations": {"scheduling.kai.io/queue-name": "team-a"},
+            },
+            "spec": {
+                "parallelism": parallelism,
+                "completions": parallelism,
+                "template": {"spec": pod},
+            },
+        }
+    )
+
+
+def pods(cluster, job):
+    everything = cluster.api.list(cluster.registry.named("pods"))
+    return [pod for pod in everything if pod["metadata"]["name"].startswith(f"{job}-")]
+
+
+def bound(cluster, job):
+    return sum(bool(pod["spec"].get("nodeName")) for pod in pods(cluster, job))
+
+
+def reasons(cluster, job):
+    return {
+        condition.get("reason")
+        for pod in pods(cluster, job)
+        for condition in pod["status"].get("conditions") or ()
+        if condition["type"] == "PodScheduled"
+    }
+
+
+async def until(condition, within=10.0):
+    for _ in range(round(within / 0.02)):
+        if condition():
+            return
+        await asyncio.sleep(0.02)
+    raise TimeoutError
+
+
+async def test_a_gang_starts_whole_and_one_that_does_not_fit_says_why(cluster):
+    async with scheduling(cluster) as scheduler:
+        submit(cluster, "fits", 12)
+        await until(lambda: bound(cluster, "fits") == 12)
+        submit(cluster, "waits", 6)
+        await until(lambda: len(pods(cluster, "waits")) == 6)
+        await until(lambda: reasons(cluster, "waits") == {"QueueMax"})
+        assert bound(cluster, "waits") == 0
+        assert scheduler.unhealthy() == []
+        assert scheduler.unready() == []
+        for pod in pods(cluster, "fits")[:4]:
+            cluster.api.patch_status(cluster.registry.named("pods"), pod, {"phase": "Succeeded"})
+        await until(lambda: bound(cluster, "waits") == 6)
+
+
+async def test_a_stopped_leader_gives_way_to_the_next_at_once(cluster):
+    async with scheduling(cluster, identity="one"):
+        submit(cluster, "first", 2)
+        await until(lambda: bound(cluster, "first") == 2)
+    async with scheduling(cluster, identity="two"):
+        submit(cluster, "second", 2)
+        await until(lambda: bound(cluster, "second") == 2)
+
+
+async def test_a_standby_does_nothing(cluster):
+    async with scheduling(cluster, identity="one"):
+        submit(cluster, "first", 2)
+        await until(lambda: bound(cluster, "first") == 2)
+        plans = []
+        async with scheduling(cluster, identity="two", on_plan=plans.append) as standby:
+            await until(lambda: standby.unready() == [])
+            submit(cluster, "second", 2)
+            await until(lambda: bound(cluster, "second") == 2)
+            assert plans == []
+
+
+async def test_a_failing_cycle_is_survived(cluster, monkeypatch):
+    decide = Planner.decide
+    failures = [ZeroDivisionError("boom")]
+
+    def fail_once(self, snapshot):
+        if failures:
+            raise failures.pop()
+        return decide(self, snapshot)
+
+    monkeypatch.setattr(Planner, "decide", fail_once)
+    async with scheduling(cluster):
+        submit(cluster, "fits", 2)
+        await until(lambda: bound(cluster, "fits") == 2)
+    assert failures == []
+
+
+async def test_a_dry_run_plans_and_writes_nothing(cluster):
+    plans = []
+    async with scheduling(cluster, dry_run=True, on_plan=plans.append):
+        submit(cluster, "fits", 4)
+        await until(lambda: any(plan.placements for plan in plans))
+    assert bound(cluster, "fits") == 0
+    assert cluster.api.list(cluster.registry.named("leases.coordination.k8s.io")) == []
+    assert cluster.api.list(cluster.registry.named("events")) == []
+
+
+async def test_an_api_server_that_fails_now_and_then_only_costs_time(cluster):
+    for skip in range(0, 12, 3):
+        cluster.faults.add(Fault(effect=Refuse(code=500), verb="create", skip=skip))
+    async with scheduling(cluster):
+        submit(cluster, "fits", 8)
+        await until(lambda: bound(cluster, "fits") == 8)
