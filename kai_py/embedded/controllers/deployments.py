@@ -94,13 +94,18 @@ def _shift(api: ApiServer, deployment: Json, new: Json, old: Sequence[Json]) -> 
     present = new["spec"]["replicas"]
     room = replicas + surge - old_total - present
     _resize(api, new, min(replicas, present + max(room, 0)))
-    ready = sum(each["status"].get("readyReplicas", 0) for each in (new, *old))
+    ready = sum(_lasting(each) for each in (new, *old))
     spare = ready - (replicas - unavailable)
     for each in old:
-        idle = each["spec"]["replicas"] - each["status"].get("readyReplicas", 0)
-        given_up = min(each["spec"]["replicas"], max(idle, 0) + max(spare, 0))
-        spare -= max(given_up - max(idle, 0), 0)
+        idle = each["spec"]["replicas"] - _lasting(each)
+        given_up = min(each["spec"]["replicas"], idle + max(spare, 0))
+        spare -= max(given_up - idle, 0)
         _resize(api, each, each["spec"]["replicas"] - given_up)
+
+
+def _lasting(replica_set: Json) -> int:
+    """Count the ready pods that stay: status may still show some that were given up already."""
+    return int(min(replica_set["status"].get("readyReplicas", 0), replica_set["spec"]["replicas"]))
 
 
 def _bounds(deployment: Json) -> tuple[int, int]:

@@ -1,0 +1,148 @@
+"""Deployments, ReplicaSets, StatefulSets."""
+
+import pytest
+
+from kai_py.embedded.controllers.deployments import absolute
+from kai_py.embedded.deletion import DeleteOptions, delete
+from kai_py.embedded.resources import DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS, VOLUME_CLAIMS
+from tests.embedded.manifests import node
+from tests.embedded.placing import bind_all, names, phases
+
+
+@pytest.fixture
+def busy(cluster):
+    cluster.create(node("n"))
+    return cluster
+
+
+def workload(kind, name, image="nginx:1", **spec):
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "main", "image": image}]},
+            },
+            **spec,
+        },
+    }
+
+
+def run(cluster, seconds):
+    """Let time pass while every pod is bound as soon as it is there."""
+    for _ in range(int(seconds)):
+        cluster.clock.advance(1)
+        bind_all(cluster)
+
+
+def set_spec(cluster, resource, name, **spec):
+    def change(present):
+        return {**present, "spec": {**present["spec"], **spec}}
+
+    cluster.api.edit(resource, name, "default", change)
+
+
+def images(cluster):
+    return sorted(pod["spec"]["containers"][0]["image"] for pod in cluster.api.list(PODS))
+
+
+def test_a_deployment_runs_through_one_replica_set(busy):
+    busy.create(workload("Deployment", "web", replicas=3))
+    run(busy, 5)
+    assert phases(busy) == ["Running"] * 3
+    replica_set = busy.api.list(REPLICA_SETS)[0]
+    hashed = replica_set["metadata"]["labels"]["pod-template-hash"]
+    assert replica_set["metadata"]["name"] == f"web-{hashed}"
+    status = busy.api.get(DEPLOYMENTS, "web", "default")["status"]
+    assert (status["readyReplicas"], status["updatedReplicas"]) == (3, 3)
+    assert status["conditions"][0]["status"] == "True"
+
+
+def test_a_deployment_rolls_without_dropping_below_its_bound(busy):
+    busy.create(workload("Deployment", "web", replicas=4))
+    run(busy, 5)
+    template = workload("Deployment", "web", image="nginx:2")["spec"]["template"]
+    set_spec(busy, DEPLOYMENTS, "web", template=template)
+    least, most = 4, 4
+    for _ in range(40):
+        run(busy, 1)
+        pods = [p for p in busy.api.list(PODS) if "deletionTimestamp" not in p["metadata"]]
+        ready = [p for p in pods if p["status"]["phase"] == "Running"]
+        least, most = min(least, len(ready)), max(most, len(pods))
+    assert images(busy) == ["nginx:2"] * 4
+    assert least >= 3
+    assert most <= 5
+    sizes = [each["spec"]["replicas"] for each in busy.api.list(REPLICA_SETS)]
+    assert sorted(sizes) == [0, 4]
+
+
+def test_recreate_never_runs_two_versions(busy):
+    busy.create(workload("Deployment", "web", replicas=2, strategy={"type": "Recreate"}))
+    run(busy, 5)
+    template = workload("Deployment", "web", image="nginx:2")["spec"]["template"]
+    set_spec(busy, DEPLOYMENTS, "web", template=template)
+    for _ in range(10):
+        run(busy, 1)
+        live = [p for p in busy.api.list(PODS) if "deletionTimestamp" not in p["metadata"]]
+        assert len({p["spec"]["containers"][0]["image"] for p in live}) <= 1
+    assert images(busy) == ["nginx:2"] * 2
+
+
+def test_scaling_and_deleting_a_deployment(busy):
+    busy.create(workload("Deployment", "web", replicas=3))
+    run(busy, 5)
+    set_spec(busy, DEPLOYMENTS, "web", replicas=1)
+    run(busy, 5)
+    assert phases(busy) == ["Running"]
+    delete(busy.api, DEPLOYMENTS, "web", "default", DeleteOptions(policy="Foreground"))
+    run(busy, 5)
+    assert (names(busy, DEPLOYMENTS), names(busy, REPLICA_SETS), names(busy, PODS)) == ([], [], [])
+
+
+def test_a_stateful_set_starts_and_shrinks_in_order(busy):
+    busy.create(workload("StatefulSet", "db", replicas=3))
+    busy.clock.advance(1)
+    assert names(busy, PODS) == ["db-0"]
+    run(busy, 10)
+    assert names(busy, PODS) == ["db-0", "db-1", "db-2"]
+    labels = busy.api.get(PODS, "db-2", "default")["metadata"]["labels"]
+    assert labels["apps.kubernetes.io/pod-index"] == "2"
+    set_spec(busy, STATEFUL_SETS, "db", replicas=1)
+    run(busy, 10)
+    assert names(busy, PODS) == ["db-0"]
+
+
+def test_a_parallel_stateful_set_starts_at_once_and_makes_its_volume_claims(busy):
+    template = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    more = {"podManagementPolicy": "Parallel", "volumeClaimTemplates": [template]}
+    busy.create(workload("StatefulSet", "db", replicas=2, **more))
+    busy.clock.advance(1)
+    assert names(busy, PODS) == ["db-0", "db-1"]
+    assert names(busy, VOLUME_CLAIMS) == ["data-db-0", "data-db-1"]
+    volumes = busy.api.get(PODS, "db-1", "default")["spec"]["volumes"]
+    assert volumes[0]["persistentVolumeClaim"]["claimName"] == "data-db-1"
+
+
+def test_a_stateful_set_rolls_from_the_last_pod_down(busy):
+    busy.create(workload("StatefulSet", "db", replicas=2))
+    run(busy, 10)
+    template = workload("StatefulSet", "db", image="nginx:2")["spec"]["template"]
+    set_spec(busy, STATEFUL_SETS, "db", template=template)
+    busy.clock.advance(0.5)
+    leaving = [
+        p["metadata"]["name"] for p in busy.api.list(PODS) if "deletionTimestamp" in p["metadata"]
+    ]
+    assert leaving == ["db-1"]
+    run(busy, 20)
+    assert images(busy) == ["nginx:2"] * 2
+
+
+@pytest.mark.parametrize(
+    ("value", "round_up", "expected"),
+    [(2, True, 2), ("25%", True, 2), ("25%", False, 1), ("100%", False, 5), ("0%", True, 0)],
+)
+def test_absolute(value, round_up, expected):
+    assert absolute(value, 5, round_up=round_up) == expected
