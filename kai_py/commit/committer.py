@@ -44,6 +44,12 @@ class Room(Protocol):
     def forget(self, pod_uid: str) -> None:
         """Take an assumption back."""
 
+    def expect_leaving(self, pod_uid: str) -> None:
+        """Count a pod as leaving: its eviction is being written."""
+
+    def expect_staying(self, pod_uid: str) -> None:
+        """The eviction was refused: the pod stays."""
+
     def hold(self, pod_uid: str, node: str, now: float) -> None:
         """Keep room for a nominated pod; ``now`` in seconds since the epoch."""
 
@@ -110,6 +116,7 @@ class Committer:
             uid = eviction.pod.uid
             if uid not in self._leaving and self._backoff.ready(uid, clock):
                 self._leaving.add(uid)
+                self._room.expect_leaving(uid)
                 self._start(self._evict(eviction))
         self._hold(plan.nominations, now)
 
@@ -209,6 +216,7 @@ class Committer:
         self._metrics.evictions.labels(eviction.action.value, result.outcome.value).inc()
         now = asyncio.get_running_loop().time()
         if result.outcome in (EvictionOutcome.BLOCKED, EvictionOutcome.FAILED):
+            self._room.expect_staying(uid)
             self._wake(self._backoff.failed(uid, now, at_least=result.retry_after))
         else:
             self._backoff.succeeded(uid)

@@ -19,17 +19,17 @@ from kai_py.api.references import PodRef
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owners import Owners
 from kai_py.snapshot.accounting import Accounting, total
+from kai_py.snapshot.assumptions import FINISHED, Assumptions
 from kai_py.snapshot.claims import PodClaims, pod_claims
 from kai_py.snapshot.dependencies import Dependencies, ObjectCache, RecordingOwners
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.ledger import Holding, NodeLedger
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.shape import Shape, ShapeTable
-from kai_py.snapshot.snapshot import DeviceObjects, Hold, Snapshot
+from kai_py.snapshot.snapshot import DeviceObjects, Snapshot
 from kai_py.snapshot.volumes import volume_selectors
 
 Identify = Callable[[Pod, Owners], GangSpec]
-FINISHED = ("Succeeded", "Failed")
 NO_SHAPE = Shape(number=-1, requests={})
 
 
@@ -88,10 +88,8 @@ class SnapshotBuilder:
         self._fixed: dict[str, dict[str, float]] = {}
         self._queues: dict[str, QueueSpec] = {}
         self._problems: dict[str, str] = {}
-        self._assumed: dict[str, str] = {}
-        self._assumed_claims: dict[str, tuple[str, AllocationResult]] = {}
-        self._holds: dict[str, Hold] = {}
         self._leaving: dict[str, Member] = {}
+        self._assumed = Assumptions(settings.hold_seconds)
 
     def apply(self, kind: str, old: object | None, new: object | None) -> None:
         """Take in one change of a watched object; ``kind`` is the plural name."""
@@ -112,25 +110,29 @@ class SnapshotBuilder:
         self, pod: PodRef, node: str, claims: Mapping[str, AllocationResult] | None = None
     ) -> None:
         """Count ``pod`` as bound to ``node``, and ``claims`` (by uid) as allocated, from now on."""
-        self._assumed[pod.uid] = node
-        self._holds.pop(pod.uid, None)
-        for uid, allocation in (claims or {}).items():
-            self._assumed_claims[uid] = (pod.uid, allocation)
+        self._assumed.bind(pod.uid, node, claims or {})
+        for uid in claims or {}:
             self._overlay_claim(uid)
         self._derive(pod.uid)
 
     def forget(self, pod_uid: str) -> None:
         """Take an assumption back: the pod is pending again, its claims as the API has them."""
-        self._assumed.pop(pod_uid, None)
-        for uid in [uid for uid, (pod, _) in self._assumed_claims.items() if pod == pod_uid]:
-            self._forget_claim(uid)
+        self._drop_overlays(self._assumed.forget(pod_uid))
         self._derive(pod_uid)
+
+    def expect_leaving(self, pod_uid: str) -> None:
+        """Count a pod as leaving: its eviction is being written."""
+        self._assumed.evict(pod_uid)
+        self._derive(pod_uid)
+
+    def expect_staying(self, pod_uid: str) -> None:
+        """The eviction was refused: the pod stays."""
+        if self._assumed.spare(pod_uid):
+            self._derive(pod_uid)
 
     def hold(self, pod_uid: str, node: str, now: float) -> None:
         """Keep room on ``node`` for a pod that was nominated."""
-        known = self._holds.get(pod_uid)
-        if known is None or known.node != node:
-            self._holds[pod_uid] = Hold(node, now + self._settings.hold_seconds)
+        self._assumed.hold(pod_uid, node, now)
 
     def freeze(self, now: float) -> Snapshot:
         """The cluster as known at ``now``."""
@@ -140,7 +142,6 @@ class SnapshotBuilder:
         for key in sorted(self._dirty):
             self._rebuild_gang(key)
         self._dirty.clear()
-        self._expire_holds(now)
         state = self._ledger.freeze()
         return Snapshot(
             now=now,
@@ -156,7 +157,7 @@ class SnapshotBuilder:
             queue_demand={queue: dict(demand) for queue, demand in self._demand.items()},
             queue_fixed={queue: dict(fixed) for queue, fixed in self._fixed.items()},
             devices=self._objects.devices(),
-            holds=dict(self._holds),
+            holds=self._assumed.holds(now),
             leaving=tuple(self._leaving.values()),
             problems=(*self._problems.values(), *state.nodes.problems.values()),
         )
@@ -177,21 +178,14 @@ class SnapshotBuilder:
         if isinstance(new, Pod):
             uid = new.metadata.uid
             self._pods[uid] = new
-            if new.spec.node_name or new.status.phase in FINISHED:
-                self._assumed.pop(uid, None)
-                self._holds.pop(uid, None)
-            elif new.status.nominated_node_name and uid not in self._holds:
-                self._holds[uid] = Hold(new.status.nominated_node_name, 0.0)
+            self._assumed.see(new)
             self._derive(uid)
         elif isinstance(old, Pod):
             self._remove(old.metadata.uid)
 
     def _remove(self, uid: str) -> None:
         self._pods.pop(uid, None)
-        self._assumed.pop(uid, None)
-        self._holds.pop(uid, None)
-        for claim in [c for c, (pod, _) in self._assumed_claims.items() if pod == uid]:
-            self._forget_claim(claim)
+        self._drop_overlays(self._assumed.remove(uid))
         self._dependencies.forget(uid)
         self._ledger.set_holding(uid, None)
         self._leave_gang(uid)
@@ -201,7 +195,7 @@ class SnapshotBuilder:
         pod = self._pods.get(uid)
         if pod is None:
             return
-        node = pod.spec.node_name or self._assumed.get(uid, "")
+        node = pod.spec.node_name or self._assumed.node(uid)
         ours = pod.spec.scheduler_name == self._settings.scheduler_name
         if pod.status.phase in FINISHED or (not ours and not node):
             self._dependencies.forget(uid)
@@ -216,7 +210,7 @@ class SnapshotBuilder:
             shape = self._shapes.intern(pod, claims.uses, volumes.selectors, self._mirrored(claims))
         except QuantityError as error:
             problem, shape = f"pod {pod.metadata.namespace}/{pod.metadata.name}: {error}", NO_SHAPE
-        releasing = pod.metadata.deletion_timestamp is not None
+        releasing = self._assumed.is_leaving(pod)
         self._ledger.set_holding(
             uid,
             _holding(node, shape, releasing=releasing) if node else None,
@@ -237,18 +231,17 @@ class SnapshotBuilder:
     ) -> Member:
         meta = pod.metadata
         state = PodState.BOUND if node else PodState.PENDING
-        if meta.deletion_timestamp is not None:
+        if self._assumed.is_leaving(pod):
             state = PodState.RELEASING
         elif not node and pod.spec.scheduling_gates:
             state = PodState.GATED
-        hold = self._holds.get(meta.uid)
         return Member(
             pod=PodRef(meta.namespace, meta.name, meta.uid),
             shape=shape,
             leaf=spec.leaf,
             state=state,
             node=node,
-            nominated=hold.node if hold else "",
+            nominated=self._assumed.promised(meta.uid),
             priority=pod.spec.priority,
             created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
             bound_since=_bound_since(pod),
@@ -282,6 +275,7 @@ class SnapshotBuilder:
         self._members.setdefault(spec.key, {})[uid] = member
         self._specs[spec.key] = spec
         self._dirty.add(spec.key)
+        self._leaving.pop(uid, None)
         if member.state == PodState.RELEASING:
             self._leaving[uid] = member
 
@@ -337,39 +331,30 @@ class SnapshotBuilder:
 
     def _settle_claim(self, claim: ResourceClaim) -> None:
         """The API has an allocation for the claim: what was assumed is now known."""
-        uid = claim.metadata.uid
         if claim.status.allocation is not None:
-            self._assumed_claims.pop(uid, None)
-        elif uid in self._assumed_claims:
-            self._overlay_claim(uid)
+            self._assumed.settle_claim(claim.metadata.uid)
+        else:
+            self._overlay_claim(claim.metadata.uid)
 
     def _overlay_claim(self, uid: str) -> None:
-        claim = self._objects.claim_by_uid(uid)
-        if claim is None or claim.status.allocation is not None:
+        claim, allocation = self._objects.claim_by_uid(uid), self._assumed.allocation(uid)
+        if claim is None or allocation is None or claim.status.allocation is not None:
             return
-        _, allocation = self._assumed_claims[uid]
         status = msgspec.structs.replace(claim.status, allocation=allocation)
         self._objects.overlay_claim(msgspec.structs.replace(claim, status=status))
         self._derive_sharers(claim)
 
-    def _forget_claim(self, uid: str) -> None:
-        self._assumed_claims.pop(uid, None)
-        self._objects.drop_overlay(uid)
-        claim = self._objects.claim_by_uid(uid)
-        if claim is not None:
-            self._derive_sharers(claim)
+    def _drop_overlays(self, claims: Iterable[str]) -> None:
+        for uid in claims:
+            self._objects.drop_overlay(uid)
+            claim = self._objects.claim_by_uid(uid)
+            if claim is not None:
+                self._derive_sharers(claim)
 
     def _derive_sharers(self, claim: ResourceClaim) -> None:
         key = ("resourceclaims", claim.metadata.namespace, claim.metadata.name)
         for uid in self._dependencies.of((key,)):
             self._derive(uid)
-
-    def _expire_holds(self, now: float) -> None:
-        for uid, hold in list(self._holds.items()):
-            if hold.expires == 0.0:
-                self._holds[uid] = Hold(hold.node, now + self._settings.hold_seconds)
-            elif hold.expires <= now:
-                del self._holds[uid]
 
 
 def _holding(node: str, shape: Shape, *, releasing: bool) -> Holding:

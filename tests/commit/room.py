@@ -6,6 +6,7 @@ class RecordingRoom:
         self.assumed: dict[str, str] = {}
         self.forgotten: list[str] = []
         self.held: dict[str, str] = {}
+        self.leaving: set[str] = set()
 
     def assume(self, pod, node, claims=None) -> None:
         self.assumed[pod.uid] = node
@@ -16,3 +17,9 @@ class RecordingRoom:
 
     def hold(self, pod_uid, node, now) -> None:
         self.held[pod_uid] = node
+
+    def expect_leaving(self, pod_uid) -> None:
+        self.leaving.add(pod_uid)
+
+    def expect_staying(self, pod_uid) -> None:
+        self.leaving.discard(pod_uid)

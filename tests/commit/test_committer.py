@@ -173,6 +173,7 @@ async def test_a_disruption_budget_says_not_now_and_is_asked_again(cluster, room
     await carry_out(committer, plan)
     assert cluster.pod("victim").metadata.deletion_timestamp is None
     assert count(cluster.metrics.evictions, "preempt", "blocked") == 1
+    assert room.leaving == set(), "a refused victim stays"
     assert cluster.wakes[0] >= 10.0, "the server's Retry-After must be respected"
     await carry_out(committer, plan)
     assert cluster.made("create", "Pod/eviction") == 1

@@ -143,3 +143,18 @@ def test_a_node_event_that_changes_nothing_relevant_keeps_the_columns():
     changed = world.snapshot().nodes
     assert changed.generation != columns.generation
     assert list(changed.unschedulable) == [True, False]
+
+
+def test_a_pod_under_eviction_counts_as_leaving_until_it_is_refused():
+    running = pod("p", 2, queue="team", node="a")
+    world = cluster(node("a"), queue("team", 8), running)
+    world.builder.expect_leaving(running.metadata.uid)
+    leaving = world.snapshot()
+    assert leaving.releasing[leaving.resources.positions[GPU], 0] == 2
+    assert [m.pod.name for m in leaving.leaving] == ["p"]
+    assert not leaving.queue_usage["team"].get("gpu")
+    world.builder.expect_staying(running.metadata.uid)
+    staying = world.snapshot()
+    assert not staying.releasing.any()
+    assert staying.leaving == ()
+    assert staying.queue_usage["team"]["gpu"] == 2

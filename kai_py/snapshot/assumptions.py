@@ -1,0 +1,99 @@
+"""What is being written but not yet seen: bindings, allocations, evictions, promised room.
+
+A cycle must count on what the last one decided, or it would decide it again. Each assumption ends
+when the watch shows the outcome, or when commit takes it back.
+"""
+
+from collections.abc import Mapping
+
+from kai_py.api.records.core import Pod
+from kai_py.api.records.resource import AllocationResult
+from kai_py.snapshot.snapshot import Hold
+
+FINISHED = ("Succeeded", "Failed")
+
+
+class Assumptions:
+    """Assumptions by pod uid, allocations by claim uid."""
+
+    def __init__(self, hold_seconds: float) -> None:
+        """``hold_seconds``: how long promised room is kept."""
+        self._hold_seconds = hold_seconds
+        self._nodes: dict[str, str] = {}
+        self._claims: dict[str, tuple[str, AllocationResult]] = {}
+        self._evicting: dict[str, None] = {}
+        self._holds: dict[str, Hold] = {}
+
+    def bind(self, pod_uid: str, node: str, claims: Mapping[str, AllocationResult]) -> None:
+        """The pod goes to ``node`` with these new allocations, by claim uid."""
+        self._nodes[pod_uid] = node
+        self._holds.pop(pod_uid, None)
+        self._claims.update((uid, (pod_uid, found)) for uid, found in claims.items())
+
+    def evict(self, pod_uid: str) -> None:
+        """The pod is being evicted."""
+        self._evicting[pod_uid] = None
+
+    def spare(self, pod_uid: str) -> bool:
+        """The pod stays after all; whether it was assumed to leave."""
+        return self._evicting.pop(pod_uid, pod_uid) is None
+
+    def hold(self, pod_uid: str, node: str, now: float) -> None:
+        """Keep room on ``node``; the time runs from the first promise of that node."""
+        known = self._holds.get(pod_uid)
+        if known is None or known.node != node:
+            self._holds[pod_uid] = Hold(node, now + self._hold_seconds)
+
+    def see(self, pod: Pod) -> None:
+        """Drop what the watch shows now; take over a promise made before a restart."""
+        uid = pod.metadata.uid
+        if pod.spec.node_name or pod.status.phase in FINISHED:
+            self._nodes.pop(uid, None)
+            self._holds.pop(uid, None)
+        elif pod.status.nominated_node_name and uid not in self._holds:
+            self._holds[uid] = Hold(pod.status.nominated_node_name, 0.0)
+
+    def forget(self, pod_uid: str) -> tuple[str, ...]:
+        """Drop the assumed binding; returns the claims whose assumed allocation went with it."""
+        self._nodes.pop(pod_uid, None)
+        claims = tuple(uid for uid, (pod, _) in self._claims.items() if pod == pod_uid)
+        for uid in claims:
+            del self._claims[uid]
+        return claims
+
+    def remove(self, pod_uid: str) -> tuple[str, ...]:
+        """The pod is gone; returns claims as ``forget`` does."""
+        self._holds.pop(pod_uid, None)
+        self._evicting.pop(pod_uid, None)
+        return self.forget(pod_uid)
+
+    def settle_claim(self, claim_uid: str) -> None:
+        """The API has an allocation for the claim."""
+        self._claims.pop(claim_uid, None)
+
+    def node(self, pod_uid: str) -> str:
+        """The node the pod is assumed to be bound to, or ""."""
+        return self._nodes.get(pod_uid, "")
+
+    def allocation(self, claim_uid: str) -> AllocationResult | None:
+        """The allocation that is being written."""
+        known = self._claims.get(claim_uid)
+        return None if known is None else known[1]
+
+    def is_leaving(self, pod: Pod) -> bool:
+        """Whether the pod is terminating or being evicted."""
+        return pod.metadata.deletion_timestamp is not None or pod.metadata.uid in self._evicting
+
+    def promised(self, pod_uid: str) -> str:
+        """The node whose room is kept for the pod, or ""."""
+        hold = self._holds.get(pod_uid)
+        return hold.node if hold else ""
+
+    def holds(self, now: float) -> Mapping[str, Hold]:
+        """The promises that stand at ``now``; those from before a restart begin to run."""
+        for uid, hold in list(self._holds.items()):
+            if hold.expires == 0.0:
+                self._holds[uid] = Hold(hold.node, now + self._hold_seconds)
+            elif hold.expires <= now:
+                del self._holds[uid]
+        return dict(self._holds)
