@@ -18,6 +18,8 @@ from kai_py.api.manifests import Document, ManifestError, read_documents
 
 _FOLDED = re.compile(r"(: >\n)( +)(\S.*)")
 """A folded scalar, which is written in one line."""
+_MARKER = re.compile(r"^(?:---|\.\.\.)(?=\s|$)", re.MULTILINE)
+"""What ends a document."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -99,7 +101,9 @@ def same(left: Any, right: Any) -> bool:
 def _document_edits(text: str, document: Document, value: Any) -> list[Edit]:
     if same(document.value, value):
         return []
-    start, end = document.node.start_mark.index, _end(text, document.node)
+    start = document.node.start_mark.index
+    marker = _MARKER.search(text, start)
+    end = len(text[: marker.start() if marker else len(text)].rstrip())
     edits = sorted(set(_edits(text, document.node, document.value, value)))
     local = [Edit(edit.start - start, edit.end - start, edit.text) for edit in edits]
     if _reads_as(_apply(text[start:end], local), value):
@@ -137,26 +141,28 @@ def _edits(text: str, node: yaml.Node, old: Any, new: Any) -> Iterator[Edit]:
 
 def _mapping_edits(
     text: str, node: yaml.MappingNode, old: dict[str, Any], new: dict[str, Any]
-) -> Iterator[Edit]:
+) -> list[Edit]:
     added = {key: value for key, value in new.items() if key not in old}
+    edits: list[Edit] = []
     last_kept = -1
     for key_node, value_node in node.value:
         key = key_node.value
         renamed = next((name for name, value in added.items() if same(value, old[key])), None)
         if key in new:
-            yield from _edits(text, value_node, old[key], new[key])
+            edits += _edits(text, value_node, old[key], new[key])
         elif renamed is not None:
             del added[renamed]
-            yield Edit(key_node.start_mark.index, key_node.end_mark.index, _key(renamed))
+            edits.append(Edit(key_node.start_mark.index, key_node.end_mark.index, _key(renamed)))
         else:
-            yield _removal(text, key_node, value_node)
+            edits.append(_removal(text, key_node, value_node))
             continue
         last_kept = _line_end(text, _end(text, value_node))
     if last_kept < 0:
-        yield _whole(text, node, new)
-    elif added:
-        block = "\n" + dump(added).rstrip("\n")
-        yield Edit(last_kept, last_kept, block.replace("\n", "\n" + " " * node.start_mark.column))
+        return [_whole(text, node, new)]
+    if added:
+        block = ("\n" + dump(added).rstrip("\n")).replace("\n", "\n" + " " * node.start_mark.column)
+        edits.append(Edit(last_kept, last_kept, block))
+    return edits
 
 
 def _key(key: str) -> str:

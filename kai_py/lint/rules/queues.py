@@ -1,5 +1,6 @@
 """Does the work reach its queue? The Queue itself, and the annotation or label that names it."""
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,14 +48,12 @@ def queue(manifest: Manifest, file: File) -> Iterator[Finding]:
         message = f"{manifest.api_version} is not served: write {API_VERSION}"
         yield manifest.error(("apiVersion",), message, fixed=True)
         manifest.value["apiVersion"] = API_VERSION
-    for problem in _problems(manifest):
-        fixed = _corrected(manifest, problem)
-        yield manifest.error(problem.path, problem.message, fixed=fixed)
-    reported = {problem.path for problem in _problems(manifest)}
-    for problem in _problems(manifest):
-        if problem.path in reported:
-            continue
-        yield manifest.error(problem.path, problem.message)
+    told: set[FieldProblem] = set()
+    while problems := [problem for problem in _problems(manifest) if problem not in told]:
+        for problem in problems:
+            told.add(problem)
+            finding = manifest.error(problem.path, problem.message)
+            yield dataclasses.replace(finding, fixed=_corrected(manifest, problem))
 
 
 def queue_keys(manifest: Manifest, file: File) -> Iterator[Finding]:

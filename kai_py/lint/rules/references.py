@@ -69,7 +69,7 @@ def namespaces_exist(manifest: Manifest, file: File) -> Iterator[Finding]:
     there = {found.name for found in file.of("", "Namespace")}
     first = next(other for other in file.manifests if other.namespace == name)
     if first is manifest and name not in there:
-        message = f"namespace {name} is not among these manifests: it must exist (kubectl create ns {name})"
+        message = f"namespace {name} is not among these manifests: kubectl create namespace {name}"
         yield manifest.hint(("metadata", "namespace"), message)
 
 
