@@ -2,8 +2,9 @@
 
 A pod that names a ResourceClaimTemplate gets a claim of its own, recorded in
 `status.resourceClaimStatuses`. Consumers that are gone, finished, or deleted before they were
-scheduled leave `reservedFor`; an allocated claim that nobody reserves is deallocated and loses its
-finalizer; a template claim goes with its finished pod. Source: pkg/controller/resourceclaim of
+scheduled leave `reservedFor`; a claim that its last consumer leaves, and one that is deleted while
+nobody uses it, is deallocated and loses its finalizer; what a scheduler has only begun to allocate
+is left alone. A template claim goes with its finished pod. Source: pkg/controller/resourceclaim of
 k8s.io/kubernetes.
 """
 
@@ -91,13 +92,13 @@ def release_claim(work: Work) -> None:
     consumers = status.get("reservedFor") or []
     staying = [each for each in consumers if _stays(work.api, namespace, each)]
     held = DELETE_PROTECTION in (claim["metadata"].get("finalizers") or ())
-    if staying != consumers or (not staying and status.get("allocation") and held):
+    abandoned = not staying and (bool(consumers) or is_deleting(claim))
+    if staying != consumers or (abandoned and held and status.get("allocation")):
         released: Json = {"reservedFor": staying or None}
-        if not staying:
+        if abandoned and held:
             released |= {"allocation": None, "devices": None}
         claim = work.api.patch_status(CLAIMS, claim, released)
-        status = claim.get("status") or {}
-    if held and not status.get("allocation"):
+    if abandoned and held:
         work.api.edit(CLAIMS, name, namespace, _unprotected)
     _delete_with_finished_pod(work.api, claim)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from kai_py.embedded.controllers.claims import CLAIM_NAME_ANNOTATION
+from kai_py.embedded.controllers.claims import CLAIM_NAME_ANNOTATION, DELETE_PROTECTION
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.kubelet import RUN_SECONDS
 from kai_py.embedded.resources import CLAIMS, EVENTS, PODS
@@ -129,8 +129,15 @@ def test_a_deleted_claim_waits_for_its_pods(busy):
     assert names(busy, CLAIMS) == []
 
 
-def test_an_allocation_that_nobody_ever_reserved_is_taken_back(busy):
+def test_what_a_scheduler_has_only_begun_is_left_alone(busy):
     busy.create(claim("c"))
-    allocate(busy, "c", [], "gpu-0")
+
+    def protect(present):
+        return {**present, "metadata": {**present["metadata"], "finalizers": [DELETE_PROTECTION]}}
+
+    busy.api.edit(CLAIMS, "c", "default", protect)
     busy.clock.advance(1)
-    assert the_claim(busy)["status"] == {}
+    assert the_claim(busy)["metadata"]["finalizers"] == [DELETE_PROTECTION]
+    delete(busy.api, CLAIMS, "c", "default")
+    busy.clock.advance(1)
+    assert names(busy, CLAIMS) == []
