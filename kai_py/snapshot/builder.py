@@ -53,7 +53,7 @@ class DeviceBook(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Tracked:
-    gang: str
+    spec: GangSpec
     member: Member
 
 
@@ -78,8 +78,7 @@ class SnapshotBuilder:
         self._dependencies = Dependencies()
         self._pods: dict[str, Pod] = {}
         self._tracked: dict[str, _Tracked] = {}
-        self._members: dict[str, dict[str, Member]] = {}
-        self._specs: dict[str, GangSpec] = {}
+        self._members: dict[str, dict[str, _Tracked]] = {}
         self._gangs: dict[str, Gang] = {}
         self._dirty: set[str] = set()
         self._pending: set[str] = set()
@@ -269,11 +268,10 @@ class SnapshotBuilder:
 
     def _join_gang(self, uid: str, spec: GangSpec, member: Member) -> None:
         before = self._tracked.get(uid)
-        if before is not None and before.gang != spec.key:
+        if before is not None and before.spec.key != spec.key:
             self._leave_gang(uid)
-        self._tracked[uid] = _Tracked(spec.key, member)
-        self._members.setdefault(spec.key, {})[uid] = member
-        self._specs[spec.key] = spec
+        tracked = self._tracked[uid] = _Tracked(spec, member)
+        self._members.setdefault(spec.key, {})[uid] = tracked
         self._dirty.add(spec.key)
         self._leaving.pop(uid, None)
         if member.state == PodState.RELEASING:
@@ -283,8 +281,8 @@ class SnapshotBuilder:
         self._leaving.pop(uid, None)
         tracked = self._tracked.pop(uid, None)
         if tracked is not None:
-            self._members[tracked.gang].pop(uid, None)
-            self._dirty.add(tracked.gang)
+            self._members[tracked.spec.key].pop(uid, None)
+            self._dirty.add(tracked.spec.key)
 
     def _rebuild_gang(self, key: str) -> None:
         before = self._gangs.pop(key, None)
@@ -294,9 +292,8 @@ class SnapshotBuilder:
         members = self._members.get(key)
         if not members:
             self._members.pop(key, None)
-            self._specs.pop(key, None)
             return
-        gang = self._gang(self._specs[key], members.values())
+        gang = self._gang(members.values())
         self._gangs[key] = gang
         self._post_gang(gang, 1.0)
         if any(m.state in (PodState.PENDING, PodState.GATED) for m in gang.members):
@@ -308,8 +305,10 @@ class SnapshotBuilder:
         if not gang.preemptible:
             _post(self._fixed, gang.queue, gang.allocated, sign)
 
-    def _gang(self, spec: GangSpec, members: Iterable[Member]) -> Gang:
-        ordered = tuple(sorted(members, key=lambda m: (m.order, m.created, m.pod)))
+    def _gang(self, tracked: Iterable[_Tracked]) -> Gang:
+        """The gang of these pods; where they disagree about it, the first in order decides."""
+        by_order = sorted(tracked, key=lambda t: (t.member.order, t.member.created, t.member.pod))
+        spec, ordered = by_order[0].spec, tuple(each.member for each in by_order)
         priority = max(m.priority for m in ordered)
         limit = self._settings.preemptible_below
         by_priority = limit is None or priority < limit
