@@ -1,0 +1,202 @@
+"""Manifests in the spelling of articles end as valid ones of the same meaning; so do our examples.
+
+The articles' manifests are no part of the project: they stand beside the tables of ``KAI_PY_DATA``.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kai_py.api.quantity import parse_quantity
+from kai_py.api.queue import read_queue
+from kai_py.dra.cel.device import CELDevice
+from kai_py.dra.cel.selector import Selector, compile_selector
+from kai_py.lint.check import lint, lint_together
+
+ROOT = Path(__file__).parents[2]
+DATA = Path(os.environ.get("KAI_PY_DATA") or ROOT.parent / "shared" / "data")
+ARTICLES = {path.name[:2]: path for path in sorted((DATA.parent / "seed-manifests").glob("*.yaml"))}
+EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
+
+needs_articles = pytest.mark.skipif(not ARTICLES, reason=f"no manifests beside {DATA}")
+
+
+def corrected(number):
+    report = lint(ARTICLES[number].read_text(encoding="utf-8"))
+    assert report.unfixed == ()
+    again = lint(report.corrected)
+    assert again.corrected == report.corrected
+    assert again.errors == ()
+    return {document["kind"]: document for document in yaml.safe_load_all(report.corrected)}
+
+
+def original(number):
+    documents = yaml.safe_load_all(ARTICLES[number].read_text(encoding="utf-8"))
+    return {document["kind"]: document for document in documents}
+
+
+def requests_of(document):
+    spec = document["spec"].get("spec", document["spec"])
+    return [request["exactly"] for request in spec["devices"]["requests"]]
+
+
+def selectors_of(fields):
+    return [selector["cel"]["expression"] for selector in fields.get("selectors", ())]
+
+
+def device(product="NVIDIA H100 80GB HBM3", memory="81559Mi", *, shared=False, **attributes):
+    return CELDevice(
+        driver="gpu.nvidia.com",
+        attributes={"type": "gpu", "productName": product, **attributes},
+        capacity={"memory": parse_quantity(memory)},
+        allow_multiple_allocations=shared,
+    )
+
+
+def matching(selectors, devices):
+    compiled = [compile_selector(text) for text in selectors]
+    assert all(isinstance(selector, Selector) for selector in compiled), compiled
+    return [all(selector.matches(each) for selector in compiled) for each in devices]
+
+
+@needs_articles
+def test_queue_template_and_job():
+    found = corrected("01")
+    assert {kind: found[kind]["apiVersion"] for kind in found} == {
+        "Queue": "scheduling.kai.io/v1alpha1",
+        "DeviceClass": "resource.k8s.io/v1",
+        "ResourceClaimTemplate": "resource.k8s.io/v1",
+        "Job": "batch/v1",
+    }
+    for kind in ("Queue", "Job"):
+        assert found[kind] == original("01")[kind]
+    (request,) = requests_of(found["ResourceClaimTemplate"])
+    assert request["deviceClassName"] == "gpu.nvidia.com"
+    devices = [device(), device("NVIDIA H100 PCIe", "70Gi"), device("NVIDIA A100-SXM4-80GB")]
+    assert matching(selectors_of(request), devices) == [True, False, False]
+
+
+@needs_articles
+def test_class_by_memory():
+    found = corrected("02")
+    assert requests_of(found["ResourceClaim"]) == [
+        {"deviceClassName": "high-memory-gpu", "count": 1}
+    ]
+    selectors = selectors_of(found["DeviceClass"]["spec"])
+    devices = [device(), device(memory="40Gi"), CELDevice(driver="other.example.com")]
+    assert matching(selectors, devices) == [True, False, False]
+    assert found["Pod"] == original("02")["Pod"]
+
+
+@needs_articles
+def test_claim_by_memory():
+    found = corrected("03")
+    (request,) = requests_of(found["ResourceClaim"])
+    devices = [device(), device(memory="40Gi"), device(memory="40959Mi")]
+    assert matching(selectors_of(request), devices) == [True, True, False]
+
+
+@needs_articles
+def test_template_and_deployment():
+    found = corrected("04")
+    (request,) = requests_of(found["ResourceClaimTemplate"])
+    assert request["allocationMode"] == "ExactCount"
+    assert request["count"] == 1
+    assert request["deviceClassName"] == "gpu.nvidia.com"
+    assert matching(selectors_of(request), [device(), device(memory="40Gi")]) == [True, False]
+    assert found["Deployment"] == original("04")["Deployment"]
+
+
+@needs_articles
+def test_partition():
+    (request,) = requests_of(corrected("05")["ResourceClaim"])
+    assert request["deviceClassName"] == "mig.nvidia.com"
+    devices = [device(profile="1g.10gb"), device(profile="2g.20gb")]
+    assert matching(selectors_of(request), devices) == [True, False]
+
+
+@needs_articles
+def test_a_valid_manifest_stays_as_it_is():
+    text = ARTICLES["06"].read_text(encoding="utf-8")
+    assert lint(text).corrected == text
+    (request,) = requests_of(corrected("06")["ResourceClaim"])
+    assert matching(selectors_of(request), [device(), device(shared=True)]) == [False, True]
+
+
+@needs_articles
+def test_clique_set_is_mapped_field_by_field():
+    text = ARTICLES["07"].read_text(encoding="utf-8")
+    told = " ".join(found.message for found in lint(text).errors)
+    for today in (
+        "spec.template.cliques",
+        "spec.template.cliqueStartupType",
+        "spec.template.podCliqueScalingGroups",
+        "spec.podSpec",
+        "spec.replicas",
+    ):
+        assert today in told
+    spec = corrected("07")["PodCliqueSet"]["spec"]
+    template = spec["template"]
+    assert spec.keys() == {"replicas", "template"}
+    assert template["cliqueStartupType"] == "CliqueStartupTypeInOrder"
+    cliques = {clique["name"]: clique["spec"] for clique in template["cliques"]}
+    assert [(name, it["replicas"]) for name, it in cliques.items()] == [
+        ("prefill-clique", 1),
+        ("decode-clique", 2),
+    ]
+    assert all(
+        clique["podSpec"].keys() == {"resourceClaims", "containers"} for clique in cliques.values()
+    )
+    (group,) = template["podCliqueScalingGroups"]
+    assert group["cliqueNames"] == list(cliques)
+    assert group["scaleConfig"] == {"minReplicas": 1, "maxReplicas": 8}
+
+
+def test_a_start_order_of_some_cliques_is_explicit():
+    text = yaml.safe_dump(
+        {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": "PodCliqueSet",
+            "metadata": {"name": "s", "namespace": "n"},
+            "spec": {
+                "startupOrder": ["a", "b"],
+                "podCliques": [
+                    {"name": name, "containers": [{"name": "x"}]} for name in ("c", "b", "a")
+                ],
+            },
+        }
+    )
+    (document,) = yaml.safe_load_all(lint(text).corrected)
+    template = document["spec"]["template"]
+    assert template["cliqueStartupType"] == "CliqueStartupTypeExplicit"
+    starts = {it["name"]: it["spec"].get("startsAfter") for it in template["cliques"]}
+    assert starts == {"c": None, "b": ["a"], "a": None}
+
+
+def test_examples_are_valid_and_complete():
+    assert len(EXAMPLES) >= 8
+    reports = lint_together([path.read_text(encoding="utf-8") for path in EXAMPLES])
+    assert [found for report in reports for found in report.findings] == []
+
+
+def test_example_queues_and_selectors_are_accepted():
+    documents = [
+        document
+        for path in EXAMPLES
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    ]
+    queues = [document for document in documents if document["kind"] == "Queue"]
+    assert len(queues) == 2
+    for queue in queues:
+        read_queue(queue, unknown="forbid")
+    (template,) = [
+        document
+        for document in documents
+        if document["metadata"]["name"] == "h100-gpu-claim"
+        and document["metadata"]["namespace"] == "team-a"
+    ]
+    (request,) = requests_of(template)
+    devices = [device(), device("NVIDIA GH200 480GB", "96Gi")]
+    assert matching(selectors_of(request), devices) == [True, False]
