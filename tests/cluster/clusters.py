@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kai_py.embedded.cluster import EmbeddedCluster
 from tests.cluster.api import Api
 from tests.cluster.eventually import eventually
 from tests.cluster.fake_kubelet import FakeKubelet, FakeNode
@@ -53,5 +54,21 @@ async def real_cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]
         await sweep.clean(api)
 
 
+@asynccontextmanager
+async def embedded_cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+    """Open a fresh embedded cluster; nodes run their pods with the same kubelet as on the real."""
+    kubeconfig = request.getfixturevalue("tmp_path") / "embedded.kubeconfig"
+    async with EmbeddedCluster(kubelet=False) as embedded:
+        embedded.write_kubeconfig(kubeconfig)
+        async with Api(kubeconfig) as api:
+            yield Cluster(
+                name="embedded",
+                kubeconfig=kubeconfig,
+                url=embedded.url,
+                api=api,
+                run_nodes=lambda nodes: FakeKubelet(api, nodes),
+            )
+
+
 Opener = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Cluster]]
-CLUSTERS: dict[str, Opener] = {"real": real_cluster}
+CLUSTERS: dict[str, Opener] = {"embedded": embedded_cluster, "real": real_cluster}
