@@ -7,13 +7,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kai_py.api.crd import crds
-from kai_py.config import Configuration
+from kai_py.config import Configuration, LeaderElection
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.faults import Fault, Refuse
 from kai_py.observe.metrics import Metrics
 from kai_py.planner import Planner
 from kai_py.scheduler import Scheduler
-from kai_py.watch.client import connect
+from kai_py.watch.client import Client, connect
 from kai_py.watch.credentials import Anonymous
 
 pytestmark = pytest.mark.cluster
@@ -41,6 +41,41 @@ async def cluster():
         yield cluster
 
 
+@pytest.fixture
+async def devices(cluster):
+    """Eight GPUs on node-0, published by their driver."""
+    cluster.create(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceClass",
+            "metadata": {"name": "gpu.example.com"},
+            "spec": {"selectors": [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}]},
+        }
+    )
+    cluster.create(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": "node-0-gpus"},
+            "spec": {
+                "driver": "gpu.example.com",
+                "nodeName": "node-0",
+                "pool": {"name": "node-0", "generation": 1, "resourceSliceCount": 1},
+                "devices": [{"name": f"gpu-{index}"} for index in range(8)],
+            },
+        }
+    )
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
+    cluster.create(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaimTemplate",
+            "metadata": {"name": "one-gpu"},
+            "spec": {"spec": {"devices": {"requests": [request]}}},
+        }
+    )
+
+
 @contextlib.asynccontextmanager
 async def scheduling(cluster, *, identity="one", on_plan=lambda _plan: None, dry_run=False):
     metrics = Metrics(CollectorRegistry())
@@ -62,13 +97,12 @@ async def scheduling(cluster, *, identity="one", on_plan=lambda _plan: None, dry
                 await running
 
 
-def submit(cluster, name, parallelism):
-    container = {
-        "name": "main",
-        "image": "trainer",
-        "resources": {"limits": {"nvidia.com/gpu": "1"}},
-    }
+def submit(cluster, name, parallelism, *, claim=False):
+    resources = {"claims": [{"name": "gpu"}]} if claim else {"limits": {"nvidia.com/gpu": "1"}}
+    container = {"name": "main", "image": "trainer", "resources": resources}
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}] if claim else []
     pod = {"schedulerName": "kai-scheduler", "restartPolicy": "Never", "containers": [container]}
+    pod["resourceClaims"] = claims
     cluster.create(
         {
             "apiVersion": "batch/v1",
@@ -180,3 +214,70 @@ async def test_an_api_server_that_fails_now_and_then_only_costs_time(cluster):
     async with scheduling(cluster):
         submit(cluster, "fits", 8)
         await until(lambda: bound(cluster, "fits") == 8)
+
+
+def held(cluster):
+    """Devices in the order of claims, and the consumers they are held for."""
+    claims = cluster.api.list(cluster.registry.named("resourceclaims.resource.k8s.io"))
+    allocated = [claim for claim in claims if claim.get("status", {}).get("allocation")]
+    devices = [
+        result["device"]
+        for claim in allocated
+        for result in claim["status"]["allocation"]["devices"]["results"]
+    ]
+    consumers = {c["name"] for claim in allocated for c in claim["status"].get("reservedFor") or ()}
+    return sorted(devices), consumers
+
+
+@pytest.mark.usefixtures("devices")
+async def test_a_gang_with_claims_gets_a_device_each_or_none(cluster):
+    async with scheduling(cluster):
+        submit(cluster, "single", 1, claim=True)
+        await until(lambda: bound(cluster, "single") == 1)
+        submit(cluster, "train", 8, claim=True)
+        await until(lambda: reasons(cluster, "train") == {"Unschedulable"})
+        assert bound(cluster, "train") == 0
+        assert len(held(cluster)[0]) == 1
+        (single,) = pods(cluster, "single")
+        cluster.api.patch_status(cluster.registry.named("pods"), single, {"phase": "Succeeded"})
+        await until(lambda: bound(cluster, "train") == 8)
+    devices, consumers = held(cluster)
+    assert devices == [f"gpu-{index}" for index in range(8)]
+    assert consumers == {pod["metadata"]["name"] for pod in pods(cluster, "train")}
+
+
+class KillAfter:
+    """Ends the scheduler in front of the n-th write to a claim or binding."""
+
+    def __init__(self, transport, writes, kill):
+        self.transport = transport
+        self.left = writes
+        self.kill = kill
+
+    async def send(self, call, *, timeout_seconds=None):
+        if call.kind.startswith("ResourceClaim") or call.kind == "Pod/binding":
+            self.left -= call.verb in ("patch", "create")
+        if self.left < 0:
+            self.kill()
+            await asyncio.Event().wait()
+        return await self.transport.send(call, timeout_seconds=timeout_seconds)
+
+    def stream(self, call, *, idle):
+        return self.transport.stream(call, idle=idle)
+
+
+@pytest.mark.usefixtures("devices")
+@pytest.mark.parametrize("writes", [1, 5, 8, 12, 15, 16, 17, 20, 23])
+async def test_a_scheduler_killed_at_any_write_leaves_a_gang_to_be_completed(cluster, writes):
+    submit(cluster, "train", 8, claim=True)
+    async with connect(Anonymous(cluster.url)) as client:
+        configuration = Configuration(leader_election=LeaderElection(enabled=False))
+        dying = Client(KillAfter(client.transport, writes, lambda: task.cancel("killed")))
+        scheduler = Scheduler(dying, configuration, Metrics(CollectorRegistry()), identity="dying")
+        task = asyncio.create_task(scheduler.run())
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait_for(task, 10)
+    assert bound(cluster, "train") < 8
+    async with scheduling(cluster, identity="next"):
+        await until(lambda: bound(cluster, "train") == 8)
+    assert held(cluster)[0] == [f"gpu-{index}" for index in range(8)]

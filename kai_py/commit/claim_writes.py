@@ -26,7 +26,7 @@ async def reach(
     """Bring a claim to its goal, starting from a copy that may be old; gives it as it then is."""
     try:
         claim = known or await access.read_claim(goal.claim)
-        failures = 0
+        failures, reason = 0, ""
         while failures < access.retry.attempts:
             step = next_write(goal, claim)
             if isinstance(step, Reached):
@@ -40,14 +40,14 @@ async def reach(
             try:
                 claim = await _send(access, goal.claim, step)
             except (Conflict, *TRANSIENT) as error:
-                failures += 1
+                failures, reason = failures + 1, str(error)
                 await access.retry.pause(failures, error)
                 claim = await access.read_claim(goal.claim)
     except NotFound:
         return Lost(f"claim {goal.claim}: was deleted")
     except ApiError as error:
         return Lost(f"claim {goal.claim}: {error}")
-    return Lost(f"claim {goal.claim}: {failures} writes in a row failed")
+    return Lost(f"claim {goal.claim}: {failures} writes in a row failed: {reason}")
 
 
 async def release(

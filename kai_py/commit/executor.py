@@ -96,7 +96,7 @@ class Executor:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep writing and recovering; leaving finishes what is under way."""
+        """Keep writing and recovering; leaving finishes what is under way, a cancel drops it."""
         async with asyncio.TaskGroup() as group:
             writers = [self._statuses.run() for _ in range(self._given.settings.status_concurrency)]
             works = (self._recorder.run(), self._recover(), *writers)
@@ -105,7 +105,7 @@ class Executor:
                 yield
                 await self._finish()
             finally:
-                for task in tasks:
+                for task in (*tasks, *self.committer.tasks):
                     task.cancel()
 
     async def _finish(self) -> None:
