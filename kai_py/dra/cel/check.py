@@ -132,6 +132,8 @@ class _Checker:
         self._environment = environment
         self._fields = environment.device_fields
         self._scope: dict[str, Type] = {"device": DEVICE}
+        # Arguments of ``format`` may be lists of different types.
+        self._mixed = False
         self._visitors: dict[type, Callable[[Any], Type]] = {
             Literal: self._literal,
             Ident: self._ident,
@@ -170,7 +172,7 @@ class _Checker:
         if name in self._scope:
             return self._scope[name]
         if name in TYPE_NAMES:
-            return Type("type", (TYPE_NAMES[name],))
+            return Type("type")
         raise ExpressionError(f"undeclared reference to '{name}' (in container '')", node.start)
 
     def _select(self, node: Select) -> Type:
@@ -204,7 +206,9 @@ class _Checker:
 
     def _call(self, node: Call) -> Type:
         nodes = node.args if node.target is None else (node.target, *node.args)
+        mixed, self._mixed = self._mixed, self._mixed or node.function == "format"
         given = tuple(self.visit(argument) for argument in nodes)
+        self._mixed = mixed
         method = node.target is not None
         function = find(node.function, method=method)
         if function is None or not self._environment.declares(node.function, method=method):
@@ -257,10 +261,11 @@ class _Checker:
     def _join(self, common: Type | None, found: Type, node: Node) -> Type:
         if common is None:
             return found
-        if not self.bindings.fits(common, found):
+        fits = self.bindings.fits(common, found)
+        if not fits and not self._mixed:
             message = f"expected type '{describe(common)}' but found '{describe(found)}'"
             raise ExpressionError(message, node.start)
-        return DYN if common.dynamic or found.dynamic else common
+        return common if fits and not common.dynamic and not found.dynamic else DYN
 
     def _comprehension(self, node: Comprehension) -> Type:
         over = self.bindings.resolve(self.visit(node.over))

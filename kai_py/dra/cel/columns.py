@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kai_py.dra.cel.device import MAPS
+from kai_py.dra.cel.device import MAPS, BadAttribute
 from kai_py.dra.cel.syntax import (
     Bind,
     Call,
@@ -45,7 +45,9 @@ def columns_of(node: Node) -> tuple[Column, ...]:
     found: set[Column] = set()
     _collect(node, found)
     narrow = {
-        column for column in found if not any(column[:size] in found for size in range(len(column)))
+        column
+        for column in found
+        if column[:1] == (HAS,) or not any(column[:size] in found for size in range(len(column)))
     }
     return tuple(sorted(narrow))
 
@@ -102,7 +104,8 @@ def column_keys(devices: Sequence[CELDevice], column: Column) -> list[Value]:
         case ("attributes", domain, name):
             keys = _attribute_keys(_named(devices, "attributes", domain, name))
         case (_, outer, domain, name):
-            keys = [found is not _MISSING for found in _named(devices, outer, domain, name)]
+            found = _named(devices, outer, domain, name)
+            keys = [held is not _MISSING and type(held) is not BadAttribute for held in found]
         case ("has", outer, domain):
             keys = [domain in device.fields[outer] for device in devices]
         case ("driver",):

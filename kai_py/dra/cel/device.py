@@ -113,6 +113,8 @@ def _by_domain(named: Mapping[str, object], driver: str) -> DefaultMap:
     """Sort names into domains; a name without one outranks the same name written in full."""
     domains = DefaultMap()
     for name, value in named.items():
+        if isinstance(value, BadAttribute):
+            continue
         domain, slash, identifier = name.partition("/")
         if slash:
             domains.setdefault(domain, {}).setdefault(identifier, value)

@@ -8,6 +8,7 @@ Source: semver.org 2.0.0; k8s.io/apiserver/pkg/cel/library, documentation of ``S
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache, total_ordering
@@ -15,14 +16,10 @@ from functools import lru_cache, total_ordering
 from kai_py.dra.cel.functions import function
 from kai_py.dra.cel.values import KINDS, CELRuntimeError
 
-_STRICT = re.compile(
-    r"(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)"
-    r"(?:-((?:0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)"
-    r"(?:\.(?:0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*))*))?"
-    r"(?:\+([0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?",
-    re.ASCII,
-)
 _LARGEST = 2**64 - 1
+_WORD = re.compile(r"[0-9a-zA-Z-]+", re.ASCII)
+_RELEASE = (2, 0, "")
+"""A version without a pre-release comes after all with one."""
 
 
 @total_ordering
@@ -47,20 +44,54 @@ KINDS[Semver] = "kubernetes.Semver"
 def parse_semver(text: str) -> Semver:
     """Read a version strictly.
 
-    :raises ValueError: the text is no semantic version; the message says so.
+    :raises ValueError: the text is no semantic version; the message is the API server's.
     """
-    match = _STRICT.fullmatch(text)
-    if match is None or len(text) > 1000:
-        raise ValueError(f"{text!r} is not a semantic version (major.minor.patch)")
-    major_, minor_, patch_ = (int(match[number]) for number in (1, 2, 3))
-    if max(major_, minor_, patch_) > _LARGEST:
-        raise ValueError(f"{text!r} is not a semantic version: number too large")
-    # A version without a pre-release comes after all with one; numbers come before words.
-    parts = tuple(
-        (0, int(part), "") if part.isdigit() else (1, 0, part)
-        for part in (match[4].split(".") if match[4] else ())
-    )
-    return Semver((major_, minor_, patch_, parts or ((2, 0, ""),)), text)
+    if not text:
+        raise ValueError("Version string empty")
+    parts = text.split(".", 2)
+    if len(parts) != 3:
+        raise ValueError("No Major.Minor.Patch elements found")
+    rest, plus, build = parts[2].partition("+")
+    last, dash, pre_release = rest.partition("-")
+    major_, minor_ = _number(parts[0], "major"), _number(parts[1], "minor")
+    patch_ = _number(last, "patch")
+    words = tuple(map(_word, pre_release.split("."))) if dash else (_RELEASE,)
+    for part in build.split(".") if plus else ():
+        if not part:
+            raise ValueError("Build meta data is empty")
+        if not _WORD.fullmatch(part):
+            raise ValueError(f"Invalid character(s) found in build meta data {_quoted(part)}")
+    return Semver((major_, minor_, patch_, words), text)
+
+
+def _number(text: str, name: str) -> int:
+    if not text.isascii() or (text and not text.isdigit()):
+        raise ValueError(f"Invalid character(s) found in {name} number {_quoted(text)}")
+    if len(text) > 1 and text[0] == "0":
+        shown = _quoted(text)
+        raise ValueError(f"{name.title()} number must not contain leading zeroes {shown}")
+    if not text or len(text) > 20 or int(text) > _LARGEST:
+        fault = "value out of range" if text else "invalid syntax"
+        raise ValueError(f"strconv.ParseUint: parsing {_quoted(text)}: {fault}")
+    return int(text)
+
+
+def _word(text: str) -> tuple[int, int, str]:
+    """Give what orders one part of a pre-release: numbers by value, before words."""
+    if not text:
+        raise ValueError("Prerelease is empty")
+    if text.isascii() and text.isdigit():
+        if len(text) > 1 and text[0] == "0":
+            shown = _quoted(text)
+            raise ValueError(f"Numeric PreRelease version must not contain leading zeroes {shown}")
+        return (0, _number(text, "prerelease"), "")
+    if not _WORD.fullmatch(text):
+        raise ValueError(f"Invalid character(s) found in prerelease {_quoted(text)}")
+    return (1, 0, text)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def normalise(text: str) -> str:
