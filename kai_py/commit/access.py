@@ -14,6 +14,7 @@ from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.retry import RetryPolicy, persist
 from kai_py.watch.client import Client
+from kai_py.watch.errors import ApiError, Invalid, NotFound
 from kai_py.watch.resource import Resource
 
 Result = TypeVar("Result")
@@ -51,3 +52,13 @@ class Access:
             ),
             self.retry,
         )
+
+
+def is_gone(error: ApiError) -> bool:
+    """Whether a patch that names a uid failed because no such incarnation exists any more.
+
+    A uid in a patch is no precondition but a change of an immutable field: 422, not 409.
+    """
+    if isinstance(error, Invalid):
+        return any(cause.field == "metadata.uid" for cause in error.causes)
+    return isinstance(error, NotFound)

@@ -7,7 +7,7 @@ was done is then seen as done.
 
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef
-from kai_py.commit.access import Access
+from kai_py.commit.access import Access, is_gone
 from kai_py.commit.claims import (
     ClaimGoal,
     ClaimPatch,
@@ -17,7 +17,7 @@ from kai_py.commit.claims import (
     release_write,
 )
 from kai_py.commit.retry import TRANSIENT
-from kai_py.watch.errors import ApiError, Conflict, NotFound
+from kai_py.watch.errors import ApiError, Conflict
 
 
 async def reach(
@@ -43,9 +43,9 @@ async def reach(
                 failures, reason = failures + 1, str(error)
                 await access.retry.pause(failures, error)
                 claim = await access.read_claim(goal.claim)
-    except NotFound:
-        return Lost(f"claim {goal.claim}: was deleted")
     except ApiError as error:
+        if is_gone(error):
+            return Lost(f"claim {goal.claim}: was deleted")
         return Lost(f"claim {goal.claim}: {error}")
     return Lost(f"claim {goal.claim}: {failures} writes in a row failed: {reason}")
 
@@ -70,8 +70,9 @@ async def release(
                     raise
                 await access.retry.pause(failures, error)
                 claim = await access.read_claim(ref)
-    except NotFound:
-        return
+    except ApiError as error:
+        if not is_gone(error):
+            raise
 
 
 async def _send(access: Access, claim: ClaimRef, patch: ClaimPatch) -> ResourceClaim:

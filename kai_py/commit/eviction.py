@@ -13,11 +13,11 @@ from enum import StrEnum
 from typing import Any
 
 from kai_py.api.records.core import Pod
-from kai_py.commit.access import Access
+from kai_py.commit.access import Access, is_gone
 from kai_py.commit.retry import persist
 from kai_py.plan.decisions import Eviction
 from kai_py.watch.client import PatchType
-from kai_py.watch.errors import ApiError, Conflict, NotFound, TooManyRequests
+from kai_py.watch.errors import ApiError, Conflict, TooManyRequests
 
 DISRUPTION_TARGET = "DisruptionTarget"
 PREEMPTED = "PreemptionByScheduler"
@@ -75,12 +75,11 @@ async def evict(
         return EvictionResult(
             eviction, EvictionOutcome.BLOCKED, str(refusal), retry_after=refusal.retry_after
         )
-    except (NotFound, Conflict) as gone:
+    except Conflict as gone:
         return EvictionResult(eviction, EvictionOutcome.VANISHED, str(gone))
     except ApiError as error:
-        return EvictionResult(
-            eviction, EvictionOutcome.FAILED, str(error), retry_after=error.retry_after
-        )
+        outcome = EvictionOutcome.VANISHED if is_gone(error) else EvictionOutcome.FAILED
+        return EvictionResult(eviction, outcome, str(error), retry_after=error.retry_after)
     return EvictionResult(eviction, EvictionOutcome.EVICTED)
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from kai_py.api.records.core import Pod
 from kai_py.api.references import PodRef
-from kai_py.commit.access import Access
+from kai_py.commit.access import Access, is_gone
 from kai_py.commit.status import (
     PendingStatus,
     differs,
@@ -20,7 +20,7 @@ from kai_py.commit.status import (
     status_patch,
 )
 from kai_py.watch.client import PatchType
-from kai_py.watch.errors import ApiError, Conflict, NotFound
+from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)
 PodLookup = Callable[[PodRef], Pod | None]
@@ -112,8 +112,8 @@ class StatusWriter:
                     how=PatchType.STRATEGIC,
                 )
             )
-        except (NotFound, Conflict):
-            return
         except ApiError as error:
+            if is_gone(error):
+                return
             self._written.pop(wanted.pod.uid, None)
             log.warning("status of pod %s: %s", wanted.pod, error)

@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from kai_py.commit.binding import BindingOutcome
+from kai_py.commit.claim_writes import release
 from kai_py.commit.transaction import GangTransaction
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import CLAIMS, PODS
@@ -146,6 +147,40 @@ async def test_a_deleted_claim_undoes_the_gang(cluster):
     outcome = await run(cluster, gang)
     assert "gpu-1" in outcome.reason
     assert_nothing_held(cluster)
+
+
+async def test_a_claim_made_again_under_its_name_is_left_alone(cluster):
+    gang = gang_with_claims(cluster, 2)
+
+    def replace():
+        remove(cluster, CLAIMS, "gpu-1")
+        cluster.add_claim("gpu-1")
+
+    cluster.fail_once("patch", "ResourceClaim", first(replace))
+    outcome = await run(cluster, gang)
+    assert "gpu-1" in outcome.reason
+    assert_nothing_held(cluster)
+
+
+async def test_giving_back_a_share_of_a_claim_made_again_is_no_failure(cluster):
+    others = [cluster.add_pod(f"other-{i}") for i in range(2)]
+    claim = cluster.add_claim("shared")
+    cluster.allocate("shared", device("gpu-0", "node-a"), *others)
+    known = cluster.claim("shared")
+
+    def replace():
+        cluster.api.patch_status(
+            CLAIMS,
+            cluster.api.find(CLAIMS, "shared", NAMESPACE),
+            {"allocation": None, "reservedFor": None},
+        )
+        remove(cluster, CLAIMS, "shared")
+        cluster.add_claim("shared")
+
+    cluster.fail_once("patch", "ResourceClaim/status", first(replace))
+    await release(cluster.access(), claim, frozenset({others[0].uid}), known)
+    assert cluster.claim("shared").metadata.uid != claim.uid
+    assert cluster.made("patch", "ResourceClaim/status") == 1
 
 
 async def test_a_device_held_by_another_claim_is_given_back(cluster):
