@@ -43,7 +43,7 @@ async def _answers(api: Api) -> bool:
     try:
         await api.get(QUEUES)
     except ApiError as error:
-        if error.code == 404:
+        if error.code in (404, 429, 503):
             return False
         raise
     return True
