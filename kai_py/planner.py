@@ -8,8 +8,8 @@ while the first goes on applying changes, but not while it freezes.
 from kai_py.config import Configuration
 from kai_py.dra.cluster_devices import ClusterDevices, GpuRules
 from kai_py.grouping.identify import identify
-from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
-from kai_py.plan.decisions import Plan
+from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.decisions import Action, Plan
 from kai_py.policy.fill import Strategy
 from kai_py.policy.rules import PROFILES, Profile
 from kai_py.snapshot.builder import SnapshotBuilder, SnapshotSettings
@@ -56,9 +56,16 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
         rules=PROFILES[Profile(configuration.rules.value)],
         gpu_strategy=Strategy(configuration.placement.gpu.value),
         cpu_strategy=Strategy(configuration.placement.cpu.value),
-        reclaim=configuration.eviction.reclaim,
-        preempt=configuration.eviction.preempt,
+        actions=_actions(configuration),
     )
+
+
+def _actions(configuration: Configuration) -> tuple[Action, ...]:
+    off = {
+        Action.RECLAIM: not configuration.eviction.reclaim,
+        Action.PREEMPT: not configuration.eviction.preempt,
+    }
+    return tuple(action for action in ACTIONS if not off.get(action, False))
 
 
 def _queue_spec(watched: object) -> QueueSpec:

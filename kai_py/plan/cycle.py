@@ -4,7 +4,7 @@ Pure: the same snapshot, rules and settings give the same plan, byte for byte. T
 ``snapshot.now``. ``CycleMemory`` only keeps what would be computed again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kai_py.dra.cluster_devices import ClusterDevices
@@ -14,6 +14,7 @@ from kai_py.plan.actions.reclaim import reclaim
 from kai_py.plan.actions.resume import resume
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import (
+    Action,
     Eviction,
     GangPlacement,
     Nomination,
@@ -36,16 +37,22 @@ from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 
+ACTIONS: Mapping[Action, Callable[[CycleState, Sequence[Gang]], None]] = {
+    Action.ALLOCATE: allocate,
+    Action.RECLAIM: reclaim,
+    Action.PREEMPT: preempt,
+}
+"""In the order in which they run: what disturbs nobody comes first."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleSettings:
-    """What of the configuration a cycle follows."""
+    """What of the configuration a cycle follows; ``actions`` run in the order given."""
 
     rules: Rules = NATIVE
     gpu_strategy: Strategy = Strategy.BINPACK
     cpu_strategy: Strategy = Strategy.BINPACK
-    reclaim: bool = True
-    preempt: bool = True
+    actions: tuple[Action, ...] = tuple(ACTIONS)
 
 
 @dataclass
@@ -73,14 +80,10 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
 
     # 2. Gangs that were promised room start, or keep it.
     resume(state, pending)
-    # 3. Everybody else takes what is free, in the order of the queues.
-    allocate(state, pending)
-    # 4. Queues below their fair share take room back from queues above theirs.
-    if settings.reclaim:
-        reclaim(state, pending)
-    # 5. Inside a queue, priority takes room from lower priority.
-    if settings.preempt:
-        preempt(state, pending)
+    # 3. Everybody else takes what is free, then what fairness, then what priority gives.
+    for action in settings.actions:
+        ACTIONS[action](state, pending)
+    # 4. What was decided, and why the rest waits.
     return _plan(state, pending)
 
 
