@@ -19,6 +19,7 @@ from kai_py.embedded.errors import (
     ApiError,
     FieldError,
     bad_request,
+    bad_value,
     conflict,
     forbidden,
     invalid,
@@ -134,6 +135,9 @@ class ApiServer:
         if name_of(changed) != name:
             raise bad_request("the name of the object does not match the name on the URL")
         new = self._incoming(resource, changed, namespace)
+        uid = new["metadata"].get("uid")
+        if uid and uid != uid_of(current):
+            raise _invalid(resource, new, [bad_value("metadata.uid", uid, "field is immutable")])
         return self._write(resource, current, new, subresource=subresource, dry_run=dry_run)
 
     def patch_status(self, resource: Resource, document: Json, status: Json) -> Json:

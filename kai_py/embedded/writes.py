@@ -107,6 +107,10 @@ def _create(api: ApiServer, target: Target, request: Request) -> Answer:
 
 
 def _post_subresource(api: ApiServer, target: Target, request: Request) -> Answer:
+    named = (request.body.get("metadata") or {}).get("name", "")
+    if named != target.name:
+        kind = target.subresource.capitalize()
+        raise bad_request(f"name in URL does not match name in {kind} object")
     if target.subresource == "binding":
         subresources.bind(api, target.name, target.scope, request.body)
     elif target.subresource == "eviction":

@@ -81,8 +81,8 @@ def test_strategic_merge_by_key():
     patch = {"conditions": [{"type": "A", "status": "False"}, {"type": "C", "status": "True"}]}
     assert apply_strategic_patch(present, patch)["conditions"] == [
         {"type": "A", "status": "False", "x": 1},
-        {"type": "B", "status": "True"},
         {"type": "C", "status": "True"},
+        {"type": "B", "status": "True"},
     ]
 
 
@@ -101,7 +101,7 @@ def test_strategic_directives():
         "s": {"$retainKeys": ["v"], "v": 3},
     }
     assert apply_strategic_patch(present, patch) == {
-        "finalizers": ["b", "c"],
+        "finalizers": ["c", "b"],
         "tolerations": [{"key": "y"}],
         "s": {"v": 3},
     }

@@ -58,9 +58,15 @@ def apply_strategic_patch(target: Any, patch: Json) -> Json:
     if retained is not None:
         base = {key: value for key, value in base.items() if key in retained}
     for key, value in patch.items():
-        if not key.startswith("$"):
-            _merge_field(base, key, value)
-    _apply_list_directives(base, patch)
+        if key.startswith(_DELETE_PRIMITIVES):
+            name = key.removeprefix(_DELETE_PRIMITIVES)
+            base[name] = [item for item in base.get(name) or [] if item not in value]
+        elif key.startswith(_ORDER):
+            name = key.removeprefix(_ORDER)
+            if name not in patch and base.get(name):
+                base[name] = _merge_list(name, base[name], [], value)
+        elif not key.startswith("$"):
+            _merge_field(base, key, value, patch.get(_ORDER + key) or [])
     return base
 
 
@@ -72,7 +78,7 @@ def merge_key(name: str, entries: Sequence[Any]) -> str | None:
     return None
 
 
-def _merge_field(base: Json, key: str, value: Any) -> None:
+def _merge_field(base: Json, key: str, value: Any, order: list[Any]) -> None:
     if value is None:
         base.pop(key, None)
     elif isinstance(value, dict):
@@ -81,47 +87,45 @@ def _merge_field(base: Json, key: str, value: Any) -> None:
         else:
             base[key] = apply_strategic_patch(base.get(key), value)
     elif isinstance(value, list):
-        base[key] = _merge_list(key, base.get(key) or [], value)
+        base[key] = _merge_list(key, base.get(key) or [], value, order)
     else:
         base[key] = value
 
 
-def _merge_list(name: str, present: list[Any], patch: list[Any]) -> list[Any]:
-    if name in SETS:
-        return present + [item for item in patch if item not in present]
+def _merge_list(name: str, present: list[Any], patch: list[Any], order: list[Any]) -> list[Any]:
     if {"$patch": "replace"} in patch:
         return [item for item in patch if item != {"$patch": "replace"}]
-    key = merge_key(name, [*present, *patch])
-    if key is None:
+    key = None if name in SETS else merge_key(name, [*present, *patch])
+    if key is None and name not in SETS:
         if any(isinstance(item, dict) and "$patch" in item for item in patch):
-            raise bad_request(f"map: list {name} has no merge key, $patch cannot be used in it")
+            raise bad_request(f"list {name} has no merge key, $patch cannot be used in it")
         return patch
-    merged = {entry[key]: entry for entry in present}
-    for entry in patch:
-        if entry.get("$patch") == "delete":
-            merged.pop(entry[key], None)
+
+    def mark(item: Any) -> Any:
+        return item[key] if key else item
+
+    merged = {mark(item): item for item in present}
+    for item in patch:
+        if key and item.get("$patch") == "delete":
+            merged.pop(item[key], None)
         else:
-            merged[entry[key]] = apply_strategic_patch(merged.get(entry[key]), entry)
-    return list(merged.values())
+            merged[mark(item)] = apply_strategic_patch(merged.get(item[key]), item) if key else item
+    wanted = [mark(item) for item in order or patch]
+    marks = _merged_order(merged, [mark(item) for item in present], wanted)
+    return [merged[each] for each in marks]
 
 
-def _apply_list_directives(base: Json, patch: Json) -> None:
-    for key, value in patch.items():
-        if key.startswith(_DELETE_PRIMITIVES):
-            name = key.removeprefix(_DELETE_PRIMITIVES)
-            base[name] = [item for item in base.get(name) or [] if item not in value]
-        elif key.startswith(_ORDER):
-            name = key.removeprefix(_ORDER)
-            if base.get(name):
-                base[name] = _ordered(name, base[name], value)
+def _merged_order(merged: Json, present: list[Any], patch: list[Any]) -> list[Any]:
+    """Order the marks of a merged list as the API server does.
 
-
-def _ordered(name: str, present: list[Any], order: list[Any]) -> list[Any]:
-    key = merge_key(name, order)
-    wanted = [entry[key] if key else entry for entry in order]
-    position = {item: index for index, item in enumerate(wanted)}
-
-    def rank(entry: Any) -> int:
-        return position.get(entry[key] if key else entry, len(position))
-
-    return sorted(present, key=rank)
+    Patch entries keep their order among themselves and so do the others; an entry of the server
+    goes first only where both were there before and it stood in front.
+    """
+    position = {mark: index for index, mark in enumerate(present)}
+    theirs = [mark for mark in dict.fromkeys(patch) if mark in merged]
+    ours = [mark for mark in present if mark in merged and mark not in theirs]
+    ordered: list[Any] = []
+    while ours and theirs:
+        server_first = theirs[0] in position and position[ours[0]] < position[theirs[0]]
+        ordered.append((ours if server_first else theirs).pop(0))
+    return ordered + ours + theirs
