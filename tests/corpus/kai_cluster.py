@@ -1,0 +1,174 @@
+"""The start state of a recorded KAI case as a snapshot of ours."""
+
+import math
+from collections.abc import Mapping
+
+from kai_py.api.records.core import Condition, Node, NodeStatus, ObjectMeta
+from kai_py.api.references import PodRef
+from kai_py.grouping.gang import Owner, Subgroup, TopologyConstraint
+from kai_py.snapshot.accounting import total
+from kai_py.snapshot.gangs import Gang, Member, PodState
+from kai_py.snapshot.ledger import Holding, NodeLedger
+from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.snapshot import Snapshot
+
+NOW = 1_800_000_000.0
+GPU = "nvidia.com/gpu"
+UNITS = {"cpu_milli": "cpu", "gpu": GPU}
+STATES = {
+    "Pending": PodState.PENDING,
+    "Pipelined": PodState.PENDING,
+    "Gated": PodState.GATED,
+    "Bound": PodState.BOUND,
+    "Binding": PodState.BOUND,
+    "Running": PodState.BOUND,
+    "Releasing": PodState.RELEASING,
+}
+
+
+def snapshot_of(cluster: Mapping, accounting) -> Snapshot:
+    """Build the snapshot a cycle would see."""
+    ledger, shapes = NodeLedger(), {}
+    for node in cluster["nodes"]:
+        ledger.set_node(node["name"], _node(node))
+    gangs = [_gang(job, cluster, shapes, accounting) for job in cluster["jobs"]]
+    for gang in gangs:
+        for member in gang.members:
+            ledger.know_resources(member.shape.requests)
+            if member.node:
+                releasing = member.state == PodState.RELEASING
+                holding = Holding(member.node, member.shape.requests, (), releasing)
+                ledger.set_holding(member.pod.uid, holding)
+    state = ledger.freeze()
+    return Snapshot(
+        now=NOW,
+        resources=state.resources,
+        nodes=state.nodes,
+        used=state.used,
+        releasing=state.releasing,
+        gangs={gang.key: gang for gang in gangs},
+        pending=tuple(sorted(gang.key for gang in gangs if gang.pending)),
+        queues=tuple(_queue(queue) for queue in cluster["queues"]),
+        queue_usage=_per_queue(gangs, lambda gang: gang.allocated),
+        queue_demand=_per_queue(gangs, lambda gang: gang.requested),
+        queue_fixed=_per_queue([g for g in gangs if not g.preemptible], lambda g: g.allocated),
+        leaving=tuple(m for g in gangs for m in g.members if m.state == PodState.RELEASING),
+    )
+
+
+def _per_queue(gangs, amount):
+    sums: dict[str, list] = {}
+    for gang in gangs:
+        sums.setdefault(gang.queue, []).append(amount(gang))
+    return {queue: total(costs) for queue, costs in sums.items()}
+
+
+def _resources(amounts: Mapping[str, float]) -> dict[str, float]:
+    return {UNITS.get(name, name): float(amount) for name, amount in amounts.items() if amount}
+
+
+def _node(node: Mapping) -> Node:
+    allocatable = _resources(node["allocatable"])
+    allocatable["cpu"] = f"{int(allocatable['cpu'])}m"
+    return Node(
+        metadata=ObjectMeta(name=node["name"], uid=node["name"], labels=node["labels"]),
+        status=NodeStatus(
+            allocatable={
+                name: amount if isinstance(amount, str) else int(amount)
+                for name, amount in allocatable.items()
+            },
+            conditions=(Condition(type="Ready", status="True"),),
+        ),
+    )
+
+
+def _gang(job: Mapping, cluster: Mapping, shapes: dict, accounting) -> Gang:
+    namespace = job.get("namespace", "")
+    members = [
+        _member(job, task, shapes, accounting) for task in job["tasks"] if task["status"] in STATES
+    ]
+    created = NOW - 60 * job["age_minutes"]
+    return Gang(
+        key=f"{namespace}/{job['name']}",
+        owner=Owner("scheduling.run.ai/v2alpha2", "PodGroup", namespace, job["name"], job["name"]),
+        queue=job["queue"],
+        tree=_tree(job["sub_groups"]),
+        members=tuple(sorted(members, key=lambda m: (m.order, m.pod.name))),
+        priority=job["priority"],
+        preemptible=job["preemptibility"] == "preemptible",
+        may_preempt=True,
+        created=created,
+    )
+
+
+def _member(job: Mapping, task: Mapping, shapes: dict, accounting) -> Member:
+    request = _resources(task["request"])
+    key = (tuple(sorted(request.items())), repr(task.get("node_affinity")))
+    shape = shapes.setdefault(key, Shape(number=len(shapes), requests=request))
+    started = job.get("last_start_age_seconds")
+    state = STATES[task["status"]]
+    return Member(
+        pod=PodRef(job.get("namespace", ""), task["name"], task["name"]),
+        shape=shape,
+        leaf=task.get("sub_group", "default"),
+        state=state,
+        node=task.get("node", "") if state in (PodState.BOUND, PodState.RELEASING) else "",
+        nominated="",
+        priority=job["priority"],
+        created=NOW - 60 * job["age_minutes"],
+        bound_since=NOW - started if started is not None else 0.0,
+        charge=accounting.requests(request),
+        order=_order(task),
+    )
+
+
+def _order(task: Mapping) -> int:
+    text = task.get("labels", {}).get("kai.scheduler/task-priority", "")
+    return -int(text) if text else 1 << 20
+
+
+def _constraint(group: Mapping) -> TopologyConstraint | None:
+    found = group.get("topology_constraint")
+    if not found:
+        return None
+    return TopologyConstraint(
+        found.get("topology", ""), found.get("required_level", ""), found.get("preferred_level", "")
+    )
+
+
+def _tree(group: Mapping) -> Subgroup:
+    leaves = [
+        Subgroup(name=leaf["name"], min_members=leaf["min_available"], topology=_constraint(leaf))
+        for leaf in group.get("pod_sets", ())
+    ]
+    children = (*leaves, *(_tree(child) for child in group.get("children", ())))
+    return Subgroup(
+        name=group["name"],
+        min_subgroups=group.get("min_sub_groups"),
+        children=children,
+        topology=_constraint(group),
+    )
+
+
+def _queue(queue: Mapping) -> QueueSpec:
+    units = {"gpu": 1.0, "cpu": 1.0, "memory": 1e6}
+
+    def amounts(key: str) -> dict[str, float]:
+        found = {name: queue[name][key] for name in units}
+        return {
+            name: math.inf if amount == -1 else amount * units[name]
+            for name, amount in found.items()
+        }
+
+    return QueueSpec(
+        name=queue["name"],
+        parent=queue["parent"],
+        deserved=amounts("quota"),
+        max=amounts("limit"),
+        weights={name: abs(queue[name]["over_quota_weight"]) for name in units},
+        priority=queue["priority"],
+        created=queue["creation_rank"],
+        preempt_min_runtime=queue.get("preempt_min_runtime_seconds"),
+        reclaim_min_runtime=queue.get("reclaim_min_runtime_seconds"),
+    )

@@ -1,0 +1,20 @@
+"""Whole scheduling sessions recorded from KAI-Scheduler, played with the kai rules."""
+
+import json
+
+from tests.corpus.kai_session import play
+
+TABLE = "kai-cases"
+
+
+def read_cases(data):
+    cases = {}
+    for file in sorted((data / TABLE).glob("*.json")):
+        for position, case in enumerate(json.loads(file.read_text())):
+            if case.get("portable", True):
+                cases[f"{file.stem}[{position}] {case['name']}"] = case
+    return cases
+
+
+def test_case(case):
+    play(case)
