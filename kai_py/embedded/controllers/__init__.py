@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kai_py.embedded.controllers.claims import CLAIM_RELEASER, CLAIM_SUPPLIER
 from kai_py.embedded.controllers.deployments import DEPLOYMENT_CONTROLLER
+from kai_py.embedded.controllers.device_taints import DEVICE_TAINT_CONTROLLER
 from kai_py.embedded.controllers.disruption import DISRUPTION_CONTROLLER
 from kai_py.embedded.controllers.garbage import GARBAGE_COLLECTOR
 from kai_py.embedded.controllers.jobs import ORPHANED_POD_CONTROLLER, JobController
@@ -30,6 +31,7 @@ def standard_controllers() -> Sequence[Controller]:
         REPLICA_SET_CONTROLLER,
         STATEFUL_SET_CONTROLLER,
         DISRUPTION_CONTROLLER,
+        DEVICE_TAINT_CONTROLLER,
         GARBAGE_COLLECTOR,
         NAMESPACE_CONTROLLER,
     )

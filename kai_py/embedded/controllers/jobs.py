@@ -8,21 +8,20 @@ Source: KEP 2307 (tracking), KEP 3329 (podFailurePolicy), pkg/controller/job of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kai_py.embedded.conditions import is_true, with_condition
-from kai_py.embedded.controllers.failure_policy import Verdict, judge_failure
-from kai_py.embedded.controllers.indexes import (
-    INDEX_KEY,
-    format_indexes,
-    index_of,
-    missing_indexes,
-    parse_indexes,
+from kai_py.embedded.controllers.indexes import INDEX_KEY, index_of, missing_indexes
+from kai_py.embedded.controllers.job_status import (
+    TRACKING_FINALIZER,
+    Tally,
+    is_over,
+    is_tracked,
+    status_of,
+    tally_pods,
 )
 from kai_py.embedded.controllers.owned_pods import (
     is_active,
-    is_ready,
+    is_finished,
     owned,
     pod_of_template,
     removal_order,
@@ -35,7 +34,6 @@ from kai_py.embedded.documents import (
     name_of,
     namespace_of,
     seconds_of,
-    timestamp,
 )
 from kai_py.embedded.resources import JOBS, PODS
 
@@ -46,20 +44,7 @@ if TYPE_CHECKING:
     from kai_py.embedded.documents import Json
     from kai_py.embedded.eventlog import Change
 
-TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 RETRY_PERIOD_SECONDS = 10.0
-
-
-@dataclass(frozen=True)
-class Tally:
-    """What the Job's pods come to: counters of its status and why it must fail, if it must."""
-
-    succeeded: int
-    failed: int
-    completed_indexes: frozenset[int]
-    counted: tuple[Json, ...]
-    new_failures: int
-    failure: tuple[str, str] | None
 
 
 class JobController:
@@ -85,13 +70,13 @@ class JobController:
             _release_orphans(work, job)
             return
         pods = owned(work.api, job)
-        tally = _tally(job, pods)
+        tally = tally_pods(job, pods)
         if tally.new_failures:
             self._retry_at[job["metadata"]["uid"]] = work.now + RETRY_PERIOD_SECONDS
-        status = _status(work, job, pods, tally)
+        status = status_of(work, job, pods, tally)
         _release(work.api, tally.counted)
         job = work.api.patch_status(JOBS, job, status)
-        if _finished(job):
+        if is_over(job):
             _delete_all(work.api, [pod for pod in pods if is_active(pod)])
             _expire(work, job)
         elif job["spec"].get("suspend"):
@@ -106,7 +91,7 @@ class JobController:
             _delete_all(work.api, sorted(active, key=removal_order)[: max(surplus, 0)])
         occupied = [*active]
         if job["spec"]["podReplacementPolicy"] == "Failed":
-            occupied += [pod for pod in pods if is_deleting(pod) and not _is_over(pod)]
+            occupied += [pod for pod in pods if is_deleting(pod) and not is_finished(pod)]
         missing = wanted - len(occupied)
         if missing <= 0:
             return
@@ -123,121 +108,6 @@ def _keys(_api: ApiServer, change: Change) -> Iterable[Key]:
         yield key_of(change.object)
     else:
         yield from controller_key(change.object, JOBS.kind)
-
-
-def _is_over(pod: Json) -> bool:
-    return pod["status"].get("phase") in ("Succeeded", "Failed")
-
-
-def _has_failed(job: Json, pod: Json) -> bool:
-    if pod["status"].get("phase") == "Failed":
-        return True
-    if job["spec"]["podReplacementPolicy"] == "Failed":
-        return False
-    return is_deleting(pod) and pod["status"].get("phase") != "Succeeded"
-
-
-def _tally(job: Json, pods: Sequence[Json]) -> Tally:
-    status = job.get("status") or {}
-    succeeded, failed = status.get("succeeded", 0), status.get("failed", 0)
-    indexes = set(parse_indexes(status.get("completedIndexes", "")))
-    indexed = job["spec"]["completionMode"] == "Indexed"
-    counted: list[Json] = []
-    new_failures, failure = 0, None
-    for pod in pods:
-        if TRACKING_FINALIZER not in (pod["metadata"].get("finalizers") or ()):
-            continue
-        if pod["status"].get("phase") == "Succeeded":
-            counted.append(pod)
-            succeeded += 1
-            if indexed and (index := index_of(pod)) is not None:
-                indexes.add(index)
-        elif _has_failed(job, pod):
-            counted.append(pod)
-            verdict, why = judge_failure(job, pod)
-            failure = failure or ((("PodFailurePolicy", why)) if verdict is Verdict.FAIL else None)
-            new_failures += verdict is not Verdict.IGNORE
-    if indexed:
-        succeeded = len(indexes)
-    return Tally(
-        succeeded, failed + new_failures, frozenset(indexes), tuple(counted), new_failures, failure
-    )
-
-
-def _status(work: Work, job: Json, pods: Sequence[Json], tally: Tally) -> Json:
-    now, spec = work.now, job["spec"]
-    status = dict(job.get("status") or {})
-    active = [pod for pod in pods if is_active(pod)]
-    status |= {
-        "active": len(active) or None,
-        "ready": sum(is_ready(pod) for pod in active),
-        "terminating": sum(is_deleting(pod) and not _is_over(pod) for pod in pods),
-        "succeeded": tally.succeeded or None,
-        "failed": tally.failed or None,
-        "completedIndexes": format_indexes(tally.completed_indexes) or None,
-    }
-    if _finished(job):
-        return status
-    if spec.get("suspend"):
-        suspended = {"type": "Suspended", "status": "True", "reason": "JobSuspended"}
-        return {**with_condition(status, suspended, now=now), "startTime": None}
-    if is_true(job, "Suspended"):
-        resumed = {"type": "Suspended", "status": "False", "reason": "JobResumed"}
-        status = with_condition(status, resumed, now=now)
-    status["startTime"] = status.get("startTime") or timestamp(now)
-    if failure := tally.failure or _limit_reached(work, job, pods, tally, status):
-        return _failed(status, failure, now)
-    if _is_complete(job, len(active), tally):
-        return _complete(status, now)
-    return status
-
-
-def _limit_reached(
-    work: Work, job: Json, pods: Sequence[Json], tally: Tally, status: Json
-) -> tuple[str, str] | None:
-    spec = job["spec"]
-    restarts = sum(
-        each.get("restartCount", 0)
-        for pod in pods
-        for each in pod["status"].get("containerStatuses") or ()
-        if spec["template"]["spec"]["restartPolicy"] == "OnFailure"
-    )
-    if tally.failed + restarts > spec["backoffLimit"]:
-        return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
-    if (deadline := spec.get("activeDeadlineSeconds")) is not None:
-        left = seconds_of(status["startTime"]) + deadline - work.now
-        if left <= 0:
-            return "DeadlineExceeded", "Job was active longer than specified deadline"
-        work.requeue_after(left)
-    return None
-
-
-def _is_complete(job: Json, active: int, tally: Tally) -> bool:
-    completions = job["spec"].get("completions")
-    if completions is None:
-        return tally.succeeded > 0 and active == 0
-    return bool(tally.succeeded >= completions)
-
-
-def _complete(status: Json, now: float) -> Json:
-    reason = {
-        "reason": "CompletionsReached",
-        "message": "Reached expected number of succeeded pods",
-    }
-    for kind in ("SuccessCriteriaMet", "Complete"):
-        status = with_condition(status, {"type": kind, "status": "True", **reason}, now=now)
-    return {**status, "completionTime": timestamp(now)}
-
-
-def _failed(status: Json, failure: tuple[str, str], now: float) -> Json:
-    reason = {"reason": failure[0], "message": failure[1]}
-    for kind in ("FailureTarget", "Failed"):
-        status = with_condition(status, {"type": kind, "status": "True", **reason}, now=now)
-    return {**status, "active": None}
-
-
-def _finished(job: Json) -> bool:
-    return is_true(job, "Complete") or is_true(job, "Failed")
 
 
 def _wanted(job: Json, active: int, tally: Tally) -> int:
@@ -300,26 +170,22 @@ def _untracked(pod: Json) -> Json:
 
 def _release_orphans(work: Work, job: Json | None) -> None:
     if job is not None:
-        _release(work.api, [pod for pod in owned(work.api, job) if _is_tracked(pod)])
+        _release(work.api, [pod for pod in owned(work.api, job) if is_tracked(pod)])
 
 
 def release_orphan(work: Work) -> None:
     """Take the tracking finalizer off a pod whose Job is gone."""
     namespace, name = work.key
     pod = work.api.find(PODS, name, namespace)
-    if pod is None or not _is_tracked(pod):
+    if pod is None or not is_tracked(pod):
         return
     owner = controller_of(pod)
     if owner is None or work.api.store.by_uid(owner["uid"]) is None:
         _release(work.api, [pod])
 
 
-def _is_tracked(pod: Json) -> bool:
-    return TRACKING_FINALIZER in (pod["metadata"].get("finalizers") or ())
-
-
 def _tracked_key(_api: ApiServer, change: Change) -> Iterable[Key]:
-    if _is_tracked(change.object):
+    if is_tracked(change.object):
         yield key_of(change.object)
 
 

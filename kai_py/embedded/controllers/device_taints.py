@@ -1,0 +1,121 @@
+"""Who has to leave a device that got a NoExecute taint?
+
+The taints of a device are those in its ResourceSlice and those of the DeviceTaintRules that select
+it. A pod that reserves a claim with such a device is deleted unless the allocation result tolerates
+the taint; tolerationSeconds delay that. Source: KEP 5055, pkg/controller/devicetainteviction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kai_py.embedded.conditions import with_condition
+from kai_py.embedded.controllers.owned_pods import is_active
+from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
+from kai_py.embedded.deletion import DeleteOptions, delete
+from kai_py.embedded.documents import lookup, name_of, seconds_of, timestamp, uid_of
+from kai_py.embedded.resources import CLAIMS, PODS, SLICES, TAINT_RULES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kai_py.embedded.apiserver import ApiServer
+    from kai_py.embedded.documents import Json
+    from kai_py.embedded.eventlog import Change
+
+NO_EXECUTE = "NoExecute"
+
+
+def reconcile(work: Work) -> None:
+    """Evict the consumers of one claim if a taint demands it."""
+    namespace, name = work.key
+    claim = work.api.find(CLAIMS, name, namespace)
+    results = lookup(claim, "status.allocation.devices.results") or ()
+    leave_at = min((_leave_at(work, result) for result in results), default=float("inf"))
+    if leave_at == float("inf") or claim is None:
+        return
+    if leave_at > work.now:
+        work.requeue_after(leave_at - work.now)
+        return
+    for consumer in claim["status"].get("reservedFor") or ():
+        pod = work.api.find(PODS, consumer["name"], namespace)
+        if pod and uid_of(pod) == consumer["uid"] and is_active(pod):
+            _evict(work, pod)
+
+
+def _leave_at(work: Work, result: Json) -> float:
+    times = [
+        _time_to_leave(taint, result.get("tolerations") or (), work.now)
+        for taint in _taints(work.api, result)
+        if taint["effect"] == NO_EXECUTE
+    ]
+    return min(times, default=float("inf"))
+
+
+def _taints(api: ApiServer, result: Json) -> Iterable[Json]:
+    device = {field: result[field] for field in ("driver", "pool", "device")}
+    for each in api.list(SLICES):
+        spec = each["spec"]
+        if (spec["driver"], spec["pool"]["name"]) != (device["driver"], device["pool"]):
+            continue
+        for entry in spec.get("devices") or ():
+            if entry["name"] == device["device"]:
+                yield from entry.get("taints") or ()
+    for rule in api.list(TAINT_RULES):
+        selector = rule["spec"].get("deviceSelector")
+        if selector is not None and all(device.get(key) == each for key, each in selector.items()):
+            added = {"timeAdded": rule["metadata"]["creationTimestamp"]}
+            yield added | rule["spec"]["taint"]
+
+
+def _time_to_leave(taint: Json, tolerations: Sequence[Json], now: float) -> float:
+    since = seconds_of(taint["timeAdded"]) if taint.get("timeAdded") else now
+    matching = [each for each in tolerations if _tolerates(each, taint)]
+    if not matching:
+        return now
+    bounded = [each["tolerationSeconds"] for each in matching if "tolerationSeconds" in each]
+    return since + min(bounded) if bounded else float("inf")
+
+
+def _tolerates(toleration: Json, taint: Json) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint["effect"]:
+        return False
+    if toleration.get("key") and toleration["key"] != taint["key"]:
+        return False
+    if toleration.get("operator", "Equal") == "Exists":
+        return True
+    return bool(toleration.get("value", "") == taint.get("value", ""))
+
+
+def _evict(work: Work, pod: Json) -> None:
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "DeletionByDeviceTaintManager",
+        "message": f"Device taint: deleting due to NoExecute at {timestamp(work.now)}",
+    }
+    status = with_condition(pod["status"], condition, now=work.now)
+    work.api.patch_status(PODS, pod, {"conditions": status["conditions"]})
+    options = DeleteOptions(preconditions={"uid": uid_of(pod)})
+    delete(work.api, PODS, name_of(pod), pod["metadata"]["namespace"], options)
+
+
+def _keys(api: ApiServer, change: Change) -> Iterable[Key]:
+    if change.storage == CLAIMS.storage:
+        yield key_of(change.object)
+    elif change.storage == TAINT_RULES.storage or _has_taints(change.object):
+        for claim in api.list(CLAIMS):
+            if (claim.get("status") or {}).get("allocation"):
+                yield key_of(claim)
+
+
+def _has_taints(resource_slice: Json) -> bool:
+    return any(device.get("taints") for device in resource_slice["spec"].get("devices") or ())
+
+
+DEVICE_TAINT_CONTROLLER = Controller(
+    name="device-taints",
+    reconcile=reconcile,
+    keys=_keys,
+    storages=frozenset({CLAIMS.storage, SLICES.storage, TAINT_RULES.storage}),
+)

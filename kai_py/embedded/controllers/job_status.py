@@ -1,0 +1,156 @@
+"""What have a Job's pods come to, and what does that make of the Job's status?
+
+Finished pods that still carry the tracking finalizer are new and counted; a pod deleted before it
+finished counts as failed unless podReplacementPolicy is Failed. The Job is complete when enough
+pods succeeded, failed when its policy, its back-off limit or its deadline says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kai_py.embedded.conditions import is_true, with_condition
+from kai_py.embedded.controllers.failure_policy import Verdict, judge_failure
+from kai_py.embedded.controllers.indexes import format_indexes, index_of, parse_indexes
+from kai_py.embedded.controllers.owned_pods import is_active, is_finished, is_ready
+from kai_py.embedded.documents import is_deleting, seconds_of, timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kai_py.embedded.controllers.runtime import Work
+    from kai_py.embedded.documents import Json
+
+TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What the Job's pods come to: counters of its status and why it must fail, if it must."""
+
+    succeeded: int
+    failed: int
+    completed_indexes: frozenset[int]
+    counted: tuple[Json, ...]
+    new_failures: int
+    failure: tuple[str, str] | None
+
+
+def tally_pods(job: Json, pods: Sequence[Json]) -> Tally:
+    """Count the pods that finished since the last look."""
+    status = job.get("status") or {}
+    succeeded, failed = status.get("succeeded", 0), status.get("failed", 0)
+    indexes = set(parse_indexes(status.get("completedIndexes", "")))
+    indexed = job["spec"]["completionMode"] == "Indexed"
+    counted: list[Json] = []
+    new_failures, failure = 0, None
+    for pod in pods:
+        if not is_tracked(pod):
+            continue
+        if pod["status"].get("phase") == "Succeeded":
+            counted.append(pod)
+            succeeded += 1
+            if indexed and (index := index_of(pod)) is not None:
+                indexes.add(index)
+        elif _has_failed(job, pod):
+            counted.append(pod)
+            verdict, why = judge_failure(job, pod)
+            failure = failure or ((("PodFailurePolicy", why)) if verdict is Verdict.FAIL else None)
+            new_failures += verdict is not Verdict.IGNORE
+    if indexed:
+        succeeded = len(indexes)
+    return Tally(
+        succeeded, failed + new_failures, frozenset(indexes), tuple(counted), new_failures, failure
+    )
+
+
+def status_of(work: Work, job: Json, pods: Sequence[Json], tally: Tally) -> Json:
+    """Return the Job's new status; ask for another look when a deadline comes."""
+    now, spec = work.now, job["spec"]
+    status = dict(job.get("status") or {})
+    active = [pod for pod in pods if is_active(pod)]
+    status |= {
+        "active": len(active) or None,
+        "ready": sum(is_ready(pod) for pod in active),
+        "terminating": sum(is_deleting(pod) and not is_finished(pod) for pod in pods),
+        "succeeded": tally.succeeded or None,
+        "failed": tally.failed or None,
+        "completedIndexes": format_indexes(tally.completed_indexes) or None,
+    }
+    if is_over(job):
+        return status
+    if spec.get("suspend"):
+        suspended = {"type": "Suspended", "status": "True", "reason": "JobSuspended"}
+        return {**with_condition(status, suspended, now=now), "startTime": None}
+    if is_true(job, "Suspended"):
+        resumed = {"type": "Suspended", "status": "False", "reason": "JobResumed"}
+        status = with_condition(status, resumed, now=now)
+    status["startTime"] = status.get("startTime") or timestamp(now)
+    if failure := tally.failure or _limit_reached(work, job, pods, tally, status):
+        return _failed(status, failure, now)
+    if _is_complete(job, len(active), tally):
+        return _complete(status, now)
+    return status
+
+
+def _limit_reached(
+    work: Work, job: Json, pods: Sequence[Json], tally: Tally, status: Json
+) -> tuple[str, str] | None:
+    spec = job["spec"]
+    restarts = sum(
+        each.get("restartCount", 0)
+        for pod in pods
+        for each in pod["status"].get("containerStatuses") or ()
+        if spec["template"]["spec"]["restartPolicy"] == "OnFailure"
+    )
+    if tally.failed + restarts > spec["backoffLimit"]:
+        return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+    if (deadline := spec.get("activeDeadlineSeconds")) is not None:
+        left = seconds_of(status["startTime"]) + deadline - work.now
+        if left <= 0:
+            return "DeadlineExceeded", "Job was active longer than specified deadline"
+        work.requeue_after(left)
+    return None
+
+
+def _is_complete(job: Json, active: int, tally: Tally) -> bool:
+    completions = job["spec"].get("completions")
+    if completions is None:
+        return tally.succeeded > 0 and active == 0
+    return bool(tally.succeeded >= completions)
+
+
+def _complete(status: Json, now: float) -> Json:
+    reason = {
+        "reason": "CompletionsReached",
+        "message": "Reached expected number of succeeded pods",
+    }
+    for kind in ("SuccessCriteriaMet", "Complete"):
+        status = with_condition(status, {"type": kind, "status": "True", **reason}, now=now)
+    return {**status, "completionTime": timestamp(now)}
+
+
+def _failed(status: Json, failure: tuple[str, str], now: float) -> Json:
+    reason = {"reason": failure[0], "message": failure[1]}
+    for kind in ("FailureTarget", "Failed"):
+        status = with_condition(status, {"type": kind, "status": "True", **reason}, now=now)
+    return {**status, "active": None}
+
+
+def is_over(job: Json) -> bool:
+    """Say whether the Job is complete or failed."""
+    return is_true(job, "Complete") or is_true(job, "Failed")
+
+
+def _has_failed(job: Json, pod: Json) -> bool:
+    if pod["status"].get("phase") == "Failed":
+        return True
+    if job["spec"]["podReplacementPolicy"] == "Failed":
+        return False
+    return is_deleting(pod) and pod["status"].get("phase") != "Succeeded"
+
+
+def is_tracked(pod: Json) -> bool:
+    """Say whether the pod is still to be counted."""
+    return TRACKING_FINALIZER in (pod["metadata"].get("finalizers") or ())
