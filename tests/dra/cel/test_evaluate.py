@@ -173,6 +173,13 @@ def evaluate(text):
         "url('https://example.com:8080/a?x=1&x=2').getQuery() == {'x': ['1', '2']}",
         "url('https://[::1]:80/a%20b').getHost() == '[::1]:80' && url('/p').getScheme() == ''",
         "isURL('https://example.com') && !isURL('no url')",
+        # formats
+        "!format.dns1123Label().validate('a-b').hasValue()",
+        "format.dns1123Label().validate('A').hasValue()",
+        "format.named('uuid').value().validate('x').value().size() == 1",
+        "!format.named('nothing').hasValue() && !format.date().validate('2026-01-02').hasValue()",
+        "!format.qualifiedName().validate('example.com/Name').hasValue()",
+        "!format.dns1123LabelPrefix().validate('a-').hasValue()",
         # syntax
         "true ? true : 1 / 0 == 1",
         "[1, 2,] == [1, 2] && {'a': 1,} == {'a': 1}",

@@ -6,6 +6,7 @@ Importing this package registers them all; ``find`` looks them up.
 from kai_py.dra.cel.functions import find
 from kai_py.dra.cel.library import (
     convert,
+    formats,
     lists,
     network,
     operators,
@@ -21,6 +22,7 @@ from kai_py.dra.cel.library import (
 __all__ = [
     "convert",
     "find",
+    "formats",
     "lists",
     "network",
     "operators",
