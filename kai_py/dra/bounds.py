@@ -2,9 +2,9 @@
 
 Whole devices serve one slot each, so by Hall's theorem the requests must have enough suitable
 devices between them: a bipartite flow from requests to devices, which are grouped by the requests
-they suit. Under a match constraint some single value must allow that flow, under a distinct
-constraint there must be as many values as devices are wanted. Shareable devices and requests with
-admin access only loosen the bounds; counters and capacity are looked at per device.
+they suit. What the requests draw on counters at the least must be there. Under a match constraint
+some single value must allow that flow, under a distinct constraint there must be as many values as
+devices are wanted. Shareable devices and requests with admin access only loosen the bounds.
 """
 
 from collections import Counter, deque
@@ -51,7 +51,11 @@ def provably_infeasible(
             for option in request
         }
         question = _Question(fresh, requests, counts)
-        return not _supplied(question, suitable) or _constraint_rules_out(question, suitable)
+        return (
+            not _supplied(question, suitable)
+            or _counters_rule_out(question, suitable)
+            or _constraint_rules_out(question, suitable)
+        )
     except AllocationError:
         return False
 
@@ -93,6 +97,42 @@ def _possible(question: _Question, request: tuple[Option, ...], suitable: Suitab
     ]
 
 
+def _counters_rule_out(question: _Question, suitable: Suitable) -> bool:
+    """Compare the least that all requests draw with what all counter sets have left together."""
+    trial = question.trial
+    family_of = {
+        number: (trial.eligibility.view.pools[pool].id.driver, name.rstrip("0123456789"))
+        for (pool, (_, name)), number in trial.layout.numbers.items()
+    }
+    left: Counter[tuple[str, str]] = Counter()
+    for number, family in family_of.items():
+        left[family] += max(0, trial.left[number])
+    least: Counter[tuple[str, str]] = Counter()
+    for request in question.requests:
+        least.update(_least_draw(question, request, suitable, family_of))
+    return any(amount > left[family] for family, amount in least.items())
+
+
+def _least_draw(
+    question: _Question,
+    request: tuple[Option, ...],
+    suitable: Suitable,
+    family_of: Mapping[int, tuple[str, str]],
+) -> Counter[tuple[str, str]]:
+    """Per family of counters (``memory-slice-0`` to ``-7`` are one) the least a request draws."""
+    least: Counter[tuple[str, str]] | None = None
+    for option in _possible(question, request, suitable):
+        for device in suitable[option.position]:
+            drawn: Counter[tuple[str, str]] = Counter()
+            if not question.trial.is_shareable(device):
+                for number, amount in question.trial.layout.draws[device]:
+                    drawn[family_of[number]] += amount * question.counts[option.position]
+            least = drawn if least is None else least & drawn
+            if not least:
+                return Counter()
+    return least or Counter()
+
+
 def _constraint_rules_out(question: _Question, suitable: Suitable) -> bool:
     for plan in question.trial.eligibility.claims.claims:
         options = [option for request in plan.requests for option in request]
@@ -121,7 +161,8 @@ def _satisfiable(
         if not all(elements for by_device in values.values() for elements in by_device.values()):
             return True
         return _wanted_by(question, suitable, plan, index) <= len(occurring)
-    return any(
+    unbound = {**suitable, **dict.fromkeys(values, frozenset[int]())}
+    return _supplied(question, unbound) or any(
         _supplied(question, {**suitable, **_with_value(values, element)})
         for element in sorted(occurring, key=repr)
     )

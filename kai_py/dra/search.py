@@ -139,10 +139,9 @@ class Search:
     def _push(self, frame: _Frame) -> None:
         """Enter ``frame`` unless the same state was searched in vain before."""
         if self._symmetry is not None:
-            allowed = frame.order[frame.cursor :] if frame.option is not None else ()
             option = -1 if frame.option is None else frame.option.position
-            place = (frame.request, option, frame.slot)
-            frame.key = (place, self._symmetry.state(self._claim(frame), allowed))
+            state = self._symmetry.state(self._claim(frame), frame.order, frame.cursor)
+            frame.key = (frame.request, option, frame.slot, state)
             if frame.key in self._failed:
                 return
         self._stack.append(frame)
@@ -175,8 +174,7 @@ class Search:
 
     def _twin(self, symmetry: Symmetry, frame: _Frame) -> object:
         """Identify the device under the cursor up to interchangeable ones."""
-        allowed = frame.order[frame.cursor - 1 :]
-        return symmetry.twin(self._claim(frame), allowed, allowed[0])
+        return symmetry.twin(self._claim(frame), frame.order, frame.cursor - 1)
 
     def _has_failed_twin(self, frame: _Frame) -> bool:
         if self._symmetry is None or not frame.failed:

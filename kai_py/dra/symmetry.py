@@ -8,11 +8,12 @@ of one component. A state of the search is then the multiset of the states of th
 is taken, what is left of counters and capacity, which values constraints hold.
 
 Equal states have the same future up to renaming; that is all that the search needs to know.
-Building costs O(devices x options), a state O(devices).
+Building costs O(devices x options), a state O(components + devices taken).
 """
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kai_py.dra.claims import Option
@@ -46,6 +47,7 @@ class Symmetry:
     _kinds: list[int] = field(init=False)
     """Per device its description inside its component."""
     _numbers: dict[Hashable, int] = field(default_factory=dict)
+    _parts: dict[Hashable, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         tokens = [list(self._tokens(device)) for device in range(len(self.trial.holdings))]
@@ -54,19 +56,53 @@ class Symmetry:
         for component in self._components:
             self._describe(component, tokens)
 
-    def state(self, claim: int, allowed: Sequence[int]) -> Hashable:
-        """Describe the trial before a slot of ``claim`` that may take the ``allowed`` devices."""
-        open_devices = frozenset(allowed)
-        parts = sorted(self._part(component, claim, open_devices) for component in self._components)
+    def state(self, claim: int, order: Sequence[int], cursor: int) -> Hashable:
+        """Describe the trial before a slot of ``claim`` that takes one of ``order[cursor:]``."""
+        picks = self._picks()
+        parts = sorted(
+            self._remembered(number, claim, picks, order, cursor)
+            for number in range(len(self._components))
+        )
         started = tuple(state is None for state in self.trial.constraints[claim])
         return (self.trial.results[claim], started, tuple(parts))
 
-    def twin(self, claim: int, allowed: Sequence[int], device: int) -> Hashable:
-        """Describe ``device`` so that equal descriptions mean interchangeable devices."""
-        open_devices = frozenset(allowed)
-        component = self._components[self._component_of[device]]
-        part = self._part(component, claim, open_devices)
-        return (part, self._device(claim, device, open_devices))
+    def twin(self, claim: int, order: Sequence[int], cursor: int) -> Hashable:
+        """Describe ``order[cursor]`` so that equal descriptions mean interchangeable devices."""
+        device = order[cursor]
+        number = self._component_of[device]
+        part = self._remembered(number, claim, self._picks(), order, cursor)
+        return (part, self._device(claim, device, frozenset((device,))))
+
+    def _picks(self) -> dict[int, list[tuple[int, int]]]:
+        """What was taken, by component."""
+        picks: dict[int, list[tuple[int, int]]] = {}
+        for taken in self.trial.taken:
+            pick = taken.pick
+            number = self._component_of[pick.device]
+            picks.setdefault(number, []).append((pick.device, pick.option))
+        return picks
+
+    def _remembered(
+        self,
+        number: int,
+        claim: int,
+        picks: Mapping[int, Sequence[tuple[int, int]]],
+        order: Sequence[int],
+        cursor: int,
+    ) -> int:
+        """Number the state of a component; it follows from the picks in it and what is open."""
+        component = self._components[number]
+        taken = tuple(sorted(picks.get(number, ())))
+        allowed: Hashable
+        if isinstance(order, range):
+            allowed = bisect_left(component.devices, cursor)
+        else:
+            allowed = frozenset(order[cursor:]).intersection(component.devices)
+        key = (number, claim, taken, allowed)
+        known = self._parts.get(key)
+        if known is None:
+            known = self._parts[key] = self._part(component, claim, frozenset(order[cursor:]))
+        return known
 
     def _part(self, component: _Component, claim: int, allowed: frozenset[int]) -> int:
         trial = self.trial

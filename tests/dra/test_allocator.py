@@ -1,0 +1,86 @@
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import kai_py.dra.search
+from kai_py.api.records.core import Node, ObjectMeta
+from kai_py.dra.allocator import Allocated, NoFit, Undecided, allocate
+from kai_py.dra.errors import AllocationError
+from kai_py.dra.features import Choice
+
+from .instances import CLASSES, as_objects, crowded, questions
+from .naive import Fatal
+
+NODE = Node(metadata=ObjectMeta(name="n"))
+
+
+@pytest.fixture(params=["bounded", "unbounded"])
+def bounds(request, monkeypatch):
+    """Without bounds everything rests on twins and no-goods."""
+    if request.param == "unbounded":
+        monkeypatch.setattr(kai_py.dra.search, "provably_infeasible", lambda *_: False)
+
+
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(question=questions())
+def test_first_fit_is_what_exhaustive_search_finds(bounds, question):
+    claims, inventory, state = as_objects(question, choice=Choice.FIRST_FIT)
+    answer = allocate(claims, NODE, inventory, state, CLASSES)
+    try:
+        expected = question.solve()
+    except Fatal:
+        assert isinstance(answer, AllocationError | NoFit)
+        return
+    if expected is None:
+        assert isinstance(answer, NoFit)
+        return
+    assert isinstance(answer, Allocated), expected
+    got = [(r.request, r.device) for a in answer.allocations for r in a.devices.results]
+    assert got == expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(question=questions())
+def test_no_device_gets_two_holders_and_no_counter_is_overdrawn(question):
+    claims, inventory, state = as_objects(question, choice=Choice.FIRST_FIT)
+    before = dict(state.pools)
+    answer = allocate(claims, NODE, inventory, state, CLASSES)
+    assert state.pools == before
+    if not isinstance(answer, Allocated):
+        return
+    undo = [state.hold(allocation) for allocation in answer.allocations]
+    for pool, usage in state.pools.items():
+        newly = {n: h for n, h in usage.holdings.items() if not _held(before, pool, n)}
+        assert all(h.whole <= 1 and not (h.whole and h.shares) for h in newly.values())
+        values = {
+            key: value
+            for piece in inventory.slices().values()
+            for key, value in piece.counters.items()
+        }
+        for counter, drawn in usage.counters.items():
+            assert drawn <= max(values[counter], _drawn(before, pool, counter))
+    for step in undo:
+        step()
+    assert state.pools == before
+
+
+def _held(pools, pool, name):
+    return pool in pools and name in pools[pool].holdings
+
+
+def _drawn(pools, pool, counter):
+    return pools[pool].counters.get(counter, 0) if pool in pools else 0
+
+
+def test_a_search_that_exceeds_its_budget_says_so():
+    claims, inventory, state = as_objects(crowded(7, wanted=8), choice=Choice.FIRST_FIT)
+    answer = allocate(claims, NODE, inventory, state, CLASSES, budget=3)
+    assert isinstance(answer, Undecided)
+    assert answer.steps > 3
+
+
+def test_one_device_too_few_is_found_out_by_counting():
+    claims, inventory, state = as_objects(crowded(20, wanted=21), choice=Choice.FIRST_FIT)
+    answer = allocate(claims, NODE, inventory, state, CLASSES, budget=100)
+    assert isinstance(answer, NoFit)
