@@ -6,7 +6,9 @@ import pytest
 
 from tests.cluster.clusters import CLUSTERS, Cluster, real_cluster
 from tests.cluster.controlplane import ControlPlane, Process, binaries, control_plane
+from tests.cluster.scheduling import Running, install_definitions, scheduling
 from tests.cluster.sweep import Sweep
+from tests.cluster.view import View
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -60,3 +62,22 @@ def kube_scheduler(real_control_plane: ControlPlane) -> Iterator[Process]:
     """The default scheduler, beside the real control plane."""
     with real_control_plane.kube_scheduler() as scheduler:
         yield scheduler
+
+
+@pytest.fixture
+async def definitions(cluster: Cluster) -> None:
+    """The cluster serves what `crds/` defines."""
+    await install_definitions(cluster.api)
+
+
+@pytest.fixture
+async def scheduler(cluster: Cluster, definitions: None) -> AsyncIterator[Running]:
+    """A scheduler in this process, at work in the cluster."""
+    async with scheduling(cluster) as running:
+        yield running
+
+
+@pytest.fixture
+def view(cluster: Cluster) -> View:
+    """The namespace `default` of the cluster."""
+    return View(cluster.api)

@@ -18,6 +18,7 @@ _KEPT_NAMESPACES = {"kube-system", "kube-public"}
 _KEPT_ROOTS = ("/apis/apiregistration.k8s.io/", "/apis/events.k8s.io/", "/apis/flowcontrol.")
 _KEPT_PLURALS = {"customresourcedefinitions", "ipaddresses", "servicecidrs"}
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_NOTHING_TO_LIST = {404, 405, 429}  # a definition that has just gone, or just come
 _CONCURRENCY = 32
 _AT_ONCE = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
 
@@ -95,9 +96,9 @@ async def _list(api: Api, kind: ResourceType) -> list[_Found]:
     try:
         items = await api.items(kind.path(), accept=_METADATA_ONLY)
     except ApiError as error:
-        if error.code not in {404, 405}:
+        if error.code not in _NOTHING_TO_LIST:
             raise
-        return []  # its definition has just gone
+        return []
     return [_found(kind, item["metadata"]) for item in items]
 
 

@@ -200,8 +200,8 @@ class FakeKubelet:
             except ApiError as error:
                 if error.code >= 429:
                     self._try_again(step, pod, str(error))
-                elif error.code not in {404, 409}:  # those two: deleted, perhaps made anew
-                    raise
+                elif error.code not in {404, 409} and self._begun.get(uid) == step:
+                    raise  # not just deleted, made anew, or overtaken by the next step
 
     async def _carry_out(self, step: _Step, pod: Pod) -> None:
         if step is _Step.START:
