@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kai_py.embedded.cluster import EmbeddedCluster
-from tests.cluster.api import Api
+from tests.cluster.api import Api, Document
 from tests.cluster.eventually import eventually
 from tests.cluster.fake_kubelet import FakeKubelet, FakeNode
 
@@ -27,6 +27,11 @@ class Cluster:
     api: Api
     run_nodes: Callable[[Sequence[FakeNode]], AbstractAsyncContextManager[object]]
     """Has nodes that run their pods for the duration of a block."""
+
+    async def submit(self, *documents: Document) -> None:
+        """Create documents in their order, in `default` where they name no namespace."""
+        for document in documents:
+            await self.api.create(document)
 
     async def create_namespace(self, name: str) -> None:
         """Create a namespace and wait until pods are accepted in it."""

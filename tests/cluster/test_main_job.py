@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 
-from tests.cluster.api import Document
 from tests.cluster.clusters import Cluster
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.eventually import eventually
@@ -18,15 +17,10 @@ from tests.cluster.view import View, devices_of, scheduled_condition
 PROTECTION = "resource.kubernetes.io/delete-protection"
 
 
-async def submit(cluster: Cluster, *documents: Document) -> None:
-    for document in documents:
-        await cluster.api.create(document)
-
-
 @pytest.mark.usefixtures("scheduler")
 async def test_eight_pods_run_on_eight_devices_of_the_fewest_nodes(cluster: Cluster, view: View):
     async with FakeKubelet(cluster.api, gpu_nodes(4, published_gpus=4)) as kubelet:
-        await submit(cluster, queue(), claim_template(), job("train", 8))
+        await cluster.submit(queue(), claim_template(), job("train", 8))
         bound = await view.wait_bound("train", 8)
 
         async def all_run() -> bool:
@@ -56,9 +50,9 @@ async def test_with_seven_free_gpus_none_starts_and_freeing_one_starts_all(
     cluster: Cluster, view: View
 ):
     async with cluster.run_nodes(gpu_nodes(1, published_gpus=8)):
-        await submit(cluster, queue(), claim_template(), pod("holder"))
+        await cluster.submit(queue(), claim_template(), pod("holder"))
         await view.wait_bound("holder", 1)
-        await submit(cluster, job("train", 8))
+        await cluster.submit(job("train", 8))
         message = await view.wait_pending("train", 8, reason="Unschedulable")
         assert await view.bound("train") == {}
         assert len(await view.held()) == 1
@@ -84,10 +78,10 @@ def is_one_sentence(text: str) -> bool:
 @pytest.mark.usefixtures("scheduler")
 async def test_deleting_the_job_frees_every_device(cluster: Cluster, view: View):
     async with cluster.run_nodes(gpu_nodes(1, published_gpus=8)):
-        await submit(cluster, queue(), claim_template(), job("first", 8))
+        await cluster.submit(queue(), claim_template(), job("first", 8))
         await view.wait_bound("first", 8)
         await cluster.api.delete(f"{view.path('jobs')}/first", {"propagationPolicy": "Background"})
-        await submit(cluster, job("second", 8))
+        await cluster.submit(job("second", 8))
         await view.wait_bound("second", 8)
 
         async def only_the_second_holds() -> bool:
@@ -101,9 +95,9 @@ async def test_deleting_the_job_frees_every_device(cluster: Cluster, view: View)
 async def test_finished_pods_give_their_devices_to_the_next_job(cluster: Cluster, view: View):
     brief = {"kai-py.test/run-seconds": "0.3"}
     async with cluster.run_nodes(gpu_nodes(1, published_gpus=4)):
-        await submit(cluster, queue(), claim_template())
+        await cluster.submit(queue(), claim_template())
         for name in ("first", "second", "third"):
-            await submit(cluster, job(name, 4, pod_annotations=brief))
+            await cluster.submit(job(name, 4, pod_annotations=brief))
 
         async def complete() -> bool:
             jobs = await cluster.api.items(view.path("jobs"))
@@ -119,7 +113,7 @@ async def test_a_pending_pod_is_described_in_one_sentence(
     view = View(real.api)
     await install_definitions(real.api)
     async with real.run_nodes(gpu_nodes(1, published_gpus=4)), scheduling(real):
-        await submit(real, queue(), claim_template(), job("train", 8))
+        await real.submit(queue(), claim_template(), job("train", 8))
         message = await view.wait_pending("train", 8, reason="Unschedulable")
         name = (await view.pods("train"))[0]["metadata"]["name"]
 
