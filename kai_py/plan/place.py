@@ -1,22 +1,27 @@
-"""Placing the pods of a gang: largest shape first, all pods of a shape in one fill.
+"""Placing the pods of a gang: down its tree, largest shape first, all pods of a shape in one fill.
 
-The caller opens the trial; a failure leaves it to be undone. Each fill sees what the fills before
-it took, so the result is the same as placing pod by pod.
+A subgroup with a topology constraint is tried in one domain after the other; its children are
+placed inside. The caller opens the trial; a failure leaves it to be undone. Each fill sees what the
+fills before it took, so the result is the same as placing pod by pod.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
+from kai_py.grouping.gang import Subgroup
 from kai_py.plan.decisions import Action
+from kai_py.plan.domains import constrained, domain_candidates, unsatisfied
 from kai_py.plan.reasons import Obstacle, no_room
 from kai_py.plan.room import Room
 from kai_py.plan.statement import Statement
 from kai_py.policy.fill import Strategy, fill
 from kai_py.policy.fit import StaticFit, StaticFits, copies_that_fit
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, ResourceIndex
+from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints, ResourceIndex
 from kai_py.snapshot.shape import Shape
 
 GPU_NODE_MALUS = 0.5
@@ -42,27 +47,76 @@ class Placer:
         allowed: Bools | None = None,
     ) -> Obstacle | None:
         """Place all of ``members`` or say what stops them; ``allowed``: (nodes,) bool."""
-        for group in by_shape(members):
-            obstacle = self._place_shape(statement, gang, group, action, room=room, allowed=allowed)
-            if obstacle is not None:
-                return obstacle
-        return None
+        attempt = _Attempt(statement, gang, action, room)
+        where = _Where(
+            np.ones(len(statement.snapshot.nodes), np.bool_) if allowed is None else allowed
+        )
+        return self._place_group(attempt, gang.tree, members, where)
+
+    def _place_group(
+        self, attempt: "_Attempt", group: Subgroup, members: Sequence[Member], where: "_Where"
+    ) -> Obstacle | None:
+        if group.topology is None:
+            return self._place_inside(attempt, group, members, where)
+        shapes = by_shape(members)
+        found = domain_candidates(
+            attempt.statement,
+            attempt.gang,
+            group,
+            [self._fitting(attempt, each[0].shape, where.mask, len(each)) for each in shapes],
+            [len(each) for each in shapes],
+        )
+        if isinstance(found, Obstacle):
+            return found
+        for candidate in found:
+            with attempt.statement.trial() as trial:
+                inside = _Where(where.mask & candidate.mask, candidate.preference)
+                if self._place_inside(attempt, group, members, inside) is None:
+                    trial.keep()
+                    return None
+        return unsatisfied(attempt.gang, group, len(members))
+
+    def _place_inside(
+        self, attempt: "_Attempt", group: Subgroup, members: Sequence[Member], where: "_Where"
+    ) -> Obstacle | None:
+        if not any(constrained(child) for child in group.children):
+            parts = by_shape(members)
+            steps = (partial(self._place_shape, attempt, part, where) for part in parts)
+        else:
+            steps = (
+                partial(self._place_group, attempt, child, own, where)
+                for child in group.children
+                if (own := _members_of(child, members))
+            )
+        return next((obstacle for step in steps if (obstacle := step()) is not None), None)
+
+    def _fitting(self, attempt: "_Attempt", shape: Shape, mask: Bools, count: int) -> Ints:
+        """(nodes,) how many pods of ``shape`` fit, devices included, at most ``count`` of those."""
+        statement = attempt.statement
+        allowed = self.statics.of(shape, statement.snapshot.nodes).mask & mask
+        if shape.host_ports:
+            allowed = allowed & statement.port_free(shape)
+        copies = copies_that_fit(
+            shape,
+            statement.snapshot.resources,
+            statement.free(attempt.room),
+            allowed,
+            statement.snapshot.nodes.allocatable,
+        )
+        if not shape.needs_devices:
+            return copies
+        found = statement.devices.copies(shape, copies > 0, count, attempt.room)
+        return np.minimum(copies, found)
 
     def _place_shape(
-        self,
-        statement: Statement,
-        gang: Gang,
-        members: Sequence[Member],
-        action: Action,
-        *,
-        room: Room,
-        allowed: Bools | None,
+        self, attempt: "_Attempt", members: Sequence[Member], where: "_Where"
     ) -> Obstacle | None:
+        statement, gang, action, room = attempt
         shape = members[0].shape
         nodes = statement.snapshot.nodes
         allocatable = nodes.allocatable
         static = self.statics.of(shape, nodes)
-        mask = static.mask.copy() if allowed is None else static.mask & allowed
+        mask = static.mask & where.mask
         if shape.host_ports:
             mask &= statement.port_free(shape)
         left = list(members)
@@ -77,7 +131,7 @@ class Placer:
             chunks = fill(
                 count,
                 fitting,
-                self._preference(statement, shape, static),
+                self._preference(statement, shape, static, where),
                 _slack(shape, statement.snapshot.resources, free),
                 self._strategy(shape),
             )
@@ -97,11 +151,37 @@ class Placer:
     def _strategy(self, shape: Shape) -> Strategy:
         return self.gpu_strategy if wants_devices(shape) else self.cpu_strategy
 
-    def _preference(self, statement: Statement, shape: Shape, static: StaticFit) -> Floats:
+    def _preference(
+        self, statement: Statement, shape: Shape, static: StaticFit, where: "_Where"
+    ) -> Floats:
+        preference = static.preference
+        if where.preference is not None:
+            preference = preference + where.preference
         if wants_devices(shape):
-            return static.preference
+            return preference
         extended = statement.snapshot.nodes.allocatable[len(BASE_RESOURCES) :]
-        return static.preference - GPU_NODE_MALUS * extended.any(axis=0)
+        return preference - GPU_NODE_MALUS * extended.any(axis=0)
+
+
+class _Attempt(NamedTuple):
+    """What stays the same while a gang is placed."""
+
+    statement: Statement
+    gang: Gang
+    action: Action
+    room: Room
+
+
+class _Where(NamedTuple):
+    """Nodes that may be used, (nodes,) bool, and which of them to prefer, (nodes,) below 1."""
+
+    mask: Bools
+    preference: Floats | None = None
+
+
+def _members_of(group: Subgroup, members: Sequence[Member]) -> list[Member]:
+    leaves = {leaf.name for leaf in group.leaves()}
+    return [member for member in members if member.leaf in leaves]
 
 
 def by_shape(members: Sequence[Member]) -> list[list[Member]]:

@@ -52,6 +52,7 @@ class Snapshot:
     ``queue_usage``: queue name to what its bound pods cost; ``queue_demand`` adds pending pods,
     ``queue_fixed`` is the part of the usage that can't be preempted.
     ``holds``: pod uid to the room kept for it. ``leaving``: our pods that are terminating.
+    ``topologies``: name to node label keys, coarse to fine.
     """
 
     now: float
@@ -69,4 +70,5 @@ class Snapshot:
     host_ports: Mapping[int, frozenset[HostPort]] = field(default_factory=dict)
     holds: Mapping[str, Hold] = field(default_factory=dict)
     leaving: tuple[Member, ...] = ()
+    topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()

@@ -53,8 +53,18 @@ def snapshot_of(cluster: Mapping, accounting) -> Snapshot:
         queue_usage=_per_queue(gangs, lambda gang: gang.allocated),
         queue_demand=_per_queue(gangs, lambda gang: gang.requested),
         queue_fixed=_per_queue([g for g in gangs if not g.preemptible], lambda g: g.allocated),
+        topologies=_topologies(cluster),
         leaving=tuple(m for g in gangs for m in g.members if m.state == PodState.RELEASING),
     )
+
+
+def _topologies(cluster):
+    return {
+        topology["name"]: tuple(
+            level if isinstance(level, str) else level["label"] for level in topology["levels"]
+        )
+        for topology in cluster.get("topologies", ())
+    }
 
 
 def _per_queue(gangs, amount):

@@ -1,0 +1,98 @@
+"""From a subgroup's topology constraint to the node sets to try it in."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from kai_py.grouping.gang import Subgroup, TopologyConstraint
+from kai_py.plan.decisions import Stage
+from kai_py.plan.reasons import Obstacle
+from kai_py.plan.statement import Statement
+from kai_py.policy.topology import Candidate, Level, candidates, levels_of
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.resources import Bools, Ints
+from kai_py.snapshot.snapshot import Snapshot
+
+
+def constrained(tree: Subgroup) -> bool:
+    """Whether any node of the tree has a topology constraint."""
+    return tree.topology is not None or any(constrained(child) for child in tree.children)
+
+
+def domain_candidates(
+    statement: Statement,
+    gang: Gang,
+    group: Subgroup,
+    copies: Sequence[Ints],
+    counts: Sequence[int],
+) -> Iterator[Candidate] | Obstacle:
+    """Node sets in which ``group`` may be placed, in order, or what is wrong with its constraint.
+
+    ``copies``, ``counts``: per shape of its pods (nodes,) how many fit and how many are wanted.
+    """
+    constraint = group.topology or TopologyConstraint()
+    keys = _level_keys(statement.snapshot, constraint)
+    if keys is None:
+        return Obstacle(Stage.TOPOLOGY, f"Requested topology {constraint.topology} does not exist")
+    for level in (constraint.required_level, constraint.preferred_level):
+        if level and level not in keys:
+            named = f"topology {constraint.topology}" if constraint.topology else "the topology"
+            return Obstacle(Stage.TOPOLOGY, f"{named} has no level {level}")
+    return candidates(
+        _levels(statement.snapshot, keys),
+        copies,
+        counts,
+        required=_position(keys, constraint.required_level),
+        preferred=_position(keys, constraint.preferred_level),
+        pinned=_pinned(statement, gang, group),
+    )
+
+
+def unsatisfied(gang: Gang, group: Subgroup, wanted: int) -> Obstacle:
+    """No domain holds the group."""
+    constraint = group.topology or TopologyConstraint()
+    part = f", subgroup {group.name}" if group.name else ""
+    level = constraint.required_level or constraint.preferred_level
+    return Obstacle(
+        Stage.TOPOLOGY,
+        f"topology {constraint.topology}, requirement {level} couldn't be satisfied for "
+        f"{gang.owner.namespace}/{gang.owner.name}{part}: no domain has room for {wanted} pods",
+    )
+
+
+def _level_keys(snapshot: Snapshot, constraint: TopologyConstraint) -> tuple[str, ...] | None:
+    if constraint.topology:
+        return snapshot.topologies.get(constraint.topology)
+    named = (constraint.required_level, constraint.preferred_level)
+    return tuple(dict.fromkeys(level for level in named if level))
+
+
+def _levels(snapshot: Snapshot, keys: tuple[str, ...]) -> tuple[Level, ...]:
+    return levels_of(snapshot.nodes, keys)
+
+
+def _position(keys: Sequence[str], level: str) -> int | None:
+    return keys.index(level) if level else None
+
+
+def _pinned(statement: Statement, gang: Gang, group: Subgroup) -> Bools | None:
+    """(nodes,) bool: where pods of the group run or were placed; None when none is."""
+    leaves = {leaf.name for leaf in group.leaves()}
+    nodes = statement.snapshot.nodes
+    rows = [
+        nodes.positions[member.node]
+        for member in gang.bound
+        if member.leaf in leaves
+        and member.node in nodes.positions
+        and member.pod.uid not in statement.evicted
+    ]
+    rows += [
+        planned.row
+        for member in gang.pending
+        if member.leaf in leaves and (planned := statement.placed.get(member.pod.uid)) is not None
+    ]
+    if not rows:
+        return None
+    pinned = np.zeros(len(nodes), dtype=np.bool_)
+    pinned[rows] = True
+    return pinned

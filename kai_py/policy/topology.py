@@ -1,0 +1,121 @@
+"""In which domain of a topology may, or should, pods be placed together?
+
+A topology is a list of node label keys, coarse to fine. A domain of a level is a distinct
+combination of the values of that label and of all coarser ones. A node that lacks a label has no
+domain at that level and below, but counts for the levels it has.
+
+- A *required* level: all pods go into one domain of that level, or of a finer one.
+- A *preferred* level: a single domain of that level if one holds them all, else the next coarser,
+  down to no bound at all; then the pods go to as few preferred domains as possible.
+- Both: as preferred, but never coarser than required.
+
+Within a level the tightest domain that holds all pods comes first, by name where they tie, so that
+roomy domains stay whole for those who need them. O(levels x nodes) per question.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kai_py.snapshot.nodes import NodeColumns
+from kai_py.snapshot.resources import Bools, Floats, Ints
+
+NOWHERE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of a topology.
+
+    ``codes``: (nodes,) int64 domain of each node, ``NOWHERE`` where it has none. ``names``: the
+    domains, values joined by "/", in ascending order.
+    """
+
+    key: str
+    codes: Ints
+    names: tuple[str, ...]
+
+    def sums(self, amounts: Ints) -> Ints:
+        """(domains,) ``amounts`` (nodes,) added up per domain."""
+        inside = self.codes != NOWHERE
+        summed = np.bincount(self.codes[inside], weights=amounts[inside], minlength=len(self.names))
+        return summed.astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A domain to try; ``mask``: (nodes,) bool. The unbounded one has no name."""
+
+    name: str
+    mask: Bools
+    preference: Floats | None = None
+
+
+def levels_of(nodes: NodeColumns, keys: Sequence[str]) -> tuple[Level, ...]:
+    """The levels of a topology over ``nodes``."""
+    levels: list[Level] = []
+    paths: list[str | None] = ["" for _ in nodes.names]
+    for key in keys:
+        column = nodes.label(key)
+        paths = [
+            f"{path}/{column.values[code]}" if path is not None and code else None
+            for path, code in zip(paths, column.codes, strict=True)
+        ]
+        names = sorted({path for path in paths if path is not None})
+        index = {name: code for code, name in enumerate(names)}
+        codes = np.array(
+            [NOWHERE if path is None else index[path] for path in paths], dtype=np.int64
+        )
+        levels.append(Level(key, codes, tuple(name[1:] for name in names)))
+    return tuple(levels)
+
+
+def candidates(
+    levels: Sequence[Level],
+    copies: Sequence[Ints],
+    counts: Sequence[int],
+    *,
+    required: int | None,
+    preferred: int | None,
+    pinned: Bools | None = None,
+) -> Iterator[Candidate]:
+    """Domains to try, in order.
+
+    ``copies``: per shape (nodes,) how many of its pods fit; ``counts``: how many are wanted.
+    ``required``, ``preferred``: positions in ``levels``. ``pinned``: (nodes,) bool, where pods of
+    the group run already: only their domains of the required level are left.
+    """
+    finest = preferred if preferred is not None else required
+    coarsest = 0 if required is None else required
+    allowed = None if required is None or pinned is None else _domains_of(levels[required], pinned)
+    for position in range(len(levels) - 1 if finest is None else finest, coarsest - 1, -1):
+        level = levels[position]
+        sums = [level.sums(fitting) for fitting in copies]
+        holds = np.ones(len(level.names), dtype=np.bool_)
+        for summed, count in zip(sums, counts, strict=True):
+            holds &= summed >= count
+        for domain in sorted(np.flatnonzero(holds), key=lambda d: (int(sums[0][d]), int(d))):
+            mask = level.codes == domain
+            if allowed is None or bool((mask & allowed).any()):
+                yield Candidate(level.names[domain], mask if allowed is None else mask & allowed)
+    if required is None:
+        everywhere = np.ones(len(copies[0]), dtype=np.bool_)
+        few = None if preferred is None else _roomiest(levels[preferred], copies[0])
+        yield Candidate("", everywhere, few)
+
+
+def _domains_of(level: Level, pinned: Bools) -> Bools:
+    """(nodes,) bool: in a domain in which a pinned node lies."""
+    held = np.unique(level.codes[pinned])
+    return np.isin(level.codes, held[held != NOWHERE])
+
+
+def _roomiest(level: Level, copies: Ints) -> Floats:
+    """(nodes,) a preference below 1 that fills the roomiest domain first."""
+    sums = level.sums(copies)
+    order = np.lexsort((np.arange(len(sums)), -sums))
+    rank = np.empty(len(sums))
+    rank[order] = np.arange(len(sums), 0, -1)
+    preference: Floats = np.where(level.codes == NOWHERE, 0.0, rank[level.codes])
+    return preference / (2.0 * (len(sums) + 1))
