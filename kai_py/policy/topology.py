@@ -9,8 +9,9 @@ domain at that level and below, but counts for the levels it has.
   down to no bound at all; then the pods go to as few preferred domains as possible.
 - Both: as preferred, but never coarser than required.
 
-Within a level the tightest domain that holds all pods comes first, by name where they tie, so that
-roomy domains stay whole for those who need them. O(levels x nodes) per question.
+Within a level the tightest domain that holds all pods comes first, judged from the coarsest level
+down and by name where they tie, so that roomy domains stay whole for those who need them.
+O(levels x nodes) per question.
 """
 
 from collections.abc import Iterator, Sequence
@@ -91,11 +92,10 @@ def candidates(
     allowed = None if required is None or pinned is None else _domains_of(levels[required], pinned)
     for position in range(len(levels) - 1 if finest is None else finest, coarsest - 1, -1):
         level = levels[position]
-        sums = [level.sums(fitting) for fitting in copies]
         holds = np.ones(len(level.names), dtype=np.bool_)
-        for summed, count in zip(sums, counts, strict=True):
-            holds &= summed >= count
-        for domain in sorted(np.flatnonzero(holds), key=lambda d: (int(sums[0][d]), int(d))):
+        for fitting, count in zip(copies, counts, strict=True):
+            holds &= level.sums(fitting) >= count
+        for domain in _tightest_first(levels[: position + 1], copies[0], holds):
             mask = level.codes == domain
             if allowed is None or bool((mask & allowed).any()):
                 yield Candidate(level.names[domain], mask if allowed is None else mask & allowed)
@@ -103,6 +103,17 @@ def candidates(
         everywhere = np.ones(len(copies[0]), dtype=np.bool_)
         few = None if preferred is None else _roomiest(levels[preferred], copies[0])
         yield Candidate("", everywhere, few)
+
+
+def _tightest_first(lines: Sequence[Level], copies: Ints, holds: Bools) -> list[int]:
+    """Domains of the last level that hold the pods, by the room of each level from the top."""
+    codes = lines[-1].codes
+    inside = np.flatnonzero(codes != NOWHERE)
+    domains, first = np.unique(codes[inside], return_index=True)
+    member = inside[first]
+    room = [level.sums(copies)[level.codes[member]] for level in lines]
+    order = np.lexsort((domains, *reversed(room)))
+    return [int(domain) for domain in domains[order] if holds[domain]]
 
 
 def _domains_of(level: Level, pinned: Bools) -> Bools:

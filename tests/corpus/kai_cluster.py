@@ -3,7 +3,17 @@
 import math
 from collections.abc import Mapping
 
-from kai_py.api.records.core import Condition, Node, NodeStatus, ObjectMeta
+from kai_py.api.records.core import (
+    Affinity,
+    Condition,
+    Node,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    NodeStatus,
+    ObjectMeta,
+    Requirement,
+)
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Owner, Subgroup, TopologyConstraint
 from kai_py.snapshot.accounting import total
@@ -115,7 +125,9 @@ def _gang(job: Mapping, cluster: Mapping, shapes: dict, accounting) -> Gang:
 def _member(job: Mapping, task: Mapping, shapes: dict, accounting) -> Member:
     request = _resources(task["request"])
     key = (tuple(sorted(request.items())), repr(task.get("node_affinity")))
-    shape = shapes.setdefault(key, Shape(number=len(shapes), requests=request))
+    shape = shapes.setdefault(
+        key, Shape(number=len(shapes), requests=request, affinity=_affinity(task))
+    )
     started = job.get("last_start_age_seconds")
     state = STATES[task["status"]]
     return Member(
@@ -130,6 +142,24 @@ def _member(job: Mapping, task: Mapping, shapes: dict, accounting) -> Member:
         bound_since=NOW - started if started is not None else 0.0,
         charge=accounting.requests(request),
         order=_order(task),
+    )
+
+
+def _affinity(task: Mapping) -> Affinity | None:
+    terms = task.get("node_affinity")
+    if not terms:
+        return None
+    made = [
+        NodeSelectorTerm(
+            match_expressions=tuple(
+                Requirement(key=e["key"], operator=e["operator"], values=tuple(e.get("values", ())))
+                for e in term
+            )
+        )
+        for term in terms
+    ]
+    return Affinity(
+        node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=tuple(made)))
     )
 
 
