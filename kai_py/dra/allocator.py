@@ -25,6 +25,7 @@ from kai_py.dra.pools import Pool, PoolStatus
 from kai_py.dra.results import build_allocations
 from kai_py.dra.search import DEFAULT_BUDGET, Search, Verdict
 from kai_py.dra.selection import UNSELECTABLE, Eligibility, Refusal
+from kai_py.dra.standing import standing_of
 from kai_py.dra.trial import Trial
 
 
@@ -72,7 +73,9 @@ def allocate(
         )
         everything = find_everything(eligibility)
         check_limits(claim_set, everything)
-        trial = Trial(eligibility, lay_out(view), state.pools)
+        layout = lay_out(view)
+        standing = standing_of(view, layout, state.pools, inventory.choice)
+        trial = Trial(eligibility, layout, standing)
         outcome = Search(trial, everything, budget=budget).run()
         if outcome.verdict is Verdict.UNDECIDED:
             return Undecided(outcome.steps)

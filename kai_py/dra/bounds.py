@@ -38,7 +38,7 @@ def provably_infeasible(
 
     A question whose answer may be an error of a device or claim is left to the search.
     """
-    fresh = Trial(trial.eligibility, trial.layout, trial.usage)
+    fresh = Trial(trial.eligibility, trial.layout, trial.standing)
     try:
         suitable = {
             option.position: _suitable(fresh, option, everything)
@@ -63,7 +63,7 @@ def provably_infeasible(
 def _suitable(
     fresh: Trial, option: Option, everything: Mapping[int, tuple[int, ...]]
 ) -> frozenset[int]:
-    devices: Iterable[int] = everything.get(option.position, range(len(fresh.holdings)))
+    devices: Iterable[int] = everything.get(option.position, range(len(fresh.standing.holdings)))
     return frozenset(d for d in devices if fresh.refusal(option, d) is None)
 
 

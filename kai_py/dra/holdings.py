@@ -5,8 +5,7 @@ A result with a share id holds a share and consumes capacity, any other holds th
 device that vanished while held keeps its name and the counters it last drew on.
 
 ``hold`` and ``release`` are exact inverses on integers, so a trial is undone by the opposite call
-in any order. Usage per pool is an immutable value: a copy of the state costs one dict copy, and
-equal usage can be recognised by ``PoolUsage.key``.
+in any order. Usage per pool is an immutable value: a copy of the state costs one dict copy.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -65,12 +64,14 @@ NOTHING = Holding()
 UNUSED = PoolUsage()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class DeviceState:
     """The allocation state of all pools; pools without holders have no entry."""
 
     find: FindDevice
     pools: dict[PoolID, PoolUsage] = field(default_factory=dict)
+    changes: list[PoolID] = field(default_factory=list)
+    """Pools in the order in which their usage changed, for those who follow the state."""
 
     @classmethod
     def of(cls, find: FindDevice, allocations: Iterable[AllocationResult]) -> "DeviceState":
@@ -133,6 +134,7 @@ class DeviceState:
 
     def _store(self, device: DeviceID, holding: Holding) -> None:
         pool = device.pool_id
+        self.changes.append(pool)
         usage = self.usage(pool).changed(device.device, holding)
         if usage.holdings:
             self.pools[pool] = usage

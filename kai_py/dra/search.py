@@ -208,7 +208,7 @@ class Search:
 
     def _order(self, option: Option) -> Sequence[int]:
         if self.order is None:
-            return range(len(self.trial.holdings))
+            return range(len(self.trial.standing.holdings))
         return self.order(self.trial, option)
 
     def _count(self, option: Option) -> int:

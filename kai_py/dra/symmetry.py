@@ -50,7 +50,7 @@ class Symmetry:
     _parts: dict[Hashable, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        tokens = [list(self._tokens(device)) for device in range(len(self.trial.holdings))]
+        tokens = [list(self._tokens(device)) for device in range(len(self.trial.standing.holdings))]
         self._component_of, self._components = _connect(tokens)
         self._kinds = [0] * len(tokens)
         for component in self._components:
@@ -192,8 +192,15 @@ class Symmetry:
         verdicts = tuple(
             self._verdict(component, option, device) for option in trial.eligibility.claims.options
         )
-        overdrawn = bool(consumes) and pool in trial.overdrawn
-        return (verdicts, consumes, row.shareable, capacities, trial.holdings[device], overdrawn)
+        overdrawn = bool(consumes) and pool in trial.standing.overdrawn
+        return (
+            verdicts,
+            consumes,
+            row.shareable,
+            capacities,
+            trial.standing.holdings[device],
+            overdrawn,
+        )
 
     def _verdict(self, component: _Component, option: Option, device: int) -> Hashable:
         """What an option thinks of a device; a device that raises an error is like no other."""

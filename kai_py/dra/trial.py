@@ -4,26 +4,14 @@ Taking a device charges its counters, capacity, groups and constraints; giving b
 taken last restores all of them exactly.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kai_py.dra.capacity import Amounts
 from kai_py.dra.claims import Option
 from kai_py.dra.constraints import ConstraintState, extended
-from kai_py.dra.counters import (
-    CounterLayout,
-    CounterSetID,
-    counters_left,
-    groups_in_use,
-    joined_groups,
-    overdrawn_pools,
-)
-from kai_py.dra.features import Choice
-from kai_py.dra.holdings import NOTHING, Holding, PoolUsage
-from kai_py.dra.identity import PoolID
+from kai_py.dra.counters import CounterLayout, CounterSetID, joined_groups
 from kai_py.dra.selection import Eligibility, Fit, Refusal, Step
-
-Usage = Mapping[PoolID, PoolUsage]
+from kai_py.dra.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +41,10 @@ class Trial:
 
     eligibility: Eligibility
     layout: CounterLayout
-    usage: Usage
-    holdings: list[Holding] = field(init=False)
+    standing: Standing
     left: list[int] = field(init=False)
-    overdrawn: frozenset[int] = frozenset()
-    groups: dict[CounterSetID, frozenset[str]] = field(default_factory=dict)
+    """Per counter what is left of it, in nano-units."""
+    groups: dict[CounterSetID, frozenset[str]] = field(init=False)
     constraints: list[tuple[ConstraintState, ...]] = field(init=False)
     """Per claim the states of its constraints."""
     holders: dict[int, list[int]] = field(default_factory=dict)
@@ -68,19 +55,9 @@ class Trial:
     """Per claim the number of devices taken."""
 
     def __post_init__(self) -> None:
-        view = self.eligibility.view
         claims = self.eligibility.claims.claims
-        self.holdings = [
-            held.holdings.get(row.id.device, NOTHING)
-            if (held := self.usage.get(view.pools[pool].id)) is not None
-            else NOTHING
-            for row, pool in zip(view.rows, view.pool_of_row, strict=True)
-        ]
-        self.left = counters_left(self.layout, view, self.usage)
-        if self.eligibility.choice is Choice.FIRST_FIT:
-            self.overdrawn = overdrawn_pools(self.layout, self.left)
-        if self.layout.grouped:
-            self.groups.update(groups_in_use(view, self.usage))
+        self.left = list(self.standing.left)
+        self.groups = dict(self.standing.groups)
         self.constraints = [(None,) * len(claim.constraints) for claim in claims]
         self.results = [0] * len(claims)
 
@@ -94,7 +71,7 @@ class Trial:
         taken_by = self.holders.get(device)
         if option.admin_access:
             return bool(taken_by) and option.claim in taken_by and not self.is_shareable(device)
-        holding = self.holdings[device]
+        holding = self.standing.holdings[device]
         if self.is_shareable(device):
             return bool(holding.whole)
         return bool(taken_by) or not holding.empty
@@ -164,12 +141,12 @@ class Trial:
         """
         if not self.is_shareable(device):
             return False
-        return device in self.holders or not self.holdings[device].empty
+        return device in self.holders or not self.standing.holdings[device].empty
 
     def _has_room(self, device: int, fit: Fit) -> bool:
         if not fit.consumed:
             return True
-        before = dict(self.holdings[device].consumed)
+        before = dict(self.standing.holdings[device].consumed)
         now = self.consumed.get(device, {})
         capacities = self.eligibility.view.rows[device].capacities
         return all(
@@ -194,7 +171,9 @@ class Trial:
             return Refusal(Step.GROUPS)
         if self._is_charged(device):
             return None
-        if pool in self.overdrawn or any(self.left[number] < amount for number, amount in draw):
+        if pool in self.standing.overdrawn or any(
+            self.left[number] < amount for number, amount in draw
+        ):
             return Refusal(Step.COUNTERS)
         return None
 
