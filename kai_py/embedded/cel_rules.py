@@ -1,8 +1,8 @@
 """Do a custom resource's own rules (x-kubernetes-validations) hold?
 
-Rules are CEL, evaluated by cel-python with `self` and, on updates, `oldSelf`. Limits: Kubernetes'
-extra libraries (quantity, ip, …) and `optionalOldSelf` are not there; a rule that does not compile
-refuses its CRD, one that fails for want of a function refuses the write with 501.
+Rules are CEL, evaluated by cel-python with `self` and, on updates, `oldSelf`. Of Kubernetes' extra
+libraries only quantities are there, `optionalOldSelf` is not; a rule that does not compile refuses
+its CRD, one that fails for want of a function refuses the write with 501.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from celpy.adapter import json_to_cel
 from celpy.celparser import CELParseError
 from celpy.evaluation import CELEvalError
 
+from kai_py.embedded.cel_quantities import QUANTITY_FUNCTIONS
 from kai_py.embedded.errors import FieldError, bad_value, not_implemented
 
 if TYPE_CHECKING:
@@ -72,9 +73,11 @@ def _failure(site: _Site, *, transition: bool) -> str:
     try:
         holds = _program(rule).evaluate(variables)
     except CELEvalError as error:
-        if "no such overload" in str(error) or "undeclared" in str(error):
-            raise not_implemented(f"what the rule {rule!r} needs: {error}") from error
-        return f"rule evaluation error: {error}"
+        reason = str(error.args[0]) if error.args else "unknown"
+        if reason.startswith(("no such overload", "undeclared")):
+            why = reason.partition(" (in activation")[0]
+            raise not_implemented(f"what the rule {rule!r} needs: {why}") from error
+        return f"rule evaluation error: {reason}"
     if holds:
         return ""
     return str(_message(site.rule, variables) or f"failed rule: {rule}")
@@ -92,7 +95,7 @@ def _message(rule: Json, variables: dict[str, Any]) -> str:
 @lru_cache(maxsize=1024)
 def _program(expression: str) -> Any:
     environment = celpy.Environment()
-    return environment.program(environment.compile(expression))
+    return environment.program(environment.compile(expression), functions=QUANTITY_FUNCTIONS)
 
 
 def _sites(value: Any, schema: Json, before: Any, path: str) -> Iterator[_Site]:

@@ -75,6 +75,13 @@ class Presenter:
             return self._table([document], {}, with_columns=first)
         return self.one(document)
 
+    def bookmark(self, document: Json) -> Json:
+        """Present a bookmark, which has metadata only."""
+        if self.form is not Form.TABLE:
+            return self.one(document)
+        row = {"cells": [], "object": partial_metadata(document)}
+        return {"kind": "Table", "apiVersion": _META, "columnDefinitions": [], "rows": [row]}
+
     def page(self, page: Page, *, selective: bool) -> Json:
         """Present a list; how many objects remain is told for unselective lists only."""
         meta: Json = {"resourceVersion": str(page.revision)}
@@ -114,10 +121,7 @@ class Presenter:
         }
 
     def _row(self, document: Json) -> Json:
-        complete = "spec" in document or len(document) > 3
-        columns = self.resource.columns
-        cells = [column.cell(document, self.now) if complete else "" for column in columns]
-        row: Json = {"cells": cells}
+        row: Json = {"cells": [each.cell(document, self.now) for each in self.resource.columns]}
         if self.include == "Metadata":
             row["object"] = partial_metadata(document)
         elif self.include == "Object":

@@ -113,6 +113,8 @@ class _Stream:
     def _line(self, event: WatchEvent, position: int) -> bytes:
         if event.type == "ERROR" or self.presenter.form is Form.FULL:
             encoded = event.encoded_object()
+        elif event.type == "BOOKMARK":
+            encoded = msgspec.json.encode(self.presenter.bookmark(event.object))
         else:
             shown = self.presenter.event(event.object, first=position == 0)
             encoded = msgspec.json.encode(shown)

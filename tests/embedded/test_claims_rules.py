@@ -55,6 +55,14 @@ def spec_of(**devices):
             "spec.devices.constraints[0].requests[0]",
         ),
         (
+            claim("c", selectors=[{"cel": {"expression": "device.driver =="}}]),
+            "spec.devices.requests[0].exactly.selectors[0].cel.expression",
+        ),
+        (
+            claim("c", selectors=[{"cel": {"expression": "device.driver"}}]),
+            "spec.devices.requests[0].exactly.selectors[0].cel.expression",
+        ),
+        (
             spec_of(requests=claim("c")["spec"]["devices"]["requests"] * 2),
             "spec.devices.requests[1].name",
         ),

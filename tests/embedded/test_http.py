@@ -190,13 +190,19 @@ async def test_metadata_only_watches(served, client):
 
 
 async def test_tables_are_watched_with_their_columns_once(served, client):
-    for name in "ab":
-        served.create(config_map(name))
+    served.create(config_map("a"))
+    bare = config_map("b")
+    del bare["data"]
+    served.create(bare)
     accept = {"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
-    async with client.get(MAPS, params={"watch": "true"}, headers=accept) as answer:
-        tables = [json.loads(await answer.content.readline())["object"] for _ in range(2)]
-    assert [bool(table["columnDefinitions"]) for table in tables] == [True, False]
-    assert [table["rows"][0]["cells"] for table in tables] == [["a", 1, "0s"], ["b", 1, "0s"]]
+    initial = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+    parameters = {"watch": "true", "allowWatchBookmarks": "true", **initial}
+    async with client.get(MAPS, params=parameters, headers=accept) as answer:
+        tables = [json.loads(await answer.content.readline())["object"] for _ in range(3)]
+    assert [bool(table["columnDefinitions"]) for table in tables] == [True, False, False]
+    cells = [table["rows"][0]["cells"] for table in tables]
+    assert cells == [["a", 1, "0s"], ["b", 0, "0s"], []]
+    assert tables[2]["rows"][0]["object"]["metadata"]["annotations"]
 
 
 async def test_the_kubeconfig_names_the_server(served, tmp_path):

@@ -2,13 +2,13 @@
 
 A claim's spec never changes; its allocation is set once and can only be cleared; nobody reserves
 a claim that is not allocated. Limits and texts: k8s.io/kubernetes pkg/apis/resource/validation.
-Not checked here: whether CEL expressions compile.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kai_py.dra.cel.selector import CompileError, compile_selector
 from kai_py.embedded.errors import (
     FieldError,
     bad_value,
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MAX_REQUESTS = 32
 MAX_SUBREQUESTS = 8
+MAX_SELECTORS = 32
+MAX_SELECTOR_COST = 1_000_000
 MAX_RESERVED_FOR = 256
 MAX_RESULTS = 32
 MAX_DEVICES_PER_SLICE = 128
@@ -118,6 +120,23 @@ def _validate_device_request(request: Json, path: str) -> list[FieldError]:
     if mode == "All" and count:
         rule = "must not be specified when allocationMode is 'All'"
         errors.append(bad_value(f"{path}.count", count, rule))
+    return errors + _validate_selectors(request.get("selectors") or [], f"{path}.selectors")
+
+
+def _validate_selectors(selectors: list[Json], path: str) -> list[FieldError]:
+    errors = _too_many(selectors, MAX_SELECTORS, path)
+    for index, selector in enumerate(selectors):
+        where = f"{path}[{index}].cel.expression"
+        expression = (selector.get("cel") or {}).get("expression")
+        if not expression:
+            errors.append(required(where))
+            continue
+        compiled = compile_selector(expression)
+        if isinstance(compiled, CompileError):
+            errors.append(bad_value(where, expression, f"compilation failed: {compiled}"))
+        elif compiled.max_cost > MAX_SELECTOR_COST:
+            rule = "too complex, exceeds cost limit"
+            errors.append(FieldError(where, "FieldValueForbidden", f"Forbidden: {rule}"))
     return errors
 
 
@@ -190,11 +209,7 @@ def _validate_reservations(claim: Json, status: Json, before: Json) -> list[Fiel
 
 def _validate_class(device_class: Json) -> list[FieldError]:
     selectors = (device_class.get("spec") or {}).get("selectors") or []
-    return [
-        required(f"spec.selectors[{index}].cel.expression")
-        for index, selector in enumerate(selectors)
-        if not (selector.get("cel") or {}).get("expression")
-    ]
+    return _validate_selectors(selectors, "spec.selectors")
 
 
 def _validate_slice(resource_slice: Json) -> list[FieldError]:
