@@ -113,9 +113,8 @@ class Devices(ApiModel):
     gpu_classes: tuple[Name, ...] = ()
     """Further DeviceClasses whose devices count as GPUs."""
     parity: bool = False
-    """Choose exactly the devices kube-scheduler would, first fit, instead of the best fit."""
-    lenient_selectors: bool = True
-    """A selector that fails on another driver's device does not match it; else the pod waits."""
+    """Answer exactly as kube-scheduler would: first fit instead of best fit, and a selector that
+    fails on any device keeps the pod waiting instead of not matching that device."""
 
 
 class Commit(ApiModel):

@@ -5,8 +5,13 @@ The scheduler, ``kai-py queues``, ``kai-py gangs`` and dry runs all plan through
 while the first goes on applying changes, but not while it freezes.
 """
 
+from dataclasses import replace
+from functools import partial
+
 from kai_py.config import Configuration
 from kai_py.dra.cluster_devices import ClusterDevices, GpuRules
+from kai_py.dra.features import Choice
+from kai_py.dra.inventory import Inventory
 from kai_py.grouping.identify import identify
 from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.decisions import Action, Plan
@@ -23,17 +28,22 @@ class Planner:
     """A snapshot builder and everything a cycle needs beside it."""
 
     def __init__(self, configuration: Configuration) -> None:
-        gpu = GpuRules(configuration.devices.gpu_drivers, configuration.devices.gpu_classes)
-        self._devices = ClusterDevices(gpu)
+        devices = configuration.devices
+        self._devices = ClusterDevices(
+            GpuRules(devices.gpu_drivers, devices.gpu_classes),
+            Inventory(choice=Choice.FIRST_FIT if devices.parity else Choice.BEST_FIT),
+        )
         self._settings = cycle_settings(configuration)
         self._memory = CycleMemory(self._devices)
         self.builder = SnapshotBuilder(
-            identify,
+            partial(identify, default_queue=configuration.default_queue or ""),
             self._devices,
             _queue_spec,
             SnapshotSettings(
                 scheduler_name=configuration.scheduler_name,
                 hold_seconds=configuration.eviction.hold_expiry,
+                pool_label=configuration.node_pool.label,
+                pool=configuration.node_pool.name,
             ),
         )
 
@@ -53,7 +63,12 @@ class Planner:
 def cycle_settings(configuration: Configuration) -> CycleSettings:
     """What of the configuration a cycle follows."""
     return CycleSettings(
-        rules=PROFILES[Profile(configuration.rules.value)],
+        rules=replace(
+            PROFILES[Profile(configuration.rules.value)],
+            default_preempt_min_runtime=configuration.eviction.preempt_min_runtime,
+            default_reclaim_min_runtime=configuration.eviction.reclaim_min_runtime,
+        ),
+        allocator_steps=configuration.budgets.allocator_steps,
         gpu_strategy=Strategy(configuration.placement.gpu.value),
         cpu_strategy=Strategy(configuration.placement.cpu.value),
         actions=_actions(configuration),

@@ -20,10 +20,10 @@ COMPLETION_INDEX_KEY = "batch.kubernetes.io/job-completion-index"
 LONGEST_CHAIN = 8
 
 
-def identify(pod: Pod, owners: Owners) -> GangSpec:
+def identify(pod: Pod, owners: Owners, *, default_queue: str = "") -> GangSpec:
     """The gang of ``pod``, as far as its owners are known."""
     chain = list(_controllers(pod, owners))
-    queue = _queue(pod, chain, owners)
+    queue = _queue(pod, chain, owners) or default_queue
     named = _marked(pod.metadata, POD_GROUP_KEY)
     if named:
         return _explicit(pod, named, queue)

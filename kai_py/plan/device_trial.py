@@ -29,8 +29,10 @@ from kai_py.snapshot.snapshot import Snapshot
 class CycleDevices:
     """Trial allocations on top of what the cluster holds; see ``DeviceTrial``."""
 
-    def __init__(self, devices: ClusterDevices, snapshot: Snapshot) -> None:
+    def __init__(self, devices: ClusterDevices, snapshot: Snapshot, steps: int) -> None:
+        """``steps``: budget of the allocator for one pod on one node."""
         self._devices = devices
+        self._steps = steps
         self._snapshot = snapshot
         self._states = {Room.NOW: devices.state.copy(), Room.LATER: devices.state.copy()}
         self._found: dict[str, AllocationResult] = {}
@@ -110,7 +112,14 @@ class CycleDevices:
 
     def _allocate(self, claims: Sequence[ResourceClaim], row: int, state: DeviceState) -> Answer:
         node = self._snapshot.nodes.records[row]
-        return allocate(claims, node, self._devices.inventory, state, self._devices.classes)
+        return allocate(
+            claims,
+            node,
+            self._devices.inventory,
+            state,
+            self._devices.classes,
+            budget=self._steps,
+        )
 
     def _allocation(self, ref: ClaimRef) -> AllocationResult | None:
         claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from kai_py.api.quantity import QuantityError
-from kai_py.api.records.core import Node, Pod
+from kai_py.api.records.core import Node, ObjectMeta, Pod
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import GangSpec
@@ -35,11 +35,17 @@ NO_SHAPE = Shape(number=-1, requests={})
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSettings:
-    """What the builder must know of the configuration."""
+    """What the builder must know of the configuration.
+
+    Nodes and our pods belong to the pool that their label ``pool_label`` names, or to the pool
+    without a name; others are not seen. Without a ``pool_label`` all belong together.
+    """
 
     scheduler_name: str = "kai-scheduler"
     hold_seconds: float = 300.0
     preemptible_below: int | None = None
+    pool_label: str = ""
+    pool: str = ""
 
 
 class DeviceBook(Protocol):
@@ -164,7 +170,8 @@ class SnapshotBuilder:
     def _apply_node(self, old: object | None, new: object | None) -> None:
         node = new if new is not None else old
         if isinstance(node, Node):
-            self._ledger.set_node(node.metadata.name, None if new is None else node)
+            kept = new is not None and self._in_pool(node.metadata)
+            self._ledger.set_node(node.metadata.name, node if kept else None)
 
     def _apply_queue(self, old: object | None, new: object | None) -> None:
         if old is not None:
@@ -196,6 +203,7 @@ class SnapshotBuilder:
             return
         node = pod.spec.node_name or self._assumed.node(uid)
         ours = pod.spec.scheduler_name == self._settings.scheduler_name
+        ours = ours and self._in_pool(pod.metadata)
         if pod.status.phase in FINISHED or (not ours and not node):
             self._dependencies.forget(uid)
             self._ledger.set_holding(uid, None)
@@ -220,6 +228,10 @@ class SnapshotBuilder:
             waiting = claims.waiting or volumes.waiting
             self._join_gang(uid, spec, replace(member, waiting=waiting, problem=problem))
         self._dependencies.set(uid, owners.seen)
+
+    def _in_pool(self, meta: ObjectMeta) -> bool:
+        label = self._settings.pool_label
+        return not label or meta.labels.get(label, "") == self._settings.pool
 
     def _mirrored(self, claims: PodClaims) -> Mapping[str, float]:
         accounting = self._devices.accounting

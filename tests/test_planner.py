@@ -1,0 +1,61 @@
+"""Every setting that planning follows must reach the plan."""
+
+from kai_py.api.queue import read_queue
+from kai_py.api.records.core import ObjectMeta
+from kai_py.config import parse_configuration
+from kai_py.planner import Planner
+from kai_py.watch.kinds import WatchedQueue
+from tests.scenario import START, node, placed, pod
+
+QUEUES = ("a", "b")
+
+
+def plan_with(text, *objects, now=1000.0):
+    planner = Planner(parse_configuration(text))
+    for name in QUEUES:
+        document = {"metadata": {"name": name}, "spec": {"deservedGPUs": 2}}
+        queue = WatchedQueue(ObjectMeta(name=name, uid=name), read_queue(document))
+        planner.builder.apply("queues", None, queue)
+    for each in objects:
+        planner.builder.apply({"Pod": "pods", "Node": "nodes"}[type(each).__name__], None, each)
+    return planner.decide(planner.freeze(START + now))
+
+
+def test_the_default_queue_takes_pods_that_name_none():
+    lost = (node("n"), pod("p"))
+    assert placed(plan_with("", *lost)) == {}
+    assert placed(plan_with("defaultQueue: a", *lost)) == {"p": "n"}
+
+
+def test_the_scheduler_name_decides_whose_pods_are_placed():
+    pods = (node("n"), pod("p", queue="a", scheduler_name="mine"), pod("q", queue="a"))
+    assert placed(plan_with("schedulerName: mine", *pods)) == {"p": "n"}
+
+
+def test_a_pool_sees_its_nodes_and_pods_only():
+    label = {"kai.scheduler/node-pool": "west"}
+    world = (
+        node("n-west", labels=label),
+        node("n-rest"),
+        pod("p-west", queue="a", labels=label),
+        pod("p-rest", queue="a"),
+    )
+    assert placed(plan_with("nodePool: {name: west}", *world)) == {"p-west": "n-west"}
+    assert placed(plan_with("", *world)) == {"p-rest": "n-rest"}
+
+
+def running(queue, count, **options):
+    return [pod(f"{queue}{i}", queue=queue, node="n", created=i, **options) for i in range(count)]
+
+
+def test_reclaim_can_be_switched_off_and_waits_for_the_min_runtime():
+    world = (node("n", 4), *running("a", 4), pod("new", queue="b", created=900))
+    assert len(plan_with("", *world).evictions) == 1
+    assert plan_with("eviction: {reclaim: false}", *world).evictions == ()
+
+
+def test_placement_follows_the_strategy():
+    pods = [pod(f"p{i}", queue="a") for i in range(2)]
+    world = (node("n"), node("m"), *pods)
+    assert len(set(placed(plan_with("", *world)).values())) == 1
+    assert len(set(placed(plan_with("placement: {gpu: spread}", *world)).values())) == 2
