@@ -35,6 +35,7 @@ from kai_py.policy.fill import Strategy
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.rules import NATIVE, Rules
 from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.queue_specs import QueueProblem
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -81,12 +82,13 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
     placer = Placer(memory.statics, settings.gpu_strategy, settings.cpu_strategy)
     state = CycleState(snapshot, quota, statement, placer)
     pending = [snapshot.gangs[key] for key in snapshot.pending]
+    ready = [gang for gang in pending if gang.key not in snapshot.held_back]
 
     # 2. Gangs that were promised room start, or keep it.
-    resume(state, pending)
+    resume(state, ready)
     # 3. Everybody else takes what is free, then what fairness, then what priority gives.
     for action in settings.actions:
-        ACTIONS[action](state, pending)
+        ACTIONS[action](state, ready)
     # 4. What was decided, and why the rest waits.
     return _plan(state, pending)
 
@@ -144,7 +146,7 @@ def _unplaced(state: CycleState, pending: Sequence[Gang]) -> list[Unplaced]:
         left = tuple(m.pod for m in gang.members if _is_left(state, m))
         if not left:
             continue
-        obstacle = state.obstacles.get(gang.key) or _waiting(gang)
+        obstacle = state.obstacles.get(gang.key) or _waiting(state, gang)
         listed.append(
             Unplaced(gang.key, gang.owner, gang.queue, obstacle.stage, obstacle.message, left)
         )
@@ -156,7 +158,10 @@ def _is_left(state: CycleState, member: Member) -> bool:
     return not member.node if planned is None else planned.room is Room.LATER
 
 
-def _waiting(gang: Gang) -> Obstacle:
+def _waiting(state: CycleState, gang: Gang) -> Obstacle:
+    if gang.key in state.snapshot.held_back:
+        hint = "see the gang's events for the reason"
+        return Obstacle(Stage.BACKOFF, f"the last attempt to start it failed; {hint}.")
     return Obstacle(
         Stage.NOMINATED,
         f"room is being freed for {len(gang.pending)} pods; they start when it is.",
@@ -168,20 +173,26 @@ def queue_shares(quota: Quota, pending: Sequence[Gang]) -> tuple[QueueShare, ...
     waiting: dict[str, int] = {}
     for gang in pending:
         waiting[gang.queue] = waiting.get(gang.queue, 0) + 1
-    problems: dict[str, tuple[str, ...]] = {}
+    problems: dict[str, tuple[QueueProblem, ...]] = {}
     for problem in quota.problems:
-        problems[problem.queue] = (*problems.get(problem.queue, ()), problem.reason)
-    queues, standing = quota.queues, quota.standing
+        problems[problem.queue] = (*problems.get(problem.queue, ()), problem)
+    queues, standing, shares = quota.queues, quota.standing, quota.shares
     return tuple(
         QueueShare(
             queue=name,
             deserved=_amounts(quota, queues.deserved[:, q]),
             maximum=_amounts(quota, queues.max[:, q]),
-            fair_share=_amounts(quota, quota.shares.fair[:, q]),
+            fair_share=_amounts(quota, shares.fair[:, q]),
             allocated=_amounts(quota, standing.allocated[:, q]),
             requested=_amounts(quota, quota.demand[:, q]),
             pending_gangs=waiting.get(name, 0),
             problems=problems.get(name, ()),
+            parent=queues.names[queues.parent[q]] if queues.depth[q] else "",
+            cut={
+                resource: float(shares.deserved[row, q])
+                for row, resource in enumerate(quota.resources)
+                if shares.scaled[row, q]
+            },
         )
         for name, q in sorted(queues.positions.items())
     )

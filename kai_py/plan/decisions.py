@@ -4,12 +4,13 @@ Commit carries it out; ``kai-py run --dry-run``, what-if and the simulator only 
 stand in the order in which they were made, which is the order in which they should be carried out.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from kai_py.api.records.resource import AllocationResult
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.grouping.gang import Owner
+from kai_py.snapshot.queue_specs import QueueProblem
 
 __all__ = [
     "Action",
@@ -53,6 +54,7 @@ class Stage(StrEnum):
     TOPOLOGY = "Topology"
     NOMINATED = "WaitingForRoom"
     BUDGET = "SearchBudget"
+    BACKOFF = "Backoff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,12 @@ class Unplaced:
 
 @dataclass(frozen=True, slots=True)
 class QueueShare:
-    """A queue in this cycle; amounts per quota resource (``gpu`` in devices, ``cpu`` in cores…)."""
+    """A queue in this cycle, with everything below it; amounts by quota resource, in row units.
+
+    ``pending_gangs`` counts gangs of the queue itself. ``cut`` has, of each guarantee that the
+    cluster is too small for, what is left of it. A ``parent`` of "" means root; a queue whose
+    written parent can't be used stands as a root too and has a problem that says so.
+    """
 
     queue: str
     deserved: dict[str, float]
@@ -135,7 +142,9 @@ class QueueShare:
     allocated: dict[str, float]
     requested: dict[str, float]
     pending_gangs: int
-    problems: tuple[str, ...] = ()
+    problems: tuple[QueueProblem, ...] = ()
+    parent: str = ""
+    cut: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

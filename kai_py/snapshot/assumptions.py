@@ -23,6 +23,7 @@ class Assumptions:
         self._claims: dict[str, tuple[str, AllocationResult]] = {}
         self._evicting: dict[str, None] = {}
         self._holds: dict[str, Hold] = {}
+        self._held_back: dict[str, float] = {}
 
     def bind(self, pod_uid: str, node: str, claims: Mapping[str, AllocationResult]) -> None:
         """The pod goes to ``node`` with these new allocations, by claim uid."""
@@ -43,6 +44,17 @@ class Assumptions:
         known = self._holds.get(pod_uid)
         if known is None or known.node != node:
             self._holds[pod_uid] = Hold(node, now + self._hold_seconds)
+
+    def hold_back(self, gang: str, until: float) -> None:
+        """Carrying out a decision about the gang failed; it gets no room before ``until``."""
+        self._held_back[gang] = until
+
+    def held_back(self, now: float) -> frozenset[str]:
+        """The gangs that get no room at ``now``."""
+        for gang, until in list(self._held_back.items()):
+            if until <= now:
+                del self._held_back[gang]
+        return frozenset(self._held_back)
 
     def see(self, pod: Pod) -> None:
         """Drop what the watch shows now; take over a promise made before a restart."""

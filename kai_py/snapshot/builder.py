@@ -139,6 +139,10 @@ class SnapshotBuilder:
         """Keep room on ``node`` for a pod that was nominated."""
         self._assumed.hold(pod_uid, node, now)
 
+    def hold_back(self, gang: str, until: float) -> None:
+        """Give a gang no room before ``until``: a decision about it could not be carried out."""
+        self._assumed.hold_back(gang, until)
+
     def freeze(self, now: float) -> Snapshot:
         """The cluster as known at ``now``."""
         if self._devices.sync(self._objects.devices()):
@@ -163,6 +167,7 @@ class SnapshotBuilder:
             queue_fixed={queue: dict(fixed) for queue, fixed in self._fixed.items()},
             devices=self._objects.devices(),
             holds=self._assumed.holds(now),
+            held_back=self._assumed.held_back(now),
             leaving=tuple(self._leaving.values()),
             problems=(*self._problems.values(), *state.nodes.problems.values()),
         )

@@ -51,7 +51,8 @@ class Snapshot:
     ``host_ports``: node row to the ports taken on it.
     ``queue_usage``: queue name to what its bound pods cost; ``queue_demand`` adds pending pods,
     ``queue_fixed`` is the part of the usage that can't be preempted.
-    ``holds``: pod uid to the room kept for it. ``leaving``: our pods that are terminating.
+    ``holds``: pod uid to the room kept for it. ``held_back``: gangs that get no
+    room now. ``leaving``: our pods that are terminating.
     ``topologies``: name to node label keys, coarse to fine.
     """
 
@@ -69,6 +70,7 @@ class Snapshot:
     devices: DeviceObjects = field(default_factory=DeviceObjects)
     host_ports: Mapping[int, frozenset[HostPort]] = field(default_factory=dict)
     holds: Mapping[str, Hold] = field(default_factory=dict)
+    held_back: frozenset[str] = frozenset()
     leaving: tuple[Member, ...] = ()
     topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()

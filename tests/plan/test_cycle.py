@@ -1,7 +1,7 @@
 """What one cycle decides: gangs whole or not at all, within bounds, by priority, explained."""
 
 from kai_py.plan.decisions import Stage
-from tests.scenario import cluster, evicted, job, job_with_pods, node, placed, pod, queue
+from tests.scenario import START, cluster, evicted, job, job_with_pods, node, placed, pod, queue
 
 
 def test_a_gang_starts_whole_on_the_fewest_nodes():
@@ -213,3 +213,17 @@ def test_priority_protects_nobody_from_other_queues():
         pod("p", queue="poor", created=9),
     ).plan()
     assert evicted(plan) == ["r3"]
+
+
+def test_a_gang_whose_start_failed_leaves_its_room_to_others_for_a_while():
+    world = cluster(
+        node("a", 1),
+        queue("team", 8),
+        pod("failing", queue="team", created=0),
+        pod("next", queue="team", created=1),
+    )
+    world.builder.hold_back("default/Pod/failing", START + 1005)
+    plan = world.plan(now=1000)
+    assert placed(plan) == {"next": "a"}
+    assert plan.unplaced[0].stage is Stage.BACKOFF
+    assert placed(world.plan(now=1005)) == {"failing": "a"}
