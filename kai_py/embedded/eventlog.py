@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kai_py.embedded.documents import Json
     from kai_py.embedded.errors import ApiError
 
-KEPT_CHANGES = 100_000
+KEPT_CHANGES = 20_000
 """Changes kept per kind; older ones are compacted away in batches."""
 
 

@@ -769,3 +769,33 @@ async def test_a_job_gets_pods_and_they_get_claims(place: Place):
         return not await api.items(place.pods) and not await api.items(place.claims)
 
     await eventually(empty, within=30, what="no pods and claims")
+
+
+async def test_suspending_a_job_takes_its_pods_back_without_failing_them(place: Place):
+    api = place.api
+    pod_spec = {
+        "restartPolicy": "Never",
+        "schedulerName": "nobody",
+        "containers": [{"name": "main", "image": "busybox:1"}],
+    }
+    kind = {"apiVersion": "batch/v1", "kind": "Job"}
+    spec = {"parallelism": 2, "completions": 2, "backoffLimit": 0, "template": {"spec": pod_spec}}
+    await api.post(place.jobs, {**kind, "metadata": {"name": "j"}, "spec": spec})
+
+    async def pods(count: int) -> bool:
+        return len(await api.items(place.pods)) == count
+
+    for round_ in range(2):
+        await eventually(lambda: pods(2), what=f"two pods in round {round_}")
+        await api.patch(f"{place.jobs}/j", {"spec": {"suspend": True}})
+        await eventually(lambda: pods(0), what="no pods")
+
+        async def suspended() -> bool:
+            status = (await api.get(f"{place.jobs}/j"))["status"]
+            conditions = {each["type"]: each["status"] for each in status.get("conditions", [])}
+            return conditions.get("Suspended") == "True" and not status.get("active")
+
+        await eventually(suspended, what="suspension")
+        status = (await api.get(f"{place.jobs}/j"))["status"]
+        assert not status.get("failed")
+        await api.patch(f"{place.jobs}/j", {"spec": {"suspend": False}})

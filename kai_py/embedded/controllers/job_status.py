@@ -1,7 +1,7 @@
 """What have a Job's pods come to, and what does that make of the Job's status?
 
 Finished pods that still carry the tracking finalizer are new and counted; a pod deleted before it
-finished counts as failed unless podReplacementPolicy is Failed. The Job is complete when enough
+finished counts as failed unless podReplacementPolicy is Failed or the Job is suspended. The Job is complete when enough
 pods succeeded, failed when its policy, its back-off limit or its deadline says so.
 """
 
@@ -53,6 +53,8 @@ def tally_pods(job: Json, pods: Sequence[Json]) -> Tally:
             succeeded += 1
             if indexed and (index := index_of(pod)) is not None:
                 indexes.add(index)
+        elif _given_back(job, pod):
+            counted.append(pod)
         elif _has_failed(job, pod):
             counted.append(pod)
             verdict, why = judge_failure(job, pod)
@@ -141,6 +143,10 @@ def _failed(status: Json, failure: tuple[str, str], now: float) -> Json:
 def is_over(job: Json) -> bool:
     """Say whether the Job is complete or failed."""
     return is_true(job, "Complete") or is_true(job, "Failed")
+
+
+def _given_back(job: Json, pod: Json) -> bool:
+    return bool(job["spec"].get("suspend")) and is_deleting(pod) and not is_finished(pod)
 
 
 def _has_failed(job: Json, pod: Json) -> bool:
