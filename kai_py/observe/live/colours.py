@@ -1,0 +1,63 @@
+"""How do we tell gangs apart on a screen? By a letter, and by a shade of their queue's colour.
+
+Letters and colours are given in the order of first sight and never change, so a picture can be
+followed over time. Without colours the letter alone is left.
+"""
+
+from itertools import cycle, islice
+from string import ascii_uppercase, digits
+
+from rich.color import Color
+from rich.style import Style
+
+HUES = (
+    ("#2f7de1", "#62a8ff", "#1b57b5", "#94c6ff"),
+    ("#e08a1e", "#ffb84d", "#b5660b", "#ffd38a"),
+    ("#2da44e", "#6fdd8b", "#1a7f37", "#a2efb5"),
+    ("#9a5fe0", "#c297ff", "#7339bd", "#dcc4ff"),
+    ("#d1447f", "#ff86b7", "#a32660", "#ffb7d5"),
+)
+"""Shades per queue."""
+LETTERS = ascii_uppercase + digits
+DARK_TEXT_ABOVE = 140.0
+
+
+class Marks:
+    """Letters of gangs and colours of queues and gangs."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, int] = {}
+        self._gangs: dict[str, tuple[str, str]] = {}
+        self._in_queue: dict[str, int] = {}
+
+    def queue(self, name: str) -> str:
+        """The queue's colour."""
+        return HUES[self._position(name) % len(HUES)][0]
+
+    def know(self, gang: str, queue: str) -> None:
+        """Give a gang its letter and shade, if it has none yet."""
+        if gang in self._gangs:
+            return
+        shades = HUES[self._position(queue) % len(HUES)]
+        number = self._in_queue.get(queue, 0)
+        self._in_queue[queue] = number + 1
+        letter = next(islice(cycle(LETTERS), len(self._gangs), None))
+        self._gangs[gang] = letter, shades[number % len(shades)]
+
+    def letter(self, gang: str) -> str:
+        """The gang's letter; ``?`` for a gang that is not known."""
+        return self._gangs[gang][0] if gang in self._gangs else "?"
+
+    def style(self, gang: str) -> Style:
+        """How the gang's GPUs look."""
+        shade = self._gangs[gang][1] if gang in self._gangs else "#808080"
+        return Style(color=_readable_on(shade), bgcolor=shade, bold=True)
+
+    def _position(self, queue: str) -> int:
+        return self._queues.setdefault(queue, len(self._queues))
+
+
+def _readable_on(background: str) -> str:
+    red, green, blue = Color.parse(background).get_truecolor()
+    light = 0.299 * red + 0.587 * green + 0.114 * blue
+    return "#101010" if light > DARK_TEXT_ABOVE else "#ffffff"

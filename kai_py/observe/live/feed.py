@@ -1,0 +1,81 @@
+"""What has happened lately, newest last; the same said of more pods of a gang joins the line."""
+
+from collections import deque
+from dataclasses import dataclass, replace
+from enum import Enum
+
+JOIN_SECONDS = 3.0
+KEPT = 200
+
+
+class Tone(Enum):
+    """How a line sounds."""
+
+    STEP = "step"
+    GOOD = "good"
+    WAIT = "wait"
+    BAD = "bad"
+    PLAIN = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One thing that happened.
+
+    ``word`` is the reason of an event, ``subject`` what it is about, ``gang`` its gang's key.
+    ``pods`` counts the pods it is said of; ``nodes`` are where they are, if that is the news.
+    """
+
+    time: float
+    tone: Tone
+    word: str
+    subject: str
+    text: str = ""
+    gang: str = ""
+    pods: int = 0
+    nodes: tuple[str, ...] = ()
+
+
+class Feed:
+    """The last lines."""
+
+    def __init__(self) -> None:
+        self._lines: deque[Line] = deque(maxlen=KEPT)
+
+    def add(self, line: Line) -> None:
+        """Add a line, or count it to a line just told that says the same."""
+        for position in range(len(self._lines) - 1, -1, -1):
+            earlier = self._lines[position]
+            if line.time - earlier.time > JOIN_SECONDS:
+                break
+            if _same(earlier, line):
+                nodes = dict.fromkeys((*earlier.nodes, *line.nodes))
+                self._lines[position] = replace(
+                    earlier, pods=earlier.pods + line.pods, nodes=tuple(nodes)
+                )
+                return
+        self._lines.append(line)
+
+    def newest(self, count: int) -> tuple[Line, ...]:
+        """The last ``count`` lines, oldest first."""
+        return tuple(self._lines)[-count:] if count > 0 else ()
+
+
+def _same(one: Line, other: Line) -> bool:
+    return (
+        bool(one.gang) and one.pods > 0 and other.pods > 0
+        and (one.gang, one.word, one.text) == (other.gang, other.word, other.text)
+    )  # fmt: skip
+
+
+def sentence(line: Line) -> str:
+    """What the line says of its subject, or of its gang when it is said of several pods."""
+    where = f" on {_range(line.nodes)}" if line.nodes else ""
+    who = line.gang.rpartition("/")[2] + f", {line.pods} pods" if line.pods > 1 else line.subject
+    head = who + where
+    return f"{head}: {line.text}" if head and line.text else head or line.text
+
+
+def _range(nodes: tuple[str, ...]) -> str:
+    shown = sorted(nodes, key=lambda name: (len(name), name))
+    return ", ".join(shown) if len(shown) <= 3 else f"{shown[0]} … {shown[-1]}"

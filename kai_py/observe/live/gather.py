@@ -1,0 +1,199 @@
+"""From a mirror and the newest plan to a picture.
+
+A GPU that a driver publishes is held by the claim that is allocated to it, and the claim by the
+first pod in its ``reservedFor``. A device plugin's GPUs have no names in the API: a pod keeps the
+lowest free places of its node for as long as it is there.
+
+O(pods + claims + devices) per picture.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kai_py.api.quantity import parse_quantity
+from kai_py.api.records.core import Node, Pod
+from kai_py.api.records.resource import ResourceClaim
+from kai_py.observe.live.membership import Membership
+from kai_py.observe.live.picture import (
+    GangView,
+    NodeView,
+    Picture,
+    QueueView,
+    Slot,
+    SlotState,
+)
+from kai_py.plan.decisions import Plan, QueueShare
+from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.requests import pod_requests
+from kai_py.watch.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from kai_py.watch.mirror import Mirror
+
+RACK_LABELS = ("topology.kubernetes.io/rack", "topology.kubernetes.io/zone")
+PLUGIN_RESOURCE = re.compile(r"^[^/]+/gpu$")
+FINISHED = frozenset({"Succeeded", "Failed"})
+
+
+class Gatherer:
+    """Makes pictures; remembers only which places plugin pods have."""
+
+    def __init__(self, mirror: Mirror, membership: Membership) -> None:
+        self._mirror = mirror
+        self._membership = membership
+        self._places: dict[str, tuple[int, ...]] = {}
+
+    def picture(self, plan: Plan) -> Picture:
+        """The cluster as mirrored now; shares and reasons are those of ``plan``."""
+        pods = list(self._mirror.objects(PODS).values())
+        gangs = {pod.metadata.uid: self._membership.gang_of(pod) for pod in pods}
+        keys = {uid: gang.key for uid, gang in gangs.items()}
+        queues = {gang.key: gang.queue for gang in gangs.values()}
+        return Picture(
+            nodes=self._nodes(pods, keys),
+            queues=tuple(map(_queue, plan.queues)),
+            gangs=_gangs(pods, keys, queues, {each.gang: each.message for each in plan.unplaced}),
+        )
+
+    def _nodes(self, pods: Iterable[Pod], keys: Mapping[str, str]) -> tuple[NodeView, ...]:
+        held = _held_devices(self._mirror.objects(RESOURCE_CLAIMS).values(), pods, keys)
+        published: dict[str, list[tuple[str, str]]] = {}
+        for piece in self._mirror.objects(RESOURCE_SLICES).values():
+            for device in piece.spec.devices:
+                kind = device.attributes.get("type")
+                if piece.spec.node_name and (kind is None or kind.string_value == "gpu"):
+                    names = published.setdefault(piece.spec.node_name, [])
+                    names.append((piece.spec.pool.name, device.name))
+        on_node: dict[str, list[Pod]] = {}
+        for pod in pods:
+            on_node.setdefault(pod.spec.node_name, []).append(pod)
+        views = []
+        for node in self._mirror.objects(NODES).values():
+            name = node.metadata.name
+            devices = sorted(published.get(name, ()), key=lambda d: (d[0], _natural(d[1])))
+            slots = [held.get(device, Slot()) for device in devices]
+            slots += self._plugin_slots(node, on_node.get(name, ()), keys)
+            views.append(NodeView(name=name, rack=_rack(node), slots=tuple(slots)))
+        return tuple(sorted(views, key=lambda view: (view.rack, _natural(view.name))))
+
+    def _plugin_slots(self, node: Node, pods: Iterable[Pod], keys: Mapping[str, str]) -> list[Slot]:
+        total = int(_gpus(node.status.allocatable))
+        slots = [Slot()] * total
+        users = [(pod, int(_gpus(pod_requests(pod)))) for pod in pods if not _is_over(pod)]
+        users = [(pod, count) for pod, count in users if count and total]
+        for pod, _ in users:
+            for place in self._places.get(pod.metadata.uid, ()):
+                slots[place] = Slot(_state(pod), keys[pod.metadata.uid])
+        for pod, count in sorted(users, key=lambda user: user[0].metadata.name):
+            if pod.metadata.uid in self._places:
+                continue
+            free = [place for place in range(total) if slots[place].state is SlotState.FREE]
+            self._places[pod.metadata.uid] = tuple(free[:count])
+            for place in free[:count]:
+                slots[place] = Slot(_state(pod), keys[pod.metadata.uid])
+        return slots
+
+
+def _held_devices(
+    claims: Iterable[ResourceClaim], pods: Iterable[Pod], keys: Mapping[str, str]
+) -> dict[tuple[str, str], Slot]:
+    by_uid = {pod.metadata.uid: pod for pod in pods}
+    held: dict[tuple[str, str], Slot] = {}
+    for claim in claims:
+        if claim.status.allocation is None:
+            continue
+        users = [by_uid[ref.uid] for ref in claim.status.reserved_for if ref.uid in by_uid]
+        slot = Slot(SlotState.STARTING)
+        if users:
+            slot = Slot(_state(users[0]), keys[users[0].metadata.uid])
+        for result in claim.status.allocation.devices.results:
+            held[result.pool, result.device] = slot
+    return held
+
+
+@dataclass(slots=True)
+class _Tally:
+    pods: int = 0
+    bound: int = 0
+    running: int = 0
+    leaving: int = 0
+    finished: int = 0
+    age: float = math.inf
+
+
+def _gangs(
+    pods: Iterable[Pod],
+    keys: Mapping[str, str],
+    queues: Mapping[str, str],
+    why: Mapping[str, str],
+) -> tuple[GangView, ...]:
+    tallies: dict[str, _Tally] = {}
+    for pod in pods:
+        _count(tallies.setdefault(keys[pod.metadata.uid], _Tally()), pod)
+    ordered = sorted(tallies.items(), key=lambda item: (item[1].age, item[0]))
+    return tuple(
+        GangView(
+            key=key,
+            queue=queues[key],
+            pods=tally.pods,
+            bound=tally.bound,
+            running=tally.running,
+            leaving=tally.leaving,
+            finished=tally.finished,
+            why=why.get(key, ""),
+        )
+        for key, tally in ordered
+    )
+
+
+def _count(tally: _Tally, pod: Pod) -> None:
+    created = pod.metadata.creation_timestamp
+    tally.age = min(tally.age, created.timestamp() if created else math.inf)
+    if pod.metadata.deletion_timestamp is not None:
+        tally.leaving += 1
+        return
+    tally.pods += 1
+    tally.finished += pod.status.phase in FINISHED
+    if pod.spec.node_name and pod.status.phase not in FINISHED:
+        tally.bound += 1
+        tally.running += pod.status.phase == "Running"
+
+
+def _queue(share: QueueShare) -> QueueView:
+    maximum = share.maximum.get(GPU, math.inf)
+    return QueueView(
+        name=share.queue,
+        deserved=share.deserved.get(GPU, 0.0),
+        fair_share=share.fair_share.get(GPU, 0.0),
+        allocated=share.allocated.get(GPU, 0.0),
+        maximum=None if math.isinf(maximum) else maximum,
+    )
+
+
+def _state(pod: Pod) -> SlotState:
+    if pod.metadata.deletion_timestamp is not None:
+        return SlotState.LEAVING
+    return SlotState.RUNNING if pod.status.phase == "Running" else SlotState.STARTING
+
+
+def _is_over(pod: Pod) -> bool:
+    return pod.status.phase in FINISHED
+
+
+def _gpus(amounts: Mapping[str, str | int | float]) -> float:
+    return sum(
+        parse_quantity(amount).number()
+        for name, amount in amounts.items()
+        if PLUGIN_RESOURCE.match(name)
+    )
+
+
+def _rack(node: Node) -> str:
+    labels = node.metadata.labels
+    return next((labels[key] for key in RACK_LABELS if key in labels), "")
+
+
+def _natural(name: str) -> tuple[tuple[int, str], ...]:
+    """``gpu-2`` before ``gpu-10``."""
+    parts = re.split(r"(\d+)", name)
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts)

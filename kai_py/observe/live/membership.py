@@ -1,0 +1,49 @@
+"""Which gang and queue does a mirrored pod belong to? Grouping, asked over a mirror."""
+
+from typing import Any, Protocol
+
+from kai_py.api.records.core import ObjectMetadata, OwnerReference, Pod
+from kai_py.grouping.gang import GangSpec
+from kai_py.grouping.identify import identify
+from kai_py.grouping.owners import OwnerObject
+from kai_py.watch.kinds import DEPLOYMENTS, JOBS, NAMESPACES, REPLICA_SETS, STATEFUL_SETS
+from kai_py.watch.mirror import Mirror
+from kai_py.watch.resource import Kind
+
+OWNER_KINDS: dict[str, Kind[Any]] = {
+    kind.name: kind for kind in (JOBS, REPLICA_SETS, DEPLOYMENTS, STATEFUL_SETS)
+}
+
+
+class Membership(Protocol):
+    """Says to which gang a pod belongs."""
+
+    def gang_of(self, pod: Pod) -> GangSpec:
+        """The pod's gang, as far as its owners are known."""
+
+
+class MirroredOwners:
+    """Owners as a mirror knows them; the mirror must hold ``OWNER_KINDS`` and namespaces."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+
+    def gang_of(self, pod: Pod) -> GangSpec:
+        """The pod's gang, as far as its owners are known."""
+        return identify(pod, _OwnersFor(self._mirror, pod.metadata.namespace))
+
+
+class _OwnersFor:
+    def __init__(self, mirror: Mirror, namespace: str) -> None:
+        self._mirror = mirror
+        self._namespace = namespace
+
+    def owner(self, reference: OwnerReference) -> OwnerObject | None:
+        kind = OWNER_KINDS.get(reference.kind)
+        if kind is None:
+            return None
+        found = self._mirror.objects(kind).get((self._namespace, reference.name))
+        return found if found is not None and found.metadata.uid == reference.uid else None
+
+    def namespace(self, name: str) -> ObjectMetadata | None:
+        return self._mirror.objects(NAMESPACES).get(("", name))

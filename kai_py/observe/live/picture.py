@@ -1,0 +1,86 @@
+"""What a terminal shows of a cluster at one moment, as plain values; nothing here is drawn yet."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class SlotState(Enum):
+    """What a GPU does."""
+
+    FREE = "free"
+    STARTING = "starting"
+    """Its pod is bound but does not run yet."""
+    RUNNING = "running"
+    LEAVING = "leaving"
+    """Its pod is being stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A GPU of a node; ``gang`` is empty while it is free."""
+
+    state: SlotState = SlotState.FREE
+    gang: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node with its GPUs in the order of their names."""
+
+    name: str
+    rack: str
+    slots: tuple[Slot, ...]
+
+    @property
+    def used(self) -> int:
+        """GPUs that somebody holds."""
+        return sum(slot.state is not SlotState.FREE for slot in self.slots)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """GPUs of a queue; ``maximum`` is None where there is none."""
+
+    name: str
+    deserved: float
+    fair_share: float
+    allocated: float
+    maximum: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class GangView:
+    """A gang: how many of its pods are where, and in one sentence why it waits, if it does."""
+
+    key: str
+    queue: str
+    pods: int
+    bound: int
+    running: int
+    leaving: int
+    finished: int
+    why: str
+
+    @property
+    def name(self) -> str:
+        """The last part of the key."""
+        return self.key.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The cluster at one moment; nodes by rack and name, queues by name, gangs by age."""
+
+    nodes: tuple[NodeView, ...] = ()
+    queues: tuple[QueueView, ...] = ()
+    gangs: tuple[GangView, ...] = ()
+
+    @property
+    def gpus(self) -> int:
+        """All GPUs."""
+        return sum(len(node.slots) for node in self.nodes)
+
+    @property
+    def used(self) -> int:
+        """GPUs that somebody holds."""
+        return sum(node.used for node in self.nodes)

@@ -1,0 +1,82 @@
+"""Queues as bars of GPUs, all on one scale: used, borrowed, what is still due, and the limits."""
+
+from rich.console import Group
+from rich.panel import Panel
+from rich.text import Text
+
+from kai_py.observe.live.colours import Marks
+from kai_py.observe.live.picture import Picture, QueueView
+
+USED, BORROWED, DUE, EMPTY = "█", "▓", "░", "·"
+FAIR, MAXIMUM = "◆", "┃"
+FRAME = 4
+
+
+def queue_panel(picture: Picture, marks: Marks, *, width: int) -> Panel:
+    """Two lines per queue: the bar, and the numbers."""
+    names = max((len(queue.name) for queue in picture.queues), default=0) + 1
+    scale = max([float(picture.gpus), *(queue.maximum or 0.0 for queue in picture.queues), 1.0])
+    lines = [
+        line
+        for queue in picture.queues
+        for line in _queue(queue, marks.queue(queue.name), names, width - FRAME - names, scale)
+    ]
+    legend = f"{USED} used {BORROWED} borrowed {DUE} due {FAIR} fair {MAXIMUM} max"
+    return Panel(
+        Group(*lines), title="Queues", subtitle=legend, title_align="left", subtitle_align="right"
+    )
+
+
+def panel_height(picture: Picture) -> int:
+    """Lines that the panel takes."""
+    return 2 * len(picture.queues) + 2
+
+
+def _queue(
+    queue: QueueView, colour: str, indent: int, width: int, scale: float
+) -> tuple[Text, Text]:
+    head = Text(f"{queue.name:<{indent}}", style=f"bold {colour}")
+    head.append_text(bar(queue, colour, width, scale))
+    maximum = "" if queue.maximum is None else f" · max {_amount(queue.maximum)}"
+    numbers = Text(" " * indent)
+    numbers.append(_amount(queue.allocated), style=f"bold {colour}")
+    numbers.append(
+        f" of {_amount(queue.deserved)} deserved · fair {_amount(queue.fair_share)}{maximum}",
+        style="dim",
+    )
+    for line in (head, numbers):
+        line.no_wrap, line.overflow = True, "ellipsis"
+    return head, numbers
+
+
+def bar(queue: QueueView, colour: str, width: int, scale: float) -> Text:
+    """The bar of a queue, ``width`` characters for ``scale`` GPUs."""
+
+    def at(gpus: float) -> int:
+        return min(round(gpus / scale * width), width)
+
+    used, deserved = at(queue.allocated), at(queue.deserved)
+    text = [EMPTY] * width
+    for position in range(max(used, deserved)):
+        if position >= used:
+            text[position] = DUE
+        else:
+            text[position] = USED if position < deserved else BORROWED
+    line = Text("".join(text), style=colour)
+    line.stylize("#3d444d", max(used, deserved))
+    _put(line, at(queue.fair_share), FAIR, "bold")
+    if queue.maximum is not None:
+        _put(line, at(queue.maximum), MAXIMUM, "bold red")
+    return line
+
+
+def _put(line: Text, position: int, mark: str, style: str) -> None:
+    """Draw a mark over the character before ``position``."""
+    place = max(position - 1, 0)
+    before, after = line[:place], line[place + 1 :]
+    line.plain = ""
+    line.append_text(before).append(mark, style=style).append_text(after)
+
+
+def _amount(gpus: float) -> str:
+    return f"{gpus:.4g}"

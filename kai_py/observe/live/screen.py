@@ -1,0 +1,112 @@
+"""The whole screen: headline, GPUs, queues beside gangs, and what happens; drawn a few times a
+second until cancelled.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.layout import Layout
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from kai_py.observe.live import gpus, queues
+from kai_py.observe.live.colours import Marks
+from kai_py.observe.live.feed import Feed, Line, Tone, sentence
+from kai_py.observe.live.gangs import gang_panel
+from kai_py.observe.live.picture import Picture
+
+DRAW_SECONDS = 0.15
+ROOMY = 36
+MOST_GANGS = 10
+FEWEST_LINES = 3
+FRAME = 4
+FEED_COLUMNS = (9, 18, 4)
+"""Widths of time, word and mark; the sentence has the rest."""
+TONES = {
+    Tone.STEP: "bold magenta",
+    Tone.GOOD: "green",
+    Tone.WAIT: "yellow",
+    Tone.BAD: "bold red",
+    Tone.PLAIN: "",
+}
+
+
+class Screen:
+    """Draws pictures; letters and colours stay what they are from one to the next."""
+
+    def __init__(self, feed: Feed, console: Console) -> None:
+        self._console = console
+        self._marks = Marks()
+        self._feed = feed
+
+    def draw(
+        self, picture: Picture, headline: Sequence[Text], *, width: int, height: int
+    ) -> RenderableType:
+        """The screen of ``width`` by ``height`` characters."""
+        for queue in picture.queues:
+            self._marks.queue(queue.name)
+        for gang in picture.gangs:
+            self._marks.know(gang.key, gang.queue)
+        middle = max(queues.panel_height(picture), MOST_GANGS + 2 if height >= ROOMY else 0)
+        rows = max(height - len(headline) - middle - FEWEST_LINES - 5, 1)
+        top = gpus.panel_height(picture, rows)
+        bottom = max(height - len(headline) - top - middle, FEWEST_LINES)
+        layout = Layout()
+        layout.split_column(
+            Layout(Group(*headline), size=len(headline)),
+            Layout(gpus.gpu_panel(picture, self._marks, width=width, rows=rows), size=top),
+            Layout(name="middle", size=middle),
+            Layout(self._feed_panel(width, bottom - 2)),
+        )
+        layout["middle"].split_row(
+            Layout(queues.queue_panel(picture, self._marks, width=width // 2)),
+            Layout(gang_panel(picture, self._marks, rows=middle - 2)),
+        )
+        return layout
+
+    def _feed_panel(self, width: int, rows: int) -> Panel:
+        """The newest lines that fit, long sentences folded under themselves."""
+        room = max(width - FRAME - sum(FEED_COLUMNS), 1)
+        grid = Table.grid(padding=0)
+        for column in FEED_COLUMNS:
+            grid.add_column(width=column, no_wrap=True)
+        grid.add_column(overflow="fold")
+        shown: list[Line] = []
+        for line in reversed(self._feed.newest(rows)):
+            rows -= len(Text(_said(line)).wrap(self._console, room))
+            if rows < 0:
+                break
+            shown.append(line)
+        for line in reversed(shown):
+            grid.add_row(*self._line(line))
+        return Panel(grid, title="Events", title_align="left")
+
+    def _line(self, line: Line) -> Iterator[Text]:
+        style = TONES[line.tone]
+        yield Text(f"{line.time:6.1f}s", style="dim")
+        yield Text(line.word, style=style)
+        mark = Text()
+        if line.gang:
+            mark.append(f" {self._marks.letter(line.gang)} ", style=self._marks.style(line.gang))
+        yield mark
+        yield Text(_said(line), style=style if line.tone is Tone.STEP else "")
+
+
+def _said(line: Line) -> str:
+    return line.text if line.tone is Tone.STEP else sentence(line)
+
+
+async def show(
+    console: Console, screen: Screen, picture: Callable[[], Picture],
+    headline: Callable[[], Sequence[Text]],
+) -> None:  # fmt: skip
+    """Keep the screen up to date until cancelled, then give the terminal back."""
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            width, height = console.size
+            drawn = screen.draw(picture(), headline(), width=width, height=height)
+            live.update(drawn, refresh=True)
+            await asyncio.sleep(DRAW_SECONDS)
