@@ -29,6 +29,7 @@ class Command(NamedTuple):
 
 
 COMMANDS = (
+    Command("demo", "kai_py.cli.demo", "Watch it work: a cluster in this process, in a minute."),
     Command("lint", "kai_py.cli.lint", "Check manifests and print their valid form."),
     Command("run", "kai_py.cli.run", "Run the scheduler until SIGTERM."),
     Command("queues", "kai_py.cli.queues", "List queues: fair share, use, who waits."),

@@ -1,0 +1,80 @@
+"""``kai-py demo``: the scheduler on a cluster in this process, with a story to look at.
+
+Exit codes: 0 when everything the script promises was seen, 1 when something is missing, 130 when
+interrupted before the end (0 with ``--serve``, which only an interrupt ends).
+"""
+
+import asyncio
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.demo.happenings import Told
+from kai_py.demo.live import LiveView, print_summary
+from kai_py.demo.performance import Wishes, perform
+from kai_py.demo.printers import JsonPrinter, PlainPrinter
+from kai_py.demo.script import Script, script_for
+
+
+def command(
+    *,
+    speed: Annotated[float, typer.Option(min=0.1, max=100.0, help="How many times faster.")] = 1.0,
+    nodes: Annotated[int, typer.Option(help="H100 nodes with a DRA driver, 6 to 64.")] = 8,
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="End every Job and stop when none is left.")
+    ] = False,
+    serve: Annotated[
+        bool,
+        typer.Option("--serve", help="Print a kubeconfig and keep cluster and scheduler running."),
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="A JSON object per line for everything that happens.")
+    ] = False,
+) -> None:
+    """Show gangs, queues and preemption on an embedded cluster, in under a minute."""
+    try:
+        script = script_for(nodes)
+    except ValueError as error:
+        raise CommandError(f"--nodes: {error}") from error
+    with _kubeconfig(wanted=serve) as kubeconfig:
+        wishes = Wishes(speed=speed, until_idle=until_idle, keep=serve, kubeconfig=kubeconfig)
+        told, interrupted = asyncio.run(_run(script, wishes, json=json))
+    if interrupted and not serve:
+        raise typer.Exit(ExitCode.INTERRUPTED)
+    if told.missing and not interrupted:
+        raise typer.Exit(ExitCode.FOUND)
+
+
+async def _run(script: Script, wishes: Wishes, *, json: bool) -> tuple[Told, bool]:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(ending, stop.set)
+    console = Console()
+    if console.is_terminal and not console.is_dumb_terminal and not json:
+        view = LiveView(console, speed=wishes.speed, kubeconfig=wishes.kubeconfig)
+        told = await perform(script, wishes, view, stop=stop, watch=view.watch)
+        print_summary(console, told)
+        return told, stop.is_set()
+    if wishes.kubeconfig is not None:
+        print(f"kubeconfig: {wishes.kubeconfig}", file=sys.stderr, flush=True)
+    printer = JsonPrinter(sys.stdout) if json else PlainPrinter(sys.stdout)
+    told = await perform(script, wishes, printer, stop=stop)
+    return told, stop.is_set()
+
+
+@contextmanager
+def _kubeconfig(*, wanted: bool) -> Iterator[Path | None]:
+    if not wanted:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="kai-py-demo-") as directory:
+        yield Path(directory) / "kubeconfig"

@@ -1,0 +1,141 @@
+"""What can be told of a running demo? Each happening is one line of ``kai-py demo --json``.
+
+``time`` is in seconds since the demo began. A gang is named by its key, ``namespace/Kind/name``;
+lines about one kind of object stand in the order of its changes in the API.
+"""
+
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+
+class PodChange(StrEnum):
+    """What became of a pod."""
+
+    CREATED = "created"
+    BOUND = "bound"
+    RUNNING = "running"
+    LEAVING = "leaving"
+    """It is being deleted: evicted, or its Job goes away."""
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    GONE = "gone"
+
+
+class ClaimChange(StrEnum):
+    """What became of a ResourceClaim."""
+
+    ALLOCATED = "allocated"
+    RELEASED = "released"
+
+
+class Happening(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Anything that is told."""
+
+    time: float
+
+
+class StepBegan(Happening, frozen=True, tag="step"):
+    """The script went on: ``number`` of ``of``; the names are Jobs."""
+
+    number: int
+    of: int
+    title: str
+    submitted: tuple[str, ...]
+    ended: tuple[str, ...]
+
+
+class PodChanged(Happening, frozen=True, tag="pod"):
+    """A pod changed; ``node`` is empty until it is bound."""
+
+    change: PodChange
+    pod: str
+    gang: str
+    queue: str
+    node: str
+
+
+class ClaimChanged(Happening, frozen=True, tag="claim"):
+    """A claim got or lost its devices, each ``pool/device``."""
+
+    change: ClaimChange
+    claim: str
+    devices: tuple[str, ...]
+
+
+class JobCompleted(Happening, frozen=True, tag="completed"):
+    """All pods of a Job succeeded."""
+
+    gang: str
+
+
+class EventSeen(Happening, frozen=True, tag="event"):
+    """The cluster has a new Event; ``gang`` and ``node`` where it is about a pod we know."""
+
+    level: str
+    reason: str
+    kind: str
+    name: str
+    note: str
+    gang: str
+    node: str
+
+
+class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
+    """GPUs of a queue."""
+
+    queue: str
+    deserved: float
+    fair_share: float
+    allocated: float
+    maximum: float | None
+    pending_gangs: int
+
+
+class QueuesChanged(Happening, frozen=True, tag="queues"):
+    """Shares or use of queues changed."""
+
+    queues: tuple[QueueLine, ...]
+
+
+class EvictionDecided(Happening, frozen=True, tag="eviction"):
+    """The scheduler decided that a pod must leave: ``action`` is ``preempt``, ``reclaim``…"""
+
+    action: str
+    pod: str
+    gang: str
+    beneficiary: str
+    reason: str
+
+
+class LogLine(Happening, frozen=True, tag="log"):
+    """The scheduler logged a warning or an error."""
+
+    level: str
+    message: str
+
+
+class Told(Happening, frozen=True, tag="summary"):
+    """The end: what was shown and what is missing, in words, and the counts."""
+
+    shown: tuple[str, ...]
+    missing: tuple[str, ...]
+    pods_bound: int
+    gangs_started: int
+    preemptions: int
+    reclaims: int
+    jobs_completed: int
+
+
+AnyHappening: TypeAlias = (
+    StepBegan
+    | PodChanged
+    | ClaimChanged
+    | JobCompleted
+    | EventSeen
+    | QueuesChanged
+    | EvictionDecided
+    | LogLine
+    | Told
+)

@@ -1,0 +1,78 @@
+"""The demo on a terminal: the live screen, and the summary that stays when it is gone."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.text import Text
+
+from kai_py.demo.happenings import AnyHappening, PodChange, PodChanged, StepBegan, Told
+from kai_py.demo.observer import Observer
+from kai_py.demo.performance import Performance
+from kai_py.demo.telling import counts, line_of, summary_lines
+from kai_py.observe.live.feed import Feed
+from kai_py.observe.live.gather import Gatherer
+from kai_py.observe.live.screen import Screen, show
+
+OVER = "The story is told; cluster and scheduler go on. Ctrl-C ends them."
+
+
+class LiveView:
+    """An audience that keeps what the screen shows, and the task that draws it."""
+
+    def __init__(self, console: Console, *, speed: float, kubeconfig: Path | None) -> None:
+        self._console = console
+        self._speed = speed
+        self._kubeconfig = kubeconfig
+        self._feed = Feed()
+        self._screen = Screen(self._feed, console)
+        self._caption = "The cluster is empty."
+        self._step = ""
+        self._bound = 0
+
+    def __call__(self, happening: AnyHappening) -> None:
+        """Take over what happened."""
+        line = line_of(happening)
+        if line is not None:
+            self._feed.add(line)
+        match happening:
+            case StepBegan():
+                self._step = f"{happening.number}/{happening.of} "
+                self._caption = happening.title
+            case PodChanged(change=PodChange.BOUND):
+                self._bound += 1
+            case Told():
+                self._step, self._caption = "", OVER
+
+    async def watch(self, performance: Performance, observer: Observer) -> None:
+        """Draw until cancelled."""
+        gatherer = Gatherer(observer.mirror, observer.owners)
+        await show(
+            self._console,
+            self._screen,
+            lambda: gatherer.picture(observer.plan),
+            lambda: self._headline(performance.clock()),
+        )
+
+    def _headline(self, time: float) -> Sequence[Text]:
+        top = Text(no_wrap=True, overflow="ellipsis")
+        top.append(" kai-py demo ", style="bold reverse")
+        top.append(f"  {time:5.1f} s", style="bold")
+        top.append(f"  speed x{self._speed:g}  {self._bound} pods bound", style="dim")
+        caption = Text(no_wrap=True, overflow="ellipsis")
+        caption.append(f" ▶ {self._step}", style="bold magenta").append(self._caption, style="bold")
+        if self._kubeconfig is None:
+            return (top, caption)
+        where = f" kubectl --kubeconfig {self._kubeconfig} get pods -w"
+        return (top, caption, Text(where, style="cyan", no_wrap=True, overflow="ellipsis"))
+
+
+def print_summary(console: Console, told: Told) -> None:
+    """What was shown, what is missing, the counts."""
+    text = Text()
+    for shown, sentence in summary_lines(told):
+        text.append("✓ " if shown else "✗ ", style="bold green" if shown else "bold red")
+        text.append(f"{sentence}\n")
+    text.append(f"\n{counts(told)}", style="bold")
+    console.print(Panel(text, title="kai-py demo", title_align="left", expand=False))

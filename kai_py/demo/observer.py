@@ -1,0 +1,187 @@
+"""What happens in the cluster? The changes of a mirror of our own, told as happenings.
+
+The observer knows only what the API shows to any client; beside it stand the scheduler's plans,
+for queue shares (no object carries them) and for whose sake a pod must leave.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from kai_py.api.records.core import Job, Pod
+from kai_py.api.records.resource import ResourceClaim
+from kai_py.demo.happenings import (
+    AnyHappening,
+    ClaimChange,
+    ClaimChanged,
+    EventSeen,
+    EvictionDecided,
+    JobCompleted,
+    PodChange,
+    PodChanged,
+    QueueLine,
+    QueuesChanged,
+)
+from kai_py.observe.cluster_events import CLUSTER_EVENTS, ClusterEvent
+from kai_py.observe.live.membership import OWNER_KINDS, MirroredOwners
+from kai_py.plan.decisions import Plan, QueueShare
+from kai_py.snapshot.accounting import GPU
+from kai_py.watch.client import Client
+from kai_py.watch.kinds import NAMESPACES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from kai_py.watch.mirror import Mirror
+from kai_py.watch.resource import Kind
+
+OBSERVED: tuple[Kind[Any], ...] = (
+    NAMESPACES,
+    NODES,
+    RESOURCE_SLICES,
+    RESOURCE_CLAIMS,
+    *OWNER_KINDS.values(),
+    PODS,
+    CLUSTER_EVENTS,
+)
+PHASES = {
+    "Running": PodChange.RUNNING,
+    "Succeeded": PodChange.SUCCEEDED,
+    "Failed": PodChange.FAILED,
+}
+Tell = Callable[[AnyHappening], None]
+
+
+class Observer:
+    """Tells what happens; ``clock`` gives the time of a happening, in seconds."""
+
+    def __init__(self, client: Client, tell: Tell, clock: Callable[[], float]) -> None:
+        self.mirror = Mirror(client, OBSERVED)
+        self.owners = MirroredOwners(self.mirror)
+        self.plan = Plan()
+        self._tell = tell
+        self._clock = clock
+        self._queues: tuple[QueueLine, ...] = ()
+        self._evicted: set[str] = set()
+        self.mirror.subscribe(self._pod, PODS)
+        self.mirror.subscribe(self._claim, RESOURCE_CLAIMS)
+        self.mirror.subscribe(self._job, *OWNER_KINDS.values())
+        self.mirror.subscribe(self._event, CLUSTER_EVENTS)
+
+    def note_plan(self, plan: Plan) -> None:
+        """Take over what the scheduler decided."""
+        self.plan = plan
+        for eviction in plan.evictions:
+            if eviction.pod.uid in self._evicted:
+                continue
+            self._evicted.add(eviction.pod.uid)
+            self._tell(
+                EvictionDecided(
+                    time=self._clock(),
+                    action=eviction.action.value,
+                    pod=str(eviction.pod),
+                    gang=eviction.gang,
+                    beneficiary=eviction.beneficiary,
+                    reason=eviction.reason,
+                )
+            )
+        queues = tuple(map(queue_line, plan.queues))
+        if queues != self._queues:
+            self._queues = queues
+            self._tell(QueuesChanged(time=self._clock(), queues=queues))
+
+    def _pod(self, _kind: Kind[Any], old: Pod | None, new: Pod | None) -> None:
+        pod = new or old
+        assert pod is not None
+        for change in pod_changes(old, new):
+            gang = self.owners.gang_of(pod)
+            self._tell(
+                PodChanged(
+                    time=self._clock(),
+                    change=change,
+                    pod=f"{pod.metadata.namespace}/{pod.metadata.name}",
+                    gang=gang.key,
+                    queue=gang.queue,
+                    node=pod.spec.node_name,
+                )
+            )
+
+    def _claim(
+        self, _kind: Kind[Any], old: ResourceClaim | None, new: ResourceClaim | None
+    ) -> None:
+        before, after = devices_of(old), devices_of(new)
+        if before == after:
+            return
+        claim = new or old
+        assert claim is not None
+        name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+        for change, devices in ((ClaimChange.RELEASED, before), (ClaimChange.ALLOCATED, after)):
+            if devices:
+                self._tell(
+                    ClaimChanged(time=self._clock(), change=change, claim=name, devices=devices)
+                )
+
+    def _job(self, _kind: Kind[Any], old: Any, new: Any) -> None:
+        if isinstance(new, Job) and is_complete(new) and not (old and is_complete(old)):
+            gang = f"{new.metadata.namespace}/Job/{new.metadata.name}"
+            self._tell(JobCompleted(time=self._clock(), gang=gang))
+
+    def _event(self, _kind: Kind[Any], _old: object, new: ClusterEvent | None) -> None:
+        if new is None:
+            return
+        about = new.regarding
+        pod = None
+        gang = f"{about.namespace}/{about.kind}/{about.name}"
+        if about.kind == "Pod":
+            pod = self.mirror.objects(PODS).get((about.namespace, about.name))
+            gang = self.owners.gang_of(pod).key if pod is not None else ""
+        self._tell(
+            EventSeen(
+                time=self._clock(),
+                level=new.type,
+                reason=new.reason,
+                kind=about.kind,
+                name=about.name,
+                note=new.note,
+                gang=gang,
+                node=pod.spec.node_name if pod is not None else "",
+            )
+        )
+
+
+def pod_changes(old: Pod | None, new: Pod | None) -> tuple[PodChange, ...]:
+    """What happened to a pod between two states, in order."""
+    if new is None:
+        return (PodChange.GONE,)
+    changes = [] if old is not None else [PodChange.CREATED]
+    if new.spec.node_name and not (old and old.spec.node_name):
+        changes.append(PodChange.BOUND)
+    if new.metadata.deletion_timestamp and not (old and old.metadata.deletion_timestamp):
+        changes.append(PodChange.LEAVING)
+    phase = new.status.phase
+    if phase in PHASES and phase != (old.status.phase if old is not None else ""):
+        changes.append(PHASES[phase])
+    return tuple(changes)
+
+
+def devices_of(claim: ResourceClaim | None) -> tuple[str, ...]:
+    """The devices a claim holds, each ``pool/device``."""
+    if claim is None or claim.status.allocation is None:
+        return ()
+    results = claim.status.allocation.devices.results
+    return tuple(f"{result.pool}/{result.device}" for result in results)
+
+
+def is_complete(job: Job) -> bool:
+    """Whether all pods of the Job succeeded."""
+    wanted = job.spec.completions if job.spec.completions is not None else 1
+    return wanted > 0 and job.status.succeeded >= wanted
+
+
+def queue_line(share: QueueShare) -> QueueLine:
+    """The GPUs of a queue."""
+    maximum = share.maximum.get(GPU, math.inf)
+    return QueueLine(
+        queue=share.queue,
+        deserved=share.deserved.get(GPU, 0.0),
+        fair_share=share.fair_share.get(GPU, 0.0),
+        allocated=share.allocated.get(GPU, 0.0),
+        maximum=None if math.isinf(maximum) else maximum,
+        pending_gangs=share.pending_gangs,
+    )

@@ -1,0 +1,69 @@
+"""The cluster of the demo and the scheduler on it, set up as a user would have them.
+
+The scheduler is the one that ``kai-py run`` runs, over HTTP on loopback, lease and all; only the
+kubelets are played.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from prometheus_client import CollectorRegistry
+
+from kai_py.api.crd import crds
+from kai_py.config import Configuration
+from kai_py.demo.script import GPUS_PER_NODE, Script
+from kai_py.demo.workloads import setup_manifests
+from kai_py.embedded.cluster import EmbeddedCluster
+from kai_py.embedded.kubelet import Pace
+from kai_py.embedded.nodes import h100_node, h100_slices, nvidia_device_classes
+from kai_py.observe.metrics import Metrics
+from kai_py.plan.decisions import Plan
+from kai_py.scheduler import Scheduler
+from kai_py.watch.client import connect
+from kai_py.watch.credentials import Anonymous
+
+RACKS = 2
+PLUGIN_NODE = "plugin-0"
+SLOWEST_START = 1.0
+FASTEST_START = 0.3
+"""Seconds until a bound pod runs; below this a look at the API would not see it start."""
+
+
+@asynccontextmanager
+async def open_stage(script: Script, *, speed: float) -> AsyncIterator[EmbeddedCluster]:
+    """A cluster with everything but Jobs; pods start and stop ``speed`` times faster."""
+    pace = Pace(start=max(SLOWEST_START / speed, FASTEST_START), stop=min(1.0, 1.0 / speed))
+    async with EmbeddedCluster(pace=pace) as cluster:
+        cluster.create_all(crds().values())
+        cluster.create_all(nvidia_device_classes())
+        for index in range(script.nodes):
+            name = f"h100-{index}"
+            rack = f"rack-{index * RACKS // script.nodes}"
+            cluster.create(h100_node(name, rack=rack, gpus=GPUS_PER_NODE))
+            cluster.create_all(h100_slices(name, gpus=GPUS_PER_NODE))
+        last_rack = f"rack-{RACKS - 1}"
+        cluster.create(h100_node(PLUGIN_NODE, rack=last_rack, gpus=8, device_plugin=True))
+        cluster.create_all(setup_manifests(script.queues, script.priorities, script.workloads))
+        yield cluster
+
+
+@asynccontextmanager
+async def scheduling(
+    cluster: EmbeddedCluster, on_plan: Callable[[Plan], None]
+) -> AsyncIterator[Scheduler]:
+    """A scheduler at work on the cluster; its failure is ours."""
+    metrics = Metrics(CollectorRegistry())
+    async with (
+        connect(Anonymous(cluster.url), on_call=metrics.count_call) as client,
+        asyncio.TaskGroup() as group,
+    ):
+        scheduler = Scheduler(
+            client, Configuration(), metrics, identity="kai-py-demo", on_plan=on_plan
+        )
+        running = group.create_task(scheduler.run())
+        try:
+            yield scheduler
+        finally:
+            scheduler.stop()
+            await asyncio.wait((running,))

@@ -1,0 +1,132 @@
+"""What do the users of the demo apply? Queues, priorities, claim templates and Jobs, as manifests.
+
+A Job of a workload is what a user would write: a queue name, a ResourceClaimTemplate or a limit of
+``nvidia.com/gpu``, and a podFailurePolicy that does not count disruptions as failures.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from kai_py.api.queue import API_VERSION, QUEUE_NAME_KEY
+from kai_py.grouping.identify import MIN_AVAILABLE_KEY
+
+NAMESPACE = "default"
+PLUGIN_RESOURCE = "nvidia.com/gpu"
+GPU_CLASS = "gpu.nvidia.com"
+
+Manifest = dict[str, Any]
+
+
+class GpuSource(StrEnum):
+    """How a workload asks for its GPUs."""
+
+    CLAIM = "resource claim"
+    PLUGIN = "device plugin"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSetup:
+    """A queue: GPUs guaranteed and GPUs at most."""
+
+    name: str
+    deserved: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A Job of ``pods`` pods with ``gpus`` GPUs each; ``floor`` of them start together."""
+
+    name: str
+    queue: str
+    pods: int
+    gpus: int
+    floor: int
+    priority_class: str = ""
+    source: GpuSource = GpuSource.CLAIM
+
+
+def setup_manifests(
+    queues: Iterable[QueueSetup], priorities: dict[str, int], workloads: Iterable[Workload]
+) -> Iterator[Manifest]:
+    """What has to be there before the first Job."""
+    for queue in queues:
+        yield {
+            "apiVersion": API_VERSION,
+            "kind": "Queue",
+            "metadata": {"name": queue.name},
+            "spec": {"deservedGPUs": queue.deserved, "maxGPUs": queue.maximum},
+        }
+    for name, value in priorities.items():
+        yield {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+        }
+    for gpus in sorted({each.gpus for each in workloads if each.source is GpuSource.CLAIM}):
+        yield _claim_template(gpus)
+
+
+def job_manifest(workload: Workload) -> Manifest:
+    """The Job of a workload."""
+    marks = {QUEUE_NAME_KEY: workload.queue}
+    floor = {} if workload.floor == workload.pods else {MIN_AVAILABLE_KEY: str(workload.floor)}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": workload.name,
+            "namespace": NAMESPACE,
+            "labels": marks,
+            "annotations": floor,
+        },
+        "spec": {
+            "parallelism": workload.pods,
+            "completions": workload.pods,
+            "completionMode": "Indexed",
+            "podFailurePolicy": {
+                "rules": [
+                    {
+                        "action": "Ignore",
+                        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+                    }
+                ]
+            },
+            "template": {"metadata": {"labels": marks}, "spec": _pod_spec(workload)},
+        },
+    }
+
+
+def _pod_spec(workload: Workload) -> Manifest:
+    container: Manifest = {"name": "main", "image": f"registry.example/{workload.name}"}
+    spec: Manifest = {
+        "schedulerName": "kai-scheduler",
+        "restartPolicy": "Never",
+        "containers": [container],
+    }
+    if workload.priority_class:
+        spec["priorityClassName"] = workload.priority_class
+    if workload.source is GpuSource.PLUGIN:
+        container["resources"] = {"limits": {PLUGIN_RESOURCE: str(workload.gpus)}}
+        return spec
+    container["resources"] = {"claims": [{"name": "gpus"}]}
+    template = _template_name(workload.gpus)
+    spec["resourceClaims"] = [{"name": "gpus", "resourceClaimTemplateName": template}]
+    return spec
+
+
+def _template_name(gpus: int) -> str:
+    return "one-gpu" if gpus == 1 else f"{gpus}-gpus"
+
+
+def _claim_template(gpus: int) -> Manifest:
+    request = {"name": "gpus", "exactly": {"deviceClassName": GPU_CLASS, "count": gpus}}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": _template_name(gpus), "namespace": NAMESPACE},
+        "spec": {"spec": {"devices": {"requests": [request]}}},
+    }
