@@ -9,11 +9,8 @@ for.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.access import Access
@@ -54,12 +51,8 @@ class Room(Protocol):
         """Keep room for a nominated pod; ``now`` in seconds since the epoch."""
 
 
-@dataclass(frozen=True)
-class Known:
-    """What the mirror knows; None for what is gone or another incarnation."""
-
-    pod: Callable[[PodRef], Pod | None]
-    claim: Callable[[ClaimRef], ResourceClaim | None]
+ClaimLookup = Callable[[ClaimRef], ResourceClaim | None]
+"""A claim as the mirror has it; None when it is gone or another incarnation."""
 
 
 class Committer:
@@ -70,7 +63,7 @@ class Committer:
         *,
         access: Access,
         room: Room,
-        known: Known,
+        known_claim: ClaimLookup,
         holders: DeviceHolders,
         narrator: Narrator,
         metrics: Metrics,
@@ -79,7 +72,7 @@ class Committer:
     ) -> None:
         self._access = access
         self._room = room
-        self._known = known
+        self._known_claim = known_claim
         self._holders = holders
         self._narrator = narrator
         self._metrics = metrics
@@ -166,7 +159,7 @@ class Committer:
 
     def _known_claims(self, gang: GangPlacement) -> dict[str, ResourceClaim]:
         refs = dict.fromkeys(ref for placement in gang.pods for ref in placement.reserve)
-        found = ((ref.uid, self._known.claim(ref)) for ref in refs)
+        found = ((ref.uid, self._known_claim(ref)) for ref in refs)
         return {uid: claim for uid, claim in found if claim is not None}
 
     def _settle(self, outcome: GangOutcome, seconds: float) -> None:
@@ -206,8 +199,7 @@ class Committer:
     async def _evict(self, eviction: Eviction) -> None:
         uid = eviction.pod.uid
         try:
-            known = self._known.pod(eviction.pod)
-            result = await evict(self._access, eviction, known, datetime.now(UTC))
+            result = await evict(self._access, eviction)
         except Exception:
             log.exception("pod %s: the eviction failed", eviction.pod)
             result = EvictionResult(eviction, EvictionOutcome.FAILED, "internal error")

@@ -1,23 +1,24 @@
-"""How does a pod leave? First it is told why, then the Eviction API decides if it may be now.
+"""How does a pod leave? The Eviction API decides if it may now; then the pod is told why.
 
-The condition DisruptionTarget comes first, so that Job failure policies can tell an eviction from
-a crash. The Eviction API keeps disruption budgets: 429 means not now, and is an answer, not a
-failure; the next plan asks again. Both writes carry the pod's uid.
+The Eviction API keeps disruption budgets: 429 means not now, and is an answer, not a failure; the
+next plan asks again. It sets the condition DisruptionTarget itself, by which Job failure policies
+tell an eviction from a crash, in words of its own over anybody else's. Ours, which name who takes
+the room, follow it on a pod that still is there, so that a refused victim is never marked. Both
+writes carry the pod's uid.
 
 Source: KEP 3329 (DisruptionTarget), policy/v1 Eviction.
 """
 
+import logging
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
-from kai_py.api.records.core import Pod
-from kai_py.commit.access import Access, is_gone
-from kai_py.commit.retry import persist
+from kai_py.commit.access import Access
 from kai_py.plan.decisions import Eviction
 from kai_py.watch.client import PatchType
-from kai_py.watch.errors import ApiError, Conflict, TooManyRequests
+from kai_py.watch.errors import ApiError, Conflict, NotFound, TooManyRequests
+
+log = logging.getLogger(__name__)
 
 DISRUPTION_TARGET = "DisruptionTarget"
 PREEMPTED = "PreemptionByScheduler"
@@ -42,49 +43,38 @@ class EvictionResult:
     retry_after: float = 0.0
 
 
-def disruption_patch(eviction: Eviction, pod: Pod | None, now: datetime) -> dict[str, Any] | None:
-    """The status patch that says why the pod must leave; None when it says so already."""
-    wanted = {
-        "type": DISRUPTION_TARGET,
-        "status": "True",
-        "reason": PREEMPTED,
-        "message": eviction.reason,
-    }
-    for present in pod.status.conditions if pod is not None else ():
-        if present.type == DISRUPTION_TARGET and present.status == "True":
-            if (present.reason, present.message) == (PREEMPTED, eviction.reason):
-                return None
-            return _patch(eviction, wanted)
-    return _patch(eviction, wanted | {"lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ")})
-
-
-def _patch(eviction: Eviction, condition: dict[str, str]) -> dict[str, Any]:
-    return {"metadata": {"uid": eviction.pod.uid}, "status": {"conditions": [condition]}}
-
-
-async def evict(
-    access: Access, eviction: Eviction, known: Pod | None, now: datetime
-) -> EvictionResult:
-    """Evict a pod; ``known`` is the pod as the mirror has it."""
+async def evict(access: Access, eviction: Eviction) -> EvictionResult:
+    """Evict a pod and write why into its condition."""
     try:
-        patch = disruption_patch(eviction, known, now)
-        if patch is not None:
-            await persist(lambda: access.call(lambda: _mark(access, eviction, patch)), access.retry)
         await access.call(lambda: _evict(access, eviction))
     except TooManyRequests as refusal:
         return EvictionResult(
             eviction, EvictionOutcome.BLOCKED, str(refusal), retry_after=refusal.retry_after
         )
-    except Conflict as gone:
+    except (NotFound, Conflict) as gone:
         return EvictionResult(eviction, EvictionOutcome.VANISHED, str(gone))
     except ApiError as error:
-        outcome = EvictionOutcome.VANISHED if is_gone(error) else EvictionOutcome.FAILED
-        return EvictionResult(eviction, outcome, str(error), retry_after=error.retry_after)
+        return EvictionResult(
+            eviction, EvictionOutcome.FAILED, str(error), retry_after=error.retry_after
+        )
+    try:
+        await access.call(lambda: _mark(access, eviction))
+    except (NotFound, Conflict):
+        pass  # it left at once
+    except ApiError as error:
+        log.info("pod %s was evicted; its condition does not say why: %s", eviction.pod, error)
     return EvictionResult(eviction, EvictionOutcome.EVICTED)
 
 
-async def _mark(access: Access, eviction: Eviction, patch: dict[str, Any]) -> Pod:
-    return await access.client.patch(
+async def _mark(access: Access, eviction: Eviction) -> None:
+    condition = {
+        "type": DISRUPTION_TARGET,
+        "status": "True",
+        "reason": PREEMPTED,
+        "message": eviction.reason,
+    }
+    patch = {"metadata": {"uid": eviction.pod.uid}, "status": {"conditions": [condition]}}
+    await access.client.patch(
         access.pods,
         eviction.pod.name,
         patch,

@@ -16,7 +16,7 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.access import Access
-from kai_py.commit.committer import Committer, Known, Room
+from kai_py.commit.committer import Committer, Room
 from kai_py.commit.events import EventRecorder, TokenBucket
 from kai_py.commit.holders import DeviceHolders
 from kai_py.commit.narrator import Narrator
@@ -78,7 +78,7 @@ class Executor:
         self.committer = Committer(
             access=self._access(given.settings.concurrency),
             room=given.room,
-            known=Known(pod=self._find_pod, claim=self._find_claim),
+            known_claim=self._find_claim,
             holders=given.holders,
             narrator=self._narrator,
             metrics=given.metrics,

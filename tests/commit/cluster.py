@@ -15,7 +15,7 @@ from kai_py.api.records.resource import (
 )
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.access import Access
-from kai_py.commit.committer import Committer, Known
+from kai_py.commit.committer import Committer
 from kai_py.commit.events import EventRecorder, TokenBucket
 from kai_py.commit.holders import DeviceHolders
 from kai_py.commit.narrator import Narrator
@@ -186,10 +186,7 @@ class Cluster:
         return Committer(
             access=access,
             room=room,
-            known=Known(
-                pod=lambda ref: self.current(self.pod(ref.name), ref.uid),
-                claim=lambda ref: self.current(self.claim(ref.name), ref.uid),
-            ),
+            known_claim=lambda ref: self.current(self.claim(ref.name), ref.uid),
             holders=self.holders,
             narrator=Narrator(recorder, lambda _queue: None),
             metrics=self.metrics,
