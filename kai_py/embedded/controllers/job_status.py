@@ -1,8 +1,9 @@
 """What have a Job's pods come to, and what does that make of the Job's status?
 
 Finished pods that still carry the tracking finalizer are new and counted; a pod deleted before it
-finished counts as failed unless podReplacementPolicy is Failed or the Job is suspended. The Job is complete when enough
-pods succeeded, failed when its policy, its back-off limit or its deadline says so.
+finished counts as failed unless podReplacementPolicy is Failed or the Job is suspended. The Job is
+complete when enough pods succeeded, failed when its policy, its back-off limit or its deadline says
+so.
 """
 
 from __future__ import annotations

@@ -1,0 +1,17 @@
+"""Each conformance test has a namespace of its own."""
+
+import itertools
+
+import pytest
+
+from tests.cluster.clusters import Cluster
+from tests.cluster.conformance.place import Place
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture
+async def place(cluster: Cluster) -> Place:
+    namespace = f"conformance-{next(NUMBERS)}"
+    await cluster.create_namespace(namespace)
+    return Place(cluster, namespace)
