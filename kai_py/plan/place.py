@@ -20,6 +20,7 @@ from kai_py.plan.room import Room
 from kai_py.plan.statement import Statement
 from kai_py.policy.fill import Strategy, fill
 from kai_py.policy.fit import StaticFit, StaticFits, copies_that_fit
+from kai_py.policy.neighbours import has_rules, narrowed
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints, ResourceIndex
 from kai_py.snapshot.shape import Shape
@@ -93,7 +94,7 @@ class Placer:
     def _fitting(self, attempt: "_Attempt", shape: Shape, mask: Bools, count: int) -> Ints:
         """(nodes,) how many pods of ``shape`` fit, devices included, at most ``count`` of those."""
         statement = attempt.statement
-        allowed = self.statics.of(shape, statement.snapshot.nodes).mask & mask
+        allowed = self._static(statement, shape, attempt.room).mask & mask
         if shape.host_ports:
             allowed = allowed & statement.port_free(shape)
         copies = copies_that_fit(
@@ -115,15 +116,18 @@ class Placer:
         shape = members[0].shape
         nodes = statement.snapshot.nodes
         allocatable = nodes.allocatable
-        static = self.statics.of(shape, nodes)
-        mask = static.mask & where.mask
-        if shape.host_ports:
-            mask &= statement.port_free(shape)
+        paired = has_rules(shape)
+        static = self._static(statement, shape, room)
+        closed = np.zeros(len(nodes), dtype=np.bool_)
         left = list(members)
         while left:
+            mask = static.mask & where.mask & ~closed
+            if shape.host_ports:
+                mask &= statement.port_free(shape)
             free = statement.free(room)
             copies = copies_that_fit(shape, statement.snapshot.resources, free, mask, allocatable)
-            count = 1 if shape.shares_claims and len(left) == len(members) else len(left)
+            first = len(left) == len(members)
+            count = 1 if paired or (shape.shares_claims and first) else len(left)
             fitting = copies
             if shape.needs_devices:
                 found = statement.devices.copies(shape, copies > 0, count, room)
@@ -144,9 +148,18 @@ class Placer:
                 placed = statement.place(gang, left[:pods], row, action, room=room)
                 del left[:placed]
                 if placed < pods:
-                    mask[row] = False
+                    closed[row] = True
                     break
+            if paired:
+                static = self._static(statement, shape, room)
         return None
+
+    def _static(self, statement: Statement, shape: Shape, room: Room) -> StaticFit:
+        """The static verdict, narrowed by rules between pods where there are any."""
+        static = self.statics.of(shape, statement.snapshot.nodes)
+        if not has_rules(shape) and not statement.snapshot.neighbours:
+            return static
+        return narrowed(statement.neighbourhood(room), shape, static, static.mask)
 
     def _strategy(self, shape: Shape) -> Strategy:
         return self.gpu_strategy if wants_devices(shape) else self.cpu_strategy

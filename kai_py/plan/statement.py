@@ -22,8 +22,10 @@ from kai_py.plan.decisions import Action, ClaimAllocation
 from kai_py.plan.devices import DeviceTrial
 from kai_py.plan.quota import Quota
 from kai_py.plan.room import Room
+from kai_py.policy.neighbours import Neighbourhood
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.neighbour import Neighbour
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.shape import HostPort, Shape
 from kai_py.snapshot.snapshot import Snapshot
@@ -118,6 +120,22 @@ class Statement:
         for row, taken in self._ports.items():
             free[row] = not any(_collides(port, taken) for port in shape.host_ports)
         return free
+
+    def neighbourhood(self, room: Room) -> Neighbourhood:
+        """Pods on nodes now, or once those who leave have left; with those placed so far."""
+        nodes = self.snapshot.nodes
+        gone = self.evicted if room is Room.LATER else {}
+        standing = [
+            pod
+            for pod in self.snapshot.neighbours
+            if pod.node in nodes.positions and pod.uid not in gone
+        ]
+        for uid, planned in self.placed.items():
+            shape = planned.member.shape
+            refuses = shape.pod_anti_affinity.required if shape.pod_anti_affinity else ()
+            node = nodes.names[planned.row]
+            standing.append(Neighbour(uid, node, shape.namespace, shape.labels, refuses))
+        return Neighbourhood(nodes, standing, self.snapshot.namespaces)
 
     def place(
         self, gang: Gang, members: Sequence[Member], row: int, action: Action, *, room: Room

@@ -22,8 +22,10 @@ from kai_py.snapshot.accounting import Accounting, total
 from kai_py.snapshot.assumptions import FINISHED, Assumptions
 from kai_py.snapshot.claims import PodClaims, pod_claims
 from kai_py.snapshot.dependencies import Dependencies, ObjectCache, RecordingOwners
-from kai_py.snapshot.gangs import Gang, Member, PodState
+from kai_py.snapshot.gang_ledger import GangLedger, copied
+from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.ledger import Holding, NodeLedger
+from kai_py.snapshot.neighbour import Neighbours
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.shape import Shape, ShapeTable
 from kai_py.snapshot.snapshot import DeviceObjects, Snapshot
@@ -57,12 +59,6 @@ class DeviceBook(Protocol):
         """Take in the objects; whether what classes stand for has changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Tracked:
-    spec: GangSpec
-    member: Member
-
-
 class SnapshotBuilder:
     """Mutable behind, immutable in front: see ``freeze``."""
 
@@ -80,20 +76,13 @@ class SnapshotBuilder:
         self._settings = settings
         self._ledger = NodeLedger()
         self._shapes = ShapeTable()
+        self._gangs = GangLedger(settings.preemptible_below)
+        self._neighbours = Neighbours()
         self._objects = ObjectCache()
         self._dependencies = Dependencies()
         self._pods: dict[str, Pod] = {}
-        self._tracked: dict[str, _Tracked] = {}
-        self._members: dict[str, dict[str, _Tracked]] = {}
-        self._gangs: dict[str, Gang] = {}
-        self._dirty: set[str] = set()
-        self._pending: set[str] = set()
-        self._usage: dict[str, dict[str, float]] = {}
-        self._demand: dict[str, dict[str, float]] = {}
-        self._fixed: dict[str, dict[str, float]] = {}
         self._queues: dict[str, QueueSpec] = {}
         self._problems: dict[str, str] = {}
-        self._leaving: dict[str, Member] = {}
         self._assumed = Assumptions(settings.hold_seconds)
 
     def apply(self, kind: str, old: object | None, new: object | None) -> None:
@@ -148,9 +137,7 @@ class SnapshotBuilder:
         if self._devices.sync(self._objects.devices()):
             for uid in self._dependencies.of_kind("resourceclaims"):
                 self._derive(uid)
-        for key in sorted(self._dirty):
-            self._rebuild_gang(key)
-        self._dirty.clear()
+        self._gangs.settle()
         state = self._ledger.freeze()
         return Snapshot(
             now=now,
@@ -159,16 +146,18 @@ class SnapshotBuilder:
             used=state.used,
             releasing=state.releasing,
             host_ports=state.host_ports,
-            gangs=dict(self._gangs),
-            pending=tuple(sorted(self._pending)),
+            gangs=dict(self._gangs.gangs),
+            pending=tuple(sorted(self._gangs.pending)),
             queues=tuple(self._queues[name] for name in sorted(self._queues)),
-            queue_usage={queue: dict(usage) for queue, usage in self._usage.items()},
-            queue_demand={queue: dict(demand) for queue, demand in self._demand.items()},
-            queue_fixed={queue: dict(fixed) for queue, fixed in self._fixed.items()},
+            queue_usage=copied(self._gangs.usage),
+            queue_demand=copied(self._gangs.demand),
+            queue_fixed=copied(self._gangs.fixed),
             devices=self._objects.devices(),
             holds=self._assumed.holds(now),
             held_back=self._assumed.held_back(now),
-            leaving=tuple(self._leaving.values()),
+            neighbours=self._neighbours.standing(),
+            namespaces=self._objects.namespace_labels(),
+            leaving=tuple(self._gangs.leaving.values()),
             problems=(*self._problems.values(), *state.nodes.problems.values()),
         )
 
@@ -198,8 +187,18 @@ class SnapshotBuilder:
         self._pods.pop(uid, None)
         self._drop_overlays(self._assumed.remove(uid))
         self._dependencies.forget(uid)
+        self._neighbours.remove(uid)
         self._ledger.set_holding(uid, None)
-        self._leave_gang(uid)
+        self._gangs.leave(uid)
+
+    def _set_neighbour(self, pod: Pod, node: str) -> None:
+        """With the first pod that refuses others, the labels of waiting pods begin to matter."""
+        refused = self._neighbours.refuse
+        self._neighbours.set(pod, node)
+        if self._neighbours.refuse and not refused:
+            for uid in self._gangs.waiting():
+                if uid != pod.metadata.uid:
+                    self._derive(uid)
 
     def _derive(self, uid: str) -> None:
         """Bring everything derived from a pod in line with the pod."""
@@ -211,15 +210,23 @@ class SnapshotBuilder:
         ours = ours and self._in_pool(pod.metadata)
         if pod.status.phase in FINISHED or (not ours and not node):
             self._dependencies.forget(uid)
+            self._neighbours.remove(uid)
             self._ledger.set_holding(uid, None)
-            self._leave_gang(uid)
+            self._gangs.leave(uid)
             return
+        self._set_neighbour(pod, node)
         owners = RecordingOwners(self._objects)
         claims = pod_claims(pod, owners.claim)
         volumes = volume_selectors(pod, owners)
         problem = ""
         try:
-            shape = self._shapes.intern(pod, claims.uses, volumes.selectors, self._mirrored(claims))
+            shape = self._shapes.intern(
+                pod,
+                claims.uses,
+                volumes.selectors,
+                self._mirrored(claims),
+                labels_matter=self._neighbours.refuse,
+            )
         except QuantityError as error:
             problem, shape = f"pod {pod.metadata.namespace}/{pod.metadata.name}: {error}", NO_SHAPE
         releasing = self._assumed.is_leaving(pod)
@@ -231,7 +238,7 @@ class SnapshotBuilder:
             spec = self._identify(pod, owners)
             member = self._member(pod, shape, node, claims, spec)
             waiting = claims.waiting or volumes.waiting
-            self._join_gang(uid, spec, replace(member, waiting=waiting, problem=problem))
+            self._gangs.join(uid, spec, replace(member, waiting=waiting, problem=problem))
         self._dependencies.set(uid, owners.seen)
 
     def _in_pool(self, meta: ObjectMeta) -> bool:
@@ -264,6 +271,7 @@ class SnapshotBuilder:
             charge=self._charge(pod, shape, claims),
             claims=claims.references,
             order=spec.order,
+            may_preempt=pod.spec.preemption_policy != "Never",
         )
 
     def _charge(self, pod: Pod, shape: Shape, claims: PodClaims) -> dict[str, float]:
@@ -282,68 +290,6 @@ class SnapshotBuilder:
                 return consumer.uid == pod.metadata.uid
         sharers = self._dependencies.of((("resourceclaims", *key),))
         return pod.metadata.uid == min((*sharers, pod.metadata.uid))
-
-    def _join_gang(self, uid: str, spec: GangSpec, member: Member) -> None:
-        before = self._tracked.get(uid)
-        if before is not None and before.spec.key != spec.key:
-            self._leave_gang(uid)
-        tracked = self._tracked[uid] = _Tracked(spec, member)
-        self._members.setdefault(spec.key, {})[uid] = tracked
-        self._dirty.add(spec.key)
-        self._leaving.pop(uid, None)
-        if member.state == PodState.RELEASING:
-            self._leaving[uid] = member
-
-    def _leave_gang(self, uid: str) -> None:
-        self._leaving.pop(uid, None)
-        tracked = self._tracked.pop(uid, None)
-        if tracked is not None:
-            self._members[tracked.spec.key].pop(uid, None)
-            self._dirty.add(tracked.spec.key)
-
-    def _rebuild_gang(self, key: str) -> None:
-        before = self._gangs.pop(key, None)
-        if before is not None:
-            self._post_gang(before, -1.0)
-        self._pending.discard(key)
-        members = self._members.get(key)
-        if not members:
-            self._members.pop(key, None)
-            return
-        gang = self._gang(members.values())
-        self._gangs[key] = gang
-        self._post_gang(gang, 1.0)
-        if any(m.state in (PodState.PENDING, PodState.GATED) for m in gang.members):
-            self._pending.add(key)
-
-    def _post_gang(self, gang: Gang, sign: float) -> None:
-        _post(self._usage, gang.queue, gang.allocated, sign)
-        _post(self._demand, gang.queue, gang.requested, sign)
-        if not gang.preemptible:
-            _post(self._fixed, gang.queue, gang.allocated, sign)
-
-    def _gang(self, tracked: Iterable[_Tracked]) -> Gang:
-        """The gang of these pods; where they disagree about it, the first in order decides."""
-        by_order = sorted(tracked, key=lambda t: (t.member.order, t.member.created, t.member.pod))
-        spec, ordered = by_order[0].spec, tuple(each.member for each in by_order)
-        priority = max(m.priority for m in ordered)
-        limit = self._settings.preemptible_below
-        by_priority = limit is None or priority < limit
-        return Gang(
-            key=spec.key,
-            owner=spec.owner,
-            queue=spec.queue,
-            tree=spec.tree,
-            members=ordered,
-            priority=priority,
-            preemptible=by_priority if spec.preemptible is None else spec.preemptible,
-            may_preempt=all(
-                self._pods[m.pod.uid].spec.preemption_policy != "Never" for m in ordered
-            ),
-            created=min(m.created for m in ordered),
-            expected_pods=spec.expected_pods,
-            problem=spec.problem,
-        )
 
     def _settle_claim(self, claim: ResourceClaim) -> None:
         """The API has an allocation for the claim: what was assumed is now known."""
@@ -385,11 +331,3 @@ def _bound_since(pod: Pod) -> float:
                 condition.last_transition_time.timestamp() if condition.last_transition_time else 0
             )
     return pod.status.start_time.timestamp() if pod.status.start_time else 0.0
-
-
-def _post(
-    ledger: dict[str, dict[str, float]], queue: str, cost: Mapping[str, float], sign: float
-) -> None:
-    account = ledger.setdefault(queue, {})
-    for resource, amount in cost.items():
-        account[resource] = account.get(resource, 0.0) + sign * amount

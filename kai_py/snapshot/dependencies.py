@@ -77,6 +77,7 @@ class ObjectCache:
         self._taint_rules: dict[str, DeviceTaintRule] = {}
         self._claims: dict[tuple[str, str], ResourceClaim] = {}
         self._overlaid: dict[str, ResourceClaim] = {}
+        self._namespaces: dict[str, dict[str, str]] = {}
         self._generation = 0
         self._claims_generation = 0
         self._frozen: DeviceObjects | None = None
@@ -90,7 +91,9 @@ class ObjectCache:
         key = (kind, meta.namespace, meta.name)
         self._store(key, new)
         self._store(("uid", meta.uid), new)
-        if kind in ("resourceslices", "deviceclasses", "devicetaintrules"):
+        if kind == "namespaces":
+            _put(self._namespaces, meta.name, meta.labels if new is not None else None)
+        elif kind in ("resourceslices", "deviceclasses", "devicetaintrules"):
             self._store_device_object(meta.name, changed, new)
         elif isinstance(changed, ResourceClaim):
             self._store_claim(changed, present=new is not None)
@@ -125,6 +128,10 @@ class ObjectCache:
         original = self.claim_by_uid(uid)
         if original is not None:
             self._set_claim(original)
+
+    def namespace_labels(self) -> dict[str, dict[str, str]]:
+        """Labels of every namespace."""
+        return dict(self._namespaces)
 
     def devices(self) -> DeviceObjects:
         """Everything of resource.k8s.io; the same object while nothing changes."""

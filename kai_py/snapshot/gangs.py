@@ -19,12 +19,16 @@ Charge = Mapping[str, float]
 
 
 class PodState(IntEnum):
-    """Where a pod stands; finished pods leave their gang."""
+    """Where a pod stands; finished pods leave their gang.
+
+    A pod is *stuck* when its deletion is overdue: it holds its room, and nobody may count on it.
+    """
 
     GATED = 0
     PENDING = 1
     BOUND = 2
     RELEASING = 3
+    STUCK = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +52,20 @@ class Member:
     charge: Charge
     claims: tuple[ClaimRef, ...] = ()
     order: int = 0
+    may_preempt: bool = True
     waiting: str = ""
     problem: str = ""
 
 
 @dataclass(frozen=True)
 class Gang:
-    """Pods placed all-or-nothing, and the queue that pays for them."""
+    """Pods placed all-or-nothing, and the queue that pays for them.
+
+    ``succeeded`` counts pods that ran to their end. ``stale_since``: when the gang was first seen
+    to run below its floor; ``staleness_grace`` (seconds, negative: for ever) is how long it may, by
+    default as configured. ``preemption_delay`` (seconds) is how long it waits, from its creation or
+    the last eviction of a pod of it, before it may evict others.
+    """
 
     key: str
     owner: Owner
@@ -68,6 +79,11 @@ class Gang:
     expected_pods: int = 0
     problem: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
+    succeeded: int = 0
+    stale_since: float | None = None
+    staleness_grace: float | None = None
+    preemption_delay: float = 0.0
+    last_evicted: float | None = None
 
     @cached_property
     def pending(self) -> tuple[Member, ...]:

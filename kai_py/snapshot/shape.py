@@ -13,6 +13,7 @@ import msgspec
 from kai_py.api.records.core import Affinity, NodeSelector, Pod, PodAffinity, Toleration
 from kai_py.api.records.core import TopologySpreadConstraint as SpreadConstraint
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
+from kai_py.snapshot.neighbour import has_pod_rules
 from kai_py.snapshot.requests import pod_requests
 
 HostPort = tuple[str, str, int]
@@ -87,8 +88,8 @@ class Shape:
 class ShapeTable:
     """Interns shapes: equal pods get the same object.
 
-    Labels and namespace are part of a shape only where the pod's own rules select pods by label
-    (inter-pod affinity, topology spread).
+    Labels and namespace are part of a shape only where rules select pods by label: its own
+    (inter-pod affinity, topology spread), or those of others (``labels_matter``).
     """
 
     def __init__(self) -> None:
@@ -101,13 +102,13 @@ class ShapeTable:
         claims: tuple[ClaimUse, ...] = (),
         volume_selectors: tuple[NodeSelector, ...] = (),
         mirrored: Mapping[str, float] | None = None,
+        *,
+        labels_matter: bool = False,
     ) -> Shape:
         """The shape of ``pod``; raises QuantityError for a malformed request."""
         spec = pod.spec
         ports = _host_ports(pod)
-        labels_matter = spec.topology_spread_constraints or (
-            spec.affinity and (spec.affinity.pod_affinity or spec.affinity.pod_anti_affinity)
-        )
+        labels_matter = labels_matter or has_pod_rules(pod)
         key = _ENCODER.encode(
             (
                 [(c.resources, c.restart_policy) for c in spec.containers],

@@ -14,6 +14,7 @@ from kai_py.api.records.resource import (
     ResourceSlice,
 )
 from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.neighbour import Neighbour
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.resources import Floats, ResourceIndex
@@ -53,7 +54,8 @@ class Snapshot:
     ``queue_fixed`` is the part of the usage that can't be preempted.
     ``holds``: pod uid to the room kept for it. ``held_back``: gangs that get no
     room now. ``leaving``: our pods that are terminating.
-    ``topologies``: name to node label keys, coarse to fine.
+    ``neighbours``: pods on nodes, as far as any pod has rules about others; ``namespaces``: their
+    labels, for such rules. ``topologies``: name to node label keys, coarse to fine.
     """
 
     now: float
@@ -72,5 +74,7 @@ class Snapshot:
     holds: Mapping[str, Hold] = field(default_factory=dict)
     held_back: frozenset[str] = frozenset()
     leaving: tuple[Member, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()

@@ -1,0 +1,121 @@
+"""Which gangs exist, who belongs to them, and what they cost their queues; kept step by step.
+
+Joining or leaving marks a gang; ``settle`` rebuilds the marked ones and corrects the sums of their
+queues, so a cycle costs the gangs that changed.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kai_py.grouping.gang import GangSpec
+from kai_py.snapshot.gangs import Gang, Member, PodState
+
+Sums = dict[str, dict[str, float]]
+"""Queue name to cost by quota resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """A pod of ours: what grouping says of it, and how a cycle sees it."""
+
+    spec: GangSpec
+    member: Member
+
+
+class GangLedger:
+    """Gangs by key; ``usage``, ``demand`` and ``fixed`` are the snapshot's queue sums."""
+
+    def __init__(self, preemptible_below: int | None) -> None:
+        """Gangs below this priority are preemptible unless they say otherwise; None: all are."""
+        self._preemptible_below = preemptible_below
+        self._tracked: dict[str, Tracked] = {}
+        self._members: dict[str, dict[str, Tracked]] = {}
+        self._marked: dict[str, None] = {}
+        self.gangs: dict[str, Gang] = {}
+        self.pending: set[str] = set()
+        self.leaving: dict[str, Member] = {}
+        self.usage: Sums = {}
+        self.demand: Sums = {}
+        self.fixed: Sums = {}
+
+    def join(self, uid: str, spec: GangSpec, member: Member) -> None:
+        """The pod belongs to the gang of ``spec`` now, whatever it belonged to before."""
+        before = self._tracked.get(uid)
+        if before is not None and before.spec.key != spec.key:
+            self.leave(uid)
+        tracked = self._tracked[uid] = Tracked(spec, member)
+        self._members.setdefault(spec.key, {})[uid] = tracked
+        self._marked[spec.key] = None
+        self.leaving.pop(uid, None)
+        if member.state == PodState.RELEASING:
+            self.leaving[uid] = member
+
+    def leave(self, uid: str) -> None:
+        """The pod belongs to no gang any more."""
+        self.leaving.pop(uid, None)
+        tracked = self._tracked.pop(uid, None)
+        if tracked is not None:
+            self._members[tracked.spec.key].pop(uid, None)
+            self._marked[tracked.spec.key] = None
+
+    def waiting(self) -> tuple[str, ...]:
+        """Uids of pods that are on no node."""
+        return tuple(uid for uid, tracked in self._tracked.items() if not tracked.member.node)
+
+    def settle(self) -> None:
+        """Bring gangs and sums up to date."""
+        for key in self._marked:
+            self._rebuild(key)
+        self._marked.clear()
+
+    def _rebuild(self, key: str) -> None:
+        before = self.gangs.pop(key, None)
+        if before is not None:
+            self._post(before, -1.0)
+        self.pending.discard(key)
+        tracked = self._members.get(key)
+        if not tracked:
+            self._members.pop(key, None)
+            return
+        gang = self._gang(tracked.values())
+        self.gangs[key] = gang
+        self._post(gang, 1.0)
+        if any(m.state in (PodState.PENDING, PodState.GATED) for m in gang.members):
+            self.pending.add(key)
+
+    def _gang(self, tracked: Iterable[Tracked]) -> Gang:
+        """The gang of these pods; where they disagree about it, the first in order decides."""
+        by_order = sorted(tracked, key=lambda t: (t.member.order, t.member.created, t.member.pod))
+        spec, members = by_order[0].spec, tuple(each.member for each in by_order)
+        priority = max(m.priority for m in members)
+        by_priority = self._preemptible_below is None or priority < self._preemptible_below
+        return Gang(
+            key=spec.key,
+            owner=spec.owner,
+            queue=spec.queue,
+            tree=spec.tree,
+            members=members,
+            priority=priority,
+            preemptible=by_priority if spec.preemptible is None else spec.preemptible,
+            may_preempt=all(m.may_preempt for m in members),
+            created=min(m.created for m in members),
+            expected_pods=spec.expected_pods,
+            problem=spec.problem,
+        )
+
+    def _post(self, gang: Gang, sign: float) -> None:
+        _add(self.usage, gang.queue, gang.allocated, sign)
+        _add(self.demand, gang.queue, gang.requested, sign)
+        if not gang.preemptible:
+            _add(self.fixed, gang.queue, gang.allocated, sign)
+
+
+def copied(sums: Sums) -> Mapping[str, Mapping[str, float]]:
+    """The sums as they are now."""
+    return {queue: dict(costs) for queue, costs in sums.items()}
+
+
+def _add(sums: Sums, queue: str, cost: Mapping[str, float], sign: float) -> None:
+    account = sums.setdefault(queue, {})
+    for resource, amount in cost.items():
+        account[resource] = account.get(resource, 0.0) + sign * amount

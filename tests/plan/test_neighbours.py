@@ -1,0 +1,99 @@
+"""Rules between pods, as a user writes them, over what runs and what the same cycle places."""
+
+from kai_py.api.records.core import (
+    Affinity,
+    LabelSelector,
+    PodAffinity,
+    PodAffinityTerm,
+    TopologySpreadConstraint,
+    WeightedPodAffinityTerm,
+)
+from tests.scenario import cluster, node, placed, pod, queue
+
+WEB = {"app": "web"}
+HOST = "kubernetes.io/hostname"
+
+
+def racks(count=2, per_rack=2):
+    return [
+        node(f"r{r}n{n}", labels={"rack": f"r{r}"}) for r in range(count) for n in range(per_rack)
+    ]
+
+
+def term(key="rack", labels=None):
+    selector = LabelSelector(match_labels=labels or WEB)
+    return PodAffinityTerm(label_selector=selector, topology_key=key)
+
+
+def near(key="rack"):
+    return Affinity(pod_affinity=PodAffinity(required=(term(key),)))
+
+
+def away(key="rack"):
+    return Affinity(pod_anti_affinity=PodAffinity(required=(term(key),)))
+
+
+def test_affinity_follows_the_pods_it_selects():
+    plan = cluster(
+        *racks(),
+        queue("q", 8),
+        pod("web", queue="q", node="r1n0", labels=WEB),
+        pod("new", queue="q", affinity=near()),
+    ).plan()
+    assert placed(plan)["new"].startswith("r1")
+
+
+def test_affinity_to_nobody_waits_and_says_why():
+    plan = cluster(*racks(), queue("q", 8), pod("new", queue="q", affinity=near())).plan()
+    assert placed(plan) == {}
+    assert "4 didn't match pod affinity rules" in plan.unplaced[0].message
+
+
+def test_a_group_with_affinity_to_itself_can_begin():
+    pods = [pod(f"w{i}", 4, queue="q", labels=WEB, affinity=near()) for i in range(4)]
+    plan = cluster(*racks(), queue("q", 16), pods).plan()
+    assert len(placed(plan)) == 4
+    assert len({name[:2] for name in placed(plan).values()}) == 1
+
+
+def test_anti_affinity_counts_pods_of_the_same_cycle():
+    pods = [pod(f"w{i}", queue="q", labels=WEB, affinity=away(), created=i) for i in range(3)]
+    plan = cluster(*racks(), queue("q", 8), pods).plan()
+    assert sorted(placed(plan)) == ["w0", "w1"]
+    assert len({name[:2] for name in placed(plan).values()}) == 2
+
+
+def test_pods_that_run_may_refuse_newcomers():
+    loner = pod("loner", queue="q", node="r0n0", labels=WEB, affinity=away())
+    plan = cluster(*racks(1), queue("q", 8), loner, pod("web", queue="q", labels=WEB)).plan()
+    assert placed(plan) == {}
+    assert "existing pods anti-affinity" in plan.unplaced[0].message
+    other = cluster(*racks(1), queue("q", 8), loner, pod("db", queue="q", labels={"app": "db"}))
+    assert list(placed(other.plan())) == ["db"]
+
+
+def test_a_refusal_that_comes_late_holds_for_pods_that_wait_already():
+    world = cluster(*racks(1), queue("q", 8), pod("web", queue="q", labels=WEB))
+    world.add(pod("loner", queue="q", node="r0n0", labels=WEB, affinity=away()))
+    assert placed(world.plan()) == {}
+
+
+def test_spread_keeps_domains_level():
+    rule = TopologySpreadConstraint(
+        max_skew=1, topology_key="rack", label_selector=LabelSelector(match_labels=WEB)
+    )
+    pods = [
+        pod(f"w{i}", queue="q", labels=WEB, topology_spread_constraints=(rule,)) for i in range(6)
+    ]
+    plan = cluster(*racks(3, 1), queue("q", 8), pods).plan()
+    counts = [list(placed(plan).values()).count(f"r{r}n0") for r in range(3)]
+    assert counts == [2, 2, 2]
+
+
+def test_preferred_affinity_attracts_but_does_not_bind():
+    preferred = WeightedPodAffinityTerm(weight=50, pod_affinity_term=term(HOST))
+    wish = Affinity(pod_affinity=PodAffinity(preferred=(preferred,)))
+    world = (*racks(1, 3), queue("q", 30), pod("web", queue="q", node="r0n2", labels=WEB))
+    assert placed(cluster(*world, pod("new", queue="q", affinity=wish)).plan())["new"] == "r0n2"
+    big = pod("new", 8, queue="q", affinity=wish)
+    assert placed(cluster(*world, big).plan())["new"] != "r0n2"
