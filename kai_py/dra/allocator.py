@@ -16,16 +16,19 @@ from kai_py.api.records.resource import (
     ResourceClaim,
 )
 from kai_py.dra.claims import ClaimSet, Option, plan_claims
-from kai_py.dra.counters import lay_out
+from kai_py.dra.counters import CounterLayout, lay_out
 from kai_py.dra.errors import AllocationError
 from kai_py.dra.expressions import CompiledExpressions
+from kai_py.dra.features import Choice, Features
 from kai_py.dra.holdings import DeviceState
-from kai_py.dra.inventory import Inventory
+from kai_py.dra.inventory import Inventory, NodeView
+from kai_py.dra.placement_loss import PlacementLoss
 from kai_py.dra.pools import Pool, PoolStatus
 from kai_py.dra.results import build_allocations
-from kai_py.dra.search import DEFAULT_BUDGET, Search, Verdict
-from kai_py.dra.selection import UNSELECTABLE, Eligibility, Refusal
-from kai_py.dra.standing import standing_of
+from kai_py.dra.scoring import BestFit
+from kai_py.dra.search import DEFAULT_BUDGET, Order, Outcome, Search, Verdict
+from kai_py.dra.selection import UNSELECTABLE, Eligibility, Expressions, Refusal
+from kai_py.dra.standing import Standing, standing_of
 from kai_py.dra.trial import Trial
 
 
@@ -66,26 +69,74 @@ def allocate(
     if not claims:
         return Allocated(())
     try:
-        claim_set = plan_claims(claims, classes, inventory.features)
         view = inventory.view(node)
-        eligibility = Eligibility(
-            claim_set, view, inventory.features, inventory.choice, CompiledExpressions()
+        site = prepare(
+            plan_claims(claims, classes, inventory.features),
+            view,
+            inventory.features,
+            inventory.choice,
+            CompiledExpressions(),
         )
-        everything = find_everything(eligibility)
-        check_limits(claim_set, everything)
-        layout = lay_out(view)
-        standing = standing_of(view, layout, state.pools, inventory.choice)
-        trial = Trial(eligibility, layout, standing)
-        outcome = Search(trial, everything, budget=budget).run()
-        if outcome.verdict is Verdict.UNDECIDED:
-            return Undecided(outcome.steps)
-        if outcome.verdict is Verdict.INFEASIBLE:
-            if view.faulty(PoolStatus.INVALID):
-                return AllocationError("invalid resource pools were encountered")
-            return NoFit()
-        return Allocated(build_allocations(claims, eligibility, view, outcome.picks))
+        standing = standing_of(view, site.counters, state.pools, inventory.choice)
+        outcome = solve(site, standing, budget)
+        if outcome.verdict is Verdict.FOUND:
+            return Allocated(build_allocations(claims, site.eligibility, view, outcome.picks))
+        return refusal_of(outcome)
     except AllocationError as error:
         return error
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Site:
+    """Claims on a node view, as far as it does not matter who holds what."""
+
+    eligibility: Eligibility
+    counters: CounterLayout
+    everything: dict[int, tuple[int, ...]]
+    order: Order | None
+
+
+def prepare(
+    claims: ClaimSet,
+    view: NodeView,
+    features: Features,
+    choice: Choice,
+    expressions: Expressions,
+) -> Site:
+    """Find out what ``claims`` mean on ``view``.
+
+    :raises AllocationError: the claims cannot be served on any standing.
+    """
+    eligibility = Eligibility(claims, view, features, choice, expressions)
+    everything = find_everything(eligibility)
+    check_limits(claims, everything)
+    counters = lay_out(view)
+    order = BestFit(PlacementLoss(counters)) if choice is Choice.BEST_FIT else None
+    return Site(eligibility, counters, everything, order)
+
+
+def solve(site: Site, standing: Standing, budget: int) -> Outcome:
+    """Search for devices.
+
+    :raises AllocationError: a device or request cannot be judged, or, with first fit, nothing is
+        left but pools that are invalid.
+    """
+    trial = Trial(site.eligibility, site.counters, standing)
+    outcome = Search(trial, site.everything, site.order, budget).run()
+    if (
+        outcome.verdict is Verdict.INFEASIBLE
+        and site.eligibility.choice is Choice.FIRST_FIT
+        and site.eligibility.view.faulty(PoolStatus.INVALID)
+    ):
+        raise AllocationError("invalid resource pools were encountered")
+    return outcome
+
+
+def refusal_of(outcome: Outcome) -> NoFit | Undecided:
+    """Turn the end of a search that found nothing into an answer."""
+    if outcome.verdict is Verdict.UNDECIDED:
+        return Undecided(outcome.steps)
+    return NoFit()
 
 
 def find_everything(eligibility: Eligibility) -> dict[int, tuple[int, ...]]:
@@ -96,13 +147,17 @@ def find_everything(eligibility: Eligibility) -> dict[int, tuple[int, ...]]:
     found = {}
     for option in eligibility.claims.options:
         if option.everything:
-            for pool in eligibility.view.pools:
-                _refuse_partial(option, pool)
-            found[option.position] = tuple(
+            if eligibility.choice is Choice.FIRST_FIT:
+                _refuse_partial(option, eligibility.view.pools)
+            meant = tuple(
                 device
                 for device in range(len(eligibility.view.rows))
                 if _is_meant(eligibility, option, device)
             )
+            drivers = {eligibility.view.rows[device].id.driver for device in meant}
+            related = [p for p in eligibility.view.pools if not meant or p.id.driver in drivers]
+            _refuse_partial(option, related)
+            found[option.position] = meant
     return found
 
 
@@ -111,13 +166,18 @@ def _is_meant(eligibility: Eligibility, option: Option, device: int) -> bool:
     return not (isinstance(outcome, Refusal) and outcome.step in UNSELECTABLE)
 
 
-def _refuse_partial(option: Option, pool: Pool) -> None:
-    if pool.status is PoolStatus.READY:
-        return
-    state = "being updated" if pool.status is PoolStatus.INCOMPLETE else "invalid"
-    raise AllocationError(
-        f"{option.where}: asks for all devices, but resource pool {pool.id} is currently {state}"
-    )
+def _refuse_partial(option: Option, pools: Sequence[Pool]) -> None:
+    """Refuse to say what "all" means while a pool is not complete.
+
+    Upstream does so for pools of any driver.
+    """
+    for pool in pools:
+        if pool.status is not PoolStatus.READY:
+            state = "being updated" if pool.status is PoolStatus.INCOMPLETE else "invalid"
+            raise AllocationError(
+                f"{option.where}: asks for all devices, but resource pool {pool.id} is currently "
+                f"{state}"
+            )
 
 
 def check_limits(claims: ClaimSet, everything: Mapping[int, tuple[int, ...]]) -> None:

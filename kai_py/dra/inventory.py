@@ -6,8 +6,9 @@ slices of one name cannot exist in a cluster, but can in a test table.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from kai_py.api.records.core import Node
 from kai_py.api.records.resource import DeviceTaintRule, ResourceSlice
@@ -16,8 +17,11 @@ from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.pools import Pool, PoolStatus, gather_pools
 from kai_py.dra.rows import DeviceRow, SliceRows, parse_slice
 
+OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
+"""What a node declares when it can do without preparing a device."""
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, eq=False)
 class NodeView:
     """What one node can draw on: all its pools, and the devices of those that are ready."""
 
@@ -30,6 +34,19 @@ class NodeView:
     def faulty(self, status: PoolStatus) -> tuple[Pool, ...]:
         """The pools in ``status``."""
         return tuple(pool for pool in self.pools if pool.status is status)
+
+    @cached_property
+    def extra(self) -> Hashable:
+        """What an answer can depend on besides the devices of the ready pools themselves."""
+        unreachable = tuple(
+            position for position, row in enumerate(self.rows) if not row.reach.includes(self.node)
+        )
+        return (
+            self.pool_of_row,
+            unreachable,
+            OPTIONAL_NODE_OPERATIONS in self.node.status.declared_features,
+            tuple((pool.status, tuple(pool.counters.items())) for pool in self.pools),
+        )
 
 
 def view_of(node: Node, pools: Sequence[Pool]) -> NodeView:

@@ -14,6 +14,7 @@ devices as listed. Source: KEP 4381, 4815, 5007; reference allocator of Kubernet
 import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from kai_py.api.records.core import Node
 from kai_py.dra.features import Choice, Features
@@ -29,7 +30,7 @@ class PoolStatus(enum.Enum):
     INVALID = "invalid"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Pool:
     """A pool as one node sees it."""
 
@@ -41,6 +42,11 @@ class Pool:
     detail: str = ""
     """Why the pool is not ready, for people."""
     has_binding_conditions: bool = False
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Device name to its place among ``rows``."""
+        return {row.id.device: number for number, row in enumerate(self.rows)}
 
 
 def gather_pools(

@@ -6,7 +6,7 @@ invalid, and nothing else stops.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
 from kai_py.api.records.core import Node, NodeSelector
@@ -120,10 +120,15 @@ class SliceRows:
 
 def cel_value(attribute: DeviceAttribute) -> AttributeValue | BadAttribute:
     """Read an attribute of the API as a value of CEL."""
+    for scalar in (attribute.string_value, attribute.int_value, attribute.bool_value):
+        if scalar is not None:
+            return scalar
+    return _other_value(attribute)
+
+
+@lru_cache(maxsize=65536)
+def _other_value(attribute: DeviceAttribute) -> AttributeValue | BadAttribute:
     return attribute_value(
-        int_=attribute.int_value,
-        bool_=attribute.bool_value,
-        string=attribute.string_value,
         version=attribute.version_value,
         ints=attribute.int_values,
         bools=attribute.bool_values,

@@ -16,11 +16,9 @@ from kai_py.dra.claims import ClaimSet, Option, Selector
 from kai_py.dra.constraints import Element, attribute_elements, find_attribute
 from kai_py.dra.errors import AllocationError
 from kai_py.dra.features import Choice, Features
-from kai_py.dra.inventory import NodeView
+from kai_py.dra.inventory import OPTIONAL_NODE_OPERATIONS, NodeView
 from kai_py.dra.rows import DeviceRow
 from kai_py.dra.taints import untolerated
-
-OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
 
 
 class ExpressionFaultError(Exception):

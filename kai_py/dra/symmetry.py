@@ -17,6 +17,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kai_py.dra.claims import Option
+from kai_py.dra.components import connect
 from kai_py.dra.constraints import Element
 from kai_py.dra.errors import AllocationError
 from kai_py.dra.selection import Fit
@@ -51,7 +52,10 @@ class Symmetry:
 
     def __post_init__(self) -> None:
         tokens = [list(self._tokens(device)) for device in range(len(self.trial.standing.holdings))]
-        self._component_of, self._components = _connect(tokens)
+        self._component_of = connect(tokens)
+        self._components = [_Component() for _ in range(max(self._component_of, default=-1) + 1)]
+        for device, number in enumerate(self._component_of):
+            self._components[number].devices.append(device)
         self._kinds = [0] * len(tokens)
         for component in self._components:
             self._describe(component, tokens)
@@ -218,30 +222,3 @@ class Symmetry:
 
     def _number(self, value: Hashable) -> int:
         return self._numbers.setdefault(value, len(self._numbers))
-
-
-def _connect(tokens: list[list[Token]]) -> tuple[list[int], list[_Component]]:
-    """Group devices that share a token, directly or through others; groups by first device."""
-    parents = list(range(len(tokens)))
-
-    def root(device: int) -> int:
-        while parents[device] != device:
-            parents[device] = parents[parents[device]]
-            device = parents[device]
-        return device
-
-    first: dict[Token, int] = {}
-    for device, ties in enumerate(tokens):
-        for token in ties:
-            a, b = root(device), root(first.setdefault(token, device))
-            parents[max(a, b)] = min(a, b)
-    numbers: dict[int, int] = {}
-    components: list[_Component] = []
-    component_of = []
-    for device in range(len(tokens)):
-        number = numbers.setdefault(root(device), len(components))
-        if number == len(components):
-            components.append(_Component())
-        components[number].devices.append(device)
-        component_of.append(number)
-    return component_of, components

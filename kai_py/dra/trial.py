@@ -68,9 +68,9 @@ class Trial:
 
     def in_use(self, option: Option, device: int) -> bool:
         """Tell whether the device is closed to ``option`` by those who hold it."""
-        taken_by = self.holders.get(device)
+        taken_by = self.holders.get(device, ())
         if option.admin_access:
-            return bool(taken_by) and option.claim in taken_by and not self.is_shareable(device)
+            return option.claim in taken_by and not self.is_shareable(device)
         holding = self.standing.holdings[device]
         if self.is_shareable(device):
             return bool(holding.whole)

@@ -1,0 +1,22 @@
+"""Which items hang together, directly or through others? Union-find over shared tokens."""
+
+from collections.abc import Hashable, Iterable, Sequence
+
+
+def connect(tokens: Sequence[Iterable[Hashable]]) -> list[int]:
+    """Number the components of items that share tokens, in the order of their first items."""
+    parents = list(range(len(tokens)))
+
+    def root(item: int) -> int:
+        while parents[item] != item:
+            parents[item] = parents[parents[item]]
+            item = parents[item]
+        return item
+
+    first: dict[Hashable, int] = {}
+    for item, ties in enumerate(tokens):
+        for token in ties:
+            a, b = root(item), root(first.setdefault(token, item))
+            parents[max(a, b)] = min(a, b)
+    numbers: dict[int, int] = {}
+    return [numbers.setdefault(root(item), len(numbers)) for item in range(len(tokens))]

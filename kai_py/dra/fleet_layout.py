@@ -1,0 +1,123 @@
+"""The devices of all nodes in rows, so that one claim is judged on all nodes by array work.
+
+A node's devices are positions into one device table; a pool that several nodes see has its rows
+once. ``kinds`` and ``extras`` number everything about a device or a node's view that an answer can
+depend on, apart from names, attributes that no expression reads, and who holds what.
+
+Complexity: O(devices) per change of a slice, nothing while slices and nodes stay as they are.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from kai_py.api.records.core import Node
+from kai_py.dra.cel.table import DeviceBlock, DeviceTable, Encoding
+from kai_py.dra.identity import PoolID
+from kai_py.dra.inventory import Inventory, NodeView
+from kai_py.dra.rows import DeviceRow, SliceRows
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True, eq=False)
+class Numbering:
+    """Gives equal values equal numbers, for as long as it lives; 0 is never given."""
+
+    _numbers: dict[Hashable, int] = field(default_factory=dict)
+
+    def __getitem__(self, value: Hashable) -> int:
+        return self._numbers.setdefault(value, len(self._numbers) + 1)
+
+
+@dataclass(slots=True, eq=False)
+class Memory:
+    """What outlives a layout: encodings, numbers, and the parsed parts of slices."""
+
+    encoding: Encoding = field(default_factory=Encoding)
+    kinds: Numbering = field(default_factory=Numbering)
+    extras: Numbering = field(default_factory=Numbering)
+    _blocks: dict[int, tuple[SliceRows, DeviceBlock, Ints]] = field(default_factory=dict)
+
+    def block(self, piece: SliceRows) -> tuple[DeviceBlock, Ints]:
+        """Return the CEL block and the kinds of a slice's devices, made once per version."""
+        known = self._blocks.get(id(piece))
+        if known is None:
+            block = DeviceBlock([row.cel for row in piece.rows])
+            kinds = np.array([self.kinds[_kind(row)] for row in piece.rows], dtype=np.int64)
+            known = self._blocks[id(piece)] = (piece, block, kinds)
+        return known[1], known[2]
+
+    def keep(self, pieces: Sequence[SliceRows]) -> None:
+        """Forget slices that are gone."""
+        self._blocks = {id(p): self._blocks[id(p)] for p in pieces if id(p) in self._blocks}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FleetLayout:
+    """Nodes and their devices at one revision of the inventory."""
+
+    nodes: tuple[Node, ...]
+    revision: int
+    views: tuple[NodeView, ...]
+    rows: tuple[DeviceRow, ...]
+    table: DeviceTable
+    kinds: Ints
+    """(rows,)"""
+    positions: Ints
+    """Rows of node n are ``positions[offsets[n]:offsets[n + 1]]``, in the order of its view."""
+    offsets: Ints
+    """(nodes + 1,)"""
+    extras: Ints
+    """(nodes,)"""
+    viewers: dict[PoolID, list[int]]
+    """Pool to the nodes that see it."""
+    row_of: dict[int, int]
+    """id() of a device row to its position in ``rows``."""
+
+
+def lay_out_fleet(inventory: Inventory, nodes: tuple[Node, ...], memory: Memory) -> FleetLayout:
+    """Line up the devices of ``nodes``."""
+    pieces = list(inventory.slices().values())
+    memory.keep(pieces)
+    blocks = [memory.block(piece) for piece in pieces]
+    rows = tuple(row for piece in pieces for row in piece.rows)
+    row_of = {id(row): position for position, row in enumerate(rows)}
+    views = tuple(inventory.view(node) for node in nodes)
+    sizes = np.fromiter((len(view.rows) for view in views), np.int64, len(views))
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+    viewers: dict[PoolID, list[int]] = {}
+    for number, view in enumerate(views):
+        for pool in view.pools:
+            viewers.setdefault(pool.id, []).append(number)
+    return FleetLayout(
+        nodes=nodes,
+        revision=inventory.revision,
+        views=views,
+        rows=rows,
+        table=DeviceTable([block for block, _ in blocks], memory.encoding),
+        kinds=np.concatenate([np.zeros(0, np.int64), *(kinds for _, kinds in blocks)]),
+        positions=np.fromiter(
+            (row_of[id(row)] for view in views for row in view.rows), np.int64, int(offsets[-1])
+        ),
+        offsets=offsets,
+        extras=np.fromiter((memory.extras[v.extra] for v in views), np.int64, len(views)),
+        viewers=viewers,
+        row_of=row_of,
+    )
+
+
+def _kind(row: DeviceRow) -> Hashable:
+    """What an answer can depend on besides attributes and reach."""
+    return (
+        row.id.driver,
+        row.shareable,
+        row.capacities,
+        row.consumes,
+        tuple((taint.key, taint.value, taint.effect) for taint in row.taints),
+        bool(row.device.binding_conditions),
+        row.skip_node_operations,
+    )

@@ -1,0 +1,135 @@
+"""Which nodes are alike for a set of claims? Alike nodes share one answer.
+
+Two nodes are alike when their devices, in order, are of equal kinds, get equal answers from every
+selector, and have equal patterns of the attributes that constraints (or a preference for devices
+near each other) compare. Compared attributes count by pattern only: serial numbers, PCI addresses
+and the like do not tell nodes apart. Attributes that hold lists, and those that derived attributes
+read, count by value.
+
+Complexity: O(devices) array work, plus the evaluation of value combinations never seen before.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kai_py.dra.cel.attribute import compile_attribute
+from kai_py.dra.cel.columns import HAS, Column, columns_of
+from kai_py.dra.cel.masks import mask
+from kai_py.dra.cel.selector import CompileError, compile_selector
+from kai_py.dra.claims import ClaimSet
+from kai_py.dra.fleet_layout import FleetLayout, Ints, Numbering
+
+LOCALITY = ("resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode")
+"""Attributes that say which devices of a node are near each other (KEP 4381, 6072)."""
+
+
+@dataclass(slots=True, eq=False)
+class NodeClasses:
+    """Numbers nodes by what ``claims`` can tell of them; numbers stay valid across layouts."""
+
+    claims: ClaimSet
+    compared: tuple[str, ...] = ()
+    """Further attributes whose pattern matters."""
+    _row_numbers: Numbering = field(default_factory=Numbering)
+    _node_numbers: Numbering = field(default_factory=Numbering)
+
+    def number(self, layout: FleetLayout) -> Ints:
+        """(nodes,) int64: equal numbers mean alike nodes."""
+        by_value, by_pattern = self._split(layout)
+        columns = [layout.kinds, *self._answers(layout)]
+        columns += [layout.table.column(column) for column in by_value]
+        rows = self._number_rows(columns)
+        entries = [rows[layout.positions]]
+        entries += [_pattern(layout, layout.table.column(column)) for column in by_pattern]
+        content = np.stack(entries, axis=1).astype(np.int32).tobytes()
+        width = 4 * len(entries)
+        bounds = (layout.offsets * width).tolist()
+        return np.fromiter(
+            (
+                self._node_numbers[extra, content[bounds[node] : bounds[node + 1]]]
+                for node, extra in enumerate(layout.extras.tolist())
+            ),
+            np.int64,
+            len(layout.nodes),
+        )
+
+    def _answers(self, layout: FleetLayout) -> Iterator[Ints]:
+        """What each selector says of each row: no, yes or error."""
+        texts = {s.expression for option in self.claims.options for s in option.selectors}
+        for text in sorted(texts):
+            selector = compile_selector(text)
+            if not isinstance(selector, CompileError):
+                found = mask(selector, layout.table)
+                yield found.value + 2 * found.error.astype(np.int64)
+
+    def _split(self, layout: FleetLayout) -> tuple[list[Column], list[Column]]:
+        """Columns that count by value, and those that count by pattern."""
+        names = {
+            constraint.attribute for claim in self.claims.claims for constraint in claim.constraints
+        }
+        by_value: dict[Column, None] = {}
+        by_pattern: dict[Column, None] = {}
+        for name in sorted(names | set(self.compared)):
+            column = _column(name)
+            by_value[HAS, *column] = None
+            (by_value if _holds_lists(layout, column) else by_pattern)[column] = None
+        by_value.update(dict.fromkeys(_derived_columns(self.claims)))
+        return list(by_value), list(by_pattern)
+
+    def _number_rows(self, columns: Sequence[Ints]) -> Ints:
+        """(rows,) int64: equal numbers mean equal values in all columns."""
+        groups, first = _group(columns)
+        values = zip(*(column[first].tolist() for column in columns), strict=True)
+        numbers = np.fromiter((self._row_numbers[v] for v in values), np.int64, len(first))
+        return numbers[groups]
+
+
+def _column(name: str) -> Column:
+    domain, _, bare = name.rpartition("/")
+    return ("attributes", domain, bare)
+
+
+def _derived_columns(claims: ClaimSet) -> Iterator[Column]:
+    for option in claims.options:
+        for derived in option.derived:
+            compiled = compile_attribute(derived.expression)
+            if not isinstance(compiled, CompileError):
+                yield from columns_of(compiled.expression.checked.root)
+
+
+def _holds_lists(layout: FleetLayout, column: Column) -> bool:
+    """Tell whether any device has a list, or nothing readable, under an attribute."""
+    codes = layout.table.column(column)
+    _, first = np.unique(codes, return_index=True)
+    for row in first.tolist():
+        value = layout.table.devices[row].fields
+        for key in column:
+            value = value.get(key, {})
+        if not isinstance(value, int | str) and value:
+            return True
+    return False
+
+
+def _pattern(layout: FleetLayout, column: Ints) -> Ints:
+    """Replace values by the place, within the node, of the first device with that value."""
+    values = column[layout.positions]
+    sizes = np.diff(layout.offsets)
+    node = np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
+    width = int(values.max(initial=0)) + 1
+    _, first, inverse = np.unique(node * width + values, return_index=True, return_inverse=True)
+    place: Ints = first[inverse] - layout.offsets[node]
+    return place
+
+
+def _group(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
+    """Number the distinct combinations of values: (rows,) group and (groups,) first row."""
+    combined = np.zeros(len(columns[0]), dtype=np.int64)
+    first = combined[:0]
+    for column in columns:
+        width = int(column.max(initial=0)) + 1
+        _, first, combined = np.unique(
+            combined * width + column, return_index=True, return_inverse=True
+        )
+    return combined, first

@@ -1,0 +1,94 @@
+"""What does a partition cost those who come later? The placements that it makes impossible.
+
+Devices that draw on common counters form a card (one GPU). Taking a device of a card with ``left``
+counters costs
+
+    sum of size(s) over devices s of the card that could be taken before and cannot be afterwards
+
+where size is the largest fraction of a counter that s draws, so that losing the place of a large
+partition weighs more. Equal cards in equal standing share one computation.
+
+Source: Weng et al., "Beware of Fragmentation", ATC 2023, applied to counters.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kai_py.dra.components import connect
+from kai_py.dra.counters import CounterLayout, Draw
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Card:
+    counters: tuple[int, ...]
+    draws: tuple[Draw, ...]
+    """Per device of the card, by place in ``counters``."""
+    sizes: tuple[float, ...]
+    pattern: int
+
+
+@dataclass(slots=True, eq=False)
+class PlacementLoss:
+    """The cards of one node view and what is known of them."""
+
+    layout: CounterLayout
+    _cards: list[_Card] = field(init=False)
+    _card_of: list[int] = field(init=False)
+    _place: list[int] = field(init=False)
+    """Device to its place in its card."""
+    _known: dict[tuple[int, tuple[int, ...], int], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        draws = self.layout.draws
+        self._card_of = connect([[number for number, _ in draw] for draw in draws])
+        members: dict[int, list[int]] = {}
+        self._place = []
+        for device, card in enumerate(self._card_of):
+            self._place.append(len(members.setdefault(card, [])))
+            members[card].append(device)
+        patterns: dict[tuple[object, ...], int] = {}
+        self._cards = [self._card(devices, patterns) for devices in members.values()]
+
+    def of(self, device: int, left: Sequence[int]) -> float:
+        """What taking ``device`` costs with ``left`` of each counter."""
+        card = self._cards[self._card_of[device]]
+        standing = tuple([left[number] for number in card.counters])
+        key = (card.pattern, standing, self._place[device])
+        loss = self._known.get(key)
+        if loss is None:
+            loss = self._known[key] = _loss(card, standing, self._place[device])
+        return loss
+
+    def untouched(self, device: int, left: Sequence[int]) -> bool:
+        """Tell whether nothing of the device's card is in use."""
+        card = self._cards[self._card_of[device]]
+        return all(left[number] == self.layout.values[number] for number in card.counters)
+
+    def _card(self, devices: list[int], patterns: dict[tuple[object, ...], int]) -> _Card:
+        layout = self.layout
+        counters = sorted({number for device in devices for number, _ in layout.draws[device]})
+        place = {number: index for index, number in enumerate(counters)}
+        draws = tuple(
+            tuple((place[number], amount) for number, amount in layout.draws[device])
+            for device in devices
+        )
+        values = tuple(layout.values[number] for number in counters)
+        sizes = tuple(
+            max((amount / values[index] for index, amount in draw if values[index]), default=0.0)
+            for draw in draws
+        )
+        pattern = patterns.setdefault((draws, values), len(patterns))
+        return _Card(tuple(counters), draws, sizes, pattern)
+
+
+def _loss(card: _Card, left: tuple[int, ...], place: int) -> float:
+    after = list(left)
+    for index, amount in card.draws[place]:
+        after[index] -= amount
+    return sum(
+        size
+        for other, (draw, size) in enumerate(zip(card.draws, card.sizes, strict=True))
+        if other != place
+        and all(left[index] >= amount for index, amount in draw)
+        and any(after[index] < amount for index, amount in draw)
+    )

@@ -1,0 +1,162 @@
+"""One set of claims, asked of many nodes: what is known stays known.
+
+The answer on a node follows from the class of the node (``node_classes``) and from what is held on
+it (``usage_numbers``). A step says what one more pod takes and what is held afterwards, so the
+number of pods that fit is the length of a chain of steps. Steps outlive changes of slices, nodes
+and allocation states.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kai_py.api.records.resource import AllocationResult, DeviceClass, ResourceClaim
+from kai_py.dra.allocator import NoFit, Site, Undecided, prepare, refusal_of, solve
+from kai_py.dra.claims import ClaimSet
+from kai_py.dra.errors import AllocationError
+from kai_py.dra.features import Choice, Features
+from kai_py.dra.fleet_layout import FleetLayout, Ints
+from kai_py.dra.holdings import DeviceState
+from kai_py.dra.inventory import NodeView
+from kai_py.dra.node_classes import NodeClasses
+from kai_py.dra.results import build_allocations
+from kai_py.dra.search import Verdict
+from kai_py.dra.selection import Expressions
+from kai_py.dra.standing import standing_of
+from kai_py.dra.trial import Pick
+from kai_py.dra.usage_numbers import UsageNumbers
+
+STEPS_KEPT = 200_000
+"""Steps after which a question starts afresh; far more than there are standings at a time."""
+
+Refusal = NoFit | Undecided | AllocationError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One more pod on a node: the devices it takes and what is held afterwards, or why not."""
+
+    picks: tuple[Pick, ...] = ()
+    usage: int = 0
+    refusal: Refusal | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Terms:
+    """What all questions of a fleet have in common."""
+
+    features: Features
+    choice: Choice
+    expressions: Expressions
+    usage: UsageNumbers
+    budget: int
+
+
+@dataclass(slots=True, eq=False)
+class Question:
+    """A set of claims with everything known about it."""
+
+    claims: ClaimSet
+    sample: tuple[ResourceClaim, ...]
+    """Claims that are asked for others like them."""
+    device_classes: tuple[DeviceClass, ...]
+    """The classes named, to notice when one is replaced."""
+    alike: NodeClasses
+    terms: Terms
+    numbers: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """(nodes,) the class of each node in ``layout``."""
+    layout: FleetLayout | None = None
+    _sites: dict[int, Site | AllocationError] = field(default_factory=dict)
+    _steps: dict[tuple[int, int], Step] = field(default_factory=dict)
+
+    def look_at(self, layout: FleetLayout) -> None:
+        """Class the nodes of ``layout``."""
+        if self.layout is not layout:
+            self.numbers = self.alike.number(layout)
+            self.layout = layout
+
+    def step(self, node: int, usage: int, state: DeviceState) -> Step:
+        """Return what one more pod takes on ``node``, where ``usage`` numbers its standing."""
+        key = (int(self.numbers[node]), usage)
+        step = self._steps.get(key)
+        if step is None:
+            if len(self._steps) >= STEPS_KEPT:
+                self._steps.clear()
+            step = self._steps[key] = self._search(node, state)
+        return step
+
+    def count(self, node: int, usage: int, state: DeviceState, limit: int) -> int:
+        """Return how many pods fit one after the other, at most ``limit``."""
+        taken: list[Step] = []
+        copy: DeviceState | None = None
+        while len(taken) < limit:
+            step = self._steps.get((int(self.numbers[node]), usage))
+            if step is None:
+                copy = copy or self._copy(node, state, taken)
+                step = self.step(node, usage, copy)
+            if step.refusal is not None:
+                break
+            taken.append(step)
+            usage = step.usage
+            if copy is not None:
+                self._hold(node, step.picks, copy)
+        return len(taken)
+
+    def realise(
+        self, claims: Sequence[ResourceClaim], node: int, picks: Sequence[Pick]
+    ) -> tuple[AllocationResult, ...]:
+        """Turn picks into allocations of the devices of ``node``.
+
+        :raises AllocationError: no node selector can be made for a claim.
+        """
+        site = self._site(node)
+        if isinstance(site, AllocationError):
+            raise site
+        return build_allocations(claims, site.eligibility, self._view(node), picks)
+
+    def _search(self, node: int, state: DeviceState) -> Step:
+        site = self._site(node)
+        if isinstance(site, AllocationError):
+            return Step(refusal=site)
+        view = self._view(node)
+        standing = standing_of(view, site.counters, state.pools, self.terms.choice)
+        try:
+            outcome = solve(site, standing, self.terms.budget)
+            if outcome.verdict is not Verdict.FOUND:
+                return Step(refusal=refusal_of(outcome))
+            held = self._copy(node, state, ())
+            self._hold(node, outcome.picks, held)
+        except AllocationError as error:
+            return Step(refusal=error)
+        return Step(outcome.picks, self.terms.usage.of_view(view, held.pools))
+
+    def _site(self, node: int) -> Site | AllocationError:
+        number = int(self.numbers[node])
+        site = self._sites.get(number)
+        if site is None:
+            site = self._sites[number] = self._prepare(self._view(node))
+        return site
+
+    def _prepare(self, view: NodeView) -> Site | AllocationError:
+        terms = self.terms
+        try:
+            return prepare(self.claims, view, terms.features, terms.choice, terms.expressions)
+        except AllocationError as error:
+            return error
+
+    def _view(self, node: int) -> NodeView:
+        assert self.layout is not None
+        return self.layout.views[node]
+
+    def _copy(self, node: int, state: DeviceState, taken: Sequence[Step]) -> DeviceState:
+        """Copy what is held on one node, with the pods of ``taken`` on top."""
+        pools = (pool.id for pool in self._view(node).pools)
+        copy = DeviceState(state.find, {p: state.pools[p] for p in pools if p in state.pools})
+        for step in taken:
+            self._hold(node, step.picks, copy)
+        return copy
+
+    def _hold(self, node: int, picks: Sequence[Pick], state: DeviceState) -> None:
+        for allocation in self.realise(self.sample, node, picks):
+            state.hold(allocation)
