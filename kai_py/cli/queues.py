@@ -89,7 +89,7 @@ def _row(share: QueueShare, stages: dict[str, int]) -> QueueRow:
         requested=in_api_units(share.requested),
         pending_gangs=sum(stages.values()),
         pending_by_stage=stages,
-        problems=share.problems,
+        problems=tuple(problem.reason for problem in share.problems),
     )
 
 

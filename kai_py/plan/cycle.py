@@ -35,7 +35,6 @@ from kai_py.policy.fill import Strategy
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.rules import NATIVE, Rules
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.queue_specs import QueueProblem
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -173,9 +172,6 @@ def queue_shares(quota: Quota, pending: Sequence[Gang]) -> tuple[QueueShare, ...
     waiting: dict[str, int] = {}
     for gang in pending:
         waiting[gang.queue] = waiting.get(gang.queue, 0) + 1
-    problems: dict[str, tuple[QueueProblem, ...]] = {}
-    for problem in quota.problems:
-        problems[problem.queue] = (*problems.get(problem.queue, ()), problem)
     queues, standing, shares = quota.queues, quota.standing, quota.shares
     return tuple(
         QueueShare(
@@ -186,7 +182,7 @@ def queue_shares(quota: Quota, pending: Sequence[Gang]) -> tuple[QueueShare, ...
             allocated=_amounts(quota, standing.allocated[:, q]),
             requested=_amounts(quota, quota.demand[:, q]),
             pending_gangs=waiting.get(name, 0),
-            problems=problems.get(name, ()),
+            problems=tuple(each for each in quota.problems if each.queue == name),
             parent=queues.names[queues.parent[q]] if queues.depth[q] else "",
             cut={
                 resource: float(shares.deserved[row, q])

@@ -1,6 +1,8 @@
+import re
+
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kai_py.api.manifests import ManifestError, line_at, read_documents
@@ -108,6 +110,16 @@ VALUES = st.recursive(
 )
 
 
+class QuotingDumper(yaml.SafeDumper):
+    """Quotes the strings that the API server would read as numbers, which PyYAML leaves plain."""
+
+
+QuotingDumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,6}", fullmatch=True), VALUES, min_size=1))
+@example({"a": "0E0"})
 def test_reads_every_value_that_yaml_can_write(document):
-    assert value(yaml.safe_dump(document)) == document
+    assert value(yaml.dump(document, Dumper=QuotingDumper)) == document

@@ -1,0 +1,112 @@
+"""A trial that is not kept leaves nothing behind, whatever was done in it."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai_py.plan.cycle import CycleSettings
+from kai_py.plan.decisions import Action
+from kai_py.plan.device_trial import CycleDevices
+from kai_py.plan.quota import quota_of
+from kai_py.plan.room import Room
+from kai_py.plan.statement import Evicted, Statement
+from tests.scenario import (
+    claim,
+    claiming,
+    claiming_job,
+    cluster,
+    device_class,
+    gpu_slice,
+    job_with_pods,
+    node,
+    pod,
+    queue,
+)
+
+
+def statement():
+    world = cluster(
+        device_class(),
+        node("a", 8),
+        node("b", 0),
+        gpu_slice("b", 8),
+        queue("q", 8),
+        [pod(f"run{i}", queue="q", node="a") for i in range(3)],
+        claim("held", 2, owner="claimer", held_by=["claimer"], on=[("b", "gpu-0"), ("b", "gpu-1")]),
+        claiming(pod("claimer", 0, queue="q", node="b"), "held"),
+        job_with_pods("plain", 3, queue="q"),
+        claiming_job("devices", 3, queue="q"),
+    )
+    snapshot = world.snapshot()
+    quota = quota_of(
+        snapshot,
+        CycleSettings().rules,
+        world.devices.accounting,
+        world.devices.node_gpus(snapshot.nodes),
+    )
+    steps = CycleSettings().allocator_steps
+    return Statement(snapshot, quota, CycleDevices(world.devices, snapshot, steps))
+
+
+def state(trial):
+    shapes = {m.shape.number: m.shape for g in trial.snapshot.gangs.values() for m in g.members}
+    everywhere = np.ones(len(trial.snapshot.nodes), dtype=bool)
+    return (
+        trial.idle.copy(),
+        trial.later.copy(),
+        trial.quota.standing.allocated.copy(),
+        trial.quota.standing.non_preemptible.copy(),
+        *(
+            trial.devices.copies(shapes[number], everywhere, 9, room)
+            for number in sorted(shapes)
+            for room in Room
+        ),
+        np.array(sorted(trial.placed)),
+        np.array(sorted(trial.evicted)),
+    )
+
+
+def do(trial, step):
+    kind, index, row, room = step
+    gangs = sorted(trial.snapshot.gangs.values(), key=lambda gang: gang.key)
+    if kind == "place":
+        waiting = [(g, m) for g in gangs for m in g.pending if m.pod.uid not in trial.placed]
+        if waiting:
+            gang, member = waiting[index % len(waiting)]
+            trial.place(gang, [member], row, Action.ALLOCATE, room=room)
+        return
+    running = [(g, m) for g in gangs for m in g.bound if m.pod.uid not in trial.evicted]
+    if running:
+        gang, member = running[index % len(running)]
+        trial.evict(Evicted(member, gang, Action.PREEMPT, gang, "test"))
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["place", "evict"]),
+        st.integers(0, 9),
+        st.integers(0, 1),
+        st.sampled_from(Room),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps, steps)
+def test_undoing_restores_everything(kept, undone):
+    trial = statement()
+    with trial.trial() as outer:
+        for step in kept:
+            do(trial, step)
+        outer.keep()
+    before = state(trial)
+    with trial.trial():
+        for step in undone:
+            do(trial, step)
+        with trial.trial() as inner:
+            for step in undone:
+                do(trial, step)
+            inner.keep()
+    for ours, theirs in zip(state(trial), before, strict=True):
+        assert np.array_equal(ours, theirs)

@@ -1,0 +1,102 @@
+"""Static filters name the first that removes a node; copies never promise more than there is."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_py.api.records.core import Taint, Toleration
+from kai_py.policy.fit import copies_that_fit, static_fit
+from kai_py.policy.tolerations import tolerates
+from kai_py.snapshot.nodes import node_columns
+from kai_py.snapshot.resources import ResourceIndex
+from kai_py.snapshot.shape import Shape
+from tests.scenario import node
+
+RESOURCES = ResourceIndex().extended(["nvidia.com/gpu"])
+
+
+def shape(**fields):
+    return Shape(number=0, requests=fields.pop("requests", {"cpu": 1000.0}), **fields)
+
+
+def columns(*nodes):
+    return node_columns(nodes, RESOURCES, 1)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(-4, 20), st.integers(-4, 20), st.booleans()), min_size=1, max_size=8
+    ),
+    st.integers(1, 5),
+    st.integers(1, 5),
+)
+def test_copies_are_what_fits_and_one_more_does_not(rows, cpu, memory):
+    free = np.zeros((len(RESOURCES.names), len(rows)))
+    free[0] = [row[0] for row in rows]
+    free[1] = [row[1] for row in rows]
+    mask = np.array([row[2] for row in rows])
+    wanted = shape(requests={"cpu": float(cpu), "memory": float(memory)})
+    for row, copies in enumerate(copies_that_fit(wanted, RESOURCES, free, mask, free)):
+        have = rows[row][:2]
+        fits = mask[row] and copies * cpu <= have[0] and copies * memory <= have[1]
+        more = (copies + 1) * cpu <= have[0] and (copies + 1) * memory <= have[1]
+        assert fits or copies == 0
+        assert not (mask[row] and more)
+
+
+def test_a_resource_that_no_node_has_fits_nowhere():
+    free = np.full((len(RESOURCES.names), 2), 100.0)
+    wanted = shape(requests={"example.com/unknown": 1.0})
+    assert not copies_that_fit(wanted, RESOURCES, free, np.ones(2, bool), free).any()
+
+
+def test_mirrored_requests_bind_only_where_the_resource_is_reported():
+    gpu = RESOURCES.positions["nvidia.com/gpu"]
+    allocatable = np.full((len(RESOURCES.names), 2), 100.0)
+    allocatable[gpu] = [8, 0]
+    free = allocatable.copy()
+    free[gpu] = [3, -5]
+    wanted = shape(requests={"pods": 1.0}, mirrored={"nvidia.com/gpu": 2.0})
+    copies = copies_that_fit(wanted, RESOURCES, free, np.ones(2, bool), allocatable)
+    assert list(copies) == [1, 100]
+
+
+def test_a_host_port_fits_once_per_node():
+    free = np.full((len(RESOURCES.names), 1), 100.0)
+    wanted = shape(requests={"pods": 1.0}, host_ports=(("", "TCP", 80),))
+    assert list(copies_that_fit(wanted, RESOURCES, free, np.ones(1, bool), free)) == [1]
+
+
+def test_a_node_counts_for_the_first_filter_that_removes_it():
+    tainted = node("b", taints=(Taint(key="k", effect="NoSchedule"),))
+    cordoned = node("c", unschedulable=True, taints=(Taint(key="k", effect="NoSchedule"),))
+    wanted = shape(node_selector={"disk": "ssd"})
+    fit = static_fit(wanted, columns(node("a"), tainted, cordoned))
+    assert fit.removed == (
+        ("unschedulable", 1),
+        ("had untolerated taint", 1),
+        ("didn't match Pod's node selector", 1),
+    )
+
+
+def test_soft_taints_lower_the_preference():
+    soft = node("b", taints=(Taint(key="k", effect="PreferNoSchedule"),))
+    fit = static_fit(shape(), columns(node("a"), soft))
+    assert fit.mask.all()
+    assert fit.preference[0] > fit.preference[1]
+
+
+@pytest.mark.parametrize(
+    ("toleration", "covers"),
+    [
+        (Toleration(operator="Exists"), True),
+        (Toleration(key="k", operator="Exists"), True),
+        (Toleration(key="k", value="v"), True),
+        (Toleration(key="k", value="other"), False),
+        (Toleration(key="other", operator="Exists"), False),
+        (Toleration(key="k", value="v", effect="NoExecute"), False),
+    ],
+)
+def test_tolerations(toleration, covers):
+    assert tolerates([toleration], Taint(key="k", value="v", effect="NoSchedule")) is covers

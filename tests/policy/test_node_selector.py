@@ -1,0 +1,87 @@
+"""Node selectors over columns must agree with reading one node after the other."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Requirement
+from kai_py.policy.node_selector import matches_labels, matches_selector
+from kai_py.snapshot.nodes import node_columns
+from kai_py.snapshot.resources import ResourceIndex
+from tests.scenario import node
+
+KEYS = ("zone", "gen")
+VALUES = ("a", "b", "3", "12")
+
+
+def columns(labels):
+    nodes = [node(f"n{i}", labels=each) for i, each in enumerate(labels)]
+    return node_columns(nodes, ResourceIndex(), 1)
+
+
+def holds(requirement, labels):
+    value = labels.get(requirement.key)
+    if requirement.operator in ("Gt", "Lt"):
+        if value is None or not value.isdecimal() or not requirement.values[0].isdecimal():
+            return False
+        left, right = int(value), int(requirement.values[0])
+        return left > right if requirement.operator == "Gt" else left < right
+    return {
+        "In": value in requirement.values,
+        "NotIn": value not in requirement.values,
+        "Exists": value is not None,
+        "DoesNotExist": value is None,
+    }[requirement.operator]
+
+
+labels = st.lists(
+    st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES)), min_size=1, max_size=6
+)
+requirements = st.one_of(
+    st.builds(
+        lambda key, operator, values: Requirement(key=key, operator=operator, values=tuple(values)),
+        st.sampled_from(KEYS),
+        st.sampled_from(["In", "NotIn"]),
+        st.lists(st.sampled_from(VALUES), min_size=1, max_size=3),
+    ),
+    st.builds(
+        lambda key, operator: Requirement(key=key, operator=operator),
+        st.sampled_from(KEYS),
+        st.sampled_from(["Exists", "DoesNotExist"]),
+    ),
+    st.builds(
+        lambda key, operator, value: Requirement(key=key, operator=operator, values=(value,)),
+        st.sampled_from(KEYS),
+        st.sampled_from(["Gt", "Lt"]),
+        st.sampled_from(VALUES),
+    ),
+)
+terms = st.lists(st.lists(requirements, max_size=3), max_size=3)
+
+
+@given(labels, terms)
+def test_columns_equal_one_by_one(labels, terms):
+    selector = NodeSelector(
+        node_selector_terms=tuple(NodeSelectorTerm(match_expressions=tuple(term)) for term in terms)
+    )
+    expected = [
+        any(term and all(holds(each, node_labels) for each in term) for term in terms)
+        for node_labels in labels
+    ]
+    assert list(matches_selector(selector, columns(labels))) == expected
+
+
+def test_fields_select_by_name_and_unknown_fields_select_nothing():
+    def by(key):
+        field = Requirement(key=key, operator="In", values=("n1",))
+        return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(field,)),))
+
+    nodes = columns([{}, {}])
+    assert list(matches_selector(by("metadata.name"), nodes)) == [False, True]
+    assert not matches_selector(by("spec.anything"), nodes).any()
+
+
+def test_labels_must_all_be_equal():
+    nodes = columns([{"zone": "a"}, {"zone": "a", "gen": "3"}, {}])
+    assert list(matches_labels({"zone": "a", "gen": "3"}, nodes)) == [False, True, False]
+    assert np.all(matches_labels({}, nodes))

@@ -1,0 +1,69 @@
+"""Domains: the tightest that holds everything first; labels that are missing; pinned groups."""
+
+import numpy as np
+
+from kai_py.policy.topology import NOWHERE, candidates, levels_of
+from kai_py.snapshot.nodes import node_columns
+from kai_py.snapshot.resources import ResourceIndex
+from tests.scenario import node
+
+LABELS = [
+    {"zone": "z1", "rack": "r1"},
+    {"zone": "z1", "rack": "r1"},
+    {"zone": "z1", "rack": "r2"},
+    {"zone": "z2", "rack": "r1"},
+    {"zone": "z2"},
+]
+
+
+def levels():
+    nodes = [node(f"n{i}", labels=labels) for i, labels in enumerate(LABELS)]
+    return levels_of(node_columns(nodes, ResourceIndex(), 1), ("zone", "rack"))
+
+
+def names(copies, count, **bounds):
+    given = {"required": None, "preferred": None, **bounds}
+    return [c.name for c in candidates(levels(), [np.array(copies)], [count], **given)]
+
+
+def test_racks_of_two_zones_are_different_domains():
+    zone, rack = levels()
+    assert rack.names == ("z1/r1", "z1/r2", "z2/r1")
+    assert list(rack.codes) == [0, 0, 1, 2, NOWHERE]
+    assert list(zone.codes) == [0, 0, 0, 1, 1], "a node without a rack still has its zone"
+
+
+def test_required_takes_the_tightest_domain_that_holds_all():
+    assert names([4, 4, 2, 3, 9], 2, required=1) == ["z1/r2", "z1/r1", "z2/r1"]
+    assert names([4, 4, 2, 3, 9], 5, required=1) == ["z1/r1"]
+    assert names([4, 4, 2, 3, 9], 9, required=1) == []
+
+
+def test_preferred_widens_until_it_fits():
+    assert names([4, 4, 2, 3, 0], 9, preferred=1) == ["z1", ""]
+    assert names([4, 4, 2, 3, 0], 20, preferred=1) == [""]
+
+
+def test_required_bounds_how_far_preferred_widens():
+    assert names([4, 4, 2, 3, 0], 9, required=0, preferred=1) == ["z1"]
+
+
+def test_without_a_domain_that_holds_all_the_roomiest_is_filled_first():
+    [anywhere] = candidates(levels(), [np.array([4, 4, 2, 3, 1])], [14], required=None, preferred=1)
+    assert list(np.argsort(-anywhere.preference, kind="stable")) == [0, 1, 3, 2, 4]
+
+
+def test_running_pods_pin_the_required_domain():
+    pinned = np.array([False, False, True, False, False])
+    found = list(
+        candidates(
+            levels(), [np.array([9, 9, 9, 9, 9])], [1], required=0, preferred=1, pinned=pinned
+        )
+    )
+    assert [c.name for c in found] == ["z1/r2", "z1/r1", "z1"]
+
+
+def test_every_shape_must_fit_the_domain():
+    small, large = np.array([4, 4, 8, 8, 0]), np.array([1, 1, 0, 2, 0])
+    found = candidates(levels(), [large, small], [2, 8], required=1, preferred=None)
+    assert [c.name for c in found] == ["z1/r1", "z2/r1"]
