@@ -1,0 +1,161 @@
+"""What the story notes and which broken promises it finds, from happenings alone."""
+
+from kai_py.demo.happenings import (
+    ClaimChange,
+    ClaimChanged,
+    EventSeen,
+    EvictionDecided,
+    JobCompleted,
+    PodChange,
+    PodChanged,
+)
+from kai_py.demo.script import Expectation, Milestone, Seen
+from kai_py.demo.story import Story
+from kai_py.demo.workloads import Workload
+
+GANG = Workload("gang", "q", 3, 1, floor=3)
+ELASTIC = Workload("elastic", "q", 3, 1, floor=1)
+
+
+def story():
+    return Story([GANG, ELASTIC])
+
+
+def pods(told, change, *names, gang="gang"):
+    for name in names:
+        told.apply(
+            PodChanged(
+                time=1.0,
+                change=change,
+                pod=f"default/{gang}-{name}",
+                gang=f"default/Job/{gang}",
+                queue="q",
+                node="n",
+            )
+        )
+
+
+def evict(told, action, *names, gang="gang"):
+    for name in names:
+        told.apply(
+            EvictionDecided(
+                time=1.0,
+                action=action,
+                pod=f"default/{gang}-{name}",
+                gang=f"default/Job/{gang}",
+                beneficiary="default/Job/x",
+                reason="",
+            )
+        )
+
+
+def seen(told, milestone, workload="gang"):
+    return told.has_seen([Seen(workload, milestone)])
+
+
+def test_a_gang_has_started_when_all_its_pods_are_bound():
+    told = story()
+    pods(told, PodChange.BOUND, 0, 1)
+    assert not seen(told, Milestone.STARTED)
+    pods(told, PodChange.BOUND, 2)
+    assert seen(told, Milestone.STARTED)
+    assert not seen(told, Milestone.RETURNED)
+    summary = told.told((), 1.0)
+    assert (summary.pods_bound, summary.gangs_started, summary.missing) == (3, 1, ())
+
+
+def test_a_pod_that_runs_before_its_gang_is_bound_breaks_the_promise():
+    told = story()
+    pods(told, PodChange.BOUND, 0, 1)
+    pods(told, PodChange.RUNNING, 0)
+    assert told.broken == ("gang ran with 2 pods, its floor is 3",)
+
+
+def test_a_gang_that_starts_again_must_be_whole_again():
+    told = story()
+    pods(told, PodChange.BOUND, 0, 1, 2)
+    pods(told, PodChange.LEAVING, 0, 1, 2)
+    pods(told, PodChange.BOUND, 3)
+    pods(told, PodChange.RUNNING, 3)
+    assert told.broken == ("gang ran with 1 pods, its floor is 3",)
+
+
+def test_a_gang_left_in_part_is_missing_from_the_summary():
+    told = story()
+    pods(told, PodChange.BOUND, 0, 1)
+    assert told.told((), 1.0).missing == ("gang was left with 2 pods bound",)
+
+
+def test_pods_of_a_gang_may_finish_one_after_the_other():
+    told = story()
+    pods(told, PodChange.BOUND, 0, 1, 2)
+    pods(told, PodChange.RUNNING, 0, 1)
+    pods(told, PodChange.SUCCEEDED, 0)
+    pods(told, PodChange.RUNNING, 2)
+    pods(told, PodChange.SUCCEEDED, 1, 2)
+    assert told.broken == ()
+    assert not seen(told, Milestone.PREEMPTED)
+    assert told.told((), 1.0).missing == ()
+
+
+def test_an_eviction_is_preemption_or_reclaim_by_what_was_decided():
+    told = story()
+    pods(told, PodChange.BOUND, 0, 1, 2)
+    evict(told, "preempt", 0, 1, 2)
+    assert not seen(told, Milestone.PREEMPTED), "decided is not done"
+    pods(told, PodChange.LEAVING, 0, 1, 2)
+    assert seen(told, Milestone.PREEMPTED)
+    assert not seen(told, Milestone.RECLAIMED)
+    pods(told, PodChange.BOUND, 3, 4, 5)
+    assert seen(told, Milestone.RETURNED)
+    assert told.told((), 1.0).preemptions == 3
+
+
+def test_an_elastic_gang_shrinks_and_grows():
+    told = story()
+    pods(told, PodChange.BOUND, 0, 1, 2, gang="elastic")
+    evict(told, "reclaim", 1, gang="elastic")
+    pods(told, PodChange.LEAVING, 1, gang="elastic")
+    assert seen(told, Milestone.RECLAIMED, "elastic")
+    assert not seen(told, Milestone.RETURNED, "elastic")
+    pods(told, PodChange.BOUND, 3, gang="elastic")
+    assert seen(told, Milestone.RETURNED, "elastic")
+    assert told.broken == ()
+
+
+def test_a_device_given_twice_breaks_the_promise():
+    told = story()
+
+    def claim(name, change):
+        told.apply(ClaimChanged(time=1.0, change=change, claim=name, devices=("node/gpu-0",)))
+
+    claim("a", ClaimChange.ALLOCATED)
+    claim("a", ClaimChange.RELEASED)
+    claim("b", ClaimChange.ALLOCATED)
+    assert told.broken == ()
+    claim("c", ClaimChange.ALLOCATED)
+    assert told.broken == ("node/gpu-0 was given to b and to c",)
+
+
+def test_the_summary_names_what_was_shown_and_what_is_missing():
+    told = story()
+    waits = EventSeen(
+        time=1.0,
+        level="Warning",
+        reason="FailedScheduling",
+        kind="Job",
+        name="gang",
+        note="no room",
+        gang="default/Job/gang",
+        node="",
+    )
+    told.apply(waits)
+    told.apply(JobCompleted(time=2.0, gang="default/Job/elastic"))
+    expected = (
+        Expectation("it waited", (Seen("gang", Milestone.WAITED),)),
+        Expectation("it started", (Seen("gang", Milestone.STARTED),)),
+        Expectation("it completed", (Seen("elastic", Milestone.COMPLETED),)),
+    )
+    summary = told.told(expected, 3.0)
+    assert summary.shown == ("it waited", "it completed")
+    assert summary.missing == ("it started",)

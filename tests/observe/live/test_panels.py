@@ -1,0 +1,112 @@
+"""What is drawn: bars to scale, letters in cells, lines that join, and a screen that fits."""
+
+import io
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from kai_py.observe.live.colours import Marks
+from kai_py.observe.live.feed import Feed, Line, Tone, sentence
+from kai_py.observe.live.picture import GangView, NodeView, Picture, QueueView, Slot, SlotState
+from kai_py.observe.live.queues import bar
+from kai_py.observe.live.screen import Screen
+
+GANG = "default/Job/train"
+
+
+def picture():
+    held, starts = Slot(SlotState.RUNNING, GANG), Slot(SlotState.STARTING, GANG)
+    leaves = Slot(SlotState.LEAVING, GANG)
+    racks = [
+        NodeView(
+            f"node-{rack}{index}", f"rack-{rack}", (held,) * 3 + (starts, leaves) + (Slot(),) * 3
+        )
+        for rack in range(2)
+        for index in range(4)
+    ]
+    waiting = GangView("default/Job/next", "q", 8, 0, 0, 0, 0, "8 pods must start together")
+    running = GangView(GANG, "q", 5, 4, 3, 1, 0, "")
+    queue = QueueView("q", deserved=16, fair_share=24, allocated=32, maximum=48)
+    return Picture(tuple(racks), (queue,), (running, waiting))
+
+
+def drawn(width, height, feed=None):
+    console = Console(width=width, height=height, file=io.StringIO(), color_system=None)
+    screen = Screen(feed or Feed(), console)
+    headline = (Text("headline"),)
+    console.print(screen.draw(picture(), headline, width=width, height=height), end="")
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (100, 30), (140, 45), (200, 60)])
+def test_the_screen_fits_and_shows_everything(size):
+    lines = drawn(*size)
+    assert len(lines) == size[1]
+    assert {len(line) for line in lines[1:]} == {size[0]}
+    text = "\n".join(lines)
+    for part in ("headline", "rack-0", "rack-1", "node-13", "Queues", "Gangs", "Events", "waits:"):
+        assert part in text
+    assert "GPUs 40 of 64 in use" in text
+
+
+def test_cells_tell_running_starting_leaving_and_free():
+    row = next(line for line in drawn(140, 45) if "node-00" in line)
+    assert row.split()[2:11] == ["A", "A", "A", "a", "×", "·", "·", "·", "5/8"]
+
+
+def test_a_bar_is_to_scale():
+    queue = QueueView("q", deserved=16, fair_share=0, allocated=32, maximum=None)
+    assert bar(queue, "red", 64, 64.0).plain[1:] == "█" * 15 + "▓" * 16 + "·" * 32
+    idle = QueueView("q", deserved=16, fair_share=0, allocated=8, maximum=48)
+    assert bar(idle, "red", 64, 64.0).plain[1:] == "█" * 7 + "░" * 8 + "·" * 31 + "┃" + "·" * 16
+
+
+def test_a_bar_keeps_its_width_at_the_limits():
+    full = QueueView("q", deserved=99, fair_share=99, allocated=99, maximum=99)
+    assert len(bar(full, "red", 20, 64.0).plain) == 20
+    assert len(bar(QueueView("q", 0, 0, 0, 0), "red", 20, 64.0).plain) == 20
+
+
+def test_letters_and_shades_stay():
+    marks = Marks()
+    marks.know("a", "q")
+    marks.know("b", "q")
+    style = marks.style("a")
+    marks.know("a", "other")
+    assert (marks.letter("a"), marks.letter("b"), marks.letter("c")) == ("A", "B", "?")
+    assert marks.style("a") == style
+    assert marks.style("b") != style
+
+
+def scheduled(time, pod, node):
+    return Line(time, Tone.GOOD, "Scheduled", pod, gang=GANG, pods=1, nodes=(node,))
+
+
+def test_the_same_said_of_more_pods_joins_the_line():
+    feed = Feed()
+    for index in range(5):
+        feed.add(scheduled(1.0 + index / 10, f"train-{index}", f"node-{index}"))
+    [line] = feed.newest(9)
+    assert sentence(line) == "train, 5 pods on node-0 … node-4"
+    feed.add(scheduled(9.0, "train-5", "node-0"))
+    assert sentence(feed.newest(9)[-1]) == "train-5 on node-0"
+
+
+def test_other_words_and_other_gangs_do_not_join():
+    feed = Feed()
+    feed.add(scheduled(1.0, "train-0", "a"))
+    feed.add(Line(1.0, Tone.BAD, "Preempted", "train-0", "for x", gang=GANG, pods=1))
+    feed.add(Line(1.0, Tone.BAD, "Preempted", "other-0", "for x", gang="default/Job/o", pods=1))
+    assert [line.word for line in feed.newest(9)] == ["Scheduled", "Preempted", "Preempted"]
+    assert sentence(feed.newest(1)[0]) == "other-0: for x"
+
+
+def test_long_sentences_fold_and_the_newest_stay():
+    feed = Feed()
+    for number in range(30):
+        feed.add(Line(float(number), Tone.WAIT, "FailedScheduling", f"s{number}", "word " * 30))
+    lines = drawn(100, 30, feed)
+    assert any("s29:" in line for line in lines)
+    assert not any("s1:" in line for line in lines)
+    assert {len(line) for line in lines[1:]} == {100}
