@@ -122,6 +122,8 @@ class Commit(ApiModel):
 
     concurrency: Annotated[int, Field(ge=1, le=1024, strict=True)] = 16
     """Writes in flight at once."""
+    queue_status_interval: PositiveDuration = 5.0
+    """Least time between two writes of a queue's status."""
 
 
 class Http(ApiModel):

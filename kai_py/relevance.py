@@ -1,11 +1,13 @@
 """Which changes of watched objects can change a plan, so that a cycle should run?
 
-Heartbeats of nodes, conditions of pods (most of which we write) and managed metadata can't. What
-is not known here is relevant: a cycle too many costs a little, one too few leaves a gang waiting.
+Heartbeats of nodes, managed metadata, conditions of pods and statuses of queues (which we write
+ourselves) can't. What is not known here is relevant: a cycle too many costs a little, one too few
+leaves a gang waiting.
 """
 
 from kai_py.api.records.core import Node, ObjectMeta, Pod
 from kai_py.api.records.resource import ResourceClaim
+from kai_py.watch.kinds import WatchedQueue
 
 
 def is_relevant(old: object | None, new: object | None) -> bool:
@@ -17,6 +19,8 @@ def is_relevant(old: object | None, new: object | None) -> bool:
             return _node(old) != _node(new)
         case ResourceClaim(), ResourceClaim():
             return _claim(old) != _claim(new)
+        case WatchedQueue(), WatchedQueue():
+            return _queue(old) != _queue(new)
     return True
 
 
@@ -43,6 +47,10 @@ def _node(node: Node) -> tuple[object, ...]:
 
 def _claim(claim: ResourceClaim) -> tuple[object, ...]:
     return (_meta(claim.metadata), claim.status.allocation, claim.status.reserved_for)
+
+
+def _queue(queue: WatchedQueue) -> tuple[object, ...]:
+    return (_meta(queue.metadata), queue.queue.spec)
 
 
 def _meta(meta: ObjectMeta) -> tuple[object, ...]:

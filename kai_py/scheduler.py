@@ -220,6 +220,7 @@ def commit_settings(configuration: Configuration) -> CommitSettings:
     return CommitSettings(
         scheduler_name=configuration.scheduler_name,
         concurrency=configuration.commit.concurrency,
+        queue_status_interval=configuration.commit.queue_status_interval,
     )
 
 

@@ -2,8 +2,10 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
+from kai_py.api.queue import read_queue
 from kai_py.api.records.core import Condition, Node, NodeStatus, ObjectMeta, Pod, PodStatus
 from kai_py.relevance import is_relevant
+from kai_py.watch.kinds import WatchedQueue
 
 READY = Condition(
     type="Ready", status="True", last_transition_time=datetime(2026, 1, 1, tzinfo=UTC)
@@ -36,3 +38,14 @@ def test_heartbeats_of_nodes_do_not_matter_but_readiness_does():
     failed = replace(READY, status="Unknown")
     assert is_relevant(old, Node(status=NodeStatus(conditions=(failed,))))
     assert is_relevant(old, Node(status=NodeStatus(conditions=(READY,), allocatable={"cpu": "1"})))
+
+
+def test_statuses_of_queues_do_not_matter_but_their_specs_do():
+    def watched(version, deserved, status):
+        spec = {"deservedGPUs": deserved}
+        written = read_queue({"metadata": {"name": "q"}, "spec": spec, "status": status})
+        return WatchedQueue(ObjectMeta(name="q", resource_version=version), written)
+
+    old = watched("1", 4, {})
+    assert not is_relevant(old, watched("2", 4, {"pendingGangs": 3}))
+    assert is_relevant(old, watched("2", 5, {}))

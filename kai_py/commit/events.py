@@ -15,7 +15,8 @@ from enum import StrEnum
 from typing import Any
 from uuid import uuid4
 
-from kai_py.api.records.core import ObjectMetadata
+from kai_py.api.queue import API_VERSION
+from kai_py.api.records.core import ObjectMeta, ObjectMetadata
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Owner
 from kai_py.watch.client import Client
@@ -52,6 +53,17 @@ class Event:
 def pod_object(pod: PodRef) -> Owner:
     """A pod as the object of an event."""
     return Owner(api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
+
+
+def queue_object(metadata: ObjectMeta) -> Owner:
+    """A Queue as the object of an event."""
+    return Owner(
+        api_version=API_VERSION,
+        kind="Queue",
+        namespace="",
+        name=metadata.name,
+        uid=metadata.uid,
+    )
 
 
 def event_body(event: Event, *, reporter: str, instance: str, now: datetime) -> dict[str, Any]:

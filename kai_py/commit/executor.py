@@ -11,16 +11,17 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from kai_py.api.queue import API_VERSION
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.access import Access
 from kai_py.commit.committer import Committer, Room
-from kai_py.commit.events import EventRecorder, TokenBucket
+from kai_py.commit.events import EventRecorder, TokenBucket, queue_object
 from kai_py.commit.holders import DeviceHolders
 from kai_py.commit.narrator import Narrator
+from kai_py.commit.queue_status_writer import QueueStatusWriter
 from kai_py.commit.recovery import LeftoverGrace, find_leftovers, wanted_pods
+from kai_py.commit.retry import ObjectBackoff
 from kai_py.commit.settings import CommitSettings
 from kai_py.commit.status import pending_statuses
 from kai_py.commit.status_writer import StatusWriter
@@ -28,7 +29,7 @@ from kai_py.grouping.gang import Owner
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.decisions import Plan
 from kai_py.watch.client import Client
-from kai_py.watch.kinds import PODS, QUEUES, RESOURCE_CLAIMS
+from kai_py.watch.kinds import PODS, QUEUES, RESOURCE_CLAIMS, WatchedQueue
 from kai_py.watch.mirror import Mirror
 
 log = logging.getLogger(__name__)
@@ -68,12 +69,20 @@ class Executor:
             instance=given.identity,
             on_dropped=given.metrics.events_dropped.inc,
         )
-        self._narrator = Narrator(self._recorder, self._find_queue)
+        self._narrator = Narrator(self._recorder, self._queue_object)
         self._statuses = StatusWriter(
             self._access(given.settings.status_concurrency),
             self._find_pod,
             message_interval=given.settings.message_interval,
             on_transition=self._narrator.tell_transition,
+        )
+        self._queues = QueueStatusWriter(
+            given.client,
+            given.mirror.served(QUEUES) or QUEUES.at(),
+            self._find_queue,
+            interval=given.settings.queue_status_interval,
+            backoff=ObjectBackoff(given.settings.backoff),
+            on_transition=self._narrator.tell_queue,
         )
         self.committer = Committer(
             access=self._access(given.settings.concurrency),
@@ -93,13 +102,14 @@ class Executor:
         self._statuses.update(pending_statuses(plan), asyncio.get_running_loop().time())
         for unplaced in plan.unplaced:
             self._narrator.tell_pending(unplaced)
+        self._queues.update(plan)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Keep writing and recovering; leaving finishes what is under way, a cancel drops it."""
         async with asyncio.TaskGroup() as group:
             writers = [self._statuses.run() for _ in range(self._given.settings.status_concurrency)]
-            works = (self._recorder.run(), self._recover(), *writers)
+            works = (self._recorder.run(), self._recover(), self._queues.run(), *writers)
             tasks = [group.create_task(work) for work in works]
             try:
                 yield
@@ -143,10 +153,9 @@ class Executor:
         claim = self._given.mirror.objects(RESOURCE_CLAIMS).get((ref.namespace, ref.name))
         return claim if claim is not None and claim.metadata.uid == ref.uid else None
 
-    def _find_queue(self, name: str) -> Owner | None:
-        queue = self._given.mirror.objects(QUEUES).get(("", name))
-        if queue is None:
-            return None
-        return Owner(
-            api_version=API_VERSION, kind="Queue", namespace="", name=name, uid=queue.metadata.uid
-        )
+    def _find_queue(self, name: str) -> WatchedQueue | None:
+        return self._given.mirror.objects(QUEUES).get(("", name))
+
+    def _queue_object(self, name: str) -> Owner | None:
+        queue = self._find_queue(name)
+        return queue_object(queue.metadata) if queue is not None else None

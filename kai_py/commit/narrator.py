@@ -6,17 +6,22 @@ FailedBinding     pod, gang's owner    the API refused what was decided
 Preempted         pod, gang's owner    it was evicted, for whom and by which rule
 EvictionBlocked   pod                  a disruption budget says not now
 TookRoom, LostRoom  both queues        when room moved between two of them
+MissingParent, Cycle, …  queue         it can't be used as written, as its Ready condition says
+Accepted          queue                it can be again
 """
 
 from collections.abc import Callable
 
+from kai_py.api.queue_status import READY
 from kai_py.commit.binding import BindingOutcome
-from kai_py.commit.events import Event, EventRecorder, EventType, pod_object
+from kai_py.commit.events import Event, EventRecorder, EventType, pod_object, queue_object
 from kai_py.commit.eviction import EvictionOutcome, EvictionResult
+from kai_py.commit.queue_conditions import ACCEPTED, Finding
 from kai_py.commit.status import PendingStatus
 from kai_py.commit.transaction import GangOutcome
 from kai_py.grouping.gang import Owner
 from kai_py.plan.decisions import Unplaced
+from kai_py.watch.kinds import WatchedQueue
 
 FindQueue = Callable[[str], Owner | None]
 """The Queue object of this name, to write events to."""
@@ -66,6 +71,16 @@ class Narrator:
     def tell_transition(self, status: PendingStatus) -> None:
         """A pod's condition is about to change."""
         self._warn(pod_object(status.pod), "FailedScheduling", "Scheduling", status.message)
+
+    def tell_queue(self, known: WatchedQueue, finding: Finding) -> None:
+        """A condition of a queue was written that differs from what ``known`` says."""
+        if finding.type != READY:
+            return
+        queue = queue_object(known.metadata)
+        if finding.reason != ACCEPTED:
+            self._warn(queue, finding.reason, "Checking", finding.message)
+        elif known.queue.status.conditions:
+            self._tell(queue, ACCEPTED, "Checking", "The queue is used as it is written")
 
     def _tell_queues(self, result: EvictionResult) -> None:
         eviction = result.eviction

@@ -13,7 +13,8 @@ class CommitSettings:
     ``concurrency``: bindings and claim writes under way at once; 16 is where an API server on two
     cores is busiest, more only queues there. ``seen_within``: how long the mirror may take to show
     what was written. ``claim_grace``: how long a claim may hold devices for pods that nobody
-    binds. ``retry`` is for a single call, ``backoff`` for a gang or pod as a whole.
+    binds. ``queue_status_interval``: least time between two writes of a queue's status. ``retry``
+    is for a single call, ``backoff`` for a gang, pod or queue as a whole.
     """
 
     scheduler_name: str = "kai-scheduler"
@@ -22,6 +23,7 @@ class CommitSettings:
     events_per_second: float = 50.0
     events_burst: int = 200
     message_interval: float = 10.0
+    queue_status_interval: float = 5.0
     seen_within: float = 10.0
     claim_grace: float = 30.0
     retry: RetryPolicy = field(default_factory=RetryPolicy)

@@ -1,6 +1,8 @@
 """Fixtures of the tests that run against an API server; every test here is marked `cluster`."""
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 
@@ -9,6 +11,9 @@ from tests.cluster.controlplane import ControlPlane, Process, binaries, control_
 from tests.cluster.scheduling import Running, install_definitions, scheduling
 from tests.cluster.sweep import Sweep
 from tests.cluster.view import View
+
+Kubectl = Callable[..., Awaitable[str]]
+NUMBERS = itertools.count()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -75,6 +80,30 @@ async def scheduler(cluster: Cluster, definitions: None) -> AsyncIterator[Runnin
     """A scheduler in this process, at work in the cluster."""
     async with scheduling(cluster) as running:
         yield running
+
+
+@pytest.fixture
+async def kubectl(cluster: Cluster) -> Kubectl:
+    """`kubectl ARGUMENTS` in a namespace of this test's own; gives what it prints."""
+    namespace = f"kubectl-{next(NUMBERS)}"
+    await cluster.create_namespace(namespace)
+    program = str(binaries() / "kubectl")
+
+    async def run(*arguments: str, stdin: str = "") -> str:
+        process = await asyncio.create_subprocess_exec(
+            program,
+            f"--kubeconfig={cluster.kubeconfig}",
+            f"--namespace={namespace}",
+            *arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await process.communicate(stdin.encode())
+        assert process.returncode == 0, output.decode()
+        return output.decode()
+
+    return run
 
 
 @pytest.fixture

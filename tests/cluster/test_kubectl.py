@@ -1,18 +1,14 @@
 """kubectl is the first client a person uses: it works the same on every kind of cluster."""
 
 import asyncio
-import itertools
 from pathlib import Path
 
-import pytest
 import yaml
 
 from kai_py.api.crd import queue_crd
 from tests.cluster.clusters import Cluster
-from tests.cluster.controlplane import binaries
 from tests.cluster.eventually import eventually
 
-NUMBERS = itertools.count()
 MANIFEST = """
 apiVersion: v1
 kind: ConfigMap
@@ -31,29 +27,6 @@ spec:
       restartPolicy: Never
       containers: [{name: main, image: "busybox:1"}]
 """
-
-
-@pytest.fixture
-async def kubectl(cluster: Cluster):
-    namespace = f"kubectl-{next(NUMBERS)}"
-    await cluster.create_namespace(namespace)
-    program = str(binaries() / "kubectl")
-
-    async def run(*arguments: str, stdin: str = "") -> str:
-        process = await asyncio.create_subprocess_exec(
-            program,
-            f"--kubeconfig={cluster.kubeconfig}",
-            f"--namespace={namespace}",
-            *arguments,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        output, _ = await process.communicate(stdin.encode())
-        assert process.returncode == 0, output.decode()
-        return output.decode()
-
-    return run
 
 
 async def test_apply_get_describe_delete(cluster: Cluster, kubectl, tmp_path: Path):

@@ -1,14 +1,16 @@
 """Queues bound what their workloads get, wherever the queue is named."""
 
+import re
 from typing import Any
 
 import pytest
 
 from tests.cluster.api import Document
 from tests.cluster.clusters import Cluster
+from tests.cluster.eventually import eventually
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.cluster.manifests import QUEUE_KEY, TEMPLATE, claim_template, job, pod, pod_spec, queue
-from tests.cluster.view import View
+from tests.cluster.view import View, condition
 
 pytestmark = pytest.mark.usefixtures("scheduler")
 
@@ -51,6 +53,61 @@ async def test_raising_max_gpus_starts_what_waits(cluster: Cluster, view: View):
         await view.wait_pending("train", 8, reason="QueueMax")
         await cluster.api.patch(f"{queues}/team-a", {"spec": {"maxGPUs": 8}})
         await view.wait_bound("train", 8)
+
+
+def rows_of(table: str) -> list[dict[str, str]]:
+    """The rows of a table that kubectl printed, by column; an empty cell is an empty string."""
+    header, *lines = table.splitlines()
+    names = list(re.finditer(r"\S+(?: \S+)*", header))
+    ends = [name.start() for name in names[1:]] + [None]
+    return [
+        {
+            name.group(): line[name.start() : end].strip()
+            for name, end in zip(names, ends, strict=True)
+        }
+        for line in lines
+    ]
+
+
+async def test_kubectl_get_queues_shows_what_queues_have(cluster: Cluster, view: View, kubectl):
+    async with cluster.run_nodes(gpu_nodes(1, published_gpus=8)):
+        await cluster.submit(
+            queue("research", deservedGPUs=6, maxGPUs=12),
+            queue("team-a", deservedGPUs=4, maxGPUs=10, parent="research"),
+            queue("lost", parent="gone"),
+            claim_template(),
+            job("runs", 5),
+        )
+        await view.wait_bound("runs", 5)
+        await cluster.submit(job("waits", 4))
+
+        async def shown() -> bool:
+            table = await kubectl("get", "queues.scheduling.kai.io", "-o", "wide")
+            rows = {row["NAME"]: row for row in rows_of(table)}
+            below, above, lost = rows["team-a"], rows["research"], rows["lost"]
+            assert (below["PARENT"], below["DESERVED"], below["MAX"]) == ("research", "4", "10")
+            for row in (above, below):
+                assert (row["ALLOCATED"], row["REQUESTED"]) == ("5", "9"), table
+                assert (row["FAIR SHARE"], row["PENDING"], row["READY"]) == ("8", "1", "True"), (
+                    table
+                )
+            assert (lost["ALLOCATED"], lost["READY"]) == ("0", "False"), table
+            return True
+
+        await eventually(shown, what="statuses of queues")
+
+        async def reasons() -> bool:
+            stored = await cluster.api.get("/apis/scheduling.kai.io/v1alpha1/queues/team-a")
+            waiting = [{"reason": "Devices", "gangs": 1, "pods": 4}]
+            assert stored["status"]["pending"] == waiting
+            return True
+
+        await eventually(reasons, what="why gangs wait")
+        stored = await cluster.api.get("/apis/scheduling.kai.io/v1alpha1/queues/team-a")
+        assert condition(stored, "OverDeserved")["status"] == "True"
+        described = await kubectl("describe", "queue.scheduling.kai.io", "lost")
+        assert "parent 'gone' does not exist" in described
+        assert "MissingParent" in described
 
 
 def on_pod() -> Document:

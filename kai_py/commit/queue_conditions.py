@@ -1,0 +1,133 @@
+"""What holds of a queue, as conditions whose messages name the field and what to do.
+
+Ready         False while the queue can't be used as written: MissingParent, Cycle, AncestorOrphan,
+              InvalidAmount. True with reason DeservedScaledDown while the cluster is too small
+              for all that is guaranteed, else Accepted.
+Orphan        True where the queue stands as a root only because its parent, or that of a queue
+              above it, can't be used.
+OverDeserved  True while the queue holds more than it is guaranteed: others may reclaim the rest.
+OverMax       True while it holds more than its ceiling: the ceiling was lowered, nothing starts.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from kai_py.api.queue_status import ORPHAN, OVER_DESERVED, OVER_MAX, READY
+from kai_py.plan.decisions import QueueShare
+from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.queue_objects import in_api_units
+from kai_py.snapshot.queue_specs import QueueFault, QueueProblem
+
+BROKEN_PARENT = (QueueFault.MISSING_PARENT, QueueFault.CYCLE)
+ACCEPTED = "Accepted"
+ANCESTOR_ORPHAN = "AncestorOrphan"
+NEGLIGIBLE = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A condition without the times that belong to the object."""
+
+    type: str
+    status: Literal["True", "False"]
+    reason: str
+    message: str = ""
+
+
+def findings(share: QueueShare, shares: Mapping[str, QueueShare]) -> tuple[Finding, ...]:
+    """What holds of ``share``; ``shares`` are all queues of the plan by name."""
+    return (
+        _ready(share, _orphan_above(share, shares)),
+        _orphan(share, _orphan_above(share, shares)),
+        _over_deserved(share),
+        _over_max(share),
+    )
+
+
+def _ready(share: QueueShare, above: str) -> Finding:
+    if share.problems:
+        message = "; ".join(_with_field(problem) for problem in share.problems)
+        return Finding(READY, "False", share.problems[0].fault.value, message)
+    if above:
+        return Finding(READY, "False", ANCESTOR_ORPHAN, _ancestor_message(above))
+    if share.cut:
+        message = "; ".join(_cut_message(share, resource) for resource in sorted(share.cut))
+        return Finding(READY, "True", "DeservedScaledDown", message)
+    return Finding(READY, "True", ACCEPTED)
+
+
+def _orphan(share: QueueShare, above: str) -> Finding:
+    problem = next((each for each in share.problems if each.fault in BROKEN_PARENT), None)
+    if problem is not None:
+        return Finding(ORPHAN, "True", problem.fault.value, _with_field(problem))
+    if above:
+        return Finding(ORPHAN, "True", ANCESTOR_ORPHAN, _ancestor_message(above))
+    return Finding(ORPHAN, "False", "InTree")
+
+
+def _over_deserved(share: QueueShare) -> Finding:
+    above = "; ".join(
+        f"{_amount(held, resource)} allocated, {_field(resource, 'deserved')} is "
+        f"{_amount(bound, resource)}: queues below their fair share may reclaim the rest"
+        for resource, held, bound in _exceeded(share, share.deserved)
+    )
+    if above:
+        return Finding(OVER_DESERVED, "True", "AboveDeserved", above)
+    return Finding(OVER_DESERVED, "False", "WithinDeserved")
+
+
+def _over_max(share: QueueShare) -> Finding:
+    above = "; ".join(
+        f"{_amount(held, resource)} allocated, {_field(resource, 'max')} is "
+        f"{_amount(bound, resource)}: nothing starts until pods end or it is raised"
+        for resource, held, bound in _exceeded(share, share.maximum)
+    )
+    if above:
+        return Finding(OVER_MAX, "True", "AboveMax", above)
+    return Finding(OVER_MAX, "False", "WithinMax")
+
+
+def _orphan_above(share: QueueShare, shares: Mapping[str, QueueShare]) -> str:
+    """The queue above whose parent can't be used, if there is one."""
+    while share.parent:
+        share = shares[share.parent]
+    return share.queue if any(p.fault in BROKEN_PARENT for p in share.problems) else ""
+
+
+def _ancestor_message(above: str) -> str:
+    return f"queue {above!r} above has no usable spec.parent and stands as a root; correct it there"
+
+
+def _with_field(problem: QueueProblem) -> str:
+    if problem.fault in BROKEN_PARENT:
+        return f"spec.parent: {problem.reason}; until then the queue stands as a root"
+    return problem.reason
+
+
+def _cut_message(share: QueueShare, resource: str) -> str:
+    deserved, left = share.deserved[resource], share.cut[resource]
+    return (
+        f"{_field(resource, 'deserved')} is {_amount(deserved, resource)}, of which "
+        f"{_amount(left, resource)} can be guaranteed: there is less than all queues deserve"
+    )
+
+
+def _exceeded(share: QueueShare, bounds: Mapping[str, float]) -> Iterator[tuple[str, float, float]]:
+    """Resources held above their bound, with what is held and the bound."""
+    for resource in sorted(share.allocated):
+        held, bound = share.allocated[resource], bounds.get(resource, math.inf)
+        if held > bound * (1 + NEGLIGIBLE) + NEGLIGIBLE:
+            yield resource, held, bound
+
+
+def _field(resource: str, bound: str) -> str:
+    if resource == GPU:
+        return f"spec.{bound}GPUs"
+    return f"spec.resources[{resource}].{bound}"
+
+
+def _amount(amount: float, resource: str) -> str:
+    (shown,) = in_api_units({resource: amount}).values()
+    return f"{shown:.10g} GPUs" if resource == GPU else f"{shown:.10g} {resource}"

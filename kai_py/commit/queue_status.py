@@ -1,0 +1,150 @@
+"""What must a queue's status say after a plan, and how is that written?
+
+The amounts are the plan's: the same accounting that decided what starts. They include everything
+below the queue, and so do the waiting gangs. The status is written as a merge patch of what
+differs, under the resourceVersion it was compared with; ``usage`` and conditions of other writers
+stay as they are.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from kai_py.api.quantity import NANO, Quantity, QuantityFormat
+from kai_py.api.queue_status import Condition, PendingReason, QueueStatus
+from kai_py.commit.queue_conditions import Finding, findings
+from kai_py.plan.decisions import Plan, QueueShare
+from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.queue_objects import in_api_units
+from kai_py.watch.kinds import WatchedQueue
+
+GPUS = "gpus"
+"""GPUs of every kind together, as users see them."""
+BYTES = ("memory", "ephemeral-storage")
+MICRO = NANO // 1_000_000
+MOST_RESOURCES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class QueueReport:
+    """What a plan says of a queue; equal reports need no new status."""
+
+    share: QueueShare
+    findings: tuple[Finding, ...]
+    pending: tuple[PendingReason, ...]
+
+
+def queue_reports(plan: Plan) -> tuple[QueueReport, ...]:
+    """A report on every queue of the plan, in its order. O(queues + waiting gangs) x depth."""
+    shares = {share.queue: share for share in plan.queues}
+    waiting: dict[str, dict[str, PendingReason]] = {name: {} for name in shares}
+    for unplaced in plan.unplaced:
+        name = unplaced.queue
+        while name in shares:
+            _count(waiting[name], unplaced.stage.value, len(unplaced.pods))
+            name = shares[name].parent
+    return tuple(
+        QueueReport(
+            share=replace(share, pending_gangs=sum(r.gangs for r in waiting[name].values())),
+            findings=findings(share, shares),
+            pending=tuple(waiting[name][reason] for reason in sorted(waiting[name])),
+        )
+        for name, share in shares.items()
+    )
+
+
+def wanted_status(report: QueueReport, known: WatchedQueue, now: datetime) -> QueueStatus:
+    """The whole status the queue must have; a condition keeps its time until it changes."""
+    share, said = report.share, known.queue.status
+    generation = known.metadata.generation
+    before = {condition.type: condition for condition in said.conditions}
+    ours = tuple(
+        _condition(finding, before.get(finding.type), generation, now)
+        for finding in report.findings
+    )
+    types = {condition.type for condition in ours}
+    return QueueStatus(
+        observed_generation=generation,
+        allocated=_amounts(share.allocated),
+        requested=_amounts(share.requested),
+        fair_share=_amounts(share.fair_share),
+        pending_gangs=share.pending_gangs,
+        pending=report.pending,
+        usage=said.usage,
+        conditions=(*ours, *(c for c in said.conditions if c.type not in types)),
+    )
+
+
+def status_patch(wanted: QueueStatus, known: WatchedQueue) -> dict[str, Any] | None:
+    """The merge patch of queues/status that brings the queue to ``wanted``; None if it is there."""
+    changes = merge_patch(_document(known.queue.status), _document(wanted))
+    if not changes:
+        return None
+    guard = {"uid": known.metadata.uid, "resourceVersion": known.metadata.resource_version}
+    return {"metadata": guard, "status": changes}
+
+
+def changed_findings(report: QueueReport, known: WatchedQueue) -> Iterable[Finding]:
+    """Findings whose condition is about to change in status or reason."""
+    said = {c.type: (c.status, c.reason) for c in known.queue.status.conditions}
+    return (f for f in report.findings if said.get(f.type) != (f.status, f.reason))
+
+
+def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON merge patch (RFC 7386) from one document to another that holds no nulls."""
+    changes: dict[str, Any] = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        before = old.get(key)
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            inner = merge_patch(before, value)
+            if inner:
+                changes[key] = inner
+        elif before != value:
+            changes[key] = value
+    return changes
+
+
+def _count(waiting: dict[str, PendingReason], reason: str, pods: int) -> None:
+    known = waiting.get(reason, PendingReason(reason=reason))
+    waiting[reason] = PendingReason(reason=reason, gangs=known.gangs + 1, pods=known.pods + pods)
+
+
+def _condition(
+    finding: Finding, before: Condition | None, generation: int, now: datetime
+) -> Condition:
+    since = now.replace(microsecond=0)
+    if before is not None and before.status == finding.status:
+        since = before.last_transition_time
+    return Condition(
+        type=finding.type,
+        status=finding.status,
+        reason=finding.reason,
+        message=finding.message[:32768],
+        last_transition_time=since,
+        observed_generation=generation,
+    )
+
+
+def _amounts(amounts: Mapping[str, float]) -> dict[str, Quantity]:
+    """Amounts in the API's units; GPUs first and always, others unless they are zero."""
+    shown = in_api_units(amounts)
+    listed = {GPUS: _quantity(GPUS, shown.pop(GPU, 0.0))}
+    for name in sorted(shown):
+        quantity = _quantity(name, shown[name])
+        if quantity and len(listed) < MOST_RESOURCES:
+            listed[name] = quantity
+    return listed
+
+
+def _quantity(name: str, amount: float) -> Quantity:
+    """Rounded to millionths, below which sums of fractions are noise; never negative."""
+    millionths = round(amount * 1_000_000) if math.isfinite(amount) else 0
+    form = QuantityFormat.BINARY_SI if name in BYTES else QuantityFormat.DECIMAL_SI
+    return Quantity(max(millionths, 0) * MICRO, form)
+
+
+def _document(status: QueueStatus) -> dict[str, Any]:
+    document: dict[str, Any] = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return document

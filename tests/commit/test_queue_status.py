@@ -1,0 +1,379 @@
+"""What queues report of a plan, and how statuses are written."""
+
+import asyncio
+import contextlib
+import json
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_py.api.crd import crds
+from kai_py.api.queue import read_queue
+from kai_py.api.records.core import ObjectMeta
+from kai_py.commit import queue_status_writer
+from kai_py.commit.queue_status import merge_patch, queue_reports, status_patch, wanted_status
+from kai_py.commit.queue_status_writer import QueueStatusWriter
+from kai_py.commit.retry import ObjectBackoff
+from kai_py.embedded.crds import CustomResources, definitions_resource
+from kai_py.embedded.deletion import delete
+from kai_py.plan.decisions import Plan
+from kai_py.watch.client import Client
+from kai_py.watch.kinds import QUEUES, WatchedQueue
+from tests.commit.cluster import QUICK, Cluster, refuse
+from tests.scenario import cluster as scenario
+from tests.scenario import gpu_slice, job_with_pods, node, pod, queue
+
+NOW = datetime(2026, 5, 1, 12, 30, 15, 999, tzinfo=UTC)
+INTERVAL = 5.0
+
+
+def known(name, **status):
+    document = {"metadata": {"name": name}, "spec": {}, "status": status}
+    meta = ObjectMeta(name=name, uid=f"queue-{name}", resource_version="7", generation=3)
+    return WatchedQueue(meta, read_queue(document))
+
+
+def status_of(plan, name, was=None, now=NOW):
+    """The status of a queue, as it would stand in the API after the patch."""
+    (report,) = [each for each in queue_reports(plan) if each.share.queue == name]
+    wanted = wanted_status(report, was or known(name), now)
+    return wanted.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def condition(status, kind):
+    (found,) = [each for each in status["conditions"] if each["type"] == kind]
+    return found
+
+
+def test_amounts_are_those_of_the_plan_in_the_units_of_the_api():
+    requests = {"cpu": "1500m", "memory": "2Gi"}
+    plan = scenario(
+        node("n", gpus=4),
+        queue("q", 4),
+        job_with_pods("runs", 2, queue="q", node="n", requests=requests),
+        job_with_pods("waits", 4, queue="q", requests=requests),
+    ).plan()
+    status = status_of(plan, "q")
+    assert status["allocated"] == {"gpus": "2", "cpu": "3", "memory": "4Gi"}
+    assert status["requested"] == {"gpus": "6", "cpu": "9", "memory": "12Gi"}
+    assert status["fairShare"]["gpus"] == "4"
+    assert status["observedGeneration"] == 3
+    assert status["pendingGangs"] == 1
+    assert status["pending"] == [{"reason": "Resources", "gangs": 1, "pods": 4}]
+
+
+def test_a_queue_reports_what_is_below_it():
+    plan = scenario(
+        node("n", gpus=8),
+        queue("top", 8, 8),
+        queue("left", 4, parent="top"),
+        queue("right", 2, 2, parent="top"),
+        job_with_pods("runs", 3, queue="left", node="n"),
+        job_with_pods("big", 9, queue="left"),
+        job_with_pods("over", 3, queue="right"),
+    ).plan()
+    top = status_of(plan, "top")
+    assert top["allocated"]["gpus"] == "3"
+    assert top["pendingGangs"] == 2
+    assert {each["reason"] for each in top["pending"]} == {"QueueMax"}
+    assert status_of(plan, "right")["pending"] == [{"reason": "QueueMax", "gangs": 1, "pods": 3}]
+    assert status_of(plan, "left")["allocated"]["gpus"] == "3"
+
+
+def test_a_queue_in_order_says_so():
+    status = status_of(scenario(node("n"), queue("q", 4)).plan(), "q")
+    said = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
+    assert said == {
+        "Ready": ("True", "Accepted"),
+        "Orphan": ("False", "InTree"),
+        "OverDeserved": ("False", "WithinDeserved"),
+        "OverMax": ("False", "WithinMax"),
+    }
+    assert {each["lastTransitionTime"] for each in status["conditions"]} == {"2026-05-01T12:30:15Z"}
+    assert {each["observedGeneration"] for each in status["conditions"]} == {3}
+
+
+def test_a_missing_parent_is_named_with_its_field_and_below():
+    plan = scenario(node("n"), queue("q", parent="gone"), queue("below", parent="q")).plan()
+    for kind, value in (("Ready", "False"), ("Orphan", "True")):
+        found = condition(status_of(plan, "q"), kind)
+        assert (found["status"], found["reason"]) == (value, "MissingParent")
+        assert "spec.parent" in found["message"]
+        assert "'gone' does not exist" in found["message"]
+        found = condition(status_of(plan, "below"), kind)
+        assert (found["status"], found["reason"]) == (value, "AncestorOrphan")
+        assert "'q'" in found["message"]
+
+
+def test_a_cycle_is_named_on_every_queue_in_it():
+    plan = scenario(
+        node("n"), queue("a", parent="b"), queue("b", parent="a"), queue("fine", 1)
+    ).plan()
+    for name in ("a", "b"):
+        found = condition(status_of(plan, name), "Ready")
+        assert (found["status"], found["reason"]) == ("False", "Cycle")
+        assert "spec.parent" in found["message"]
+    assert condition(status_of(plan, "fine"), "Ready")["status"] == "True"
+
+
+def test_guarantees_that_the_cluster_is_too_small_for_are_told():
+    plan = scenario(
+        node("n", gpus=6),
+        queue("a", 4),
+        queue("b", 4),
+        job_with_pods("one", 4, queue="a"),
+        job_with_pods("two", 4, queue="b"),
+    ).plan()
+    found = condition(status_of(plan, "a"), "Ready")
+    assert (found["status"], found["reason"]) == ("True", "DeservedScaledDown")
+    assert "spec.deservedGPUs is 4 GPUs, of which 3 GPUs can be guaranteed" in found["message"]
+
+
+def test_more_than_deserved_and_more_than_max_are_told_with_their_fields():
+    plan = scenario(
+        node("n"),
+        queue("q", 2, 3, resources={"cpu": {"deserved": 2, "max": 100}}),
+        *(pod(f"p-{i}", queue="q", node="n") for i in range(4)),
+    ).plan()
+    over = condition(status_of(plan, "q"), "OverDeserved")
+    assert (over["status"], over["reason"]) == ("True", "AboveDeserved")
+    assert "4 GPUs allocated, spec.deservedGPUs is 2 GPUs" in over["message"]
+    assert "4 cpu allocated, spec.resources[cpu].deserved is 2 cpu" in over["message"]
+    over = condition(status_of(plan, "q"), "OverMax")
+    assert (over["status"], over["reason"]) == ("True", "AboveMax")
+    assert "spec.maxGPUs is 3 GPUs" in over["message"]
+    assert "cpu" not in over["message"]
+
+
+def test_a_condition_keeps_its_time_while_it_holds_and_others_are_left_alone():
+    old = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "DeservedScaledDown",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    foreign = old | {"type": "Audited", "reason": "ByHand"}
+    was = known("q", conditions=[old, foreign, old | {"type": "Orphan"}])
+    status = status_of(scenario(node("n"), queue("q", 4)).plan(), "q", was)
+    assert condition(status, "Ready")["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+    assert condition(status, "Orphan")["lastTransitionTime"] == "2026-05-01T12:30:15Z"
+    assert condition(status, "Audited")["reason"] == "ByHand"
+
+
+def test_past_usage_stays():
+    usage = {"observedAt": "2026-01-01T00:00:00Z", "halfLife": "1h", "used": {"gpus": 3.5}}
+    was = known("q", usage=usage)
+    plan = scenario(node("n"), queue("q", 4)).plan()
+    assert status_of(plan, "q", was)["usage"]["used"] == {"gpus": 3.5}
+    (report,) = queue_reports(plan)
+    assert "usage" not in status_patch(wanted_status(report, was, NOW), was)["status"]
+
+
+def test_noise_of_sums_is_no_change():
+    shares = scenario(node("n"), queue("q", 4)).plan()
+    (report,) = queue_reports(shares)
+    noisy = msgspec.json.decode(msgspec.json.encode(report.share))
+    assert noisy["allocated"]["gpu"] == 0.0
+    report.share.allocated["gpu"] = 0.1 + 0.2
+    wanted = wanted_status(report, known("q"), NOW)
+    assert str(wanted.allocated["gpus"]) == "300m"
+    report.share.allocated["gpu"] = -1e-12
+    assert str(wanted_status(report, known("q"), NOW).allocated["gpus"]) == "0"
+
+
+leaves = st.one_of(st.integers(0, 2), st.lists(st.integers(0, 2), max_size=2))
+keys = st.sampled_from("abc")
+branches = st.one_of(leaves, st.dictionaries(keys, leaves, max_size=3))
+objects = st.dictionaries(keys, st.one_of(branches, st.dictionaries(keys, branches, max_size=3)))
+
+
+def apply_merge_patch(target, patch):
+    """RFC 7386, section 2, word for word."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = apply_merge_patch(result.get(name), value)
+    return result
+
+
+@given(objects, objects)
+def test_a_merge_patch_leads_from_one_document_to_the_other(old, new):
+    patch = merge_patch(old, new)
+    assert apply_merge_patch(old, patch) == new
+    assert (patch == {}) == (old == new)
+
+
+@pytest.fixture
+def quick_passes(monkeypatch):
+    monkeypatch.setattr(queue_status_writer, "PASS_SECONDS", 0.0)
+
+
+@pytest.fixture
+def server(quick_passes):
+    server = Cluster()
+    (definition,) = crds().values()
+    CustomResources(server.api)
+    server.api.create(definitions_resource(), definition)
+    server.told = []
+    return server
+
+
+@contextlib.asynccontextmanager
+async def writing(server, interval=INTERVAL):
+    writer = QueueStatusWriter(
+        Client(server),
+        QUEUES.at(),
+        lambda name: stored(server, name),
+        interval=interval,
+        backoff=ObjectBackoff(QUICK),
+        on_transition=lambda was, finding: server.told.append((was.metadata.name, finding.reason)),
+    )
+    running = asyncio.create_task(writer.run())
+    yield writer
+    running.cancel()
+
+
+def create(server, name, **spec):
+    body = {"metadata": {"name": name}, "spec": {"deservedGPUs": 4} | spec}
+    server.api.create(server.api.registry.named("queues.scheduling.kai.io"), body)
+
+
+def stored(server, name):
+    document = server.api.find(server.api.registry.named("queues.scheduling.kai.io"), name)
+    return QUEUES.at().decode(json.dumps(document).encode()) if document else None
+
+
+def writes(server):
+    return server.made("patch", "Queue/status")
+
+
+def using(gpus, *more):
+    """A plan in which q has ``gpus`` pods of one GPU."""
+    pods = (pod(f"p-{i}", queue="q", node="n") for i in range(gpus))
+    return scenario(node("n"), queue("q", 4), *more, *pods).plan()
+
+
+async def settle(turns=200):
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+async def test_a_status_is_written_once_and_reads_back(server):
+    create(server, "q")
+    async with writing(server) as writer:
+        for _ in range(3):
+            writer.update(using(2))
+            await settle()
+    assert writes(server) == 1
+    status = stored(server, "q").queue.status
+    assert str(status.allocated["gpus"]) == "2"
+    assert status.observed_generation == 1
+    assert {c.type for c in status.conditions} == {"Ready", "Orphan", "OverDeserved", "OverMax"}
+    assert ("q", "Accepted") in server.told
+
+
+async def test_a_new_writer_finds_nothing_to_say(server):
+    create(server, "q")
+    for _ in range(2):
+        async with writing(server) as writer:
+            writer.update(using(2))
+            await settle()
+    assert writes(server) == 1
+
+
+async def test_what_changes_in_between_is_written_later_without_another_plan(server):
+    create(server, "q")
+    async with writing(server, interval=0.1) as writer:
+        for gpus in (1, 2, 3, 4):
+            writer.update(using(gpus))
+            await settle()
+        assert str(stored(server, "q").queue.status.allocated["gpus"]) == "1"
+        await asyncio.sleep(0.3)
+    assert str(stored(server, "q").queue.status.allocated["gpus"]) == "4"
+    assert writes(server) == 2
+
+
+async def test_somebody_elses_change_is_not_overwritten_but_read(server):
+    create(server, "q")
+    known_before = stored(server, "q")
+    queues = server.api.registry.named("queues.scheduling.kai.io")
+    foreign = {"type": "Audited", "status": "True", "reason": "ByHand"}
+    foreign["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    server.api.patch_status(queues, server.api.find(queues, "q"), {"conditions": [foreign]})
+    lagging = [known_before]
+    writer = QueueStatusWriter(
+        Client(server),
+        QUEUES.at(),
+        lambda name: lagging.pop() if lagging else stored(server, name),
+        interval=0.01,
+        backoff=ObjectBackoff(QUICK),
+        on_transition=lambda *_: None,
+    )
+    running = asyncio.create_task(writer.run())
+    writer.update(using(2))
+    await asyncio.sleep(0.2)
+    running.cancel()
+    assert writes(server) == 2
+    types = {c.type for c in stored(server, "q").queue.status.conditions}
+    assert types == {"Audited", "Ready", "Orphan", "OverDeserved", "OverMax"}
+
+
+async def test_a_refused_write_is_repeated_and_delays_no_other_queue(server):
+    create(server, "q")
+    create(server, "r")
+    server.fail_once("patch", "Queue/status", refuse(500))
+    async with writing(server, interval=0.05) as writer:
+        writer.update(using(2, queue("r", 4)))
+        await settle()
+        assert not stored(server, "q").queue.status.conditions
+        assert stored(server, "r").queue.status.conditions
+        await asyncio.sleep(0.2)
+    assert stored(server, "q").queue.status.conditions
+    assert writes(server) == 3
+
+
+async def test_every_queue_has_its_turn(server, monkeypatch):
+    monkeypatch.setattr(queue_status_writer, "WRITES_PER_PASS", 2)
+    names = [f"q-{i}" for i in range(7)]
+    for name in names:
+        create(server, name)
+    async with writing(server, interval=0.0) as writer:
+        for used in range(1, 30):
+            busy = [pod(f"{name}-{i}", queue=name, node="n") for name in names for i in range(used)]
+            cluster = scenario(node("n", gpus=500, cpu="999"), *(queue(n, 4) for n in names), *busy)
+            writer.update(cluster.plan())
+            await settle(10)
+        await settle()
+    turns = [call.path.split("/")[-2] for call in server.calls if call.verb == "patch"]
+    for name in names:
+        at = [turn for turn, written in enumerate(turns) if written == name]
+        assert len(at) >= 3
+        assert max(later - earlier for earlier, later in pairwise(at)) <= 2 * len(names)
+
+
+async def test_a_queue_that_is_gone_is_forgotten(server):
+    create(server, "q")
+    async with writing(server) as writer:
+        writer.update(using(1))
+        await settle()
+        queues = server.api.registry.named("queues.scheduling.kai.io")
+        delete(server.api, queues, "q")
+        writer.update(Plan())
+        await settle()
+        create(server, "q")
+        writer.update(using(1))
+        await settle()
+    assert writes(server) == 2
+
+
+async def test_devices_of_claims_count(server):
+    plan = scenario(node("n", gpus=0), gpu_slice("n"), queue("q", 4)).plan()
+    assert status_of(plan, "q")["allocated"] == {"gpus": "0"}
