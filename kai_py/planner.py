@@ -8,7 +8,9 @@ while the first goes on applying changes, but not while it freezes.
 from dataclasses import replace
 from functools import partial
 
+from kai_py.api.records.kai import KaiQueue
 from kai_py.config import Configuration
+from kai_py.dialects.kai.queues import kai_queue_spec
 from kai_py.dra.cluster_devices import ClusterDevices, GpuRules
 from kai_py.dra.features import Choice
 from kai_py.dra.inventory import Inventory
@@ -84,6 +86,8 @@ def _actions(configuration: Configuration) -> tuple[Action, ...]:
 
 
 def _queue_spec(watched: object) -> QueueSpec:
+    if isinstance(watched, KaiQueue):
+        return kai_queue_spec(watched)
     if not isinstance(watched, WatchedQueue):
         raise TypeError(f"{type(watched).__name__} is no watched Queue")
     created = watched.metadata.creation_timestamp

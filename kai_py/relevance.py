@@ -6,6 +6,7 @@ leaves a gang waiting.
 """
 
 from kai_py.api.records.core import Node, ObjectMeta, Pod
+from kai_py.api.records.kai import KaiPodGroup, KaiQueue
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.watch.kinds import WatchedQueue
 
@@ -21,6 +22,10 @@ def is_relevant(old: object | None, new: object | None) -> bool:
             return _claim(old) != _claim(new)
         case WatchedQueue(), WatchedQueue():
             return _queue(old) != _queue(new)
+        case KaiQueue(), KaiQueue():
+            return (_meta(old.metadata), old.spec) != (_meta(new.metadata), new.spec)
+        case KaiPodGroup(), KaiPodGroup():
+            return _pod_group(old) != _pod_group(new)
     return True
 
 
@@ -51,6 +56,11 @@ def _claim(claim: ResourceClaim) -> tuple[object, ...]:
 
 def _queue(queue: WatchedQueue) -> tuple[object, ...]:
     return (_meta(queue.metadata), queue.queue.spec)
+
+
+def _pod_group(group: KaiPodGroup) -> tuple[object, ...]:
+    pools = tuple(condition.node_pool for condition in group.status.scheduling_conditions)
+    return (_meta(group.metadata), group.spec, pools)
 
 
 def _meta(meta: ObjectMeta) -> tuple[object, ...]:

@@ -187,7 +187,7 @@ class Scheduler:
                 self._executor.carry_out(plan, now)
 
     def _observe(self, kind: Kind[Any], old: Any, new: Any) -> None:
-        self._planner.builder.apply(kind.plural, old, new)
+        self._planner.builder.apply(kind.collection_name, old, new)
         if kind is RESOURCE_CLAIMS:
             self._holders.apply(old, new)
         if not self._wake.is_set() and is_relevant(old, new) and not self._caused(new):

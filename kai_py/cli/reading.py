@@ -20,7 +20,7 @@ async def read_and_plan(client: Client, configuration: Configuration) -> tuple[S
     """The cluster as it is now and what one cycle decides about it; nothing is written."""
     planner = Planner(configuration)
     mirror = Mirror(client)
-    mirror.subscribe(lambda kind, old, new: planner.builder.apply(kind.plural, old, new))
+    mirror.subscribe(lambda kind, old, new: planner.builder.apply(kind.collection_name, old, new))
     reading = asyncio.create_task(mirror.run())
     try:
         async with asyncio.timeout(READ_SECONDS):

@@ -14,6 +14,7 @@ import msgspec
 
 from kai_py.api.quantity import QuantityError
 from kai_py.api.records.core import Node, ObjectMeta, Pod
+from kai_py.api.records.kai import KaiTopology
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import GangSpec
@@ -81,19 +82,22 @@ class SnapshotBuilder:
         self._objects = ObjectCache()
         self._dependencies = Dependencies()
         self._pods: dict[str, Pod] = {}
-        self._queues: dict[str, QueueSpec] = {}
+        self._queues: dict[tuple[str, str], QueueSpec] = {}
+        self._topologies: dict[str, tuple[str, ...]] = {}
         self._problems: dict[str, str] = {}
         self._assumed = Assumptions(settings.hold_seconds)
 
     def apply(self, kind: str, old: object | None, new: object | None) -> None:
-        """Take in one change of a watched object; ``kind`` is the plural name."""
+        """Take in one change of a watched object; ``kind`` is its ``Kind.collection_name``."""
         if kind == "pods":
             self._apply_pod(old, new)
         elif kind == "nodes":
             self._apply_node(old, new)
-        elif kind == "queues":
-            self._apply_queue(old, new)
+        elif kind.partition(".")[0] == "queues":
+            self._apply_queue(kind, old, new)
         else:
+            if kind.partition(".")[0] == "topologies":
+                self._apply_topology(old, new)
             touched = self._objects.apply(kind, old, new)
             for uid in self._dependencies.of(touched):
                 self._derive(uid)
@@ -148,7 +152,7 @@ class SnapshotBuilder:
             host_ports=state.host_ports,
             gangs=dict(self._gangs.gangs),
             pending=tuple(sorted(self._gangs.pending)),
-            queues=tuple(self._queues[name] for name in sorted(self._queues)),
+            queues=tuple(self._queues[key] for key in sorted(self._queues)),
             queue_usage=copied(self._gangs.usage),
             queue_demand=copied(self._gangs.demand),
             queue_fixed=copied(self._gangs.fixed),
@@ -157,6 +161,7 @@ class SnapshotBuilder:
             held_back=self._assumed.held_back(now),
             neighbours=self._neighbours.standing(),
             namespaces=self._objects.namespace_labels(),
+            topologies=dict(self._topologies),
             leaving=tuple(self._gangs.leaving.values()),
             problems=(*self._problems.values(), *state.nodes.problems.values()),
         )
@@ -167,12 +172,18 @@ class SnapshotBuilder:
             kept = new is not None and self._in_pool(node.metadata)
             self._ledger.set_node(node.metadata.name, node if kept else None)
 
-    def _apply_queue(self, old: object | None, new: object | None) -> None:
+    def _apply_queue(self, kind: str, old: object | None, new: object | None) -> None:
         if old is not None:
-            self._queues.pop(self._queue_spec(old).name, None)
+            self._queues.pop((self._queue_spec(old).name, kind), None)
         if new is not None:
             spec = self._queue_spec(new)
-            self._queues[spec.name] = spec
+            self._queues[spec.name, kind] = spec
+
+    def _apply_topology(self, old: object | None, new: object | None) -> None:
+        if isinstance(new, KaiTopology):
+            self._topologies[new.metadata.name] = new.node_labels
+        elif isinstance(old, KaiTopology):
+            self._topologies.pop(old.metadata.name, None)
 
     def _apply_pod(self, old: object | None, new: object | None) -> None:
         if isinstance(new, Pod):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from kai_py.api.queue import Queue
+from kai_py.api.queue import API_VERSION, Queue
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.queue_specs import QueueSpec
 
@@ -31,6 +31,7 @@ def queue_spec(queue: Queue, created: float = 0.0) -> QueueSpec:
         created=created,
         preempt_min_runtime=spec.preempt_min_runtime,
         reclaim_min_runtime=spec.reclaim_min_runtime,
+        api_version=API_VERSION,
     )
 
 

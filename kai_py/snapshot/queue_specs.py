@@ -18,7 +18,8 @@ class QueueSpec:
     Of a resource missing in ``deserved`` nothing is guaranteed, except for cpu, memory and the
     other base resources: a queue that is silent about them does not ration them. A resource missing
     in ``max`` is unlimited, in ``weights`` it has ``weight``. ``created`` and min runtimes are in
-    seconds; a min runtime of None is inherited.
+    seconds; a min runtime of None is inherited. ``api_version`` tells the API it was written in,
+    ``problems`` what was already found wrong with it there.
     """
 
     name: str
@@ -31,6 +32,8 @@ class QueueSpec:
     created: float = 0.0
     preempt_min_runtime: float | None = None
     reclaim_min_runtime: float | None = None
+    api_version: str = ""
+    problems: "tuple[QueueProblem, ...]" = ()
 
 
 class QueueFault(StrEnum):
@@ -67,8 +70,9 @@ def check_queues(specs: Iterable[QueueSpec], resources: Sequence[str]) -> Checke
     unique: dict[str, QueueSpec] = {}
     for spec in sorted(specs, key=lambda spec: (spec.created, spec.name, repr(spec))):
         if spec.name in unique:
-            problems.append(_duplicate(spec.name))
+            problems.append(_duplicate(unique[spec.name], spec))
             continue
+        problems.extend(spec.problems)
         unique[spec.name] = _with_usable_amounts(spec, resources, problems)
     parents = {name: spec.parent for name, spec in unique.items()}
     broken = _broken_parents(parents)
@@ -80,9 +84,11 @@ def check_queues(specs: Iterable[QueueSpec], resources: Sequence[str]) -> Checke
     )
 
 
-def _duplicate(name: str) -> QueueProblem:
-    reason = f"queue {name!r} is declared more than once; the oldest declaration counts"
-    return QueueProblem(name, QueueFault.DUPLICATE, reason)
+def _duplicate(kept: QueueSpec, other: QueueSpec) -> QueueProblem:
+    reason = f"queue {kept.name!r} is declared more than once; the oldest declaration counts"
+    if kept.api_version != other.api_version:
+        reason += f", here that of {kept.api_version}; delete that of {other.api_version}"
+    return QueueProblem(kept.name, QueueFault.DUPLICATE, reason)
 
 
 def _with_usable_amounts(

@@ -24,6 +24,7 @@ from kai_py.api.records.core import (
     Record,
     StorageClass,
 )
+from kai_py.api.records.kai import KaiPodGroup, KaiQueue, KaiTopology
 from kai_py.api.records.resource import (
     DeviceClass,
     DeviceTaintRule,
@@ -127,11 +128,23 @@ QUEUES = Kind(
     namespaced=False,
 )
 
+KAI_QUEUES = define_kind(
+    KaiQueue, "Queue", "queues", "v2", group="scheduling.run.ai", namespaced=False
+)
+KAI_POD_GROUPS = define_kind(
+    KaiPodGroup, "PodGroup", "podgroups", "v2alpha2", group="scheduling.run.ai"
+)
+KAI_TOPOLOGIES = define_kind(
+    KaiTopology, "Topology", "topologies", "v1alpha1", group="kai.scheduler", namespaced=False
+)
+
 WATCHED = (
     NODES,
     NAMESPACES,
     PRIORITY_CLASSES,
     QUEUES,
+    KAI_QUEUES,
+    KAI_TOPOLOGIES,
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,
     RESOURCE_SLICES,
@@ -145,6 +158,7 @@ WATCHED = (
     REPLICA_SETS,
     STATEFUL_SETS,
     JOBS,
+    KAI_POD_GROUPS,
     PODS,
 )
 """What the scheduler mirrors."""

@@ -67,6 +67,12 @@ class Kind(Generic[T]):
     field_selector: str = ""
     """Mirror only the objects that it selects, for example ``status.phase!=Succeeded``."""
 
+    @property
+    def collection_name(self) -> str:
+        """Plural name; a custom resource's with its group, for several groups have queues."""
+        built_in = "." not in self.group or self.group.endswith(".k8s.io")
+        return self.plural if built_in else f"{self.plural}.{self.group}"
+
     def at(self, version: str = "") -> "Resource[T]":
         """Give the resource at a version, by default the preferred one."""
         version = version or next(iter(self.versions))

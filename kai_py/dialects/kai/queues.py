@@ -1,0 +1,76 @@
+"""What does a KAI Queue give? ``scheduling.run.ai/v2`` in our terms and units.
+
+quota            deserved: -1 is unlimited, 0 or unset is none
+limit            max: -1 is unlimited, **0 or unset is zero**, for cpu and memory too
+overQuotaWeight  weight per resource: 0 or unset gets nothing of the surplus
+cpu, memory      millicores and megabytes of 10**6; gpu in devices
+priority         100 where unset
+min runtimes     inherited where unset
+
+Resources that KAI doesn't know are not bounded. An amount that makes no sense is reported at the
+queue and counts as none; so is a min runtime, which is then inherited.
+
+Source: KAI-Scheduler, docs/queues and the Queue type.
+"""
+
+import math
+from collections.abc import Mapping
+
+from kai_py.api.duration import DurationError, parse_duration
+from kai_py.api.records.kai import (
+    DEFAULT_PRIORITY,
+    QUEUE_API_VERSION,
+    UNLIMITED,
+    KaiQueue,
+    KaiShare,
+)
+from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.queue_specs import QueueFault, QueueProblem, QueueSpec
+
+ROW_UNITS: Mapping[str, float] = {GPU: 1.0, "cpu": 1.0, "memory": 1e6}
+"""How much of a resource row one of KAI's units is."""
+
+
+def kai_queue_spec(queue: KaiQueue) -> QueueSpec:
+    """The spec of ``queue``."""
+    spec, created = queue.spec, queue.metadata.creation_timestamp
+    shares = {name: _share(queue, name) for name in ROW_UNITS}
+    problems: list[QueueProblem] = []
+    preempt = _seconds(queue, "preemptMinRuntime", spec.preempt_min_runtime, problems)
+    reclaim = _seconds(queue, "reclaimMinRuntime", spec.reclaim_min_runtime, problems)
+    return QueueSpec(
+        name=queue.metadata.name,
+        parent=spec.parent_queue,
+        deserved={name: _amount(share.quota, name) for name, share in shares.items()},
+        max={name: _amount(share.limit, name) for name, share in shares.items()},
+        weights={name: share.over_quota_weight for name, share in shares.items()},
+        priority=DEFAULT_PRIORITY if spec.priority is None else spec.priority,
+        created=created.timestamp() if created else 0.0,
+        preempt_min_runtime=preempt,
+        reclaim_min_runtime=reclaim,
+        api_version=QUEUE_API_VERSION,
+        problems=tuple(problems),
+    )
+
+
+def _share(queue: KaiQueue, resource: str) -> KaiShare:
+    resources = queue.spec.resources
+    return {GPU: resources.gpu, "cpu": resources.cpu, "memory": resources.memory}[resource]
+
+
+def _amount(amount: float, resource: str) -> float:
+    return math.inf if amount == UNLIMITED else amount * ROW_UNITS[resource]
+
+
+def _seconds(
+    queue: KaiQueue, field: str, text: str | None, problems: list[QueueProblem]
+) -> float | None:
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except DurationError as error:
+        name = queue.metadata.name
+        reason = f"queue {name!r}: spec.{field}: {error}; it is inherited meanwhile"
+        problems.append(QueueProblem(name, QueueFault.INVALID_AMOUNT, reason))
+        return None

@@ -1,0 +1,139 @@
+"""Documents as the API server would give them, through the kinds' own decoders into a planner."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+
+from kai_py.config import Configuration
+from kai_py.plan.decisions import Plan
+from kai_py.planner import Planner
+from kai_py.snapshot.snapshot import Snapshot
+from kai_py.watch.kinds import WATCHED
+from kai_py.watch.resource import Kind
+
+NOW = 1_800_000_000.0
+CREATED = "2027-01-15T07:00:00Z"
+Document = Mapping[str, Any]
+
+
+def documents(text: str) -> list[Document]:
+    """The documents of a YAML text."""
+    return [each for each in yaml.safe_load_all(text) if each]
+
+
+class Cluster:
+    """A planner and the objects it was told of."""
+
+    def __init__(self, *given: Document | Iterable[Document] | str, **configuration: Any) -> None:
+        self.planner = Planner(Configuration(**configuration))
+        self._known: dict[tuple[str, str, str], Any] = {}
+        for each in given:
+            self.add(each)
+
+    def add(self, given: Document | Iterable[Document] | str) -> "Cluster":
+        """Create or replace objects."""
+        for document in _listed(given):
+            kind, key, record = _decoded(document)
+            self.planner.builder.apply(kind.collection_name, self._known.get(key), record)
+            self._known[key] = record
+        return self
+
+    def remove(self, given: Document | Iterable[Document] | str) -> "Cluster":
+        """Delete objects."""
+        for document in _listed(given):
+            kind, key, _ = _decoded(document)
+            self.planner.builder.apply(kind.collection_name, self._known.pop(key), None)
+        return self
+
+    def snapshot(self, now: float = NOW) -> Snapshot:
+        return self.planner.freeze(now)
+
+    def plan(self, now: float = NOW) -> Plan:
+        return self.planner.decide(self.snapshot(now))
+
+    def gang(self, key: str) -> Any:
+        """The gang called ``key``."""
+        return self.snapshot().gangs[key]
+
+    def why(self) -> dict[str, tuple[str, str]]:
+        """Stage and sentence of every gang that waits."""
+        return {u.gang: (u.stage.value, u.message) for u in self.plan().unplaced}
+
+
+def placed(plan: Plan) -> dict[str, str]:
+    """Pod name to node."""
+    return {p.pod.name: p.node for gang in plan.placements for p in gang.pods}
+
+
+def node(name: str, gpus: int = 8, labels: Mapping[str, str] | None = None) -> Document:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": dict(labels or {})},
+        "status": {
+            "allocatable": {
+                "cpu": "64",
+                "memory": "512Gi",
+                "pods": "110",
+                "nvidia.com/gpu": str(gpus),
+            },
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def pod(name: str, gpus: int = 1, *, owner: Document | None = None, **parts: Any) -> Document:
+    """A pod for ``gpus`` GPUs; ``parts``: labels, annotations and further fields of the spec."""
+    metadata = {
+        "labels": parts.pop("labels", {}),
+        "annotations": parts.pop("annotations", {}),
+    }
+    if owner is not None:
+        metadata["ownerReferences"] = [
+            {
+                "apiVersion": owner["apiVersion"],
+                "kind": owner["kind"],
+                "name": owner["metadata"]["name"],
+                "uid": _uid(owner),
+                "controller": True,
+            }
+        ]
+    requests = {"cpu": "1", "nvidia.com/gpu": str(gpus)} if gpus else {"cpu": "1"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", **metadata},
+        "spec": {
+            "schedulerName": "kai-scheduler",
+            "containers": [{"name": "main", "resources": {"requests": requests}}],
+            **parts,
+        },
+        "status": {"phase": "Running" if "nodeName" in parts else "Pending"},
+    }
+
+
+def _listed(given: Document | Iterable[Document] | str) -> Iterable[Document]:
+    if isinstance(given, str):
+        return documents(given)
+    return [given] if isinstance(given, Mapping) else given
+
+
+def _decoded(document: Document) -> tuple[Kind[Any], tuple[str, str, str], Any]:
+    group, _, version = document["apiVersion"].rpartition("/")
+    kind = next(k for k in WATCHED if (k.group, k.name) == (group, document["kind"]))
+    namespace = document["metadata"].get("namespace", "default") if kind.namespaced else ""
+    metadata = {
+        "uid": _uid(document),
+        "creationTimestamp": CREATED,
+        **document["metadata"],
+        "namespace": namespace,
+    }
+    record = kind.versions[version](json.dumps({**document, "metadata": metadata}).encode())
+    return kind, (kind.collection_name, namespace, metadata["name"]), record
+
+
+def _uid(document: Document) -> str:
+    metadata = document["metadata"]
+    return metadata.get("uid", f"uid-{document['kind']}-{metadata['name']}")
