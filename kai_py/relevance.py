@@ -20,10 +20,8 @@ def is_relevant(old: object | None, new: object | None) -> bool:
             return _node(old) != _node(new)
         case ResourceClaim(), ResourceClaim():
             return _claim(old) != _claim(new)
-        case WatchedQueue(), WatchedQueue():
+        case (WatchedQueue() | KaiQueue(), WatchedQueue() | KaiQueue()):
             return _queue(old) != _queue(new)
-        case KaiQueue(), KaiQueue():
-            return (_meta(old.metadata), old.spec) != (_meta(new.metadata), new.spec)
         case KaiPodGroup(), KaiPodGroup():
             return _pod_group(old) != _pod_group(new)
     return True
@@ -54,8 +52,9 @@ def _claim(claim: ResourceClaim) -> tuple[object, ...]:
     return (_meta(claim.metadata), claim.status.allocation, claim.status.reserved_for)
 
 
-def _queue(queue: WatchedQueue) -> tuple[object, ...]:
-    return (_meta(queue.metadata), queue.queue.spec)
+def _queue(queue: WatchedQueue | KaiQueue) -> tuple[object, ...]:
+    spec = queue.spec if isinstance(queue, KaiQueue) else queue.queue.spec
+    return (_meta(queue.metadata), spec)
 
 
 def _pod_group(group: KaiPodGroup) -> tuple[object, ...]:
