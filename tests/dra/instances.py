@@ -1,7 +1,5 @@
 """Random small allocation questions: dicts for the naive search, objects for the allocator."""
 
-import copy
-
 from hypothesis import strategies as st
 
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
@@ -102,33 +100,42 @@ def questions(draw):
 
 def as_objects(question, *, choice, features=ALL_FEATURES):
     """Return claims, inventory and state of a naive question, on node "n"."""
-    question = copy.deepcopy(question)
-    slices = [
-        _slice("0-devices", {"devices": [_device(d) for d in question.devices]}),
-        _slice(
-            "1-counters",
-            {
-                "sharedCounters": [
-                    {"name": name, "counters": {k: {"value": str(v)} for k, v in values.items()}}
-                    for name, values in question.counters.items()
-                ]
-            },
-        ),
-    ]
-    inventory = Inventory.of(slices, features=features, choice=choice)
+    inventory = Inventory.of(as_slices(question, "n"), features=features, choice=choice)
     state = DeviceState(inventory.device)
+    hold_initial(question, state, "n")
+    return as_claims(question), inventory, state
+
+
+def as_slices(question, node):
+    """The devices and the counters of one node, whose pool has its name."""
+    counters = [
+        {"name": name, "counters": {k: {"value": str(v)} for k, v in values.items()}}
+        for name, values in question.counters.items()
+    ]
+    return [
+        _slice(node, "0-devices", {"devices": [_device(d) for d in question.devices]}),
+        _slice(node, "1-counters", {"sharedCounters": counters}),
+    ]
+
+
+def as_claims(question):
+    """The claims as objects."""
+    return [_claim(index, claim) for index, claim in enumerate(question.claims)]
+
+
+def hold_initial(question, state, node):
+    """Mark the devices that are held in the question."""
     for device in question.devices:
         if device["whole"] or device["held"]:
             consumed = (("m", device["held"] * 10**9),) if device["held"] else ()
             held = Holding(int(device["whole"]), int(bool(consumed)), consumed)
-            state.set_holding(DeviceID("d", "p", device["name"]), held)
-    return [_claim(i, claim) for i, claim in enumerate(question.claims)], inventory, state
+            state.set_holding(DeviceID("d", node, device["name"]), held)
 
 
-def _slice(name, content):
-    pool = {"name": "p", "generation": 1, "resourceSliceCount": 2}
-    spec = {"driver": "d", "pool": pool, "nodeName": "n"} | content
-    return from_json(ResourceSlice, {"metadata": {"name": name}, "spec": spec})
+def _slice(node, name, content):
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 2}
+    spec = {"driver": "d", "pool": pool, "nodeName": node} | content
+    return from_json(ResourceSlice, {"metadata": {"name": f"{node}-{name}"}, "spec": spec})
 
 
 def _device(device):

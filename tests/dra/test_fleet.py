@@ -1,0 +1,108 @@
+import copy
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai_py.api.records.core import Node, ObjectMeta
+from kai_py.dra.allocator import Allocated, allocate
+from kai_py.dra.features import Choice
+from kai_py.dra.fleet import Fleet
+from kai_py.dra.holdings import DeviceState
+from kai_py.dra.inventory import Inventory
+
+from .instances import CLASSES, as_claims, as_slices, crowded, hold_initial, questions
+
+
+@st.composite
+def fleets(draw):
+    """Some nodes with equal devices, some with others; some devices held."""
+    first, second = draw(questions()), draw(questions())
+    second.claims = first.claims
+    on_nodes = [copy.deepcopy(draw(st.sampled_from([first, second]))) for _ in range(4)]
+    for question in on_nodes[1:]:
+        for device in question.devices:
+            if draw(st.integers(0, 5)) == 0:
+                device["whole"] = not device["whole"]
+                device["held"] = 0
+    return on_nodes
+
+
+def build(on_nodes, choice):
+    nodes = tuple(Node(metadata=ObjectMeta(name=f"n{i}")) for i in range(len(on_nodes)))
+    inventory = Inventory(choice=choice)
+    state = DeviceState(inventory.device)
+    for node, question in zip(nodes, on_nodes, strict=True):
+        for piece in as_slices(question, node.metadata.name):
+            inventory.put(piece)
+        hold_initial(question, state, node.metadata.name)
+    return nodes, inventory, state, as_claims(on_nodes[0])
+
+
+def one_by_one(claims, node, inventory, state, limit):
+    state, count = state.copy(), 0
+    while count < limit:
+        answer = allocate(claims, node, inventory, state, CLASSES)
+        if not isinstance(answer, Allocated):
+            break
+        for allocation in answer.allocations:
+            state.hold(allocation)
+        count += 1
+    return count
+
+
+@settings(max_examples=150, deadline=None)
+@given(on_nodes=fleets(), choice=st.sampled_from(Choice))
+def test_a_fleet_answers_what_the_allocator_answers_node_by_node(on_nodes, choice):
+    nodes, inventory, state, claims = build(on_nodes, choice)
+    fleet = Fleet(inventory, CLASSES)
+    counts = fleet.count_fits(claims, nodes, state, limit=3)
+    for row, node in enumerate(nodes):
+        plain = allocate(claims, node, inventory, state, CLASSES)
+        answer = fleet.allocate(claims, nodes, row, state)
+        if isinstance(plain, Allocated):
+            assert answer == plain
+        else:
+            assert (type(answer), str(answer)) == (type(plain), str(plain))
+        assert counts[row] == one_by_one(claims, node, inventory, state, 3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(on_nodes=fleets())
+def test_answers_follow_the_state_and_return_with_it(on_nodes):
+    nodes, inventory, state, claims = build(on_nodes, Choice.BEST_FIT)
+    fleet = Fleet(inventory, CLASSES)
+    before = fleet.count_fits(claims, nodes, state, limit=3)
+    undo = []
+    for row in range(len(nodes)):
+        answer = fleet.allocate(claims, nodes, row, state)
+        if isinstance(answer, Allocated):
+            undo += [state.hold(allocation) for allocation in answer.allocations]
+    held = fleet.count_fits(claims, nodes, state, limit=3)
+    fresh = Fleet(inventory, CLASSES).count_fits(claims, nodes, state, limit=3)
+    assert held.tolist() == fresh.tolist()
+    assert np.all(held <= before)
+    for step in undo:
+        step()
+    assert fleet.count_fits(claims, nodes, state, limit=3).tolist() == before.tolist()
+    assert fleet.count_fits(claims, nodes, state.copy(), limit=3).tolist() == before.tolist()
+
+
+def test_rows_left_out_and_claims_that_cannot_be_judged_fit_nowhere():
+    on_nodes = [crowded(2, wanted=1)] * 3
+    nodes, inventory, state, claims = build(on_nodes, Choice.BEST_FIT)
+    fleet = Fleet(inventory, CLASSES)
+    among = np.array([2, 0])
+    assert fleet.count_fits(claims, nodes, state, limit=5, among=among).tolist() == [2, 0, 2]
+    unknown_class = Fleet(inventory, {})
+    assert unknown_class.count_fits(claims, nodes, state, limit=5).tolist() == [0, 0, 0]
+    assert fleet.count_fits([], nodes, state, limit=5).tolist() == [5, 5, 5]
+
+
+def test_a_changed_slice_changes_the_answer():
+    nodes, inventory, state, claims = build([crowded(2, wanted=1)] * 2, Choice.BEST_FIT)
+    fleet = Fleet(inventory, CLASSES)
+    assert fleet.count_fits(claims, nodes, state, limit=9).tolist() == [2, 2]
+    for piece in as_slices(crowded(5, wanted=1), "n1"):
+        inventory.put(piece)
+    assert fleet.count_fits(claims, nodes, state, limit=9).tolist() == [2, 5]
