@@ -34,6 +34,7 @@ class Planner:
         self._devices = ClusterDevices(
             GpuRules(devices.gpu_drivers, devices.gpu_classes),
             Inventory(choice=Choice.FIRST_FIT if devices.parity else Choice.BEST_FIT),
+            allocator_steps=configuration.budgets.allocator_steps,
         )
         self._settings = cycle_settings(configuration)
         self._memory = CycleMemory(self._devices)
@@ -70,7 +71,6 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
             default_preempt_min_runtime=configuration.eviction.preempt_min_runtime,
             default_reclaim_min_runtime=configuration.eviction.reclaim_min_runtime,
         ),
-        allocator_steps=configuration.budgets.allocator_steps,
         gpu_strategy=Strategy(configuration.placement.gpu.value),
         cpu_strategy=Strategy(configuration.placement.cpu.value),
         actions=_actions(configuration),

@@ -12,11 +12,13 @@ import numpy as np
 
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.dra.expressions import CompiledExpressions
+from kai_py.dra.fleet import Fleet
 from kai_py.dra.gpu_weight import device_gpus, physical_gpus
 from kai_py.dra.holdings import DeviceState
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.rows import DeviceRow
+from kai_py.dra.search import DEFAULT_BUDGET
 from kai_py.dra.selection import ExpressionFaultError, ExpressionTextError
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.nodes import NodeColumns
@@ -55,6 +57,8 @@ class ClusterDevices:
 
     rules: GpuRules = GpuRules()
     inventory: Inventory = field(default_factory=Inventory)
+    allocator_steps: int = DEFAULT_BUDGET
+    """Budget of the allocator for one pod on one node."""
     classes: Mapping[str, DeviceClass] = field(default_factory=dict)
     expressions: CompiledExpressions = field(default_factory=CompiledExpressions)
     _generation: int = -1
@@ -67,6 +71,7 @@ class ClusterDevices:
 
     def __post_init__(self) -> None:
         self.state = DeviceState(self.inventory.device)
+        self.fleet = Fleet(self.inventory, self.classes, self.allocator_steps)
         self.accounting = Accounting(
             class_weight=self.class_gpus,
             device_weight=self.device_gpus,
@@ -139,7 +144,7 @@ class ClusterDevices:
             [objects.taint_rules[name] for name in sorted(objects.taint_rules)]
         )
         self._slices = objects.slices
-        self.classes = objects.classes
+        self.classes = self.fleet.classes = objects.classes
         self._generation = objects.generation
 
     def _sync_claims(self, objects: DeviceObjects) -> None:

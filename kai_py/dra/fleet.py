@@ -66,10 +66,9 @@ class Fleet:
             counts[rows] = limit
             return counts
         try:
-            question = self._question(claims, nodes)
+            question, usage = self.look(claims, nodes, state)
         except AllocationError:
             return counts
-        usage = self._usage.of_nodes(self._lay_out(nodes), state)
         width = int(usage.max(initial=0)) + 1
         pairs = question.numbers[rows] * width + usage[rows]
         _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
@@ -88,18 +87,27 @@ class Fleet:
         if not claims:
             return Allocated(())
         try:
-            question = self._question(claims, nodes)
-            usage = self._usage.of_nodes(self._lay_out(nodes), state)
+            question, usage = self.look(claims, nodes, state)
             step = question.step(row, int(usage[row]), state)
             if step.refusal is None:
                 return Allocated(question.realise(claims, row, step.picks))
         except AllocationError as error:
             return error
         if isinstance(step.refusal, AllocationError):
-            return self._in_own_words(claims, nodes[row], state)
+            return self.in_own_words(claims, nodes[row], state)
         return step.refusal
 
-    def _in_own_words(
+    def look(
+        self, claims: Sequence[ResourceClaim], nodes: tuple[Node, ...], state: DeviceState
+    ) -> tuple[Question, Ints]:
+        """Return what is known of ``claims``, and (nodes,) the number of what is held on each.
+
+        :raises AllocationError: the claims concern no device, whatever the node.
+        """
+        question = self._question(claims, nodes)
+        return question, self._usage.of_nodes(self._lay_out(nodes), state)
+
+    def in_own_words(
         self, claims: Sequence[ResourceClaim], node: Node, state: DeviceState
     ) -> Answer:
         """Find the fault again for the node and claims in question, whose names it tells."""

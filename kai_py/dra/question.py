@@ -110,13 +110,13 @@ class Question:
 
         :raises AllocationError: no node selector can be made for a claim.
         """
-        site = self._site(node)
+        site = self.site(node)
         if isinstance(site, AllocationError):
             raise site
         return build_allocations(claims, site.eligibility, self._view(node), picks)
 
     def _search(self, node: int, state: DeviceState) -> Step:
-        site = self._site(node)
+        site = self.site(node)
         if isinstance(site, AllocationError):
             return Step(refusal=site)
         view = self._view(node)
@@ -131,7 +131,8 @@ class Question:
             return Step(refusal=error)
         return Step(outcome.picks, self.terms.usage.of_view(view, held.pools))
 
-    def _site(self, node: int) -> Site | AllocationError:
+    def site(self, node: int) -> Site | AllocationError:
+        """Return what the claims mean on nodes like ``node``, whoever holds what."""
         number = int(self.numbers[node])
         site = self._sites.get(number)
         if site is None:

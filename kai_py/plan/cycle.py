@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.dra.search import DEFAULT_BUDGET
 from kai_py.plan.actions.allocate import allocate
 from kai_py.plan.actions.preempt import preempt
 from kai_py.plan.actions.reclaim import reclaim
@@ -53,7 +52,6 @@ class CycleSettings:
     rules: Rules = NATIVE
     gpu_strategy: Strategy = Strategy.BINPACK
     cpu_strategy: Strategy = Strategy.BINPACK
-    allocator_steps: int = DEFAULT_BUDGET
     actions: tuple[Action, ...] = tuple(ACTIONS)
 
 
@@ -75,9 +73,7 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
         memory.devices.accounting,
         memory.devices.node_gpus(snapshot.nodes),
     )
-    statement = Statement(
-        snapshot, quota, CycleDevices(memory.devices, snapshot, settings.allocator_steps)
-    )
+    statement = Statement(snapshot, quota, CycleDevices(memory.devices, snapshot))
     placer = Placer(memory.statics, settings.gpu_strategy, settings.cpu_strategy)
     state = CycleState(snapshot, quota, statement, placer)
     pending = [snapshot.gangs[key] for key in snapshot.pending]

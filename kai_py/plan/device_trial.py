@@ -12,10 +12,11 @@ import numpy as np
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef
-from kai_py.dra.allocator import Allocated, Answer, allocate
+from kai_py.dra.allocator import Allocated
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.errors import AllocationError
-from kai_py.dra.holdings import DeviceState
+from kai_py.dra.funnel import device_funnel
+from kai_py.dra.funnel_text import tell
 from kai_py.plan.decisions import ClaimAllocation
 from kai_py.plan.devices import Taken, Undo
 from kai_py.plan.room import Room
@@ -29,10 +30,9 @@ from kai_py.snapshot.snapshot import Snapshot
 class CycleDevices:
     """Trial allocations on top of what the cluster holds; see ``DeviceTrial``."""
 
-    def __init__(self, devices: ClusterDevices, snapshot: Snapshot, steps: int) -> None:
-        """``steps``: budget of the allocator for one pod on one node."""
-        self._devices = devices
-        self._steps = steps
+    def __init__(self, devices: ClusterDevices, snapshot: Snapshot) -> None:
+        """Start from what is allocated, without those who are leaving."""
+        self._fleet = devices.fleet
         self._snapshot = snapshot
         self._states = {Room.NOW: devices.state.copy(), Room.LATER: devices.state.copy()}
         self._found: dict[str, AllocationResult] = {}
@@ -43,14 +43,13 @@ class CycleDevices:
     def copies(self, shape: Shape, mask: Bools, count: int, room: Room) -> Ints:
         """(nodes,) int64: how many pods of ``shape``, at most ``count``, find devices where."""
         reachable, missing = self._shape_claims(shape, mask)
-        counts = np.zeros(len(mask), dtype=np.int64)
-        if not missing:
-            counts[reachable] = count
-            return counts
-        state = self._states[room]
-        for row in np.flatnonzero(reachable):
-            counts[row] = self._count(missing, int(row), state, count)
-        return counts
+        return self._fleet.count_fits(
+            missing,
+            self._snapshot.nodes.records,
+            self._states[room],
+            limit=count,
+            among=np.flatnonzero(reachable),
+        )
 
     def take(self, member: Member, row: int, room: Room) -> Taken | None:
         """Allocate the pod's claims on a node; None when the devices are not there."""
@@ -58,7 +57,7 @@ class CycleDevices:
             return Taken()
         missing = [ref for ref in member.claims if self._allocation(ref) is None]
         claims = [self._snapshot.devices.claims[ref.namespace, ref.name] for ref in missing]
-        answer = self._allocate(claims, row, self._states[room])
+        answer = self._fleet.allocate(claims, self._snapshot.nodes.records, row, self._states[room])
         if not isinstance(answer, Allocated):
             return None
         undo = [
@@ -76,11 +75,12 @@ class CycleDevices:
     def why_not(self, shape: Shape, mask: Bools) -> str:
         """One sentence: what keeps the claims of ``shape`` from being allocated in ``mask``."""
         reachable, missing = self._shape_claims(shape, mask)
-        for row in np.flatnonzero(reachable):
-            answer = self._allocate(missing, int(row), self._states[Room.NOW])
-            if isinstance(answer, AllocationError):
-                return str(answer)
-        return f"{int(np.count_nonzero(mask))} cannot allocate all claims"
+        state, nodes = self._states[Room.NOW], self._snapshot.nodes.records
+        funnel = device_funnel(self._fleet, missing, nodes, state, np.flatnonzero(reachable))
+        if isinstance(funnel, AllocationError):
+            return str(funnel)
+        head = f"{int(np.count_nonzero(mask))} cannot allocate all claims"
+        return f"{head}: {tell(funnel, missing)}"
 
     def _shape_claims(self, shape: Shape, mask: Bools) -> tuple[Bools, list[ResourceClaim]]:
         """Nodes from which what is allocated can be reached, and the claims still to allocate."""
@@ -94,32 +94,6 @@ class CycleDevices:
                 meta = ObjectMeta(name=use.name) if use.claim is None else use.claim.metadata
                 missing.append(ResourceClaim(metadata=meta, spec=use.spec))
         return reachable, missing
-
-    def _count(
-        self, claims: Sequence[ResourceClaim], row: int, state: DeviceState, count: int
-    ) -> int:
-        undo: list[Undo] = []
-        fitting = 0
-        while fitting < count:
-            answer = self._allocate(claims, row, state)
-            if not isinstance(answer, Allocated):
-                break
-            undo += [state.hold(allocation) for allocation in answer.allocations]
-            fitting += 1
-        for step in reversed(undo):
-            step()
-        return fitting
-
-    def _allocate(self, claims: Sequence[ResourceClaim], row: int, state: DeviceState) -> Answer:
-        node = self._snapshot.nodes.records[row]
-        return allocate(
-            claims,
-            node,
-            self._devices.inventory,
-            state,
-            self._devices.classes,
-            budget=self._steps,
-        )
 
     def _allocation(self, ref: ClaimRef) -> AllocationResult | None:
         claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))

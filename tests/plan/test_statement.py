@@ -44,8 +44,7 @@ def statement():
         world.devices.accounting,
         world.devices.node_gpus(snapshot.nodes),
     )
-    steps = CycleSettings().allocator_steps
-    return Statement(snapshot, quota, CycleDevices(world.devices, snapshot, steps))
+    return Statement(snapshot, quota, CycleDevices(world.devices, snapshot))
 
 
 def state(trial):

@@ -73,6 +73,11 @@ class Conjunct:
     text: str
     plan: Plan
 
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What of a device the condition reads."""
+        return tuple(dict.fromkeys(_columns(self.plan)))
+
 
 def mask(selector: Selector, table: DeviceTable) -> Mask:
     """Evaluate a selector on all devices of a table."""
@@ -88,10 +93,10 @@ def conjuncts(selector: Selector) -> tuple[Conjunct, ...]:
     return _conjuncts(selector)
 
 
-def conjunct_masks(selector: Selector, table: DeviceTable) -> tuple[tuple[str, Mask], ...]:
+def conjunct_masks(selector: Selector, table: DeviceTable) -> tuple[tuple[Conjunct, Mask], ...]:
     """Evaluate each condition on its own: which of them turned how many devices down."""
     return tuple(
-        (conjunct.text, _sound(_evaluate(conjunct.plan, table), table))
+        (conjunct, _sound(_evaluate(conjunct.plan, table), table))
         for conjunct in _conjuncts(selector)
     )
 
@@ -133,6 +138,16 @@ def _split(selector: Selector, node: Logic) -> list[Conjunct]:
         text = " ".join(selector.text[start:end].split())
         found.append(Conjunct(text, _take_apart(selector, operand)))
     return found
+
+
+def _columns(plan: Plan) -> tuple[Column, ...]:
+    match plan:
+        case Leaf():
+            return plan.columns
+        case Negation(part):
+            return _columns(part)
+        case Junction(parts):
+            return tuple(column for part in parts for column in _columns(part))
 
 
 def _evaluate(plan: Plan, table: DeviceTable) -> Mask:

@@ -110,11 +110,12 @@ def test_conjuncts_carry_their_source_text():
     ]
     bound = f'cel.bind(d, {A}, d.model == "H100" && (d.index == 1 && has(d.x)))'
     found = conjunct_masks(selector_of(bound), DeviceTable.of([device(1), device(2)]))
-    assert [(text, part.value.tolist()) for text, part in found] == [
+    assert [(each.text, part.value.tolist()) for each, part in found] == [
         ('d.model == "H100"', [True, True]),
         ("d.index == 1", [True, False]),
         ("has(d.x)", [False, False]),
     ]
+    assert found[1][0].columns == (("attributes", "gpu.example.com", "index"),)
 
 
 @pytest.mark.parametrize(

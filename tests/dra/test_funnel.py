@@ -1,0 +1,171 @@
+"""The record of why devices are not found: counts add up, the sentence names what stops."""
+
+import numpy as np
+from hypothesis import given, settings
+
+from kai_py.api.records.core import Node, ObjectMeta
+from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kai_py.api.records.resource_versions import from_json
+from kai_py.dra.errors import AllocationError
+from kai_py.dra.features import Choice
+from kai_py.dra.fleet import Fleet
+from kai_py.dra.funnel import device_funnel
+from kai_py.dra.funnel_text import tell
+from kai_py.dra.holdings import DeviceState, Holding
+from kai_py.dra.identity import DeviceID
+from kai_py.dra.inventory import Inventory
+from kai_py.dra.selection import Step
+
+from .instances import CLASSES
+from .test_fleet import build, fleets
+
+DRIVER = "gpu.nvidia.com"
+CLASS = from_json(
+    DeviceClass,
+    {
+        "metadata": {"name": "gpu"},
+        "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]},
+    },
+)
+
+
+def slice_of(node, devices, count=1, *, name="gpus", **spec):
+    pool = {"name": node, "generation": 1, "resourceSliceCount": count}
+    content = {"driver": DRIVER, "pool": pool, "nodeName": node, "devices": devices} | spec
+    return from_json(ResourceSlice, {"metadata": {"name": f"{node}-{name}"}, "spec": content})
+
+
+def gpu(name, product="H100", **more):
+    attributes = {"productName": {"string": product}, "type": {"string": "gpu"}}
+    return {"name": name, "attributes": attributes} | more
+
+
+def claim_for(count=1, *selectors, **exactly):
+    texts = [{"cel": {"expression": each}} for each in selectors]
+    request = {"deviceClassName": "gpu", "count": count, "selectors": texts} | exactly
+    requests = [{"name": "gpus", "exactly": request}]
+    return from_json(
+        ResourceClaim,
+        {"metadata": {"name": "c", "namespace": "ns"}, "spec": {"devices": {"requests": requests}}},
+    )
+
+
+def funnel_of(slices, claims, *, held=(), among=None):
+    names = sorted({piece.spec.node_name or "n0" for piece in slices})
+    nodes = tuple(Node(metadata=ObjectMeta(name=name)) for name in names)
+    inventory = Inventory.of(slices)
+    state = DeviceState(inventory.device)
+    for device in held:
+        state.set_holding(DeviceID(DRIVER, *device), Holding(whole=1))
+    rows = np.arange(len(nodes), dtype=np.int64) if among is None else np.array(among)
+    return device_funnel(Fleet(inventory, {"gpu": CLASS}), claims, nodes, state, rows)
+
+
+def removed(funnel, step):
+    return sum(each.devices for o in funnel.options for each in o.removed if each.step is step)
+
+
+def test_the_failing_condition_and_the_nearest_device_are_named():
+    product = f'device.attributes["{DRIVER}"].productName'
+    wanted = claim_for(1, f'device.attributes["{DRIVER}"].type == "gpu" && {product} == "H200"')
+    slices = [slice_of("n0", [gpu("a"), gpu("b")]), slice_of("n1", [gpu("c", "A100")])]
+    funnel = funnel_of(slices, [wanted])
+    [option] = funnel.options
+    assert (option.matching, option.free) == (0, 0)
+    assert removed(funnel, Step.SELECTOR) == funnel.devices == 3
+    assert option.nearest.condition == f'{product} == "H200"'
+    assert option.nearest.values == ((f"{DRIVER}/productName", '"H100"'),)
+    text = tell(funnel, [wanted])
+    assert text.startswith("claim ns/c, request gpus: no device matches selector: of 3 devices 3 ")
+    assert f'claim ns/c: selector #0 ({product} == "H200")' in text
+    assert f'nearest is {DRIVER}/n0/a, where {DRIVER}/productName is "H100"' in text
+
+
+def test_a_selector_that_throws_is_told_apart_from_one_that_says_no():
+    wanted = claim_for(1, f'device.attributes["{DRIVER}"].nvlink > 3')
+    funnel = funnel_of([slice_of("n0", [gpu("a")])], [wanted])
+    assert ", error)" in funnel.options[0].removed[0].cause
+    assert funnel.options[0].nearest.values == ((f"{DRIVER}/nvlink", "missing"),)
+
+
+def test_devices_in_use_tainted_and_free_are_told_apart():
+    taints = [{"key": "xid", "value": "79", "effect": "NoSchedule"}]
+    slices = [slice_of("n0", [gpu("a"), gpu("b", taints=taints), gpu("c"), gpu("d")])]
+    wanted = claim_for(3)
+    funnel = funnel_of(slices, [wanted], held=[("n0", "a"), ("n0", "c")])
+    assert (removed(funnel, Step.IN_USE), removed(funnel, Step.TAINT)) == (2, 1)
+    assert (funnel.options[0].free, funnel.options[0].most) == (1, 1)
+    text = tell(funnel, [wanted])
+    assert "insufficient allocatable devices: wants 3 of class gpu, at most 1 on a node" in text
+    assert "of 4 devices 1 tainted xid=79:NoSchedule, 2 in use" in text
+
+
+def test_partitions_without_counters_left_are_told():
+    draws = [{"counterSet": "card", "counters": {"slots": {"value": "1"}}}]
+    parts = [gpu(f"part-{i}", consumesCounters=draws) for i in range(4)]
+    counters = [{"name": "card", "counters": {"slots": {"value": "2"}}}]
+    slices = [
+        slice_of("n0", parts, 2),
+        slice_of("n0", [], 2, name="counters", sharedCounters=counters),
+    ]
+    funnel = funnel_of(slices, [claim_for(3)], held=[("n0", "part-0"), ("n0", "part-1")])
+    assert (removed(funnel, Step.IN_USE), removed(funnel, Step.COUNTERS)) == (2, 2)
+    assert "2 out of counters" in tell(funnel, [claim_for(3)])
+
+
+def test_incomplete_pools_are_named_and_their_devices_not_counted():
+    funnel = funnel_of([slice_of("n0", [gpu("a")], 3)], [claim_for()])
+    assert funnel.devices == 0
+    text = tell(funnel, [claim_for()])
+    assert "insufficient allocatable devices: no device is published" in text
+    assert f"pool {DRIVER}/n0 incomplete (1 of 3 slices)" in text
+
+
+def test_each_request_alone_but_not_together():
+    claims = [claim_for(1), claim_for(1)]
+    text = tell(funnel_of([slice_of("n0", [gpu("a")])], claims), claims)
+    assert "insufficient allocatable devices: not enough together" in text
+
+
+def test_nodes_left_out_are_not_counted():
+    slices = [slice_of("n0", [gpu("a")]), slice_of("n1", [gpu("b"), gpu("c")])]
+    assert funnel_of(slices, [claim_for(5)], among=[1]).devices == 2
+
+
+def test_a_device_that_many_nodes_see_counts_once():
+    shared = from_json(
+        ResourceSlice,
+        {
+            "metadata": {"name": "rack"},
+            "spec": {
+                "driver": DRIVER,
+                "pool": {"name": "rack", "generation": 1, "resourceSliceCount": 1},
+                "allNodes": True,
+                "devices": [gpu("a"), gpu("b")],
+            },
+        },
+    )
+    local = [slice_of("n0", [gpu("x")]), slice_of("n1", [gpu("x")])]
+    funnel = funnel_of([shared, *local], [claim_for(9)])
+    assert (funnel.devices, funnel.options[0].free, funnel.options[0].most) == (4, 4, 3)
+
+
+def test_a_fault_in_the_claim_comes_instead():
+    found = funnel_of([slice_of("n0", [gpu("a")])], [claim_for(1, "device.driver ==")])
+    assert isinstance(found, AllocationError)
+    assert "CEL compile error" in str(found)
+
+
+@settings(max_examples=80, deadline=None)
+@given(on_nodes=fleets())
+def test_every_device_is_counted_once_per_option(on_nodes):
+    nodes, inventory, state, claims = build(on_nodes, Choice.BEST_FIT)
+    rows = np.arange(len(nodes), dtype=np.int64)
+    funnel = device_funnel(Fleet(inventory, CLASSES), claims, nodes, state, rows)
+    if isinstance(funnel, AllocationError):
+        return
+    for option in funnel.options:
+        assert option.free + sum(each.devices for each in option.removed) == funnel.devices
+        assert option.most <= option.free <= option.matching
+        assert (option.nearest is None) == bool(option.matching or not funnel.devices)
+    assert tell(funnel, claims)
