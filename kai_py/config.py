@@ -66,6 +66,8 @@ class Placement(ApiModel):
     """For pods that ask for GPUs or other devices."""
     cpu: Strategy = Strategy.BINPACK
     """For pods that ask for none."""
+    shared_gpus: Strategy | None = None
+    """Among the GPUs of a node, for pods that ask for a part of one; by default as ``gpu``."""
 
 
 class Eviction(ApiModel):

@@ -73,6 +73,9 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
         ),
         gpu_strategy=Strategy(configuration.placement.gpu.value),
         cpu_strategy=Strategy(configuration.placement.cpu.value),
+        sharing_strategy=Strategy(
+            (configuration.placement.shared_gpus or configuration.placement.gpu).value
+        ),
         actions=_actions(configuration),
     )
 

@@ -197,6 +197,20 @@ def claim(name: str, count: int = 1, *, selector: str = "", owner: str = "", hel
     return from_json(ResourceClaim, document)
 
 
+def shared(each: Pod, fraction: str = "", *, group: str = "", index: str = "", **notes) -> Pod:
+    """``each`` with a part of a GPU: the annotation ``gpu-fraction`` and others, and its group."""
+    written = {"gpu-fraction": fraction} if fraction else {}
+    written |= {name.replace("_", "-"): value for name, value in notes.items()}
+    written |= {"scheduling.kai.io/gpu-index": index} if index else {}
+    groups = {"runai-gpu-group": group} if group else {}
+    meta = replace(
+        each.metadata,
+        annotations={**each.metadata.annotations, **written},
+        labels={**each.metadata.labels, **groups},
+    )
+    return replace(each, metadata=meta)
+
+
 def claiming(each: Pod, claim_name: str, *, template: bool = True) -> Pod:
     """``each`` with a claim, from a template or by its own name."""
     wanted = PodResourceClaim(

@@ -3,17 +3,22 @@
 ``POST pods/NAME/binding`` with the pod's uid: the server refuses a pod that is bound already, is
 another incarnation, is being deleted or is gated, all with 409. Reading the pod tells them apart,
 and also tells whether an attempt without an answer had succeeded after all.
+
+A pod that gets a part of a GPU is first told of which, in labels and annotations as KAI writes
+them. So they are there before it starts, it can read them by the downward API, and a scheduler that
+starts afresh finds on every running pod what it holds.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kai_py.api.gpu_share import marks
 from kai_py.api.records.core import Pod
 from kai_py.api.references import PodRef
 from kai_py.commit.access import Access
 from kai_py.commit.retry import TRANSIENT
 from kai_py.plan.decisions import Placement
-from kai_py.watch.errors import ApiError, Conflict, NotFound
+from kai_py.watch.errors import ApiError, Conflict, Invalid, NotFound
 
 FINISHED = ("Succeeded", "Failed")
 
@@ -43,12 +48,14 @@ async def bind(access: Access, placement: Placement) -> BindingResult:
     failures, reason = 0, ""
     while failures < access.retry.attempts:
         try:
+            if placement.gpus:
+                await _mark(access, placement)
             await access.call(
                 lambda: access.client.bind(
                     namespace=pod.namespace, pod=pod.name, uid=pod.uid, node=node
                 )
             )
-        except (NotFound, Conflict) as refusal:
+        except (NotFound, Conflict, Invalid) as refusal:
             settled = await _settle(access, placement)
             if settled is not None:
                 return settled
@@ -64,6 +71,23 @@ async def bind(access: Access, placement: Placement) -> BindingResult:
         await access.retry.pause(failures, failure)
     settled = await _settle(access, placement)
     return settled or BindingResult(pod, node, BindingOutcome.FAILED, reason)
+
+
+async def _mark(access: Access, placement: Placement) -> None:
+    """Write the pod's parts of GPUs on it, and take away what an earlier attempt wrote."""
+    pod = placement.pod
+    former, _ = marks(placement.former_gpus)
+    labels, annotations = marks(placement.gpus)
+    body = {
+        "metadata": {
+            "uid": pod.uid,
+            "labels": {**dict.fromkeys(former), **labels},
+            "annotations": annotations,
+        }
+    }
+    await access.call(
+        lambda: access.client.patch(access.pods, pod.name, body, namespace=pod.namespace)
+    )
 
 
 async def _settle(access: Access, placement: Placement) -> BindingResult | None:

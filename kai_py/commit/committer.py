@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol
 
+from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.access import Access
@@ -34,9 +35,13 @@ class Room(Protocol):
     """What commit tells the snapshot builder."""
 
     def assume(
-        self, pod: PodRef, node: str, claims: Mapping[str, AllocationResult] | None = None
+        self,
+        pod: PodRef,
+        node: str,
+        claims: Mapping[str, AllocationResult] | None = None,
+        gpus: tuple[SharedGpu, ...] = (),
     ) -> None:
-        """Count the pod as bound and its claims as allocated from now on."""
+        """Count the pod as bound and its claims and parts of GPUs as allocated from now on."""
 
     def forget(self, pod_uid: str) -> None:
         """Take an assumption back."""
@@ -137,7 +142,7 @@ class Committer:
     def _start_gang(self, gang: GangPlacement) -> None:
         for placement in gang.pods:
             allocations = {new.claim.uid: new.allocation for new in placement.allocate}
-            self._room.assume(placement.pod, placement.node, allocations)
+            self._room.assume(placement.pod, placement.node, allocations, placement.gpus)
         self._pods.update(placement.pod.uid for placement in gang.pods)
         self._claims.update(_claims(gang))
         self._start(self._bind(gang))

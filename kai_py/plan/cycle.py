@@ -52,6 +52,7 @@ class CycleSettings:
     rules: Rules = NATIVE
     gpu_strategy: Strategy = Strategy.BINPACK
     cpu_strategy: Strategy = Strategy.BINPACK
+    sharing_strategy: Strategy = Strategy.BINPACK
     actions: tuple[Action, ...] = tuple(ACTIONS)
 
 
@@ -73,7 +74,8 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
         memory.devices.accounting,
         memory.devices.node_gpus(snapshot.nodes),
     )
-    statement = Statement(snapshot, quota, CycleDevices(memory.devices, snapshot))
+    devices = CycleDevices(memory.devices, snapshot)
+    statement = Statement(snapshot, quota, devices, settings.sharing_strategy)
     placer = Placer(memory.statics, settings.gpu_strategy, settings.cpu_strategy)
     state = CycleState(snapshot, quota, statement, placer)
     pending = [snapshot.gangs[key] for key in snapshot.pending]
@@ -114,7 +116,10 @@ def _gang_placement(state: CycleState, pods: Sequence[Planned]) -> GangPlacement
         owner=gang.owner,
         queue=gang.queue,
         action=pods[0].action,
-        pods=tuple(Placement(p.member.pod, names[p.row], p.allocate, p.reserve) for p in pods),
+        pods=tuple(
+            Placement(p.member.pod, names[p.row], p.allocate, p.reserve, p.gpus, p.member.gpus)
+            for p in pods
+        ),
     )
 
 

@@ -7,6 +7,7 @@ stand in the order in which they were made, which is the order in which they sho
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.resource import AllocationResult
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.grouping.gang import Owner
@@ -70,13 +71,16 @@ class Placement:
     """A pod goes to a node.
 
     ``allocate``: claims this pod is the first to use. ``reserve``: every claim the pod uses, in
-    which it must be listed in ``status.reservedFor`` before it is bound.
+    which it must be listed in ``status.reservedFor`` before it is bound. ``gpus``: shared GPUs of
+    which it gets a part; ``former_gpus``: what its labels say of them now.
     """
 
     pod: PodRef
     node: str
     allocate: tuple[ClaimAllocation, ...] = ()
     reserve: tuple[ClaimRef, ...] = ()
+    gpus: tuple[SharedGpu, ...] = ()
+    former_gpus: tuple[SharedGpu, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

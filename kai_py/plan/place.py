@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kai_py.api.gpu_share import CARD
 from kai_py.grouping.gang import Subgroup
 from kai_py.plan.decisions import Action
 from kai_py.plan.domains import constrained, domain_candidates, unsatisfied
@@ -104,6 +105,9 @@ class Placer:
             allowed,
             statement.snapshot.nodes.allocatable,
         )
+        parts = statement.share_room(shape, attempt.room, count)
+        if parts is not None:
+            np.minimum(copies, parts.total, out=copies)
         if not shape.needs_devices:
             return copies
         found = statement.devices.copies(shape, copies > 0, count, attempt.room)
@@ -128,16 +132,21 @@ class Placer:
             copies = copies_that_fit(shape, statement.snapshot.resources, free, mask, allocatable)
             first = len(left) == len(members)
             count = 1 if paired or (shape.shares_claims and first) else len(left)
+            parts = statement.share_room(shape, room, count)
+            if parts is not None:
+                np.minimum(copies, parts.total, out=copies)
             fitting = copies
             if shape.needs_devices:
                 found = statement.devices.copies(shape, copies > 0, count, room)
                 fitting = np.minimum(copies, found)
+            shared = None if parts is None else np.minimum(parts.shared, fitting)
             chunks = fill(
                 count,
                 fitting,
                 self._preference(statement, shape, static, where),
                 _slack(shape, statement.snapshot.resources, free),
                 self._strategy(shape),
+                first=shared,
             )
             if sum(pods for _, pods in chunks) < count:
                 done = len(members) - len(left) + sum(pods for _, pods in chunks)
@@ -207,7 +216,8 @@ def by_shape(members: Sequence[Member]) -> list[list[Member]]:
 
 def wants_devices(shape: Shape) -> bool:
     """Whether a pod of the shape asks for anything beyond the base resources."""
-    return bool(shape.claims) or any(name not in BASE_RESOURCES for name in shape.requests)
+    extended = any(name not in BASE_RESOURCES for name in shape.requests)
+    return bool(shape.claims) or extended or shape.gpu_share is not None
 
 
 def _size(group: Sequence[Member]) -> tuple[float, float, float, int]:
@@ -223,5 +233,7 @@ def _size(group: Sequence[Member]) -> tuple[float, float, float, int]:
 def _slack(shape: Shape, resources: ResourceIndex, free: Floats) -> Floats:
     """(nodes,) how empty a node is in the resource the shape is packed by."""
     extended = [name for name in shape.requests if name not in BASE_RESOURCES]
+    if shape.gpu_share is not None:
+        extended.insert(0, CARD)
     row = resources.positions.get(extended[0] if extended else "cpu")
     return np.zeros(free.shape[1]) if row is None else free[row]

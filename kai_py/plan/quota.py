@@ -64,9 +64,11 @@ class Quota:
         if not gang.preemptible:
             tables.append(self.standing.non_preemptible)
 
+        before = [table[:, path] for table in tables]
+
         def undo() -> None:
-            for table in tables:
-                table[:, path] -= cost
+            for table, amounts in zip(tables, before, strict=True):
+                table[:, path] = amounts
 
         for table in tables:
             table[:, path] += cost

@@ -12,6 +12,7 @@ from kai_py.plan.decisions import Stage
 from kai_py.plan.room import Room
 from kai_py.plan.statement import Statement
 from kai_py.policy.fit import StaticFit
+from kai_py.snapshot.gpu_sharing import MEMORY_LABEL
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.shape import Shape
 
@@ -72,4 +73,19 @@ def _short_of(
             texts.append(
                 f"{count} Insufficient {name}" if name != "pods" else f"{count} Too many pods"
             )
+    texts += _short_of_gpus(statement, shape, static)
     return texts, bool(texts)
+
+
+def _short_of_gpus(statement: Statement, shape: Shape, static: StaticFit) -> list[str]:
+    """How many nodes have no GPU with room for a part of it, and how many can't say."""
+    share, parts = shape.gpu_share, statement.share_room(shape, Room.NOW, 1)
+    if share is None or parts is None:
+        return []
+    unknown = static.mask & np.isinf(statement.shared.need(share))
+    short = int(np.count_nonzero(static.mask & ~unknown & (parts.total < 1)))
+    texts = [f"{short} Insufficient GPU fraction ({share} is asked of a GPU)"] if short else []
+    if unknown.any():
+        label = f"label {MEMORY_LABEL} is missing"
+        texts.append(f"{int(unknown.sum())} don't say how much memory a GPU has ({label})")
+    return texts

@@ -17,14 +17,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kai_py.api.gpu_share import CARD, SharedGpu
 from kai_py.api.references import ClaimRef
 from kai_py.plan.decisions import Action, ClaimAllocation
 from kai_py.plan.devices import DeviceTrial
 from kai_py.plan.quota import Quota
 from kai_py.plan.room import Room
+from kai_py.plan.shared_gpus import SharedGpus, ShareRoom
+from kai_py.policy.fill import Strategy
 from kai_py.policy.neighbours import Neighbourhood
-from kai_py.snapshot.accounting import total
-from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.accounting import GPU, total
+from kai_py.snapshot.gangs import Charge, Gang, Member
 from kai_py.snapshot.neighbour import Neighbour
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.shape import HostPort, Shape
@@ -42,6 +45,7 @@ class Planned:
     action: Action
     allocate: tuple[ClaimAllocation, ...] = ()
     reserve: tuple[ClaimRef, ...] = ()
+    gpus: tuple[SharedGpu, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +75,26 @@ class Statement:
     """What the cycle has decided so far, on top of a snapshot.
 
     ``idle``: (resources, nodes) free right now. ``later``: free once everybody who leaves has left
-    and everybody who was promised room has come. A pod that starts now needs both.
+    and everybody who was promised room has come. A pod that starts now needs both. GPUs that pods
+    share are in neither but in ``shared``.
     """
 
-    def __init__(self, snapshot: Snapshot, quota: Quota, devices: DeviceTrial) -> None:
-        """Start from what the snapshot holds."""
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        quota: Quota,
+        devices: DeviceTrial,
+        sharing: Strategy = Strategy.BINPACK,
+    ) -> None:
+        """Start from what the snapshot holds; ``sharing``: which GPU of a node to share."""
         self.snapshot = snapshot
         self.quota = quota
         self.devices = devices
         self.idle: Floats = snapshot.nodes.allocatable - snapshot.used
         self.later: Floats = self.idle + snapshot.releasing
+        self.shared = SharedGpus(snapshot.gpu_sharing)
+        self._sharing = sharing
+        self._card = snapshot.resources.positions.get(CARD)
         self.placed: dict[str, Planned] = {}
         self.evicted: dict[str, Evicted] = {}
         self._ports: dict[int, frozenset[HostPort]] = dict(snapshot.host_ports)
@@ -103,6 +117,15 @@ class Statement:
         if room is Room.LATER:
             return self.later
         return np.minimum(self.idle, self.later)
+
+    def share_room(self, shape: Shape, room: Room, count: int) -> ShareRoom | None:
+        """Where parts of GPUs are left for ``count`` pods; None if the shape asks for none."""
+        if shape.gpu_share is None:
+            return None
+        whole = np.zeros(len(self.snapshot.nodes))
+        if self._card is not None:
+            whole = self.free(room)[self._card]
+        return self.shared.room(shape.gpu_share, whole, room, count)
 
     def vector(self, shape: Shape) -> Floats:
         """(resources,) request of a shape; resources that no node has are left out."""
@@ -143,18 +166,21 @@ class Statement:
         """Place ``members``, all of one shape, on a node; returns how many found their devices."""
         placed = 0
         for member in members:
-            taken = self.devices.take(member, row, room)
-            if taken is None:
+            mark = len(self._undo)
+            gpus = self._share(member, row, room)
+            taken = None if gpus is None else self.devices.take(member, row, room)
+            if gpus is None or taken is None:
+                self._roll_back(mark)
                 break
             if taken.undo is not None:
                 self._undo.append(taken.undo)
-            planned = Planned(member, gang, row, room, action, taken.allocate, member.claims)
+            planned = Planned(member, gang, row, room, action, taken.allocate, member.claims, gpus)
             self._put(member.pod.uid, planned)
             placed += 1
         if placed:
             self._occupy(members[0].shape, row, placed, room)
             for member in members[:placed]:
-                self._charge(gang, member, 1.0)
+                self._charge(gang, self._cost_on(member, row), 1.0)
         return placed
 
     def evict(self, victim: Evicted) -> None:
@@ -168,7 +194,40 @@ class Statement:
             self._undo.append(undo)
         if row is not None:
             self._shift_later(row, self.vector(member.shape))
-        self._charge(victim.gang, member, -1.0)
+            ended, unshare = self.shared.give_back(member, row)
+            self._undo.append(unshare)
+            self._shift_card(row, ended, Room.LATER)
+        self._charge(victim.gang, member.charge, -1.0)
+
+    def _share(self, member: Member, row: int, room: Room) -> tuple[SharedGpu, ...] | None:
+        """Parts of GPUs for a pod that asks for them; None when the node has no room for them."""
+        if member.shape.gpu_share is None:
+            return ()
+        whole = 0.0 if self._card is None else float(self.free(room)[self._card, row])
+        parts = self.shared.take(member, row, room, whole, self._sharing)
+        if parts is None:
+            return None
+        self._undo.append(parts.undo)
+        self._shift_card(row, -parts.opened, room)
+        return parts.gpus
+
+    def _shift_card(self, row: int, whole: int, room: Room) -> None:
+        if not whole or self._card is None:
+            return
+        amounts = np.zeros(len(self.later))
+        amounts[self._card] = whole
+        self._shift_later(row, amounts)
+        if room is Room.NOW:
+            self._add(self.idle, row, amounts)
+            self._undo.append(lambda: self._add(self.idle, row, -amounts))
+
+    def _cost_on(self, member: Member, row: int) -> Charge:
+        """What a pod costs on a node: an amount of GPU memory is worth more of a small GPU."""
+        share, sharing = member.shape.gpu_share, self.snapshot.gpu_sharing
+        if share is None or not share.memory or member.node:
+            return member.charge
+        there = share.gpus(float(sharing.memory[row])) - share.gpus(sharing.smallest)
+        return total((member.charge, {GPU: there}))
 
     def _put(self, uid: str, planned: Planned) -> None:
         self.placed[uid] = planned
@@ -189,8 +248,8 @@ class Statement:
         self.later[:, row] += amounts
         self._undo.append(lambda: self._add(self.later, row, -amounts))
 
-    def _charge(self, gang: Gang, member: Member, sign: float) -> None:
-        self._undo.append(self.quota.charge(gang, member.charge, sign))
+    def _charge(self, gang: Gang, charge: Charge, sign: float) -> None:
+        self._undo.append(self.quota.charge(gang, charge, sign))
 
     def _roll_back(self, mark: int) -> None:
         while len(self._undo) > mark:

@@ -32,11 +32,14 @@ def fill(
     preference: Floats,
     slack: Floats,
     strategy: Strategy = Strategy.BINPACK,
+    *,
+    first: Ints | None = None,
 ) -> list[tuple[int, int]]:
     """(node row, pods) in placement order; fewer than ``count`` pods when they don't all fit.
 
     ``copies``: (nodes,) int64, pods of the shape that fit. ``preference``: (nodes,) float64, higher
-    first. ``slack``: (nodes,) float64, how empty a node is; only breaks ties.
+    first. ``slack``: (nodes,) float64, how empty a node is; only breaks ties. ``first``: (nodes,)
+    int64, of the copies those that bin-packing uses up before any other of the same preference.
     """
     candidates = np.flatnonzero(copies)
     if count <= 0 or not candidates.size:
@@ -44,11 +47,13 @@ def fill(
     spread = strategy is Strategy.SPREAD
     placed: list[tuple[int, int]] = []
     for rows in _tiers(candidates, preference):
-        tier = _spread(count, rows, copies) if spread else _pack(count, rows, copies, slack)
-        placed += tier
-        count -= sum(pods for _, pods in tier)
-        if not count:
-            break
+        parts = (copies,) if first is None or spread else (first, copies - first)
+        for part in parts:
+            tier = _spread(count, rows, part) if spread else _pack(count, rows, part, slack)
+            placed += [(row, pods) for row, pods in tier if pods]
+            count -= sum(pods for _, pods in tier)
+            if not count:
+                return placed
     return placed
 
 

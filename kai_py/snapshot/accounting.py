@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from kai_py.api.gpu_share import GpuShare
 from kai_py.api.records.resource import DeviceRequest, ResourceClaim, ResourceClaimSpec
 
 GPU = "gpu"
@@ -50,6 +51,10 @@ class Accounting:
             else:
                 cost[name] = cost.get(name, 0.0) + amount
         return cost
+
+    def gpu_share(self, share: GpuShare, card_memory: float) -> dict[str, float]:
+        """The cost of a part of a GPU, where a GPU has ``card_memory`` MiB."""
+        return {GPU: share.gpus(card_memory)}
 
     def gpus_per_unit(self, resource: str) -> float:
         """How many GPUs one unit of an extended resource stands for."""

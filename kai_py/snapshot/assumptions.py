@@ -6,6 +6,7 @@ when the watch shows the outcome, or when commit takes it back.
 
 from collections.abc import Mapping
 
+from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import AllocationResult
 from kai_py.snapshot.snapshot import Hold
@@ -20,14 +21,22 @@ class Assumptions:
         """``hold_seconds``: how long promised room is kept."""
         self._hold_seconds = hold_seconds
         self._nodes: dict[str, str] = {}
+        self._gpus: dict[str, tuple[SharedGpu, ...]] = {}
         self._claims: dict[str, tuple[str, AllocationResult]] = {}
         self._evicting: dict[str, None] = {}
         self._holds: dict[str, Hold] = {}
         self._held_back: dict[str, float] = {}
 
-    def bind(self, pod_uid: str, node: str, claims: Mapping[str, AllocationResult]) -> None:
-        """The pod goes to ``node`` with these new allocations, by claim uid."""
+    def bind(
+        self,
+        pod_uid: str,
+        node: str,
+        claims: Mapping[str, AllocationResult],
+        gpus: tuple[SharedGpu, ...],
+    ) -> None:
+        """The pod goes to ``node`` with these new allocations, by claim uid, and shared GPUs."""
         self._nodes[pod_uid] = node
+        self._gpus[pod_uid] = gpus
         self._holds.pop(pod_uid, None)
         self._claims.update((uid, (pod_uid, found)) for uid, found in claims.items())
 
@@ -61,6 +70,7 @@ class Assumptions:
         uid = pod.metadata.uid
         if pod.spec.node_name or pod.status.phase in FINISHED:
             self._nodes.pop(uid, None)
+            self._gpus.pop(uid, None)
             self._holds.pop(uid, None)
         elif pod.status.nominated_node_name and uid not in self._holds:
             self._holds[uid] = Hold(pod.status.nominated_node_name, 0.0)
@@ -68,6 +78,7 @@ class Assumptions:
     def forget(self, pod_uid: str) -> tuple[str, ...]:
         """Drop the assumed binding; returns the claims whose assumed allocation went with it."""
         self._nodes.pop(pod_uid, None)
+        self._gpus.pop(pod_uid, None)
         claims = tuple(uid for uid, (pod, _) in self._claims.items() if pod == pod_uid)
         for uid in claims:
             del self._claims[uid]
@@ -86,6 +97,10 @@ class Assumptions:
     def node(self, pod_uid: str) -> str:
         """The node the pod is assumed to be bound to, or ""."""
         return self._nodes.get(pod_uid, "")
+
+    def gpus(self, pod_uid: str) -> tuple[SharedGpu, ...]:
+        """The shared GPUs that the pod is assumed to have a part of."""
+        return self._gpus.get(pod_uid, ())
 
     def allocation(self, claim_uid: str) -> AllocationResult | None:
         """The allocation that is being written."""

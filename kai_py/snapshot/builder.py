@@ -12,6 +12,14 @@ from typing import Protocol
 
 import msgspec
 
+from kai_py.api.gpu_share import (
+    CARD,
+    GpuShare,
+    GpuShareError,
+    SharedGpu,
+    gpu_share,
+    legacy_mig_profile,
+)
 from kai_py.api.quantity import QuantityError
 from kai_py.api.records.core import Node, ObjectMeta, Pod
 from kai_py.api.records.kai import KaiTopology
@@ -25,6 +33,7 @@ from kai_py.snapshot.claims import PodClaims, pod_claims
 from kai_py.snapshot.dependencies import Dependencies, ObjectCache, RecordingOwners
 from kai_py.snapshot.gang_ledger import GangLedger, copied
 from kai_py.snapshot.gangs import Member, PodState
+from kai_py.snapshot.gpu_holdings import CardMemory, held_gpus, shared_holding
 from kai_py.snapshot.ledger import Holding, NodeLedger
 from kai_py.snapshot.neighbour import Neighbours
 from kai_py.snapshot.queue_specs import QueueSpec
@@ -86,6 +95,7 @@ class SnapshotBuilder:
         self._topologies: dict[str, tuple[str, ...]] = {}
         self._problems: dict[str, str] = {}
         self._assumed = Assumptions(settings.hold_seconds)
+        self._card_memory = CardMemory()
 
     def apply(self, kind: str, old: object | None, new: object | None) -> None:
         """Take in one change of a watched object; ``kind`` is its ``Kind.collection_name``."""
@@ -105,10 +115,17 @@ class SnapshotBuilder:
                 self._settle_claim(new)
 
     def assume(
-        self, pod: PodRef, node: str, claims: Mapping[str, AllocationResult] | None = None
+        self,
+        pod: PodRef,
+        node: str,
+        claims: Mapping[str, AllocationResult] | None = None,
+        gpus: tuple[SharedGpu, ...] = (),
     ) -> None:
-        """Count ``pod`` as bound to ``node``, and ``claims`` (by uid) as allocated, from now on."""
-        self._assumed.bind(pod.uid, node, claims or {})
+        """Count ``pod`` as bound to ``node``, and ``claims`` (by uid) as allocated, from now on.
+
+        ``gpus``: the shared GPUs of which it gets a part.
+        """
+        self._assumed.bind(pod.uid, node, claims or {}, gpus)
         for uid in claims or {}:
             self._overlay_claim(uid)
         self._derive(pod.uid)
@@ -141,8 +158,10 @@ class SnapshotBuilder:
         if self._devices.sync(self._objects.devices()):
             for uid in self._dependencies.of_kind("resourceclaims"):
                 self._derive(uid)
-        self._gangs.settle()
         state = self._ledger.freeze()
+        for uid in self._card_memory.changed(state):
+            self._derive(uid)
+        self._gangs.settle()
         return Snapshot(
             now=now,
             resources=state.resources,
@@ -159,6 +178,7 @@ class SnapshotBuilder:
             devices=self._objects.devices(),
             holds=self._assumed.holds(now),
             held_back=self._assumed.held_back(now),
+            gpu_sharing=state.gpu_sharing,
             neighbours=self._neighbours.standing(),
             namespaces=self._objects.namespace_labels(),
             topologies=dict(self._topologies),
@@ -198,6 +218,7 @@ class SnapshotBuilder:
         self._pods.pop(uid, None)
         self._drop_overlays(self._assumed.remove(uid))
         self._dependencies.forget(uid)
+        self._card_memory.forget(uid)
         self._neighbours.remove(uid)
         self._ledger.set_holding(uid, None)
         self._gangs.leave(uid)
@@ -229,27 +250,34 @@ class SnapshotBuilder:
         owners = RecordingOwners(self._objects)
         claims = pod_claims(pod, owners.claim)
         volumes = volume_selectors(pod, owners)
-        problem = ""
+        problem, share = _share(pod)
         try:
             shape = self._shapes.intern(
                 pod,
                 claims.uses,
                 volumes.selectors,
                 self._mirrored(claims),
+                share,
                 labels_matter=self._neighbours.refuse,
             )
         except QuantityError as error:
-            problem, shape = f"pod {pod.metadata.namespace}/{pod.metadata.name}: {error}", NO_SHAPE
+            problem, shape = str(error), NO_SHAPE
+        self._card_memory.watch(uid, share)
+        gpus = self._assumed.gpus(uid) or held_gpus(pod, share)
         releasing = self._assumed.is_leaving(pod)
         self._ledger.set_holding(
             uid,
-            _holding(node, shape, releasing=releasing) if node else None,
+            _holding(pod, node, shape, gpus, releasing=releasing) if node else None,
         )
         if ours:
             spec = self._identify(pod, owners)
-            member = self._member(pod, shape, node, claims, spec)
-            waiting = claims.waiting or volumes.waiting
-            self._gangs.join(uid, spec, replace(member, waiting=waiting, problem=problem))
+            member = replace(
+                self._member(pod, shape, node, claims, spec),
+                gpus=gpus,
+                waiting=claims.waiting or volumes.waiting,
+                problem=problem and f"pod {pod.metadata.namespace}/{pod.metadata.name}: {problem}",
+            )
+            self._gangs.join(uid, spec, member)
         self._dependencies.set(uid, owners.seen)
 
     def _in_pool(self, meta: ObjectMeta) -> bool:
@@ -279,14 +307,17 @@ class SnapshotBuilder:
             priority=pod.spec.priority,
             created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
             bound_since=_bound_since(pod),
-            charge=self._charge(pod, shape, claims),
+            charge=self._charge(pod, shape, claims, node),
             claims=claims.references,
             order=spec.order,
             may_preempt=pod.spec.preemption_policy != "Never",
         )
 
-    def _charge(self, pod: Pod, shape: Shape, claims: PodClaims) -> dict[str, float]:
+    def _charge(self, pod: Pod, shape: Shape, claims: PodClaims, node: str) -> dict[str, float]:
         costs: list[Mapping[str, float]] = [self._devices.accounting.requests(shape.requests)]
+        if shape.gpu_share is not None:
+            memory = self._card_memory.at(node)
+            costs.append(self._devices.accounting.gpu_share(shape.gpu_share, memory))
         for use, key in zip(claims.uses, claims.references, strict=True):
             if use.claim is None:
                 costs.append(self._devices.accounting.claim_spec(use.spec))
@@ -330,9 +361,23 @@ class SnapshotBuilder:
             self._derive(uid)
 
 
-def _holding(node: str, shape: Shape, *, releasing: bool) -> Holding:
+def _share(pod: Pod) -> tuple[str, GpuShare | None]:
+    """What is wrong with what the pod says of a part of a GPU, and the part it asks for."""
+    try:
+        return "", gpu_share(pod)
+    except GpuShareError as error:
+        return str(error), None
+
+
+def _holding(
+    pod: Pod, node: str, shape: Shape, gpus: tuple[SharedGpu, ...], *, releasing: bool
+) -> Holding:
     requests = total((shape.requests, shape.mirrored)) if shape.mirrored else shape.requests
-    return Holding(node, requests, shape.host_ports, releasing)
+    shared = shared_holding(shape, gpus)
+    if shared is not None and shape.gpu_share is None:
+        requests = {name: amount for name, amount in requests.items() if name != CARD}
+    legacy_mig = bool(legacy_mig_profile(pod))
+    return Holding(node, requests, shape.host_ports, releasing, shared, legacy_mig)
 
 
 def _bound_since(pod: Pod) -> float:

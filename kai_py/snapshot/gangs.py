@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 
+from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.grouping.gang import Owner, Subgroup, satisfied
 from kai_py.snapshot.accounting import total
@@ -36,8 +37,9 @@ class Member:
     """A pod of a gang.
 
     ``node`` is set while the pod holds room; ``nominated`` names the node whose room it waits for.
-    ``claims`` stand in the order of ``shape.claims``. ``waiting`` and ``problem`` are sentences:
-    what must happen first, and what is wrong with the pod itself.
+    ``claims`` stand in the order of ``shape.claims``. ``gpus``: the shared GPUs it has a part of;
+    of a pending pod, those that its labels name from an attempt before. ``waiting`` and ``problem``
+    are sentences: what must happen first, and what is wrong with the pod itself.
     """
 
     pod: PodRef
@@ -51,6 +53,7 @@ class Member:
     bound_since: float
     charge: Charge
     claims: tuple[ClaimRef, ...] = ()
+    gpus: tuple[SharedGpu, ...] = ()
     order: int = 0
     may_preempt: bool = True
     waiting: str = ""

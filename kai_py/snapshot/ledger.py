@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kai_py.api.gpu_share import MIG_PREFIX
 from kai_py.api.records.core import Node
+from kai_py.snapshot.gpu_sharing import GpuSharing, SharedCards, SharedHolding, with_shared
 from kai_py.snapshot.nodes import NodeColumns, is_ready, node_columns, with_node
 from kai_py.snapshot.resources import Floats, ResourceIndex
 from kai_py.snapshot.shape import HostPort
@@ -18,12 +20,17 @@ from kai_py.snapshot.shape import HostPort
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What one pod holds on one node."""
+    """What one pod holds on one node.
+
+    ``legacy_mig``: it holds MIG devices that it doesn't request, so nobody knows which.
+    """
 
     node: str
     requests: Mapping[str, float]
     host_ports: tuple[HostPort, ...] = ()
     releasing: bool = False
+    shared: SharedHolding | None = None
+    legacy_mig: bool = False
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,7 @@ class NodeState:
     used: Floats
     releasing: Floats
     host_ports: Mapping[int, frozenset[HostPort]]
+    gpu_sharing: GpuSharing
 
 
 class NodeLedger:
@@ -52,6 +60,8 @@ class NodeLedger:
         self._generation = 0
         self._stale = True
         self._shared = False
+        self._cards = SharedCards()
+        self._legacy_mig: dict[str, int] = {}
 
     def set_node(self, name: str, node: Node | None) -> bool:
         """Add, replace or (with None) remove a node; returns whether anything relevant changed."""
@@ -98,7 +108,26 @@ class NodeLedger:
             for node, owners in self._port_owners.items()
             if node in rows and owners
         }
-        return NodeState(self._resources, self._columns, self._used, self._releasing, ports)
+        sharing = self._cards.freeze(self._columns)
+        return NodeState(
+            self._resources,
+            self._columns,
+            self._without_mig(with_shared(self._resources, sharing, self._used, ending=False)),
+            with_shared(self._resources, sharing, self._releasing, ending=True),
+            ports,
+            sharing,
+        )
+
+    def _without_mig(self, used: Floats) -> Floats:
+        """Where MIG devices are held that nobody can name, none is free."""
+        positions = self._columns.positions
+        at = [positions[node] for node in self._legacy_mig if node in positions]
+        mig = [row for row, name in enumerate(self._resources.names) if name.startswith(MIG_PREFIX)]
+        if not at or not mig:
+            return used
+        taken, cells = used.copy(), np.ix_(mig, at)
+        taken[cells] = np.maximum(taken[cells], self._columns.allocatable[cells])
+        return taken
 
     def _post(self, pod_uid: str, holding: Holding, sign: float) -> None:
         if holding.host_ports:
@@ -107,6 +136,10 @@ class NodeLedger:
                 owners[pod_uid] = holding.host_ports
             else:
                 owners.pop(pod_uid, None)
+        if holding.shared is not None:
+            self._cards.post(holding.node, holding.shared, sign, leaving=holding.releasing)
+        if holding.legacy_mig:
+            self._count_legacy_mig(holding.node, int(sign))
         self.know_resources(holding.requests)
         if self._stale:
             return
@@ -119,6 +152,11 @@ class NodeLedger:
         _add(self._used, self._resources, row, holding.requests, sign)
         if holding.releasing:
             _add(self._releasing, self._resources, row, holding.requests, sign)
+
+    def _count_legacy_mig(self, node: str, change: int) -> None:
+        count = self._legacy_mig.pop(node, 0) + change
+        if count > 0:
+            self._legacy_mig[node] = count
 
     def _rebuild(self) -> None:
         names = {name for node in self._nodes.values() for name in node.status.allocatable}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from kai_py.api.gpu_share import GpuShare
 from kai_py.api.records.core import Affinity, NodeSelector, Pod, PodAffinity, Toleration
 from kai_py.api.records.core import TopologySpreadConstraint as SpreadConstraint
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
@@ -61,6 +62,7 @@ class Shape:
     volume_selectors: tuple[NodeSelector, ...] = ()
     claims: tuple[ClaimUse, ...] = ()
     mirrored: Mapping[str, float] = field(default_factory=dict)
+    gpu_share: GpuShare | None = None
     namespace: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -102,6 +104,7 @@ class ShapeTable:
         claims: tuple[ClaimUse, ...] = (),
         volume_selectors: tuple[NodeSelector, ...] = (),
         mirrored: Mapping[str, float] | None = None,
+        gpu_share: GpuShare | None = None,
         *,
         labels_matter: bool = False,
     ) -> Shape:
@@ -126,6 +129,7 @@ class ShapeTable:
                     for c in claims
                 ],
                 mirrored,
+                gpu_share,
                 (pod.metadata.namespace, pod.metadata.labels) if labels_matter else None,
             )
         )
@@ -143,6 +147,7 @@ class ShapeTable:
             volume_selectors=volume_selectors,
             claims=claims,
             mirrored=mirrored or {},
+            gpu_share=gpu_share,
             namespace=pod.metadata.namespace if labels_matter else "",
             labels=pod.metadata.labels if labels_matter else {},
         )

@@ -14,6 +14,7 @@ from kai_py.api.records.resource import (
     ResourceSlice,
 )
 from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.gpu_sharing import GpuSharing
 from kai_py.snapshot.neighbour import Neighbour
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.queue_specs import QueueSpec
@@ -55,7 +56,8 @@ class Snapshot:
     ``holds``: pod uid to the room kept for it. ``held_back``: gangs that get no
     room now. ``leaving``: our pods that are terminating.
     ``neighbours``: pods on nodes, as far as any pod has rules about others; ``namespaces``: their
-    labels, for such rules. ``topologies``: name to node label keys, coarse to fine.
+    labels, for such rules. ``gpu_sharing``: GPUs that pods share; each counts in
+    ``used`` as one whole GPU. ``topologies``: name to node label keys, coarse to fine.
     """
 
     now: float
@@ -77,4 +79,5 @@ class Snapshot:
     neighbours: tuple[Neighbour, ...] = ()
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    gpu_sharing: GpuSharing = field(default_factory=GpuSharing)
     problems: tuple[str, ...] = ()

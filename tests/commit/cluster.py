@@ -120,9 +120,9 @@ class Cluster:
             retry=QUICK,
         )
 
-    def add_pod(self, name: str, **spec) -> PodRef:
+    def add_pod(self, name: str, labels: dict[str, str] | None = None, **spec) -> PodRef:
         body = {
-            "metadata": {"name": name},
+            "metadata": {"name": name, "labels": labels or {}},
             "spec": {"containers": [{"name": "main", "image": "i"}], "schedulerName": SCHEDULER}
             | spec,
         }

@@ -2,11 +2,14 @@ import asyncio
 
 import pytest
 
+from kai_py.api.gpu_share import SharedGpu, marks
+from kai_py.api.references import PodRef
 from kai_py.commit.binding import BindingOutcome
 from kai_py.commit.claim_writes import release
 from kai_py.commit.transaction import GangTransaction
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import CLAIMS, PODS
+from kai_py.plan.decisions import Placement
 from kai_py.watch.errors import Unreachable
 from tests.commit.cluster import (
     NAMESPACE,
@@ -354,3 +357,27 @@ async def test_devices_that_are_never_ready_are_given_back(cluster):
     outcome = await run(cluster, gang_of(placed(pod, "node-a", claim, allocation)))
     assert "gpu-0: Attached" in outcome.reason
     assert_nothing_held(cluster)
+
+
+async def test_a_pod_is_told_its_part_of_a_gpu_before_it_is_bound(cluster):
+    former = (SharedGpu("old-1"), SharedGpu("old-2"))
+    stale, _ = marks(former)
+    pod = cluster.add_pod("part", labels=stale)
+    placement = Placement(pod, "node-a", gpus=(SharedGpu("g", 2),), former_gpus=former)
+    outcome = await run(cluster, gang_of(placement))
+    assert len(outcome.bound) == 1
+    meta = cluster.pod("part").metadata
+    assert meta.labels == {"runai-gpu-group": "g"}
+    assert meta.annotations["scheduling.kai.io/gpu-index"] == "2"
+    assert meta.annotations["received-resource-type"] == "Fraction"
+    written = [call.verb for call in cluster.calls]
+    assert written == ["patch", "create"]
+
+
+async def test_a_pod_made_again_is_not_told(cluster):
+    pod = cluster.add_pod("part")
+    other = PodRef(pod.namespace, pod.name, "another-uid")
+    placement = Placement(other, "node-a", gpus=(SharedGpu("g", 0),))
+    outcome = await run(cluster, gang_of(placement))
+    assert [b.outcome for b in outcome.bindings] == [BindingOutcome.VANISHED]
+    assert not cluster.pod("part").metadata.labels

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 
+from kai_py.api.gpu_share import GpuShare, SharedGpu
 from kai_py.api.records.core import (
     Affinity,
     Condition,
@@ -18,6 +19,7 @@ from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Owner, Subgroup, TopologyConstraint
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang, Member, PodState
+from kai_py.snapshot.gpu_holdings import shared_holding
 from kai_py.snapshot.ledger import Holding, NodeLedger
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.shape import Shape
@@ -42,13 +44,22 @@ def snapshot_of(cluster: Mapping, accounting) -> Snapshot:
     ledger, shapes = NodeLedger(), {}
     for node in cluster["nodes"]:
         ledger.set_node(node["name"], _node(node))
+    legacy = {name for node in cluster["nodes"] for name in node.get("legacy_mig_tasks", ())}
     gangs = [_gang(job, cluster, shapes, accounting) for job in cluster["jobs"]]
     for gang in gangs:
         for member in gang.members:
             ledger.know_resources(member.shape.requests)
             if member.node:
                 releasing = member.state == PodState.RELEASING
-                holding = Holding(member.node, member.shape.requests, (), releasing)
+                shared = shared_holding(member.shape, member.gpus)
+                holding = Holding(
+                    member.node,
+                    member.shape.requests,
+                    (),
+                    releasing,
+                    shared,
+                    legacy_mig=member.pod.uid in legacy,
+                )
                 ledger.set_holding(member.pod.uid, holding)
     state = ledger.freeze()
     return Snapshot(
@@ -64,6 +75,7 @@ def snapshot_of(cluster: Mapping, accounting) -> Snapshot:
         queue_demand=_per_queue(gangs, lambda gang: gang.requested),
         queue_fixed=_per_queue([g for g in gangs if not g.preemptible], lambda g: g.allocated),
         topologies=_topologies(cluster),
+        gpu_sharing=state.gpu_sharing,
         leaving=tuple(m for g in gangs for m in g.members if m.state == PodState.RELEASING),
     )
 
@@ -104,9 +116,12 @@ def _node(node: Mapping) -> Node:
 
 
 def _gang(job: Mapping, cluster: Mapping, shapes: dict, accounting) -> Gang:
+    memory = {node["name"]: node["gpu_memory_mib"] for node in cluster["nodes"]}
     namespace = job.get("namespace", "")
     members = [
-        _member(job, task, shapes, accounting) for task in job["tasks"] if task["status"] in STATES
+        _member(job, task, shapes, accounting, memory)
+        for task in job["tasks"]
+        if task["status"] in STATES
     ]
     created = NOW - 60 * job["age_minutes"]
     return Gang(
@@ -122,12 +137,19 @@ def _gang(job: Mapping, cluster: Mapping, shapes: dict, accounting) -> Gang:
     )
 
 
-def _member(job: Mapping, task: Mapping, shapes: dict, accounting) -> Member:
-    request = _resources(task["request"])
-    key = (tuple(sorted(request.items())), repr(task.get("node_affinity")))
+def _member(job: Mapping, task: Mapping, shapes: dict, accounting, memory: Mapping) -> Member:
+    request, share = _resources(task["request"]), _share(task)
+    if share is not None:
+        request.pop(GPU, None)
+    key = (tuple(sorted(request.items())), repr(task.get("node_affinity")), share)
     shape = shapes.setdefault(
-        key, Shape(number=len(shapes), requests=request, affinity=_affinity(task))
+        key,
+        Shape(number=len(shapes), requests=request, affinity=_affinity(task), gpu_share=share),
     )
+    charges = [accounting.requests(request)]
+    if share is not None:
+        card = memory.get(task.get("node"), min(memory.values()))
+        charges.append(accounting.gpu_share(share, card))
     started = job.get("last_start_age_seconds")
     state = STATES[task["status"]]
     return Member(
@@ -140,9 +162,19 @@ def _member(job: Mapping, task: Mapping, shapes: dict, accounting) -> Member:
         priority=job["priority"],
         created=NOW - 60 * job["age_minutes"],
         bound_since=NOW - started if started is not None else 0.0,
-        charge=accounting.requests(request),
+        charge=total(charges),
+        gpus=tuple(SharedGpu(group) for group in task.get("gpu_groups", ())),
         order=_order(task),
     )
+
+
+def _share(task: Mapping) -> GpuShare | None:
+    asked = task["gpu_request"]
+    if task["request_type"] not in ("Fraction", "GpuMemory"):
+        return None
+    if asked.get("memory_mib"):
+        return GpuShare(memory=float(asked["memory_mib"]), devices=asked["devices"])
+    return GpuShare(portion=asked["portion"], devices=asked["devices"])
 
 
 def _affinity(task: Mapping) -> Affinity | None:

@@ -2,10 +2,13 @@
 
 import copy
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.plan.cycle import ACTIONS as BUILT
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.decisions import Action, Plan
+from kai_py.policy.fill import Strategy
 from kai_py.policy.rules import KAI
 from tests.corpus.kai_cluster import snapshot_of
 
@@ -16,32 +19,58 @@ ACTIONS = {
     "preempt": Action.PREEMPT,
     "stalegangeviction": Action.STALE,
 }
-Ends = dict[str, tuple[str, str]]
-"""Task name to (status, node)."""
+
+
+class End(NamedTuple):
+    """Where a task stands: its status, node, and groups of GPUs it has a part of."""
+
+    status: str
+    node: str
+    groups: tuple[str, ...] = ()
+
+
+Ends = dict[str, End]
+"""By task name."""
 
 
 def session(case: Mapping, cluster: Mapping) -> Ends:
     """Run the case's actions once on ``cluster``."""
     devices = ClusterDevices()
-    actions = tuple(ACTIONS[name] for name in case["actions"])
-    settings = CycleSettings(rules=KAI, actions=actions)
+    actions = tuple(a for name in case["actions"] if (a := ACTIONS[name]) in BUILT)
+    settings = CycleSettings(rules=KAI, actions=actions, **strategies(case["config"]["plugins"]))
     snapshot = snapshot_of(cluster, devices.accounting)
     plan = run_cycle(snapshot, settings, CycleMemory(devices))
     check_ceilings(case, plan)
     return ends(cluster, plan)
 
 
+def strategies(plugins: str | Mapping | list) -> dict[str, Strategy]:
+    """What the placement plugins of the case stand for; by default all of them pack."""
+    if not isinstance(plugins, list):
+        return {}
+    named = {p if isinstance(p, str) else p["name"]: p for p in plugins}
+    placement = named.get("nodeplacement", {})
+    arguments = {} if isinstance(placement, str) else placement.get("arguments", {})
+    return {
+        "gpu_strategy": Strategy(arguments.get("gpu", "binpack")),
+        "cpu_strategy": Strategy(arguments.get("cpu", "binpack")),
+        "sharing_strategy": Strategy.SPREAD if "gpuspread" in named else Strategy.BINPACK,
+    }
+
+
 def ends(cluster: Mapping, plan: Plan) -> Ends:
     """The state of every task after ``plan``."""
     found = {
-        task["name"]: (task["status"], task.get("node", ""))
+        task["name"]: End(task["status"], task.get("node", ""), tuple(task.get("gpu_groups", ())))
         for job in cluster["jobs"]
         for task in job["tasks"]
     }
-    found.update({e.pod.name: ("Releasing", e.node) for e in plan.evictions})
-    found.update({n.pod.name: ("Pipelined", n.node) for n in plan.nominations})
-    placed = (pod for gang in plan.placements for pod in gang.pods)
-    found.update({p.pod.name: ("Binding", p.node) for p in placed})
+    for e in plan.evictions:
+        found[e.pod.name] = found[e.pod.name]._replace(status="Releasing", node=e.node)
+    found.update({n.pod.name: End("Pipelined", n.node) for n in plan.nominations})
+    for pod in (pod for gang in plan.placements for pod in gang.pods):
+        groups = tuple(gpu.group for gpu in pod.gpus)
+        found[pod.pod.name] = End("Binding", pod.node, groups)
     return found
 
 
@@ -77,15 +106,16 @@ def carried_over(cluster: Mapping, found: Ends) -> Mapping:
     following = copy.deepcopy(cluster)
     for job in following["jobs"]:
         for task in job["tasks"]:
-            status, node = found[task["name"]]
+            status, node, groups = found[task["name"]]
             if status == "Binding":
                 status = "Running"
             elif status == "Pipelined" or (
                 status == "Releasing" and not job.get("delete_when_evicted")
             ):
-                status, node = "Pending", ""
+                status, node, groups = "Pending", "", ()
             task["status"] = status
             task.pop("node", None)
+            task["gpu_groups"] = groups
             if node:
                 task["node"] = node
         running = any(task["status"] in ("Running", "Bound") for task in job["tasks"])
@@ -103,7 +133,7 @@ def match(case: Mapping, found: Ends) -> None:
     }
     wanted.update(case["expected"].get("tasks", {}))
     for name, expected in sorted(wanted.items()):
-        status, node = found[name]
+        status, node, _ = found[name]
         assert _alike(status, expected["status"]), f"{name} is {status}, not {expected['status']}"
         if expected.get("node"):
             assert node == expected["node"], f"{name} is on {node}, not {expected['node']}"

@@ -21,6 +21,7 @@ from tests.scenario import (
     node,
     pod,
     queue,
+    shared,
 )
 
 
@@ -35,6 +36,8 @@ def statement():
         claim("held", 2, owner="claimer", held_by=["claimer"], on=[("b", "gpu-0"), ("b", "gpu-1")]),
         claiming(pod("claimer", 0, queue="q", node="b"), "held"),
         job_with_pods("plain", 3, queue="q"),
+        [shared(pod(f"part{i}", 0, queue="q", node="a"), "0.4", group="g") for i in range(2)],
+        [shared(pod(f"half{i}", 0, queue="q"), "0.5") for i in range(2)],
         claiming_job("devices", 3, queue="q"),
     )
     snapshot = world.snapshot()
@@ -59,6 +62,13 @@ def state(trial):
             trial.devices.copies(shapes[number], everywhere, 9, room)
             for number in sorted(shapes)
             for room in Room
+        ),
+        *(
+            column
+            for number in sorted(shapes)
+            for room in Room
+            if (parts := trial.share_room(shapes[number], room, 9))
+            for column in (parts.shared, parts.total)
         ),
         np.array(sorted(trial.placed)),
         np.array(sorted(trial.evicted)),

@@ -1,0 +1,171 @@
+"""What part of a GPU does a pod ask for, and which GPUs did it get?
+
+The keys are KAI-Scheduler's, so that its users change nothing:
+
+    annotation gpu-fraction: "0.5"              half of a GPU's memory, 0 < x < 1
+    annotation gpu-memory: "20000"              so many MiB of a GPU's memory
+    annotation gpu-fraction-num-devices: "2"    that part of each of so many distinct GPUs
+    annotation gpu-fraction-container-name      the container that uses it, by default the first
+    label runai-gpu-group: GROUP                written before binding: pods of a group share a GPU
+    label runai-gpu-group/GROUP: GROUP          the same for several GPUs, one label for each
+
+Beside the label stands which GPU of the node it is, counted by us from 0:
+
+    annotation scheduling.kai.io/gpu-index: "0" or "0,1", in the order of the groups' names
+
+Nothing isolates the pods on a GPU: a part is what scheduling counts with, not what is enforced.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kai_py.api.records.core import Pod
+
+GPU_FRACTION = "gpu-fraction"
+GPU_MEMORY = "gpu-memory"
+NUM_DEVICES = "gpu-fraction-num-devices"
+CONTAINER_NAME = "gpu-fraction-container-name"
+GPU_GROUP = "runai-gpu-group"
+GPU_GROUP_PREFIX = GPU_GROUP + "/"
+RECEIVED_TYPE = "received-resource-type"
+RECEIVED_FRACTION = "Fraction"
+
+CARD = "nvidia.com/gpu"
+"""The resource by which the device plugin reports the GPUs that can be shared."""
+
+GPU_INDEX = "scheduling.kai.io/gpu-index"
+UNKNOWN_INDEX = -1
+
+MIG_PREFIX = "nvidia.com/mig-"
+_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?|\.[0-9]{1,9}")
+_COUNT = re.compile(r"[0-9]{1,9}")
+
+
+class GpuShareError(ValueError):
+    """An annotation about a part of a GPU makes no sense; the text names it and what it may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuShare:
+    """``portion`` of a GPU's memory or ``memory`` MiB of it, on each of ``devices`` GPUs.
+
+    Of ``portion`` and ``memory`` one is 0.
+    """
+
+    portion: float = 0.0
+    memory: float = 0.0
+    devices: int = 1
+
+    def gpus(self, card_memory: float) -> float:
+        """All of it, in GPUs of ``card_memory`` MiB."""
+        return self.devices * (self.portion or self.memory / card_memory)
+
+    def __str__(self) -> str:
+        part = f"{self.portion:g} of its memory" if self.portion else f"{self.memory:g} MiB"
+        return part if self.devices == 1 else f"{part} ({self.devices} such GPUs are needed)"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SharedGpu:
+    """A GPU that pods share, known by its group; ``index`` on its node, -1 when nobody says."""
+
+    group: str
+    index: int = UNKNOWN_INDEX
+
+
+def gpu_share(pod: Pod) -> GpuShare | None:
+    """The part of a GPU that ``pod`` asks for, if any; raises GpuShareError."""
+    notes = pod.metadata.annotations
+    asked = [key for key in (GPU_FRACTION, GPU_MEMORY) if key in notes]
+    if not asked:
+        extra = next((key for key in (NUM_DEVICES, CONTAINER_NAME) if key in notes), None)
+        if extra is not None:
+            raise GpuShareError(
+                f"annotation {extra} needs {GPU_FRACTION} or {GPU_MEMORY} beside it"
+            )
+        return None
+    if len(asked) == 2:
+        raise GpuShareError(f"annotations {GPU_FRACTION} and {GPU_MEMORY} exclude each other")
+    whole = next(_whole_gpus(pod), None)
+    if whole is not None:
+        raise GpuShareError(f"annotation {asked[0]} and a request for {whole} exclude each other")
+    _check_container(pod, notes)
+    return GpuShare(_portion(notes), _memory(notes), _devices(notes))
+
+
+def shared_gpus(pod: Pod) -> tuple[SharedGpu, ...]:
+    """The GPUs that were chosen for ``pod``, in the order of their groups' names."""
+    labels = pod.metadata.labels
+    several = (value for key, value in labels.items() if key.startswith(GPU_GROUP_PREFIX))
+    groups = sorted({value for value in (labels.get(GPU_GROUP, ""), *several) if value})
+    texts = pod.metadata.annotations.get(GPU_INDEX, "").split(",")
+    if len(texts) != len(groups) or not all(_COUNT.fullmatch(text) for text in texts):
+        return tuple(SharedGpu(group) for group in groups)
+    return tuple(SharedGpu(g, int(text)) for g, text in zip(groups, texts, strict=True))
+
+
+def marks(gpus: Sequence[SharedGpu]) -> tuple[dict[str, str], dict[str, str]]:
+    """The labels and annotations that say so."""
+    ordered = sorted(gpus)
+    labels = {GPU_GROUP_PREFIX + gpu.group: gpu.group for gpu in ordered}
+    if len(ordered) == 1:
+        labels = {GPU_GROUP: ordered[0].group}
+    index = ",".join(str(gpu.index) for gpu in ordered)
+    return labels, {RECEIVED_TYPE: RECEIVED_FRACTION, GPU_INDEX: index}
+
+
+def legacy_mig_profile(pod: Pod) -> str:
+    """The MIG profile that ``pod`` names by annotation instead of requesting it, or ""."""
+    named = sorted(key for key in pod.metadata.annotations if key.startswith(MIG_PREFIX))
+    requested = any(name.startswith(MIG_PREFIX) for name in _requested(pod))
+    return named[0] if named and not requested else ""
+
+
+def _requested(pod: Pod) -> Iterator[str]:
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        yield from (*container.resources.requests, *container.resources.limits)
+
+
+def _whole_gpus(pod: Pod) -> Iterator[str]:
+    for name in _requested(pod):
+        if name.endswith("/gpu") or name.startswith(MIG_PREFIX):
+            yield name
+
+
+def _check_container(pod: Pod, notes: Mapping[str, str]) -> None:
+    wanted = notes.get(CONTAINER_NAME)
+    names = [each.name for each in (*pod.spec.containers, *pod.spec.init_containers)]
+    if wanted is not None and wanted not in names:
+        raise GpuShareError(
+            f'annotation {CONTAINER_NAME}: "{wanted}" is none of the containers {", ".join(names)}'
+        )
+
+
+def _portion(notes: Mapping[str, str]) -> float:
+    text = notes.get(GPU_FRACTION)
+    if text is None:
+        return 0.0
+    portion = float(text) if _NUMBER.fullmatch(text) else 0.0
+    if not 0.0 < portion < 1.0:
+        hint = f"must be a number above 0 and below 1; ask for whole GPUs by {CARD} in limits"
+        raise GpuShareError(f'annotation {GPU_FRACTION}: "{text}" {hint}')
+    return portion
+
+
+def _memory(notes: Mapping[str, str]) -> float:
+    return float(_positive(notes, GPU_MEMORY, "a number of MiB, 1 or more", absent=0))
+
+
+def _devices(notes: Mapping[str, str]) -> int:
+    return _positive(notes, NUM_DEVICES, "a number of GPUs, 1 or more", absent=1)
+
+
+def _positive(notes: Mapping[str, str], key: str, meaning: str, *, absent: int) -> int:
+    text = notes.get(key)
+    if text is None:
+        return absent
+    count = int(text) if _COUNT.fullmatch(text) else 0
+    if count < 1:
+        raise GpuShareError(f'annotation {key}: "{text}" must be {meaning}')
+    return count

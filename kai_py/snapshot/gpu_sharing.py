@@ -1,0 +1,192 @@
+"""Which GPUs are shared, by whom, and how much of their memory is taken?
+
+A GPU that pods share is known by its node and its group; GPUs that nobody shares have no entry,
+they are counted by the device plugin's resource. A shared GPU counts there as one whole GPU in use:
+no pod that asks for whole GPUs may get it.
+
+How much memory a GPU has is a label of its node, in MiB, rounded down to hundreds, so that GPUs of
+one product count as equal whatever their firmware keeps for itself. Without the label a portion
+still has a meaning, an amount of memory has none.
+
+Posting a pod costs O(1); ``freeze`` copies the columns, O(shared GPUs), and looks every group's
+node up again only when the set of nodes has changed.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kai_py.api.gpu_share import CARD, UNKNOWN_INDEX, GpuShare, SharedGpu
+from kai_py.snapshot.nodes import NodeColumns, node_columns
+from kai_py.snapshot.resources import Bools, Floats, Ints, ResourceIndex
+
+MEMORY_LABEL = "nvidia.com/gpu.memory"
+NOMINAL_MIB = 100.0
+"""What a GPU of unknown memory counts for: a portion of it is exact, nothing else is asked."""
+
+Groups = npt.NDArray[Any]
+"""(shared GPUs,) of str."""
+
+NO_SHARE = GpuShare()
+NO_NODES = node_columns((), ResourceIndex(), -1)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedHolding:
+    """A pod's part of each of ``gpus``.
+
+    A pod that asks for no part keeps the GPU of its group reserved, as KAI's reservation pods do.
+    """
+
+    gpus: tuple[SharedGpu, ...]
+    share: GpuShare = NO_SHARE
+
+
+@dataclass(frozen=True)
+class GpuSharing:
+    """The shared GPUs at one instant; read-only.
+
+    ``memory``: (nodes,) float64, MiB of one GPU; ``known``: (nodes,) bool, whether a label says so.
+    Per shared GPU: ``rows`` (its node), ``groups``, ``index`` on the node, ``used`` MiB, of which
+    ``leaving`` MiB belong to pods that are leaving, and ``staying``, how many pods share it and
+    stay. ``ends``: (shared GPUs,) bool, all who share it are leaving, and with them it becomes a
+    whole GPU again.
+    """
+
+    memory: Floats = field(default_factory=lambda: np.zeros(0))
+    known: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    rows: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    groups: Groups = field(default_factory=lambda: np.zeros(0, dtype=np.object_))
+    index: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    used: Floats = field(default_factory=lambda: np.zeros(0))
+    leaving: Floats = field(default_factory=lambda: np.zeros(0))
+    staying: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    ends: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+
+    @cached_property
+    def smallest(self) -> float:
+        """MiB of the smallest GPU of the cluster."""
+        return float(self.memory[self.known].min()) if self.known.any() else NOMINAL_MIB
+
+    def cards(self, *, ending: bool) -> Floats:
+        """(nodes,) whole GPUs that shared ones stand for; ``ending``: only those given back."""
+        rows = self.rows[self.ends] if ending else self.rows
+        return np.bincount(rows, minlength=len(self.memory)).astype(np.float64)
+
+
+class SharedCards:
+    """The mutable side: one column per shared GPU, dense, in no particular order."""
+
+    _PORTION, _MIB, _LEAVING_PORTION, _LEAVING_MIB, _SHARERS, _LEAVING, _RESERVED = range(7)
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._slots: dict[tuple[str, str], int] = {}
+        self._names: list[tuple[str, str]] = []
+        self._sums = np.zeros((7, 16))
+        self._groups: Groups = np.zeros(16, dtype=np.object_)
+        self._rows = np.full(16, -1, dtype=np.int64)
+        self._index = np.full(16, UNKNOWN_INDEX, dtype=np.int64)
+        self._nodes = NO_NODES
+        self._memory: tuple[Floats, Bools] = (np.zeros(0), np.zeros(0, dtype=np.bool_))
+
+    def post(self, node: str, holding: SharedHolding, sign: float, *, leaving: bool) -> None:
+        """Add a pod on ``node`` (or with -1 take it away)."""
+        for gpu in holding.gpus:
+            slot = self._slot(node, gpu.group)
+            self._index[slot] = max(self._index[slot], gpu.index)
+            sums = self._sums[:, slot]
+            share = holding.share
+            if share == NO_SHARE:
+                sums[self._RESERVED] += sign
+            else:
+                sums[self._PORTION] += sign * share.portion
+                sums[self._MIB] += sign * share.memory
+                sums[self._SHARERS] += sign
+            if leaving and share != NO_SHARE:
+                sums[self._LEAVING_PORTION] += sign * share.portion
+                sums[self._LEAVING_MIB] += sign * share.memory
+                sums[self._LEAVING] += sign
+            if not sums[self._SHARERS] and not sums[self._RESERVED]:
+                self._drop(slot)
+
+    def freeze(self, nodes: NodeColumns) -> GpuSharing:
+        """The shared GPUs of ``nodes``."""
+        if nodes.positions is not self._nodes.positions:
+            found = [nodes.positions.get(node, -1) for node, _ in self._names]
+            self._rows[: len(found)] = found
+        if nodes is not self._nodes:
+            self._nodes, self._memory = nodes, gpu_memory(nodes)
+        memory, known = self._memory
+        kept = np.flatnonzero(self._rows[: len(self._names)] >= 0)
+        rows, sums = self._rows[kept], self._sums[:, kept]
+        staying = (sums[self._SHARERS] - sums[self._LEAVING]).astype(np.int64)
+        each = memory[rows]
+        return GpuSharing(
+            memory=memory,
+            known=known,
+            rows=rows,
+            groups=self._groups[kept],
+            index=self._index[kept],
+            used=sums[self._PORTION] * each + sums[self._MIB],
+            leaving=sums[self._LEAVING_PORTION] * each + sums[self._LEAVING_MIB],
+            staying=staying,
+            ends=(staying == 0) & (sums[self._LEAVING] > 0),
+        )
+
+    def _slot(self, node: str, group: str) -> int:
+        known = self._slots.get((node, group))
+        if known is not None:
+            return known
+        slot = self._slots[node, group] = len(self._names)
+        self._names.append((node, group))
+        if slot == self._sums.shape[1]:
+            self._sums = np.concatenate((self._sums, np.zeros_like(self._sums)), axis=1)
+            self._groups = np.concatenate((self._groups, self._groups))
+            self._rows = np.concatenate((self._rows, self._rows))
+            self._index = np.concatenate((self._index, self._index))
+        self._sums[:, slot] = 0.0
+        self._groups[slot] = group
+        self._index[slot] = UNKNOWN_INDEX
+        self._rows[slot] = self._nodes.positions.get(node, -1)
+        return slot
+
+    def _drop(self, slot: int) -> None:
+        """Forget a GPU that nobody shares; the last one takes its place."""
+        del self._slots[self._names[slot]]
+        moved = self._names.pop()
+        last = len(self._names)
+        if slot == last:
+            return
+        self._names[slot] = moved
+        self._slots[moved] = slot
+        for column in (self._sums, self._groups, self._rows, self._index):
+            column[..., slot] = column[..., last]
+
+
+def with_shared(
+    resources: ResourceIndex, sharing: GpuSharing, amounts: Floats, *, ending: bool
+) -> Floats:
+    """``amounts`` (resources, nodes) with the whole GPUs that shared ones stand for."""
+    row = resources.positions.get(CARD)
+    if row is None or not sharing.rows.size:
+        return amounts
+    counted = amounts.copy()
+    counted[row] += sharing.cards(ending=ending)
+    return counted
+
+
+def gpu_memory(nodes: NodeColumns) -> tuple[Floats, Bools]:
+    """(nodes,) MiB of one GPU, and whether the node says so."""
+    column = nodes.label(MEMORY_LABEL)
+    by_code = np.array([card_memory(value) for value in column.values])
+    known = by_code[column.codes] > 0
+    return np.where(known, by_code[column.codes], NOMINAL_MIB), known
+
+
+def card_memory(text: str) -> float:
+    """MiB by the label's text, in whole hundreds; 0 for none or one that is no number."""
+    return int(text) // 100 * 100.0 if text.isdecimal() else 0.0
