@@ -69,11 +69,7 @@ class Fleet:
             question, usage = self.look(claims, nodes, state)
         except AllocationError:
             return counts
-        width = int(usage.max(initial=0)) + 1
-        pairs = question.numbers[rows] * width + usage[rows]
-        _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
-        found = [question.count(row, int(usage[row]), state, limit) for row in rows[first].tolist()]
-        counts[rows] = np.array(found, dtype=np.int64)[inverse]
+        counts[rows] = question.counts(rows, usage, state, limit)
         return counts
 
     def allocate(

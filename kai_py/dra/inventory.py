@@ -36,6 +36,14 @@ class NodeView:
         return tuple(pool for pool in self.pools if pool.status is status)
 
     @cached_property
+    def positions(self) -> tuple[Mapping[str, int], ...]:
+        """Per pool the positions of its devices by name."""
+        found: tuple[dict[str, int], ...] = tuple({} for _ in self.pools)
+        for position, (row, pool) in enumerate(zip(self.rows, self.pool_of_row, strict=True)):
+            found[pool][row.id.device] = position
+        return found
+
+    @cached_property
     def extra(self) -> Hashable:
         """What an answer can depend on besides the devices of the ready pools themselves."""
         unreachable = tuple(

@@ -13,6 +13,7 @@ Source: Weng et al., "Beware of Fragmentation", ATC 2023, applied to counters.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kai_py.dra.components import connect
 from kai_py.dra.counters import CounterLayout, Draw
@@ -24,6 +25,8 @@ class _Card:
     draws: tuple[Draw, ...]
     """Per device of the card, by place in ``counters``."""
     sizes: tuple[float, ...]
+    values: tuple[int, ...]
+    """Counters of an untouched card."""
     pattern: int
 
 
@@ -36,7 +39,8 @@ class PlacementLoss:
     _card_of: list[int] = field(init=False)
     _place: list[int] = field(init=False)
     """Device to its place in its card."""
-    _known: dict[tuple[int, tuple[int, ...], int], float] = field(default_factory=dict)
+    _known: dict[tuple[int, tuple[int, ...]], dict[int, float]] = field(default_factory=dict)
+    """Per kind of card and what is left of it, the loss by place."""
 
     def __post_init__(self) -> None:
         draws = self.layout.draws
@@ -49,20 +53,20 @@ class PlacementLoss:
         patterns: dict[tuple[object, ...], int] = {}
         self._cards = [self._card(devices, patterns) for devices in members.values()]
 
-    def of(self, device: int, left: Sequence[int]) -> float:
-        """What taking ``device`` costs with ``left`` of each counter."""
-        card = self._cards[self._card_of[device]]
-        standing = tuple([left[number] for number in card.counters])
-        key = (card.pattern, standing, self._place[device])
-        loss = self._known.get(key)
-        if loss is None:
-            loss = self._known[key] = _loss(card, standing, self._place[device])
-        return loss
+    def with_left(self, left: Sequence[int]) -> "LossesNow":
+        """Fix what is left of each counter."""
+        return LossesNow(self, left)
 
-    def untouched(self, device: int, left: Sequence[int]) -> bool:
-        """Tell whether nothing of the device's card is in use."""
-        card = self._cards[self._card_of[device]]
-        return all(left[number] == self.layout.values[number] for number in card.counters)
+    def standing(self, card: int, left: Sequence[int]) -> "_CardNow":
+        """Look at one card with ``left`` of each counter."""
+        found = self._cards[card]
+        now = tuple([left[number] for number in found.counters])
+        losses = self._known.setdefault((found.pattern, now), {})
+        return _CardNow(found, now, now == found.values, losses)
+
+    def place_of(self, device: int) -> tuple[int, int]:
+        """Return the card of a device and its place in it."""
+        return self._card_of[device], self._place[device]
 
     def _card(self, devices: list[int], patterns: dict[tuple[object, ...], int]) -> _Card:
         layout = self.layout
@@ -78,7 +82,34 @@ class PlacementLoss:
             for draw in draws
         )
         pattern = patterns.setdefault((draws, values), len(patterns))
-        return _Card(tuple(counters), draws, sizes, pattern)
+        return _Card(tuple(counters), draws, sizes, values, pattern)
+
+
+class _CardNow(NamedTuple):
+    card: _Card
+    left: tuple[int, ...]
+    untouched: bool
+    losses: dict[int, float]
+
+
+@dataclass(slots=True, eq=False)
+class LossesNow:
+    """What taking any one device costs, while the counters stay as they are."""
+
+    placement: PlacementLoss
+    left: Sequence[int]
+    _seen: dict[int, _CardNow] = field(default_factory=dict)
+
+    def of(self, device: int) -> tuple[float, float]:
+        """Whether nothing of the device's card is in use, 0 or 1, and what taking it costs."""
+        number, place = self.placement.place_of(device)
+        now = self._seen.get(number)
+        if now is None:
+            now = self._seen[number] = self.placement.standing(number, self.left)
+        loss = now.losses.get(place)
+        if loss is None:
+            loss = now.losses[place] = _loss(now.card, now.left, place)
+        return float(now.untouched), loss
 
 
 def _loss(card: _Card, left: tuple[int, ...], place: int) -> float:

@@ -68,6 +68,8 @@ class Question:
     """(nodes,) the class of each node in ``layout``."""
     layout: FleetLayout | None = None
     _sites: dict[int, Site | AllocationError] = field(default_factory=dict)
+    _counts: dict[tuple[int, int], int] = field(default_factory=dict)
+    """How many pods fit; ``~n``, which is negative, where it is known only that n do."""
     _steps: dict[tuple[int, int], Step] = field(default_factory=dict)
 
     def look_at(self, layout: FleetLayout) -> None:
@@ -86,8 +88,29 @@ class Question:
             step = self._steps[key] = self._search(node, state)
         return step
 
-    def count(self, node: int, usage: int, state: DeviceState, limit: int) -> int:
-        """Return how many pods fit one after the other, at most ``limit``."""
+    def counts(self, rows: Ints, usage: Ints, state: DeviceState, limit: int) -> Ints:
+        """(rows,) how many pods fit each node one after the other, at most ``limit``."""
+        width = int(usage.max(initial=0)) + 1
+        pairs = self.numbers[rows] * width + usage[rows]
+        _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
+        nodes = rows[first]
+        keys = zip(self.numbers[nodes].tolist(), usage[nodes].tolist(), strict=True)
+        known = np.array([self._counts.get(key, ~0) for key in keys], dtype=np.int64)
+        found = np.minimum(np.where(known < 0, ~known, known), limit)
+        for place in np.flatnonzero((known < 0) & (found < limit)).tolist():
+            node = int(nodes[place])
+            found[place] = self._count_anew(node, int(usage[node]), state, limit)
+        counts: Ints = found[inverse]
+        return counts
+
+    def _count_anew(self, node: int, usage: int, state: DeviceState, limit: int) -> int:
+        count = self._count(node, usage, state, limit)
+        if len(self._counts) >= STEPS_KEPT:
+            self._counts.clear()
+        self._counts[int(self.numbers[node]), usage] = count if count < limit else ~count
+        return count
+
+    def _count(self, node: int, usage: int, state: DeviceState, limit: int) -> int:
         taken: list[Step] = []
         copy: DeviceState | None = None
         while len(taken) < limit:

@@ -17,13 +17,13 @@ alternative of a request is taken is not a matter of rank. Kubernetes has no suc
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kai_py.api.records.resource import DeviceAttribute
 from kai_py.dra.claims import Option
 from kai_py.dra.constraints import find_attribute
 from kai_py.dra.node_classes import LOCALITY
-from kai_py.dra.placement_loss import PlacementLoss
+from kai_py.dra.placement_loss import LossesNow, PlacementLoss
 from kai_py.dra.rows import DeviceRow
 from kai_py.dra.selection import Fit
 from kai_py.dra.taints import BLOCKING_EFFECTS
@@ -40,6 +40,8 @@ class BestFit:
     """The order of best fit on one node view."""
 
     losses: PlacementLoss
+    _places: dict[int, Place] = field(default_factory=dict)
+    _cautions: dict[int, Rank] = field(default_factory=dict)
 
     def __call__(self, trial: Trial, option: Option) -> Sequence[int]:
         """Return the devices that ``option`` may take now, best first.
@@ -47,17 +49,20 @@ class BestFit:
         What is refused now stays refused in later slots of the option, so it is left out.
         """
         rows = trial.eligibility.view.rows
-        possible = [d for d in range(len(rows)) if trial.refusal(option, d) is None]
+        suitable = trial.eligibility.suitable(option)
+        possible = [d for d in suitable if trial.refusal(option, d) is None]
         if len(possible) <= 1:
             return possible
-        places = {device: _place(rows[device]) for device in possible}
+        places = {device: self._place(rows[device], device) for device in possible}
         groups = _rank_groups(places, _wanted(trial, option))
-        taken = [_place(rows[each.pick.device]) for each in trial.taken]
+        picks = [each.pick.device for each in trial.taken]
+        taken = [self._place(rows[device], device) for device in picks]
+        losses = self.losses.with_left(trial.left)
         ranks = {
             device: (
-                *_caution(rows[device]),
+                *self._caution(rows[device], device),
                 -sum(_common(places[device], place) for place in taken),
-                *self._tightness(trial, option, device),
+                *_tightness(trial, option, device, losses),
                 *groups[places[device]],
                 device,
             )
@@ -65,18 +70,30 @@ class BestFit:
         }
         return sorted(possible, key=ranks.__getitem__)
 
-    def _tightness(self, trial: Trial, option: Option, device: int) -> tuple[float, float]:
-        """Whether the device is fresh, and what taking it costs others; zeros for plain devices."""
-        if trial.is_shareable(device):
-            fresh = trial.standing.holdings[device].empty and device not in trial.holders
-            return (float(fresh), _room_left(trial, option, device))
-        if trial.layout.draws[device]:
-            fresh = self.losses.untouched(device, trial.left)
-            return (float(fresh), self.losses.of(device, trial.left))
-        return (0.0, 0.0)
+    def _place(self, row: DeviceRow, device: int) -> Place:
+        place = self._places.get(device)
+        if place is None:
+            place = self._places[device] = tuple(find_attribute(row, name) for name in LOCALITY)
+        return place
+
+    def _caution(self, row: DeviceRow, device: int) -> Rank:
+        caution = self._cautions.get(device)
+        if caution is None:
+            caution = self._cautions[device] = _caution(row)
+        return caution
 
 
-def _caution(row: DeviceRow) -> tuple[float, float]:
+def _tightness(trial: Trial, option: Option, device: int, losses: LossesNow) -> tuple[float, float]:
+    """Whether the device is fresh, and what taking it costs others; zeros for plain devices."""
+    if trial.is_shareable(device):
+        fresh = trial.standing.holdings[device].empty and device not in trial.holders
+        return (float(fresh), _room_left(trial, option, device))
+    if trial.layout.draws[device]:
+        return losses.of(device)
+    return (0.0, 0.0)
+
+
+def _caution(row: DeviceRow) -> Rank:
     blocking = sum(taint.effect in BLOCKING_EFFECTS for taint in row.taints)
     return (float(bool(row.device.binding_conditions)), float(blocking))
 
@@ -100,10 +117,6 @@ def _rank_groups(places: dict[int, Place], wanted: int) -> dict[Place, Rank]:
         place: (float(size < wanted), float(size if size >= wanted else -size), float(number))
         for number, (place, size) in enumerate(sizes.items())
     }
-
-
-def _place(row: DeviceRow) -> Place:
-    return tuple(find_attribute(row, name) for name in LOCALITY)
 
 
 def _common(place: Place, other: Place) -> int:

@@ -95,6 +95,7 @@ class Eligibility:
     choice: Choice
     expressions: Expressions
     _outcomes: list[dict[int, Outcome]] = field(init=False)
+    _suitable: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _elements: dict[tuple[int, int, int], frozenset[Element] | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -111,6 +112,20 @@ class Eligibility:
             outcome = self._judge(option, self.view.rows[device])
             known[device] = outcome
         return outcome
+
+    def suitable(self, option: Option) -> tuple[int, ...]:
+        """Return the devices that suit ``option``, in the order of the view.
+
+        :raises AllocationError: as ``judge`` does.
+        """
+        known = self._suitable.get(option.position)
+        if known is None:
+            known = self._suitable[option.position] = tuple(
+                device
+                for device in range(len(self.view.rows))
+                if isinstance(self.judge(option, device), Fit)
+            )
+        return known
 
     def elements(self, option: Option, constraint: int, device: int) -> frozenset[Element] | None:
         """Return the values that a constraint of the option's claim sees of a device.

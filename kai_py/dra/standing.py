@@ -36,14 +36,15 @@ def standing_of(
     view: NodeView, layout: CounterLayout, usage: Mapping[PoolID, PoolUsage], choice: Choice
 ) -> Standing:
     """Look up what is held of the devices and counters of ``view``."""
-    by_pool = [usage.get(pool.id) for pool in view.pools]
-    holdings = tuple(
-        NOTHING if (held := by_pool[pool]) is None else held.holdings.get(row.id.device, NOTHING)
-        for row, pool in zip(view.rows, view.pool_of_row, strict=True)
-    )
+    holdings = [NOTHING] * len(view.rows)
+    for pool, positions in zip(view.pools, view.positions, strict=True):
+        held = usage.get(pool.id)
+        for name, holding in held.holdings.items() if held is not None else ():
+            if name in positions:
+                holdings[positions[name]] = holding
     left = counters_left(layout, view, usage)
     return Standing(
-        holdings=holdings,
+        holdings=tuple(holdings),
         left=tuple(left),
         groups=groups_in_use(view, usage) if layout.grouped else {},
         overdrawn=overdrawn_pools(layout, left) if choice is Choice.FIRST_FIT else frozenset(),
