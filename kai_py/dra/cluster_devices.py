@@ -26,6 +26,9 @@ from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import DeviceObjects
 
 GPU_DRIVERS = ("gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gpu.example.com")
+CHANGES_KEPT = 100_000
+"""Changes of the allocation state after which those who follow it start afresh."""
+
 PLUGIN_RESOURCES = {
     "gpu.nvidia.com": "nvidia.com/gpu",
     "gpu.amd.com": "amd.com/gpu",
@@ -154,6 +157,8 @@ class ClusterDevices:
         for key, claim in objects.claims.items():
             if self._claims.get(key) is not claim and claim.status.allocation is not None:
                 self.state.hold(claim.status.allocation)
+        if len(self.state.changes) > CHANGES_KEPT:
+            self.state = DeviceState(self.inventory.device, dict(self.state.pools))
         self._claims = objects.claims
         self._claims_generation = objects.claims_generation
 

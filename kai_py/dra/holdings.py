@@ -72,6 +72,10 @@ class DeviceState:
     pools: dict[PoolID, PoolUsage] = field(default_factory=dict)
     changes: list[PoolID] = field(default_factory=list)
     """Pools in the order in which their usage changed, for those who follow the state."""
+    origin: "DeviceState | None" = None
+    """The state that this one is a copy of."""
+    forked_at: int = 0
+    """How many changes ``origin`` had when it was copied."""
 
     @classmethod
     def of(cls, find: FindDevice, allocations: Iterable[AllocationResult]) -> "DeviceState":
@@ -91,7 +95,7 @@ class DeviceState:
 
     def copy(self) -> "DeviceState":
         """Return a state that changes independently."""
-        return DeviceState(self.find, dict(self.pools))
+        return DeviceState(self.find, dict(self.pools), origin=self, forked_at=len(self.changes))
 
     def hold(self, allocation: AllocationResult) -> Undo:
         """Mark the devices of ``allocation`` as held; the result undoes exactly that."""

@@ -1,6 +1,7 @@
 """What is held of each node's devices, as one number per node: equal numbers, equal standing.
 
-Follows an allocation state through the changes it lists, so that a look costs what changed.
+Follows an allocation state through the changes it lists, so that a look costs what changed; a copy
+starts from what is known of its origin.
 """
 
 import weakref
@@ -41,16 +42,22 @@ class UsageNumbers:
         """(nodes,) int64, read-only until the next call."""
         followed = self._followed.get(state)
         if followed is None or followed.layout is not layout:
-            numbers = np.full(len(layout.nodes), UNUSED_NODE, dtype=np.int64)
-            followed = _Followed(layout, len(state.changes), numbers)
-            self._followed[state] = followed
-            changed = list(state.pools)
+            numbers, changed = self._start(layout, state)
+            followed = self._followed[state] = _Followed(layout, len(state.changes), numbers)
         else:
             changed = state.changes[followed.seen :]
             followed.seen = len(state.changes)
         for node in sorted({n for pool in changed for n in layout.viewers.get(pool, ())}):
             followed.numbers[node] = self.of_view(layout.views[node], state.pools)
         return followed.numbers
+
+    def _start(self, layout: FleetLayout, state: DeviceState) -> tuple[Ints, list[PoolID]]:
+        """Return numbers to start from and the pools for which they may be wrong."""
+        origin = state.origin
+        if origin is None:
+            return np.full(len(layout.nodes), UNUSED_NODE, dtype=np.int64), list(state.pools)
+        changed = [*origin.changes[state.forked_at :], *state.changes]
+        return self.of_nodes(layout, origin).copy(), changed
 
     def of_view(self, view: NodeView, usage: Mapping[PoolID, PoolUsage]) -> int:
         """Number what is held of one node's pools."""

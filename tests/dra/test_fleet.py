@@ -82,8 +82,10 @@ def test_answers_follow_the_state_and_return_with_it(on_nodes):
     fresh = Fleet(inventory, CLASSES).count_fits(claims, nodes, state, limit=3)
     assert held.tolist() == fresh.tolist()
     assert np.all(held <= before)
+    fork = state.copy()
     for step in undo:
         step()
+    assert fleet.count_fits(claims, nodes, fork, limit=3).tolist() == held.tolist()
     assert fleet.count_fits(claims, nodes, state, limit=3).tolist() == before.tolist()
     assert fleet.count_fits(claims, nodes, state.copy(), limit=3).tolist() == before.tolist()
 
