@@ -128,6 +128,17 @@ class Commit(ApiModel):
     """Least time between two writes of a queue's status."""
 
 
+class Kai(ApiModel):
+    """The API of KAI-Scheduler, read where a cluster serves it."""
+
+    queue_label: Annotated[str, Field(min_length=1, max_length=316)] = "kai.scheduler/queue"
+    """Label that names a workload's queue in KAI's way."""
+    write_status: bool = True
+    """Write statuses of KAI's Queues and PodGroups; off while KAI's controllers write them."""
+    queue_metrics: bool = False
+    """Serve the metrics kai_queue_* beside our own."""
+
+
 class Http(ApiModel):
     """Where metrics, health and explanations are served."""
 
@@ -207,6 +218,8 @@ class Configuration(ApiModel):
     """Carrying plans out."""
     leader_election: LeaderElection = LeaderElection()
     """One of several replicas schedules."""
+    kai: Kai = Kai()
+    """The API of KAI-Scheduler."""
     http: Http = Http()
     """Where metrics and health are served."""
     log: Log = Log()

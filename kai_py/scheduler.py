@@ -23,13 +23,14 @@ from kai_py.commit.holders import DeviceHolders
 from kai_py.commit.settings import CommitSettings
 from kai_py.config import Configuration
 from kai_py.observe import health
+from kai_py.observe.kai_metrics import KaiQueueMetrics
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.decisions import Plan
 from kai_py.planner import Planner
 from kai_py.relevance import is_relevant
 from kai_py.watch.client import Client
 from kai_py.watch.elector import Election, Elector
-from kai_py.watch.kinds import RESOURCE_CLAIMS
+from kai_py.watch.kinds import KAI_QUEUES, RESOURCE_CLAIMS
 from kai_py.watch.mirror import Mirror
 from kai_py.watch.resource import Kind
 
@@ -66,6 +67,11 @@ class Scheduler:
         self._dry_run = dry_run
         self._on_plan = on_plan
         self._planner = Planner(configuration)
+        self._kai_metrics = (
+            KaiQueueMetrics(metrics.registry, self._display_name)
+            if configuration.kai.queue_metrics
+            else None
+        )
         self._holders = DeviceHolders()
         self._executor: Executor | None = None
         self._wake = asyncio.Event()
@@ -181,10 +187,12 @@ class Scheduler:
             plan = await asyncio.to_thread(self._planner.decide, snapshot)
         self.last_plan = plan
         self._metrics.show_plan(plan)
+        if self._kai_metrics is not None:
+            self._kai_metrics.show_plan(plan)
         self._on_plan(plan)
         if self._executor is not None and may_act():
             with self._metrics.cycle_seconds.labels("commit").time():
-                self._executor.carry_out(plan, now)
+                self._executor.carry_out(plan, snapshot.gangs.values(), now)
 
     def _observe(self, kind: Kind[Any], old: Any, new: Any) -> None:
         self._planner.builder.apply(kind.collection_name, old, new)
@@ -192,6 +200,11 @@ class Scheduler:
             self._holders.apply(old, new)
         if not self._wake.is_set() and is_relevant(old, new) and not self._caused(new):
             self._wake.set()
+
+    def _display_name(self, queue: str) -> str:
+        """What a queue is called for people, where KAI's Queue says it."""
+        found = self.mirror.objects(KAI_QUEUES).get(("", queue))
+        return (found.spec.display_name if found is not None else "") or queue
 
     def _caused(self, new: Any) -> bool:
         """Whether the change is a step of a running transaction, which the builder assumes."""
@@ -221,6 +234,8 @@ def commit_settings(configuration: Configuration) -> CommitSettings:
         scheduler_name=configuration.scheduler_name,
         concurrency=configuration.commit.concurrency,
         queue_status_interval=configuration.commit.queue_status_interval,
+        kai_statuses=configuration.kai.write_status,
+        pool=configuration.node_pool.name,
     )
 
 

@@ -7,7 +7,7 @@ to tell.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -18,6 +18,7 @@ from kai_py.commit.access import Access
 from kai_py.commit.committer import Committer, Room
 from kai_py.commit.events import EventRecorder, TokenBucket, queue_object
 from kai_py.commit.holders import DeviceHolders
+from kai_py.commit.kai_statuses import KaiStatuses
 from kai_py.commit.narrator import Narrator
 from kai_py.commit.queue_status_writer import QueueStatusWriter
 from kai_py.commit.recovery import LeftoverGrace, find_leftovers, wanted_pods
@@ -28,6 +29,7 @@ from kai_py.commit.status_writer import StatusWriter
 from kai_py.grouping.gang import Owner
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.decisions import Plan
+from kai_py.snapshot.gangs import Gang
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import PODS, QUEUES, RESOURCE_CLAIMS, WatchedQueue
 from kai_py.watch.mirror import Mirror
@@ -84,6 +86,7 @@ class Executor:
             backoff=ObjectBackoff(given.settings.backoff),
             on_transition=self._narrator.tell_queue,
         )
+        self._kai = KaiStatuses(given.client, given.mirror, given.settings)
         self.committer = Committer(
             access=self._access(given.settings.concurrency),
             room=given.room,
@@ -95,21 +98,24 @@ class Executor:
             wake=given.wake,
         )
 
-    def carry_out(self, plan: Plan, now: float) -> None:
-        """Act on a plan; ``now`` is its time, seconds since the epoch."""
+    def carry_out(self, plan: Plan, gangs: Iterable[Gang], now: float) -> None:
+        """Act on a plan made of ``gangs``; ``now`` is its time, seconds since the epoch."""
         self._plan = plan
         self.committer.carry_out(plan, now)
         self._statuses.update(pending_statuses(plan), asyncio.get_running_loop().time())
         for unplaced in plan.unplaced:
             self._narrator.tell_pending(unplaced)
         self._queues.update(plan)
+        if self._given.settings.kai_statuses:
+            self._kai.update(plan, gangs)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Keep writing and recovering; leaving finishes what is under way, a cancel drops it."""
         async with asyncio.TaskGroup() as group:
             writers = [self._statuses.run() for _ in range(self._given.settings.status_concurrency)]
-            works = (self._recorder.run(), self._recover(), self._queues.run(), *writers)
+            writers += [self._queues.run(), self._kai.run()]
+            works = (self._recorder.run(), self._recover(), *writers)
             tasks = [group.create_task(work) for work in works]
             try:
                 yield

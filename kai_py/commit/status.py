@@ -27,7 +27,10 @@ NODES_COULD_HELP = frozenset({Stage.NODE_FILTERS, Stage.RESOURCES, Stage.DEVICES
 
 @dataclass(frozen=True, slots=True)
 class PendingStatus:
-    """What a pending pod's status must say; an empty ``nominated`` clears the field."""
+    """What a pending pod's status must say; an empty ``nominated`` clears the field.
+
+    An empty ``reason`` leaves the condition alone.
+    """
 
     pod: PodRef
     reason: str
@@ -46,7 +49,7 @@ def pending_statuses(plan: Plan) -> tuple[PendingStatus, ...]:
     return tuple(
         PendingStatus(
             pod=pod,
-            reason=condition_reason(unplaced.stage),
+            reason=condition_reason(unplaced.stage) if unplaced.marked else "",
             message=unplaced.message,
             nominated=nominated.get(pod.uid, ""),
         )
@@ -59,7 +62,7 @@ def differs(wanted: PendingStatus, pod: Pod) -> bool:
     """Whether the pod, as known, says anything else than what is wanted."""
     if pod.status.nominated_node_name != wanted.nominated:
         return True
-    return not pod.spec.scheduling_gates and _said(pod) != (wanted.reason, wanted.message)
+    return _has_condition(wanted, pod) and _said(pod) != (wanted.reason, wanted.message)
 
 
 def differs_in_words_only(wanted: PendingStatus, pod: Pod) -> bool:
@@ -77,7 +80,7 @@ def status_patch(wanted: PendingStatus, pod: Pod, now: datetime) -> dict[str, An
     status: dict[str, Any] = {}
     if pod.status.nominated_node_name != wanted.nominated:
         status["nominatedNodeName"] = wanted.nominated or None
-    if not pod.spec.scheduling_gates:
+    if _has_condition(wanted, pod):
         condition = {
             "type": POD_SCHEDULED,
             "status": "False",
@@ -88,6 +91,10 @@ def status_patch(wanted: PendingStatus, pod: Pod, now: datetime) -> dict[str, An
             condition["lastTransitionTime"] = now.strftime("%Y-%m-%dT%H:%M:%SZ")
         status["conditions"] = [condition]
     return {"metadata": {"uid": wanted.pod.uid}, "status": status}
+
+
+def _has_condition(wanted: PendingStatus, pod: Pod) -> bool:
+    return bool(wanted.reason) and not pod.spec.scheduling_gates
 
 
 def _said(pod: Pod) -> tuple[str, str] | None:

@@ -6,6 +6,8 @@ an inner node needs ``min_subgroups`` of its children, all of them when unset.
 
 from dataclasses import dataclass
 
+from kai_py.grouping.terms import NO_TERMS, Terms
+
 
 @dataclass(frozen=True, slots=True)
 class TopologyConstraint:
@@ -72,6 +74,7 @@ class GangSpec:
     preemptible: bool | None = None
     expected_pods: int = 0
     problem: str = ""
+    terms: Terms = NO_TERMS
 
 
 def satisfied(tree: Subgroup, members: dict[str, int]) -> bool:

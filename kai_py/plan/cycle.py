@@ -79,7 +79,7 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
     placer = Placer(memory.statics, settings.gpu_strategy, settings.cpu_strategy)
     state = CycleState(snapshot, quota, statement, placer)
     pending = [snapshot.gangs[key] for key in snapshot.pending]
-    ready = [gang for gang in pending if gang.key not in snapshot.held_back]
+    ready = [g for g in pending if g.key not in snapshot.held_back and not g.attempted]
 
     # 2. Gangs that were promised room start, or keep it.
     resume(state, ready)
@@ -148,7 +148,15 @@ def _unplaced(state: CycleState, pending: Sequence[Gang]) -> list[Unplaced]:
             continue
         obstacle = state.obstacles.get(gang.key) or _waiting(state, gang)
         listed.append(
-            Unplaced(gang.key, gang.owner, gang.queue, obstacle.stage, obstacle.message, left)
+            Unplaced(
+                gang=gang.key,
+                owner=gang.owner,
+                queue=gang.queue,
+                stage=obstacle.stage,
+                message=obstacle.message,
+                pods=left,
+                marked=gang.mark_unschedulable,
+            )
         )
     return listed
 
@@ -159,6 +167,9 @@ def _is_left(state: CycleState, member: Member) -> bool:
 
 
 def _waiting(state: CycleState, gang: Gang) -> Obstacle:
+    if gang.attempted:
+        hint = "its condition tells what stopped it"
+        return Obstacle(Stage.BACKOFF, f"it asks for one attempt, which was made; {hint}.")
     if gang.key in state.snapshot.held_back:
         hint = "see the gang's events for the reason"
         return Obstacle(Stage.BACKOFF, f"the last attempt to start it failed; {hint}.")
@@ -190,6 +201,7 @@ def queue_shares(quota: Quota, pending: Sequence[Gang]) -> tuple[QueueShare, ...
                 for row, resource in enumerate(quota.resources)
                 if shares.scaled[row, q]
             },
+            non_preemptible=_amounts(quota, standing.non_preemptible[:, q]),
         )
         for name, q in sorted(queues.positions.items())
     )

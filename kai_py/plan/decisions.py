@@ -120,7 +120,10 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """A gang that stays pending: the stage that stops it and one sentence that says why."""
+    """A gang that stays pending: the stage that stops it and one sentence that says why.
+
+    ``marked``: whether its pods say so in a condition, which autoscalers read.
+    """
 
     gang: str
     owner: Owner
@@ -128,15 +131,17 @@ class Unplaced:
     stage: Stage
     message: str
     pods: tuple[PodRef, ...]
+    marked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class QueueShare:
     """A queue in this cycle, with everything below it; amounts by quota resource, in row units.
 
-    ``pending_gangs`` counts gangs of the queue itself. ``cut`` has, of each guarantee that the
-    cluster is too small for, what is left of it. A ``parent`` of "" means root; a queue whose
-    written parent can't be used stands as a root too and has a problem that says so.
+    ``non_preemptible`` is the part of ``allocated`` that nobody can take back. ``pending_gangs``
+    counts gangs of the queue itself. ``cut`` has, of each guarantee that the cluster is too small
+    for, what is left of it. A ``parent`` of "" means root; a queue whose written parent can't be
+    used stands as a root too and has a problem that says so.
     """
 
     queue: str
@@ -149,6 +154,7 @@ class QueueShare:
     problems: tuple[QueueProblem, ...] = ()
     parent: str = ""
     cut: dict[str, float] = field(default_factory=dict)
+    non_preemptible: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,8 @@ class GangLedger:
         """The gang of these pods; where they disagree about it, the first in order decides."""
         by_order = sorted(tracked, key=lambda t: (t.member.order, t.member.created, t.member.pod))
         spec, members = by_order[0].spec, tuple(each.member for each in by_order)
-        priority = max(m.priority for m in members)
+        terms = spec.terms
+        priority = max(m.priority for m in members) if terms.priority is None else terms.priority
         by_priority = self._preemptible_below is None or priority < self._preemptible_below
         return Gang(
             key=spec.key,
@@ -98,9 +99,15 @@ class GangLedger:
             priority=priority,
             preemptible=by_priority if spec.preemptible is None else spec.preemptible,
             may_preempt=all(m.may_preempt for m in members),
-            created=min(m.created for m in members),
+            created=min(m.created for m in members) if terms.created is None else terms.created,
             expected_pods=spec.expected_pods,
             problem=spec.problem,
+            stale_since=terms.stale_since,
+            staleness_grace=terms.staleness_grace,
+            preemption_delay=terms.preemption_delay,
+            last_evicted=terms.last_evicted,
+            attempted=terms.attempted,
+            mark_unschedulable=terms.mark_unschedulable,
         )
 
     def _post(self, gang: Gang, sign: float) -> None:

@@ -67,7 +67,8 @@ class Gang:
     ``succeeded`` counts pods that ran to their end. ``stale_since``: when the gang was first seen
     to run below its floor; ``staleness_grace`` (seconds, negative: for ever) is how long it may, by
     default as configured. ``preemption_delay`` (seconds) is how long it waits, from its creation or
-    the last eviction of a pod of it, before it may evict others.
+    the last eviction of a pod of it, before it may evict others. ``attempted``: it asks for one
+    attempt and had it. ``mark_unschedulable``: whether its pods say in a condition that they wait.
     """
 
     key: str
@@ -87,6 +88,8 @@ class Gang:
     staleness_grace: float | None = None
     preemption_delay: float = 0.0
     last_evicted: float | None = None
+    attempted: bool = False
+    mark_unschedulable: bool = True
 
     @cached_property
     def pending(self) -> tuple[Member, ...]:

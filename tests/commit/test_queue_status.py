@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kai_py.api.crd import crds
 from kai_py.api.queue import read_queue
 from kai_py.api.records.core import ObjectMeta
-from kai_py.commit import queue_status_writer
+from kai_py.commit import report_writer
 from kai_py.commit.queue_status import merge_patch, queue_reports, status_patch, wanted_status
 from kai_py.commit.queue_status_writer import QueueStatusWriter
 from kai_py.commit.retry import ObjectBackoff
@@ -213,7 +213,7 @@ def test_a_merge_patch_leads_from_one_document_to_the_other(old, new):
 
 @pytest.fixture
 def quick_passes(monkeypatch):
-    monkeypatch.setattr(queue_status_writer, "PASS_SECONDS", 0.0)
+    monkeypatch.setattr(report_writer, "PASS_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -341,7 +341,7 @@ async def test_a_refused_write_is_repeated_and_delays_no_other_queue(server):
 
 
 async def test_every_queue_has_its_turn(server, monkeypatch):
-    monkeypatch.setattr(queue_status_writer, "WRITES_PER_PASS", 2)
+    monkeypatch.setattr(report_writer, "WRITES_PER_PASS", 2)
     names = [f"q-{i}" for i in range(7)]
     for name in names:
         create(server, name)

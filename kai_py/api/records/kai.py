@@ -5,6 +5,8 @@
 problem of its object, which is told there, not a reason to leave the object out.
 """
 
+from typing import Any
+
 import msgspec
 
 from kai_py.api.records.core import Condition, ObjectMeta, QuantityText, Record
@@ -102,6 +104,7 @@ class KaiReason(Record, frozen=True):
 
     reason: str = ""
     message: str = ""
+    details: dict[str, Any] | None = None
 
 
 class KaiSchedulingCondition(Record, frozen=True):

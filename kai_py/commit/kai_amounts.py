@@ -1,0 +1,27 @@
+"""Amounts as KAI writes them into statuses: resource lists with GPUs as ``nvidia.com/gpu``."""
+
+import math
+from collections.abc import Mapping
+
+from kai_py.api.quantity import NANO, Quantity, QuantityFormat
+from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.queue_objects import in_api_units
+
+GPU_RESOURCE = "nvidia.com/gpu"
+BYTES = ("memory", "ephemeral-storage")
+MICRO = NANO // 1_000_000
+
+
+def resource_list(amounts: Mapping[str, float]) -> dict[str, str]:
+    """Finite amounts above nothing, rounded to millionths, by name."""
+    shown = in_api_units(amounts)
+    named = {GPU_RESOURCE if name == GPU else name: amount for name, amount in shown.items()}
+    return {
+        name: str(Quantity(round(named[name] * 1_000_000) * MICRO, _format(name)))
+        for name in sorted(named)
+        if math.isfinite(named[name]) and round(named[name] * 1_000_000) > 0
+    }
+
+
+def _format(name: str) -> QuantityFormat:
+    return QuantityFormat.BINARY_SI if name in BYTES else QuantityFormat.DECIMAL_SI

@@ -1,0 +1,125 @@
+"""What KAI's queue controller would write into a KAI Queue's status, from our plans.
+
+``childQueues``, ``allocated``, ``allocatedNonPreemptible`` and ``requested`` are for programs that
+read KAI's Queues. The condition types ``Orphan`` and ``OverQuota`` are KAI's, which never sets
+them; ``Ready`` says what is wrong with the Queue, for example that a native one has its name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from kai_py.api.queue_status import ORPHAN, OVER_DESERVED, READY
+from kai_py.api.records.core import Condition
+from kai_py.api.records.kai import KaiQueue
+from kai_py.commit.kai_amounts import resource_list
+from kai_py.commit.queue_conditions import Finding, findings
+from kai_py.plan.decisions import Plan, QueueShare
+from kai_py.watch.resource import Key
+
+CONDITION_TYPES: Mapping[str, str] = {READY: "Ready", ORPHAN: "Orphan", OVER_DESERVED: "OverQuota"}
+
+
+@dataclass(frozen=True, slots=True)
+class KaiQueueReport:
+    """What a plan says of a queue."""
+
+    share: QueueShare
+    children: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+
+def kai_queue_reports(plan: Plan) -> dict[Key, KaiQueueReport]:
+    """A report on every queue of the plan, whichever API it was written in."""
+    shares = {share.queue: share for share in plan.queues}
+    children: dict[str, list[str]] = {}
+    for share in plan.queues:
+        children.setdefault(share.parent, []).append(share.queue)
+    return {
+        ("", name): KaiQueueReport(
+            share, tuple(children.get(name, ()) if name else ()), findings(share, shares)
+        )
+        for name, share in shares.items()
+    }
+
+
+def kai_queue_patch(
+    report: KaiQueueReport, known: KaiQueue, now: datetime
+) -> dict[str, Any] | None:
+    """The merge patch of the status, or None if the Queue says all of it."""
+    share, said = report.share, known.status
+    wanted: dict[str, Any] = {}
+    if tuple(said.child_queues) != report.children:
+        wanted["childQueues"] = list(report.children)
+    for field, old, amounts in (
+        ("allocated", said.allocated, share.allocated),
+        ("allocatedNonPreemptible", said.allocated_non_preemptible, share.non_preemptible),
+        ("requested", said.requested, share.requested),
+    ):
+        changes = _changes(old, resource_list(amounts))
+        if changes:
+            wanted[field] = changes
+    conditions = _conditions(report, known, now)
+    if conditions is not None:
+        wanted["conditions"] = conditions
+    if not wanted:
+        return None
+    guard = {"uid": known.metadata.uid, "resourceVersion": known.metadata.resource_version}
+    return {"metadata": guard, "status": wanted}
+
+
+def _changes(old: Mapping[str, object], new: Mapping[str, str]) -> dict[str, str | None]:
+    changes: dict[str, str | None] = {name: None for name in old if name not in new}
+    changes.update({name: text for name, text in new.items() if str(old.get(name)) != text})
+    return changes
+
+
+def _conditions(
+    report: KaiQueueReport, known: KaiQueue, now: datetime
+) -> list[dict[str, Any]] | None:
+    """The whole list, or None if it stands as it is."""
+    before = {condition.type: condition for condition in known.status.conditions}
+    ours = [f for f in report.findings if f.type in CONDITION_TYPES]
+    types = [CONDITION_TYPES[finding.type] for finding in ours]
+    if all(_stands(f, before.get(name)) for f, name in zip(ours, types, strict=True)):
+        return None
+    listed = [_written(c) for c in known.status.conditions if c.type not in types]
+    for finding, name in zip(ours, types, strict=True):
+        old = before.get(name)
+        since = now
+        if old is not None and old.status == finding.status and old.last_transition_time:
+            since = old.last_transition_time
+        listed.append(
+            _written(
+                Condition(
+                    type=name,
+                    status=finding.status,
+                    reason=finding.reason,
+                    message=finding.message,
+                    last_transition_time=since,
+                )
+            )
+        )
+    return listed
+
+
+def _stands(finding: Finding, known: Condition | None) -> bool:
+    return known is not None and (known.status, known.reason, known.message) == (
+        finding.status,
+        finding.reason,
+        finding.message,
+    )
+
+
+def _written(condition: Condition) -> dict[str, Any]:
+    document = {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+    }
+    if condition.last_transition_time is not None:
+        moment = condition.last_transition_time.replace(microsecond=0)
+        document["lastTransitionTime"] = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return document

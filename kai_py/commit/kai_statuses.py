@@ -1,0 +1,51 @@
+"""Keeps the statuses of KAI's Queues and PodGroups in line with the plans."""
+
+import asyncio
+from collections.abc import Iterable
+
+from kai_py.commit.kai_pod_group_status import kai_pod_group_patch, kai_pod_group_reports
+from kai_py.commit.kai_queue_status import kai_queue_patch, kai_queue_reports
+from kai_py.commit.report_writer import Reported, ReportWriter
+from kai_py.commit.retry import ObjectBackoff
+from kai_py.commit.settings import CommitSettings
+from kai_py.plan.decisions import Plan
+from kai_py.snapshot.gangs import Gang
+from kai_py.watch.client import Client
+from kai_py.watch.kinds import KAI_POD_GROUPS, KAI_QUEUES
+from kai_py.watch.mirror import Mirror
+
+
+class KaiStatuses:
+    """Both writers; a kind that is not served costs nothing."""
+
+    def __init__(self, client: Client, mirror: Mirror, settings: CommitSettings) -> None:
+        self._pool = settings.pool
+        self._queues = ReportWriter(
+            client,
+            Reported(
+                served=lambda: mirror.served(KAI_QUEUES),
+                find=mirror.objects(KAI_QUEUES).get,
+                patch=kai_queue_patch,
+            ),
+            interval=settings.queue_status_interval,
+            backoff=ObjectBackoff(settings.backoff),
+        )
+        self._pod_groups = ReportWriter(
+            client,
+            Reported(
+                served=lambda: mirror.served(KAI_POD_GROUPS),
+                find=mirror.objects(KAI_POD_GROUPS).get,
+                patch=kai_pod_group_patch,
+            ),
+            interval=settings.queue_status_interval,
+            backoff=ObjectBackoff(settings.backoff),
+        )
+
+    def update(self, plan: Plan, gangs: Iterable[Gang]) -> None:
+        """Note what must be reported from now on."""
+        self._queues.update(lambda: kai_queue_reports(plan))
+        self._pod_groups.update(lambda: kai_pod_group_reports(plan, gangs, self._pool))
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        await asyncio.gather(self._queues.run(), self._pod_groups.run())

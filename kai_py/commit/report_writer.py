@@ -1,0 +1,139 @@
+"""Writes what objects report of plans, behind the cycle's back.
+
+An object whose status already says it is not written to. Each object is written to at most once per
+interval, and all of them at a bounded rate, those first that have waited longest. What changes
+meanwhile is written in its newest form when its time has come, whether or not there is news.
+News costs the cycle nothing: it is only noted.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Generic, TypeVar
+
+from kai_py.commit.retry import ObjectBackoff
+from kai_py.watch.client import Client
+from kai_py.watch.errors import ApiError, Conflict, NotFound
+from kai_py.watch.resource import Identified, Key, Resource
+
+log = logging.getLogger(__name__)
+
+PASS_SECONDS = 0.5
+"""Least time from the end of one look at all objects to the next."""
+WRITES_PER_PASS = 20
+
+Report = TypeVar("Report")
+Known = TypeVar("Known", bound=Identified)
+
+
+@dataclass(frozen=True)
+class Reported(Generic[Report, Known]):
+    """A kind whose objects report: where it is served, its objects, and how reports are written.
+
+    ``patch`` gives the merge patch of the status, None where the object says it already. It must be
+    the same for equal reports on an object that did not change. ``on_written`` is told of a report
+    that was written, with the object as it was before.
+    """
+
+    served: Callable[[], Resource[Known] | None]
+    find: Callable[[Key], Known | None]
+    patch: Callable[[Report, Known, datetime], dict[str, Any] | None]
+    on_written: Callable[[Report, Known], None] = lambda _report, _known: None
+
+
+class ReportWriter(Generic[Report, Known]):
+    """Brings the statuses of one kind in line with the last reports; ``interval`` in seconds."""
+
+    def __init__(
+        self,
+        client: Client,
+        kind: Reported[Report, Known],
+        *,
+        interval: float,
+        backoff: ObjectBackoff,
+    ) -> None:
+        self._client = client
+        self._kind = kind
+        self._interval = interval
+        self._backoff = backoff
+        self._reports: Callable[[], Mapping[Key, Report]] = dict
+        self._news = asyncio.Event()
+        self._not_before: dict[Key, float] = {}
+        self._said: dict[Key, tuple[Report, str]] = {}
+
+    def update(self, reports: Callable[[], Mapping[Key, Report]]) -> None:
+        """Note what gives, when its time comes, what objects must report from now on."""
+        self._reports = reports
+        self._news.set()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            self._news.clear()
+            pause = await self._write_due()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause if math.isfinite(pause) else None):
+                    await self._news.wait()
+            await asyncio.sleep(PASS_SECONDS)
+
+    async def _write_due(self) -> float:
+        """Write to objects that may be written to; gives the seconds until there are more."""
+        resource = self._kind.served()
+        if resource is None:
+            return math.inf
+        now = asyncio.get_running_loop().time()
+        changed = self._changed()
+        due = [entry for entry in changed if entry[0] <= now]
+        for _, key, report, known in due[:WRITES_PER_PASS]:
+            await self._bring_in_line(resource, key, report, known)
+        if len(due) > WRITES_PER_PASS:
+            return 0.0
+        waiting = [at - now for at, *_ in changed if at > now]
+        retried = [self._not_before[k] - now for _, k, r, o in due if not self._says(k, r, o)]
+        return min((*waiting, *retried), default=math.inf)
+
+    def _changed(self) -> list[tuple[float, Key, Report, Known]]:
+        """Objects that may say something else than reported, by the time they may be written to."""
+        reports = self._reports()
+        self._forget_all_but(reports)
+        found = [
+            (self._not_before.get(key, 0.0), key, report, known)
+            for key, report in reports.items()
+            if (known := self._kind.find(key)) is not None and not self._says(key, report, known)
+        ]
+        return sorted(found, key=lambda entry: entry[0])
+
+    def _says(self, key: Key, report: Report, known: Known) -> bool:
+        return self._said.get(key) == (report, known.metadata.resource_version)
+
+    async def _bring_in_line(
+        self, resource: Resource[Known], key: Key, report: Report, known: Known
+    ) -> None:
+        loop, (namespace, name) = asyncio.get_running_loop(), key
+        patch = self._kind.patch(report, known, datetime.now(UTC))
+        if patch is None:
+            self._said[key] = (report, known.metadata.resource_version)
+            return
+        pause, label = self._interval, f"{resource.kind.name} {namespace}/{name}"
+        try:
+            await self._client.patch(
+                resource, name, patch, namespace=namespace, subresource="status"
+            )
+        except (Conflict, NotFound) as error:
+            log.debug("status of %s: %s", label, error)
+        except ApiError as error:
+            log.warning("status of %s: %s", label, error)
+            pause = max(pause, self._backoff.failed(label, loop.time()))
+        else:
+            self._backoff.succeeded(label)
+            self._kind.on_written(report, known)
+        self._not_before[key] = loop.time() + pause
+
+    def _forget_all_but(self, keys: Mapping[Key, object]) -> None:
+        for gone in [key for key in (*self._not_before, *self._said) if key not in keys]:
+            self._not_before.pop(gone, None)
+            self._said.pop(gone, None)

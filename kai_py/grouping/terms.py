@@ -1,0 +1,26 @@
+"""What a group object or its annotations say of a gang's life, beside who belongs to it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """Times in seconds, points in time since the epoch; None leaves it to pods or configuration.
+
+    ``staleness_grace``: how long the gang may run below its floor (negative: for ever), and
+    ``stale_since`` when it was first seen to. ``preemption_delay``: how long it waits, from its
+    creation or ``last_evicted``, before it may evict others. ``attempted``: it asks for one attempt
+    and had it. ``mark_unschedulable``: whether its pods say in a condition that they wait.
+    """
+
+    priority: int | None = None
+    created: float | None = None
+    staleness_grace: float | None = None
+    stale_since: float | None = None
+    preemption_delay: float = 0.0
+    last_evicted: float | None = None
+    attempted: bool = False
+    mark_unschedulable: bool = True
+
+
+NO_TERMS = Terms()

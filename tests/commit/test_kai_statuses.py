@@ -1,0 +1,147 @@
+"""What KAI's Queues and PodGroups report, for programs that read them."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import msgspec
+
+from kai_py.api.records.core import ObjectMeta
+from kai_py.api.records.kai import POD_GROUP_API_VERSION, KaiPodGroup, KaiQueue
+from kai_py.commit.kai_pod_group_status import kai_pod_group_patch, kai_pod_group_reports
+from kai_py.commit.kai_queue_status import kai_queue_patch, kai_queue_reports
+from kai_py.commit.status import differs, pending_statuses, status_patch
+from kai_py.grouping.gang import Owner
+from tests.commit.test_queue_status import apply_merge_patch
+from tests.scenario import cluster, job_with_pods, node, pod, queue
+
+NOW = datetime(2026, 5, 1, 12, 30, 15, tzinfo=UTC)
+LATER = datetime(2026, 5, 1, 13, 0, 0, tzinfo=UTC)
+
+
+def kai_queue(name, status=None):
+    meta = ObjectMeta(name=name, uid=f"queue-{name}", resource_version="7")
+    return msgspec.structs.replace(
+        msgspec.convert({"status": status or {}}, KaiQueue), metadata=meta
+    )
+
+
+def kai_pod_group(name, status=None):
+    meta = ObjectMeta(name=name, namespace="default", uid=f"group-{name}", resource_version="7")
+    return msgspec.structs.replace(
+        msgspec.convert({"status": status or {}}, KaiPodGroup), metadata=meta
+    )
+
+
+def written(patch, before=None):
+    return apply_merge_patch(before or {}, patch["status"])
+
+
+def queue_status(plan, name, before=None, now=NOW):
+    patch = kai_queue_patch(kai_queue_reports(plan)["", name], kai_queue(name, before), now)
+    return None if patch is None else written(patch, before)
+
+
+def group_patch(scenario, name, before=None, now=NOW, **changes):
+    """The patch of the PodGroup that stands for the Job called ``name``."""
+    snapshot = scenario.snapshot()
+    owner = Owner(POD_GROUP_API_VERSION, "PodGroup", "default", name, f"group-{name}")
+    gang = replace(snapshot.gangs[f"default/Job/{name}"], owner=owner, **changes)
+    reports = kai_pod_group_reports(scenario.plan(), [gang], "")
+    return kai_pod_group_patch(reports["default", name], kai_pod_group(name, before), now)
+
+
+def test_a_queue_tells_its_children_and_sums():
+    plan = cluster(
+        node("n"),
+        queue("org", 8),
+        queue("team", 4, parent="org"),
+        queue("other", 4, parent="org"),
+        job_with_pods("runs", 2, queue="team", node="n", requests={"memory": "1Gi"}),
+        job_with_pods("waits", 9, queue="team"),
+    ).plan()
+    status = queue_status(plan, "org")
+    assert status["childQueues"] == ["other", "team"]
+    assert status["allocated"] == {"cpu": "2", "memory": "2Gi", "nvidia.com/gpu": "2"}
+    assert status["requested"] == {"cpu": "11", "memory": "2Gi", "nvidia.com/gpu": "11"}
+    assert queue_status(plan, "team")["allocated"]["nvidia.com/gpu"] == "2"
+    said = {each["type"]: each["status"] for each in status["conditions"]}
+    assert said == {"Ready": "True", "Orphan": "False", "OverQuota": "False"}
+
+
+def test_a_queue_that_says_it_is_left_alone_and_what_is_over_goes():
+    plan = cluster(node("n"), queue("q", 1), pod("p", queue="q", node="n")).plan()
+    status = queue_status(plan, "q")
+    assert queue_status(plan, "q", status, LATER) is None
+    empty = cluster(node("n"), queue("q", 1)).plan()
+    assert queue_status(empty, "q", status)["allocated"] == {}
+
+
+def test_a_queue_above_its_quota_or_without_its_parent_says_so():
+    pods = [pod(f"p{i}", queue="q", node="n") for i in range(3)]
+    plan = cluster(node("n"), queue("q", 2, parent="gone"), *pods).plan()
+    said = {each["type"]: each for each in queue_status(plan, "q")["conditions"]}
+    assert (said["OverQuota"]["status"], said["Orphan"]["status"]) == ("True", "True")
+    assert said["Orphan"]["reason"] == "MissingParent"
+    assert said["Ready"]["lastTransitionTime"] == "2026-05-01T12:30:15Z"
+
+
+def test_a_pod_group_tells_what_it_holds_and_why_it_waits():
+    scenario = cluster(node("n", 2), queue("q", 2, 2), job_with_pods("big", 3, queue="q"))
+    status = written(group_patch(scenario, "big", preemptible=False))
+    assert status["resourcesStatus"] == {"requested": {"cpu": "3", "nvidia.com/gpu": "3"}}
+    [condition] = status["schedulingConditions"]
+    assert (condition["type"], condition["nodePool"]) == ("UnschedulableOnNodePool", "default")
+    assert (condition["status"], condition["reason"]) == ("True", "Unschedulable")
+    assert condition["transitionID"] == "1"
+    [reason] = condition["reasons"]
+    assert reason["reason"] == "OverLimit"
+    assert reason["message"].startswith("q quota has reached the allowable limit of GPUs.")
+    details = reason["details"]["queueDetails"]
+    assert details["queueResourceLimits"] == {"nvidia.com/gpu": "2"}
+    assert details["podGroupRequestedNonPreemptibleResources"]["nvidia.com/gpu"] == "3"
+
+
+def test_what_a_running_pod_group_holds_counts_as_fixed_if_it_may_not_be_evicted():
+    scenario = cluster(node("n"), queue("q", 8), job_with_pods("runs", 2, queue="q", node="n"))
+    held = {"cpu": "2", "nvidia.com/gpu": "2"}
+    status = written(group_patch(scenario, "runs", preemptible=False))["resourcesStatus"]
+    assert status == {"allocated": held, "allocatedNonPreemptible": held, "requested": held}
+    status = written(group_patch(scenario, "runs"))["resourcesStatus"]
+    assert status == {"allocated": held, "requested": held}
+
+
+def test_a_condition_stands_until_the_reason_changes_and_goes_when_nothing_waits():
+    waiting = cluster(node("n", 2), queue("q", 8), job_with_pods("big", 3, queue="q"))
+    other = {"type": "UnschedulableOnNodePool", "nodePool": "west", "status": "True"}
+    status = written(group_patch(waiting, "big", {"schedulingConditions": [other]}))
+    assert [each["nodePool"] for each in status["schedulingConditions"]] == ["west", "default"]
+    assert group_patch(waiting, "big", status, LATER) is None
+    none_exists = cluster(node("n", 2), job_with_pods("big", 3, queue="q"))
+    changed = written(group_patch(none_exists, "big", status, LATER), status)
+    ours = changed["schedulingConditions"][1]
+    assert (ours["transitionID"], ours["lastTransitionTime"]) == ("2", "2026-05-01T13:00:00Z")
+    assert ours["reasons"][0]["reason"] == "QueueDoesNotExist"
+    roomy = cluster(node("n", 8), queue("q", 8), job_with_pods("big", 3, queue="q"))
+    left = written(group_patch(roomy, "big", changed), changed)["schedulingConditions"]
+    assert [each["nodePool"] for each in left] == ["west"]
+
+
+def test_waiting_for_ones_own_pods_is_no_condition_and_one_attempt_stays_told():
+    owner, *pods = job_with_pods("half", 3, queue="q")
+    incomplete = cluster(node("n", 8), queue("q", 8), owner, pods[:2])
+    assert "schedulingConditions" not in written(group_patch(incomplete, "half"))
+    full = cluster(node("n", 2), queue("q", 8), job_with_pods("big", 3, queue="q"))
+    status = written(group_patch(full, "big"))
+    roomy = cluster(node("n", 8), queue("q", 8), job_with_pods("big", 3, queue="q"))
+    assert group_patch(roomy, "big", status, attempted=True) is None
+
+
+def test_pods_of_a_group_that_asks_so_are_not_marked():
+    waiting = pod("p", queue="nowhere")
+    plan = cluster(node("n"), waiting).plan()
+    [status] = pending_statuses(replace(plan, unplaced=(replace(plan.unplaced[0], marked=False),)))
+    assert status.reason == ""
+    assert not differs(status, waiting)
+    assert "conditions" not in status_patch(status, waiting, NOW)["status"]
+    [marked] = pending_statuses(plan)
+    assert differs(marked, waiting)
