@@ -1,8 +1,9 @@
 """Writes what pending pods say, behind the cycle's back and never ahead of bindings.
 
 Only the newest wish per pod is kept: a pod whose reason changes twice while the API is slow is
-written once. The writer has its own few lanes; a failed write is left to the next cycle, which
-sees that the pod still says something else.
+written once. The writer has its own few lanes, of which one at a time writes to a pod, so that the
+newest wish is also the last to arrive. A failed write is left to the next cycle, which sees that
+the pod still says something else.
 """
 
 import asyncio
@@ -45,6 +46,7 @@ class StatusWriter:
         self._wanted: dict[str, PendingStatus] = {}
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._written: dict[str, tuple[PendingStatus, float]] = {}
+        self._under_way: set[str] = set()
 
     def update(self, statuses: tuple[PendingStatus, ...], now: float) -> None:
         """Note what pods must say from now on; ``now`` in seconds of a steady clock.
@@ -64,10 +66,8 @@ class StatusWriter:
         """Write until cancelled; several may run side by side."""
         while True:
             uid = await self._queue.get()
-            wanted = self._wanted.pop(uid, None)
-            pod = self._find_pod(wanted.pod) if wanted is not None else None
-            if wanted is not None and pod is not None and differs(wanted, pod):
-                await self._write(wanted, pod)
+            if uid not in self._under_way:
+                await self._bring_in_line(uid)
             self._queue.task_done()
 
     async def drain(self, within: float) -> None:
@@ -98,6 +98,17 @@ class StatusWriter:
         if uid not in self._wanted:
             self._queue.put_nowait(uid)
         self._wanted[uid] = wanted
+
+    async def _bring_in_line(self, uid: str) -> None:
+        """Write to the pod until it says the newest that is wanted."""
+        self._under_way.add(uid)
+        try:
+            while (wanted := self._wanted.pop(uid, None)) is not None:
+                pod = self._find_pod(wanted.pod)
+                if pod is not None and differs(wanted, pod):
+                    await self._write(wanted, pod)
+        finally:
+            self._under_way.discard(uid)
 
     async def _write(self, wanted: PendingStatus, pod: Pod) -> None:
         patch = status_patch(wanted, pod, datetime.now(UTC))

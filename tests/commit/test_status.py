@@ -170,3 +170,25 @@ async def test_only_the_newest_wish_is_written(cluster):
     running.cancel()
     assert writes(cluster) == 1
     assert scheduled(cluster, "worker-0").reason == "QueueMax"
+
+
+async def test_the_newest_sentence_arrives_last_though_lanes_write_side_by_side(cluster, writer):
+    pod = cluster.add_pod("worker-0")
+    on_its_way = asyncio.Event()
+
+    async def late(_call, serve):
+        await on_its_way.wait()
+        return await serve()
+
+    cluster.fail_once("patch", "Pod/status", late)
+    second_lane = asyncio.create_task(writer.run())
+    writer.update(pending_statuses(waits(Stage.CLAIMS, "no claim.", pod)), 0.0)
+    await asyncio.sleep(0)
+    writer.update(pending_statuses(waits(Stage.RESOURCES, "no room.", pod)), 0.1)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    on_its_way.set()
+    await writer.drain(5.0)
+    second_lane.cancel()
+    assert scheduled(cluster, "worker-0").reason == "Unschedulable"
+    assert writes(cluster) == 2
