@@ -1,7 +1,15 @@
-"""How do commands take ``--config``? The file, or every default; mistakes are told in one line."""
+"""How do commands take their configuration? The file, or every default, and options on top of it.
 
+Mistakes of either are told in lines that name the key.
+"""
+
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from pydantic import ValidationError
+
+from kai_py.api.problems import field_problems
 from kai_py.cli.errors import CommandError
 from kai_py.config import Configuration, ConfigurationError, read_configuration
 
@@ -12,3 +20,23 @@ def configuration_from(path: Path | None) -> Configuration:
         return read_configuration(path) if path is not None else Configuration()
     except ConfigurationError as error:
         raise CommandError(str(error)) from error
+
+
+def with_options(configuration: Configuration, options: Mapping[str, Any]) -> Configuration:
+    """The configuration with some keys set anew, nested as in the file; None leaves a key alone."""
+    document = _merged(configuration.model_dump(mode="json", by_alias=True), options)
+    try:
+        return Configuration.model_validate(document, by_alias=True, by_name=False)
+    except ValidationError as error:
+        problems = field_problems(error, Configuration)
+        raise CommandError("; ".join(map(str, problems))) from error
+
+
+def _merged(document: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(document)
+    for key, value in options.items():
+        if isinstance(value, Mapping):
+            merged[key] = _merged(merged[key], value)
+        elif value is not None:
+            merged[key] = value
+    return merged

@@ -22,7 +22,7 @@ from prometheus_client import (
     ProcessCollector,
 )
 
-from kai_py.cli.configuration import configuration_from
+from kai_py.cli.configuration import configuration_from, with_options
 from kai_py.cli.connection import Context, Kubeconfig, cluster_client
 from kai_py.cli.errors import CommandError
 from kai_py.config import Configuration, LogFormat
@@ -61,13 +61,13 @@ def command(
     ] = False,
 ) -> None:
     """Run the scheduler until SIGTERM."""
-    configuration = _override(
-        configuration_from(config),
-        scheduler_name=scheduler_name,
-        http=http,
-        log_format=log_format,
-        leader_elect=leader_elect,
-    )
+    options = {
+        "schedulerName": scheduler_name,
+        "log": {"format": log_format},
+        "leaderElection": {"enabled": leader_elect},
+        "http": _address(http) if http is not None else {},
+    }
+    configuration = with_options(configuration_from(config), options)
     level = getattr(logging, configuration.log.level.value.upper())
     configure_logging(configuration.log.format, level=level)
     show = PlanPrinter(json=json) if dry_run else None
@@ -125,27 +125,6 @@ async def _run(
         except OSError as error:
             where = f"{configuration.http.host}:{configuration.http.port}"
             raise CommandError(f"cannot serve on {where}: {error.strerror}") from error
-
-
-def _override(
-    configuration: Configuration,
-    *,
-    scheduler_name: str | None,
-    http: str | None,
-    log_format: LogFormat | None,
-    leader_elect: bool | None,
-) -> Configuration:
-    changes: dict[str, object] = {}
-    if scheduler_name is not None:
-        changes["scheduler_name"] = scheduler_name
-    if log_format is not None:
-        changes["log"] = configuration.log.model_copy(update={"format": log_format})
-    if leader_elect is not None:
-        election = configuration.leader_election
-        changes["leader_election"] = election.model_copy(update={"enabled": leader_elect})
-    if http is not None:
-        changes["http"] = configuration.http.model_copy(update=_address(http))
-    return configuration.model_copy(update=changes)
 
 
 def _address(text: str) -> dict[str, object]:

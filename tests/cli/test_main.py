@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -72,3 +73,13 @@ def test_a_fault_of_ours_is_one_line_and_a_trace_on_demand(monkeypatch, capsys):
     )
     assert run_with(monkeypatch, fault, "--debug") == ExitCode.INTERNAL
     assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"), [("kai-py qu", "queues"), ("kai-py run --sched", "--scheduler-name")]
+)
+def test_a_shell_completes_commands_and_their_options(words, offered):
+    asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    environment = os.environ | {"_KAI_PY_COMPLETE": "complete_bash"} | asked
+    result = subprocess.run(KAI_PY, capture_output=True, text=True, env=environment, check=True)
+    assert result.stdout.split() == [offered]

@@ -1,1 +1,0 @@
-"""kopf operators for kinds with few objects: queue status, admission."""

@@ -1,1 +1,0 @@
-"""A clock and an event heap over the same cycle the live scheduler runs."""

@@ -1,0 +1,34 @@
+import pytest
+
+from kai_py.cli import main
+from kai_py.cli.configuration import with_options
+from kai_py.cli.errors import CommandError
+from kai_py.config import Configuration, LogFormat, parse_configuration
+
+
+def test_options_win_over_the_file_and_leave_the_rest_alone():
+    written = parse_configuration("log: {level: debug}\ncyclePeriod: 250ms\nhttp: {port: 9}")
+    options = {"log": {"format": LogFormat.JSON}, "http": {"port": None}, "schedulerName": "mine"}
+    merged = with_options(written, options)
+    assert merged.log.format is LogFormat.JSON
+    assert (merged.log.level.value, merged.cycle_period, merged.http.port) == ("debug", 0.25, 9)
+    assert merged.scheduler_name == "mine"
+
+
+def test_no_options_change_nothing():
+    assert with_options(Configuration(), {}) == Configuration()
+
+
+def test_an_option_is_checked_like_the_file():
+    with pytest.raises(CommandError, match=r"^schedulerName: "):
+        with_options(Configuration(), {"schedulerName": "Not A Name"})
+
+
+@pytest.mark.parametrize("command", ["run", "queues", "gangs"])
+def test_every_command_tells_a_wrong_configuration_in_one_line(command, tmp_path, capsys):
+    path = tmp_path / "kai.yaml"
+    path.write_text("cyclePeriod: 1s\nschedulername: mine\n")
+    with pytest.raises(SystemExit, match="2"):
+        main.main([command, "--config", str(path)])
+    expected = f"kai-py: {path}:2: schedulername: no such field; did you mean schedulerName?\n"
+    assert capsys.readouterr().err == expected
