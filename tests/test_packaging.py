@@ -1,0 +1,84 @@
+"""What a user installs: the wheel, in an environment that knows nothing of this repository."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.slow
+
+
+def pip(*arguments: str | Path) -> None:
+    """Run pip offline, with the build backend of this environment on the path."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments],
+        env=os.environ | {"PATH": path, "PIP_NO_INDEX": "1"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("dist")
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", directory, ROOT)
+    (built,) = directory.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def kai_py(wheel, tmp_path_factory):
+    """`kai-py ARGUMENTS` of the installed wheel, away from the repository; gives its output."""
+    home = tmp_path_factory.mktemp("home")
+    environment = home / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    python = environment / "bin" / "python"
+    pip("--python", python, "install", "--no-deps", wheel)
+    (site_packages,) = environment.glob("lib/python3*/site-packages")
+    (site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+
+    def run(*arguments: str) -> str:
+        return subprocess.run(
+            [environment / "bin" / "kai-py", *arguments],
+            cwd=home,
+            env={"HOME": str(home), "PATH": os.defpath, "LANG": "C.UTF-8"},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+
+    return run
+
+
+def test_the_wheel_holds_the_package_its_types_and_its_licence_and_nothing_else(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "kai_py/py.typed" in names
+    assert any(name.endswith("/licenses/LICENSE") for name in names)
+    sources = {str(path.relative_to(ROOT)) for path in (ROOT / "kai_py").rglob("*.py")}
+    assert {name for name in names if name.endswith(".py")} == sources
+    assert {name.split("/")[0].partition("-")[0] for name in names} == {"kai_py"}
+
+
+def test_an_installed_command_needs_no_repository(kai_py):
+    assert "Commands:" in kai_py("--help")
+    assert kai_py("--version") == "kai-py 0.1.0\n"
+
+
+def test_installed_definitions_are_those_of_the_repository(kai_py):
+    printed = list(yaml.safe_load_all(kai_py("crds")))
+    files = sorted((ROOT / "crds").glob("*.yaml"))
+    assert printed == [yaml.safe_load(path.read_text(encoding="utf-8")) for path in files]
+
+
+def test_the_installed_demo_tells_its_story_as_plain_lines_and_ends(kai_py):
+    told = kai_py("demo", "--until-idle", "--speed", "20")
+    assert "\x1b" not in told
+    assert len(told.splitlines()) > 20
