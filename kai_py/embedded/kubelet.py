@@ -140,7 +140,7 @@ class Kubelet:
         if left > 0:
             work.requeue_after(left)
             return
-        if pod["status"].get("phase") == "Running":
+        if not is_finished(pod):  # even one that never started: a Job waits for the final phase
             pod = work.api.patch_status(PODS, pod, _ended(pod, KILLED, work.now))
         self._admission.release(uid_of(pod), pod["spec"]["nodeName"])
         if pod["metadata"].get("deletionGracePeriodSeconds", 0) > 0:

@@ -4,7 +4,7 @@ from kai_py.embedded.deletion import delete
 from kai_py.embedded.kubelet import EXIT_CODE, RUN_SECONDS
 from kai_py.embedded.node_admission import requests_of
 from kai_py.embedded.resources import CLAIMS, EVENTS, PODS
-from tests.embedded.manifests import claim, node, pod
+from tests.embedded.manifests import claim, job, node, pod
 from tests.embedded.placing import allocate, bind_all, names, phases
 
 NANO = 10**9
@@ -43,6 +43,18 @@ def test_a_bound_pod_starts_and_runs_until_it_is_deleted(busy):
     assert names(busy, PODS) == ["a"]
     busy.clock.advance(1)
     assert names(busy, PODS) == []
+
+
+def test_a_pod_deleted_before_it_started_fails_so_that_its_job_lets_it_go(busy):
+    busy.create(job("train", parallelism=1, completions=1, backoffLimit=5))
+    busy.clock.advance(1)
+    bind_all(busy)
+    (first,) = names(busy, PODS)
+    busy.clock.advance(0.5)
+    assert phases(busy) == ["Pending"]
+    delete(busy.api, PODS, first, "default")
+    busy.clock.advance(3)
+    assert first not in names(busy, PODS)
 
 
 @pytest.mark.parametrize(("code", "phase"), [("0", "Succeeded"), ("3", "Failed")])
