@@ -27,7 +27,8 @@ class CycleState:
     @property
     def frees_room(self) -> bool:
         """Whether anybody is leaving, so that waiting can make sense."""
-        return bool(self.statement.evicted) or bool(self.snapshot.releasing.any())
+        leaving = bool(self.snapshot.vacancies) or bool(self.snapshot.releasing.any())
+        return leaving or bool(self.statement.evicted)
 
     def stop(self, gang: Gang, obstacle: Obstacle) -> None:
         """Record what stops ``gang``."""

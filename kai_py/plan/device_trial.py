@@ -37,6 +37,8 @@ class CycleDevices:
         self._states = {Room.NOW: devices.state.copy(), Room.LATER: devices.state.copy()}
         self._found: dict[str, AllocationResult] = {}
         self._left: dict[str, dict[str, None]] = {}
+        for claim, ended_pod in snapshot.vacancies:
+            self._leave(claim, ended_pod)
         for member in snapshot.leaving:
             self.give_back(member)
 

@@ -39,6 +39,7 @@ from kai_py.snapshot.neighbour import Neighbours
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.shape import Shape, ShapeTable
 from kai_py.snapshot.snapshot import DeviceObjects, Snapshot
+from kai_py.snapshot.vacated import VacatedClaims
 from kai_py.snapshot.volumes import volume_selectors
 
 Identify = Callable[[Pod, Owners], GangSpec]
@@ -96,9 +97,11 @@ class SnapshotBuilder:
         self._problems: dict[str, str] = {}
         self._assumed = Assumptions(settings.hold_seconds)
         self._card_memory = CardMemory()
+        self._vacated = VacatedClaims()
 
     def apply(self, kind: str, old: object | None, new: object | None) -> None:
         """Take in one change of a watched object; ``kind`` is its ``Kind.collection_name``."""
+        self._vacated.apply(old, new)
         if kind == "pods":
             self._apply_pod(old, new)
         elif kind == "nodes":
@@ -183,6 +186,7 @@ class SnapshotBuilder:
             namespaces=self._objects.namespace_labels(),
             topologies=dict(self._topologies),
             leaving=tuple(self._gangs.leaving.values()),
+            vacancies=self._vacated.vacancies(),
             problems=(*self._problems.values(), *state.nodes.problems.values()),
         )
 

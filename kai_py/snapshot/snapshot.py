@@ -13,6 +13,7 @@ from kai_py.api.records.resource import (
     ResourceClaim,
     ResourceSlice,
 )
+from kai_py.api.references import ClaimRef
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.gpu_sharing import GpuSharing
 from kai_py.snapshot.neighbour import Neighbour
@@ -20,6 +21,9 @@ from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.resources import Floats, ResourceIndex
 from kai_py.snapshot.shape import HostPort
+
+Vacancy = tuple[ClaimRef, str]
+"""A claim and the uid of a pod that has ended while the claim is still allocated for it."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,8 @@ class Snapshot:
     ``queue_usage``: queue name to what its bound pods cost; ``queue_demand`` adds pending pods,
     ``queue_fixed`` is the part of the usage that can't be preempted.
     ``holds``: pod uid to the room kept for it. ``held_back``: gangs that get no
-    room now. ``leaving``: our pods that are terminating.
+    room now. ``leaving``: our pods that are terminating. ``vacancies``: devices that are
+    about to be free.
     ``neighbours``: pods on nodes, as far as any pod has rules about others; ``namespaces``: their
     labels, for such rules. ``gpu_sharing``: GPUs that pods share; each counts in
     ``used`` as one whole GPU. ``topologies``: name to node label keys, coarse to fine.
@@ -76,6 +81,7 @@ class Snapshot:
     holds: Mapping[str, Hold] = field(default_factory=dict)
     held_back: frozenset[str] = frozenset()
     leaving: tuple[Member, ...] = ()
+    vacancies: tuple[Vacancy, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -58,7 +58,7 @@ class Sweep:
         deadline = time.monotonic() + within
         while left := await self._added(api):
             assert time.monotonic() < deadline, f"not deleted: {[found.path for found in left]}"
-            await _delete(api, [found for found in left if not found.terminating])
+            await _delete(api, left)  # again what leaves with grace: nobody may be there to end it
             await _release(api, [found for found in left if found.terminating])
             await asyncio.sleep(0.02)
 

@@ -1,7 +1,11 @@
 """Claims in a cycle: allocated with the placement, whole gangs, freed by victims, never twice."""
 
+from msgspec.structs import replace
+
+from kai_py.api.records.core import PodStatus
 from kai_py.plan.decisions import Stage
 from tests.scenario import (
+    at,
     claim,
     claiming,
     claiming_job,
@@ -146,6 +150,41 @@ def test_preemption_frees_the_devices_of_its_victims():
     assert evicted(plan) == ["low2", "low3"]
     assert len(plan.nominations) == 2
     assert placed(plan) == {}, "nothing starts before the victims have left"
+
+
+def test_devices_of_victims_that_have_ended_are_waited_for_until_their_claims_are_free():
+    world = cluster(*hardware(1, 4), queue("team", 4))
+    running = []
+    for i in range(4):
+        name, on = f"low{i}", [("n0", f"gpu-{i}")]
+        world.add(claim(f"{name}-gpu", owner=name, held_by=[name], on=on))
+        running.append(claiming(pod(name, 0, queue="team", node="n0", created=i), f"{name}-gpu"))
+    world.add(running)
+    world.add(claiming_job("high", 2, queue="team", priority=10, created=50))
+    assert evicted(world.plan()) == ["low2", "low3"]
+    world.remove(running[2])
+    world.add(replace(running[3], status=PodStatus(phase="Failed")))
+    plan = world.plan()
+    assert evicted(plan) == [], "the room of those that have gone is enough"
+    assert len(plan.nominations) == 2
+    assert placed(plan) == {}, "their claims still hold the devices"
+    for i in (2, 3):
+        world.add(claim(f"low{i}-gpu", owner=f"low{i}"))
+    plan = world.plan()
+    assert sorted(placed(plan)) == ["high-0", "high-1"]
+    assert devices(plan) == [("n0", "gpu-2"), ("n0", "gpu-3")]
+
+
+def test_a_claim_is_free_when_the_last_that_shares_it_has_ended():
+    on = [("n0", "gpu-0")]
+    shared = claim("shared", held_by=["a", "b"], on=on)
+    a, b = (claiming(pod(x, 0, queue="team", node="n0"), "shared", template=False) for x in "ab")
+    waiting = claiming_job("next", 1, queue="team", created=50)
+    world = cluster(*hardware(1, 1), queue("team", 4), shared, a, b, waiting)
+    world.remove(a)
+    assert world.plan().nominations == (), "b is still there"
+    world.add(replace(b, metadata=replace(b.metadata, deletion_timestamp=at(60))))
+    assert [n.pod.name for n in world.plan().nominations] == ["next-0"]
 
 
 def test_device_plugin_and_claims_never_share_a_card():

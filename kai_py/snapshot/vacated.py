@@ -1,0 +1,71 @@
+"""Which claims hold devices for pods that have ended?
+
+The claim controller takes the reservations of a pod back some time after the pod has ended or was
+deleted, and the allocation with the last of them. Until then the devices are still held, but
+nobody has to leave for them any more: whoever counts room that is being freed counts them.
+
+Kept up by changes of claims and pods, O(consumers of the claim) each. A pod that is not known yet
+cannot be told from one that is gone: its claim counts as vacated until the pod is seen.
+"""
+
+from kai_py.api.records.core import Pod
+from kai_py.api.records.resource import ResourceClaim
+from kai_py.api.references import ClaimRef
+from kai_py.snapshot.assumptions import FINISHED
+from kai_py.snapshot.snapshot import Vacancy
+
+
+class VacatedClaims:
+    """Allocated claims by the pods they are reserved for."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._active: set[str] = set()
+        self._claims: dict[str, dict[str, ClaimRef]] = {}
+        self._vacant: dict[str, tuple[ClaimRef, ...]] = {}
+
+    def apply(self, old: object | None, new: object | None) -> None:
+        """Take in one change of a watched object; only pods and claims matter."""
+        changed = new if new is not None else old
+        if isinstance(changed, Pod):
+            self._apply_pod(changed, exists=new is not None)
+        elif isinstance(changed, ResourceClaim):
+            self._apply_claim(old, new)
+
+    def vacancies(self) -> tuple[Vacancy, ...]:
+        """Every ended consumer of an allocated claim."""
+        return tuple((ref, uid) for uid, claims in self._vacant.items() for ref in claims)
+
+    def _apply_pod(self, pod: Pod, *, exists: bool) -> None:
+        uid = pod.metadata.uid
+        if exists and pod.status.phase not in FINISHED:
+            self._active.add(uid)
+        else:
+            self._active.discard(uid)
+        self._judge(uid)
+
+    def _apply_claim(self, old: object | None, new: object | None) -> None:
+        before, after = _reservations(old), _reservations(new)
+        for pod_uid, ref in before.items():
+            self._claims[pod_uid].pop(ref.uid)
+        for pod_uid, ref in after.items():
+            self._claims.setdefault(pod_uid, {})[ref.uid] = ref
+        for pod_uid in before | after:
+            self._judge(pod_uid)
+
+    def _judge(self, pod_uid: str) -> None:
+        claims = self._claims.get(pod_uid)
+        self._vacant.pop(pod_uid, None)
+        if not claims:
+            self._claims.pop(pod_uid, None)
+        elif pod_uid not in self._active:
+            self._vacant[pod_uid] = tuple(claims.values())
+
+
+def _reservations(claim: object | None) -> dict[str, ClaimRef]:
+    """The claim by the pods it is reserved for, if it is allocated."""
+    if not isinstance(claim, ResourceClaim) or claim.status.allocation is None:
+        return {}
+    ref = ClaimRef(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid)
+    pods = (user for user in claim.status.reserved_for if user.resource == "pods")
+    return {pod.uid: ref for pod in pods}
