@@ -107,7 +107,8 @@ def _spend_budget(api: ApiServer, pod: Json) -> None:
     observed = status.get("observedGeneration", 0)
     if observed < budget["metadata"]["generation"]:
         raise _over_budget(
-            f"The disruption budget {name_of(budget)} is still being processed by the server."
+            f"The disruption budget {name_of(budget)} is still being processed by the server.",
+            retry_after=RETRY_EVICTION_SECONDS,
         )
     if status["disruptionsAllowed"] <= 0:
         raise _over_budget(
@@ -129,13 +130,13 @@ def _unhealthy_and_free(pod: Json, budget: Json) -> bool:
     return bool(status["currentHealthy"] >= status["desiredHealthy"] > 0)
 
 
-def _over_budget(explanation: str) -> ApiError:
+def _over_budget(explanation: str, *, retry_after: int | None = None) -> ApiError:
     return ApiError(
         429,
         "TooManyRequests",
         "Cannot evict pod as it would violate the pod's disruption budget.",
         details={"causes": [{"reason": "DisruptionBudget", "message": explanation}]},
-        retry_after=RETRY_EVICTION_SECONDS,
+        retry_after=retry_after,
     )
 
 

@@ -24,11 +24,12 @@ JSON_PATCH = "application/json-patch+json"
 
 
 class ApiError(RuntimeError):
-    """The server refused; `code` and `reason` are those of its Status."""
+    """The server refused; `code`, `reason` and `details` are those of its Status."""
 
     def __init__(self, method: str, path: str, code: int, status: Mapping[str, Any]) -> None:
         self.code = code
         self.reason = str(status.get("reason", ""))
+        self.details: Mapping[str, Any] = status.get("details") or {}
         super().__init__(f"{method} {path}: {code} {status.get('message', self.reason)}")
 
 

@@ -138,5 +138,7 @@ async def test_a_budget_bounds_evictions(place: Place):
     assert reasons["DisruptionTarget"] == "EvictionByEvictionAPI"
     error = await refusal(api.post(f"{place.pods}/b/eviction", eviction("b")))
     assert (error.code, error.reason) == (429, "TooManyRequests")
+    assert [cause["reason"] for cause in error.details["causes"]] == ["DisruptionBudget"]
+    assert "retryAfterSeconds" not in error.details
     for name in ("a", "b"):
         await api.delete(f"{place.pods}/{name}", gracePeriodSeconds="0")
