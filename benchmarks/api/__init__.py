@@ -1,0 +1,1 @@
+"""End to end: pods through a real API server, beside kube-scheduler on the same server."""

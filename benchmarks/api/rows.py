@@ -1,0 +1,146 @@
+"""The rows of the api part.
+
+Both schedulers fill the same server one after the other in the same run, each pod created and seen
+by the same client. A figure is what that client sees: creation to last binding, or, when the pods
+are there before the scheduler starts, first to last binding.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from benchmarks.api import documents
+from benchmarks.api.cluster import Cluster, cluster
+from benchmarks.api.documents import KAI_PY, KUBE_SCHEDULER
+from benchmarks.api.watching import watching
+from benchmarks.row import Benchmark, Measured
+
+NODES, PODS = 500, 4000
+LONGEST = 240.0
+
+
+def api_benchmarks() -> list[Benchmark]:
+    """The rows."""
+    filled = f"{PODS:,} one-GPU pods on {NODES} nodes through a real API server"
+    return [
+        _row("fill", f"{filled}, creation included", fill, aim="faster than kube-scheduler"),
+        _row("fill-created", f"{filled}, all created before", fill_created, aim="server's limit"),
+        _row("bindings", f"the server's own limit: {PODS:,} bare bindings", bare_bindings),
+        _row(
+            "gang",
+            "gang of 512 × 2 on 512 nodes, real API server: first pod created to last bound",
+            partial(one_gang, 512),
+            peer="KAI 48.7 s (its cluster test)",
+        ),
+    ]
+
+
+def _row(
+    name: str,
+    title: str,
+    measure: Callable[[], Coroutine[Any, Any, Measured]],
+    *,
+    peer: str = "",
+    aim: str = "",
+) -> Benchmark:
+    run = partial(_run, measure)
+    return Benchmark(part="api", name=name, title=title, run=run, peer=peer, aim=aim)
+
+
+def _run(measure: Callable[[], Coroutine[Any, Any, Measured]]) -> Measured:
+    return asyncio.run(measure())
+
+
+@dataclass(frozen=True)
+class Filled:
+    """How long filling took, and processor time of scheduler and API server meanwhile."""
+
+    seconds: float
+    scheduler: float
+    server: float
+
+    @property
+    def rate(self) -> float:
+        """Pods bound in a second."""
+        return PODS / self.seconds
+
+    def __str__(self) -> str:
+        return f"{self.rate:.0f} pods/s (CPU s: own {self.scheduler:.1f}, server {self.server:.1f})"
+
+
+async def fill() -> Measured:
+    """Create the pods while the scheduler runs."""
+
+    async def filled(on: Cluster, name: str) -> Filled:
+        with on.scheduler(name) as process:
+            async with watching(on.api) as seen:
+                own, server = on.processor_seconds(process)
+                began = time.perf_counter()
+                await on.create_pods(PODS, name)
+                await seen.all_bound(PODS, within=LONGEST)
+                own_after, server_after = on.processor_seconds(process)
+        await on.delete_pods()
+        return Filled(seen.last_bound - began, own_after - own, server_after - server)
+
+    async with cluster(NODES) as on:
+        theirs = await filled(on, KUBE_SCHEDULER)
+        ours = await filled(on, KAI_PY)
+    return _compared(ours, theirs, "KAI 398 s (its cluster test)")
+
+
+async def fill_created() -> Measured:
+    """Start the scheduler when the pods are there."""
+
+    async def filled(on: Cluster, name: str) -> Filled:
+        await on.create_pods(PODS, name)
+        async with watching(on.api) as seen:
+            _, server = on.processor_seconds()
+            with on.scheduler(name) as process:
+                await seen.all_bound(PODS, within=LONGEST)
+                own, server_after = on.processor_seconds(process)
+        await on.delete_pods()
+        return Filled(seen.last_bound - seen.first_bound, own, server_after - server)
+
+    async with cluster(NODES) as on:
+        theirs = await filled(on, KUBE_SCHEDULER)
+        ours = await filled(on, KAI_PY)
+    return _compared(ours, theirs)
+
+
+def _compared(ours: Filled, theirs: Filled, published: str = "") -> Measured:
+    parts = (f"kube-scheduler, same run {theirs.seconds:.1f} s: {theirs}", published)
+    return Measured(
+        seconds=ours.seconds,
+        outcome=f"{ours}; {theirs.seconds / ours.seconds:.2f} times as fast as kube-scheduler",
+        peer="; ".join(part for part in parts if part),
+    )
+
+
+async def bare_bindings() -> Measured:
+    """Bind without any scheduler."""
+    async with cluster(NODES) as on:
+        await on.create_pods(PODS, KAI_PY)
+        _, before = on.processor_seconds()
+        began = time.perf_counter()
+        await on.bind(PODS, writes=16)
+        seconds = time.perf_counter() - began
+        _, after = on.processor_seconds()
+    said = f"{PODS / seconds:.0f} bindings/s, 16 at once (CPU s: server {after - before:.1f})"
+    return Measured(seconds=seconds, outcome=said)
+
+
+async def one_gang(size: int) -> Measured:
+    """A Job whose pods its controller creates."""
+    async with cluster(size) as on:
+        with on.scheduler(KAI_PY):
+            async with watching(on.api) as seen:
+                await on.api.create(documents.gang(size, gpus=2))
+                await seen.all_bound(size, within=LONGEST)
+    decided = seen.first_bound - max(seen.created.values())
+    return Measured(
+        seconds=seen.last_bound - seen.first_created,
+        outcome=f"{size} bound; {max(decided, 0.0) * 1e3:.0f} ms from last created to first bound",
+    )

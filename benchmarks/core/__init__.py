@@ -1,0 +1,1 @@
+"""Deciding: from a cluster in memory to a plan, without an API."""

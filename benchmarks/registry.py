@@ -1,0 +1,16 @@
+"""Which rows are there?"""
+
+from benchmarks.api.rows import api_benchmarks
+from benchmarks.core.rows import core_benchmarks
+from benchmarks.row import Benchmark
+from benchmarks.watch.rows import watch_benchmarks
+
+
+def benchmarks() -> list[Benchmark]:
+    """Every row, in the order of the table."""
+    return [*api_benchmarks(), *watch_benchmarks(), *core_benchmarks()]
+
+
+def chosen(only: list[str]) -> list[Benchmark]:
+    """The rows whose ``part/name`` contains one of the texts; all of them without any."""
+    return [each for each in benchmarks() if not only or any(text in each.key for text in only)]

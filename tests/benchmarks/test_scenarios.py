@@ -1,0 +1,95 @@
+"""The builders make the peer's problems: sizes, queues, who runs where; and cycles solve them."""
+
+import pytest
+
+from benchmarks.core import scenarios
+from benchmarks.core.cluster import Cluster, counts
+from benchmarks.core.objects import NODE_GPUS, RACK, Work, departments, nodes
+from benchmarks.core.steady import Churn, full_cluster
+from benchmarks.registry import benchmarks, chosen
+
+
+def decided(cluster: Cluster) -> str:
+    return counts(cluster.decide(cluster.snapshot()))
+
+
+def test_four_queues_share_two_departments():
+    queues = {each.metadata.name: each.queue for each in departments(80)}
+    assert {name: q.spec.parent for name, q in queues.items() if name.startswith("queue")} == {
+        "queue-0": "dept-0",
+        "queue-1": "dept-0",
+        "queue-2": "dept-1",
+        "queue-3": "dept-1",
+    }
+    snapshot = Cluster(departments(80), nodes(10)).snapshot()
+    assert len(snapshot.nodes) == 10
+    gpu = snapshot.resources.positions["nvidia.com/gpu"]
+    assert snapshot.nodes.allocatable[gpu].sum() == 80
+
+
+def test_a_work_of_several_pods_is_a_gang():
+    cluster = Cluster(departments(16), nodes(2), Work(name="g", queue="queue-0", pods=3).objects())
+    (gang,) = cluster.snapshot().gangs.values()
+    assert gang.tree.min_members == len(gang.pending) == 3
+    assert gang.queue == "queue-0"
+
+
+@pytest.mark.parametrize("factor", [1, 2])
+def test_pending_jobs_are_dealt_to_the_queues(factor):
+    cluster = scenarios.allocate(2, 8)(factor)
+    queues = [gang.queue for gang in cluster.snapshot().gangs.values()]
+    assert sorted(queues) == sorted(f"queue-{i % 4}" for i in range(8 * factor))
+    assert decided(cluster) == scenarios.bound(8)(factor)
+
+
+def test_every_second_job_runs():
+    cluster = scenarios.half_running(4, 16)(1)
+    running = [g for g in cluster.snapshot().gangs.values() if g.bound]
+    assert {gang.queue for gang in running} == {"queue-0", "queue-2"}
+    assert decided(cluster) == "8 bound"
+
+
+def test_gangs_fill_the_cluster():
+    assert decided(scenarios.gangs(2, 4, 4)(1)) == "16 bound"
+
+
+def test_a_gang_of_whole_nodes_reclaims_half_the_cluster():
+    assert decided(scenarios.reclaim_large(4)(1)) == "2 nominated, 16 evicted"
+
+
+def test_single_jobs_reclaim_the_cluster():
+    assert decided(scenarios.reclaim_many(2)(1)) == "16 nominated, 16 evicted"
+
+
+def test_one_gpu_less_than_needed_may_be_reclaimed():
+    assert decided(scenarios.unschedulable(12)(1)) == "nothing to do"
+    assert decided(scenarios.unschedulable(12, beyond=80)(1)) == "10 nominated, 80 evicted"
+
+
+def test_ten_pods_that_repel_each_other_need_ten_racks():
+    assert len({each.metadata.labels[RACK] for each in nodes(20, racks=9)}) == 9
+    assert decided(scenarios.unschedulable(20, beyond=80, racks=9)(1)) == "nothing to do"
+    assert decided(scenarios.unschedulable(20, beyond=80, racks=10)(1)) != "nothing to do"
+
+
+def test_a_full_cluster_has_nothing_to_do_until_pods_end():
+    cluster = full_cluster(60)
+    snapshot = cluster.snapshot()
+    assert snapshot.used[snapshot.resources.positions["nvidia.com/gpu"]].sum() == 60 * NODE_GPUS
+    assert decided(cluster) == "nothing to do"
+    churn = Churn(cluster, size=5)
+    for _ in range(2):
+        churn.prepare()
+        assert counts(churn.step()) == "5 bound"
+
+
+def test_rows_have_names_of_their_own_and_are_chosen_by_them():
+    keys = [each.key for each in benchmarks()]
+    assert len(keys) == len(set(keys))
+    assert {each.part for each in benchmarks()} == {"api", "watch", "core"}
+    assert all(each.part == "core" for each in chosen(["core/"]))
+    assert [each.key for each in chosen(["core/allocate"])] == [
+        "core/allocate",
+        "core/allocate-x2",
+    ]
+    assert chosen(["no such row"]) == []

@@ -1,0 +1,76 @@
+"""The table says what was measured, and a part measured again replaces only itself."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.row import Row
+from benchmarks.table import BEGIN, END, duration, merged, read_rows, render, write_document
+from benchmarks.table import write_rows as write
+
+ROW = Row(
+    part="core",
+    name="fill",
+    title="a fill",
+    seconds=0.0123,
+    peak_mb=81.6,
+    outcome="4 bound",
+    peer="KAI 1 s",
+    aim="10 ms",
+    commit="abc",
+    load=0.5,
+    date="2026-01-01",
+)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "–"), (0.0000421, "42.1 µs"), (0.0123, "12.3 ms"), (1.5, "1.5 s"), (120.4, "120 s")],
+)
+def test_times_have_three_digits(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_columns_are_aligned_and_rows_complete():
+    failed = replace(ROW, name="x", title="a longer title", seconds=None, peak_mb=None)
+    head, rule, first, second = render([ROW, failed]).splitlines()
+    assert len({len(head), len(rule), len(first), len(second)}) == 1
+    cells = [cell.strip() for cell in first.strip("|").split("|")]
+    assert cells == [
+        *("core", "a fill", "12.3 ms", "82", "4 bound", "KAI 1 s", "10 ms"),
+        *("2026-01-01 abc", "0.5"),
+    ]
+    assert "| – " in second
+
+
+def test_new_rows_replace_known_ones_in_the_order_of_the_registry():
+    known = [ROW, replace(ROW, name="gone"), replace(ROW, name="other")]
+    again = replace(ROW, seconds=1.0)
+    rows = merged(known, [again], ["core/other", "core/fill"])
+    assert [(row.name, row.seconds) for row in rows] == [("other", 0.0123), ("fill", 1.0)]
+
+
+def test_rows_come_back_from_their_file(tmp_path):
+    path = tmp_path / "rows.json"
+    assert read_rows(path) == []
+    write(path, [ROW])
+    assert read_rows(path) == [ROW]
+
+
+def test_the_document_keeps_its_text(tmp_path):
+    document = tmp_path / "benchmarks.md"
+    document.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
+    write_document([ROW], document)
+    text = document.read_text(encoding="utf-8")
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "a fill" in text
+    assert "old" not in text
+
+
+def test_a_document_without_place_for_the_table_is_left_alone(tmp_path):
+    document = tmp_path / "benchmarks.md"
+    document.write_text("text\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="missing"):
+        write_document([ROW], document)
+    assert document.read_text(encoding="utf-8") == "text\n"
