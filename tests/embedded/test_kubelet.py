@@ -46,7 +46,7 @@ def test_a_bound_pod_starts_and_runs_until_it_is_deleted(busy):
 
 
 def test_a_pod_deleted_before_it_started_fails_so_that_its_job_lets_it_go(busy):
-    busy.create(job("train", parallelism=1, completions=1, backoffLimit=5))
+    busy.create(job("train", parallelism=1, completions=1, podReplacementPolicy="Failed"))
     busy.clock.advance(1)
     bind_all(busy)
     (first,) = names(busy, PODS)
