@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-fast lint types drift bench generate clean
+.PHONY: setup demo test test-fast lint types drift bench generate picture clean
 
 setup: $(STAMP)
 
@@ -36,6 +36,9 @@ types: setup
 
 generate: setup
 	$(BIN)/kai-py crds --output-dir crds
+
+picture: setup
+	$(BIN)/kai-py demo --svg docs/demo.svg
 
 drift: setup
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT \

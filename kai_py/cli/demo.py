@@ -20,6 +20,7 @@ from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.demo.happenings import Told
 from kai_py.demo.live import LiveView, print_summary
 from kai_py.demo.performance import Wishes, perform
+from kai_py.demo.picture import Painter
 from kai_py.demo.printers import JsonPrinter, PlainPrinter
 from kai_py.demo.script import Script, script_for
 
@@ -38,6 +39,10 @@ def command(
     json: Annotated[
         bool, typer.Option("--json", help="A JSON object per line for everything that happens.")
     ] = False,
+    svg: Annotated[
+        Path | None,
+        typer.Option(help="Write the screen at its fullest as a picture; print the plain log."),
+    ] = None,
 ) -> None:
     """Show gangs, queues and preemption on an embedded cluster, in under a minute."""
     try:
@@ -46,20 +51,22 @@ def command(
         raise CommandError(f"--nodes: {error}") from error
     with _kubeconfig(wanted=serve) as kubeconfig:
         wishes = Wishes(speed=speed, until_idle=until_idle, keep=serve, kubeconfig=kubeconfig)
-        told, interrupted = asyncio.run(_run(script, wishes, json=json))
+        told, interrupted = asyncio.run(_run(script, wishes, json=json, svg=svg))
     if interrupted and not serve:
         raise typer.Exit(ExitCode.INTERRUPTED)
     if told.missing and not interrupted:
         raise typer.Exit(ExitCode.FOUND)
 
 
-async def _run(script: Script, wishes: Wishes, *, json: bool) -> tuple[Told, bool]:
+async def _run(
+    script: Script, wishes: Wishes, *, json: bool, svg: Path | None
+) -> tuple[Told, bool]:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for ending in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(ending, stop.set)
     console = Console()
-    if console.is_terminal and not console.is_dumb_terminal and not json:
+    if console.is_terminal and not console.is_dumb_terminal and not json and svg is None:
         view = LiveView(console, speed=wishes.speed, kubeconfig=wishes.kubeconfig)
         told = await perform(script, wishes, view, stop=stop, watch=view.watch)
         print_summary(console, told)
@@ -67,7 +74,11 @@ async def _run(script: Script, wishes: Wishes, *, json: bool) -> tuple[Told, boo
     if wishes.kubeconfig is not None:
         print(f"kubeconfig: {wishes.kubeconfig}", file=sys.stderr, flush=True)
     printer = JsonPrinter(sys.stdout) if json else PlainPrinter(sys.stdout)
-    told = await perform(script, wishes, printer, stop=stop)
+    if svg is not None:
+        painter = Painter(svg, printer, speed=wishes.speed)
+        told = await perform(script, wishes, painter, stop=stop, watch=painter.watch)
+    else:
+        told = await perform(script, wishes, printer, stop=stop)
     return told, stop.is_set()
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
@@ -13,6 +13,7 @@ from kai_py.demo.performance import Performance
 from kai_py.demo.telling import counts, line_of, summary_lines
 from kai_py.observe.live.feed import Feed
 from kai_py.observe.live.gather import Gatherer
+from kai_py.observe.live.picture import Picture
 from kai_py.observe.live.screen import Screen, show
 
 OVER = "The story is told; cluster and scheduler go on. Ctrl-C ends them."
@@ -45,9 +46,17 @@ class LiveView:
             case Told():
                 self._step, self._caption = "", OVER
 
+    def gatherer(self, observer: Observer) -> Gatherer:
+        """What there is to draw, from what the observer sees."""
+        return Gatherer(observer.mirror, observer.owners)
+
+    def draw(self, picture: Picture, time: float, *, width: int, height: int) -> RenderableType:
+        """The screen once, at this time of the story."""
+        return self._screen.draw(picture, self._headline(time), width=width, height=height)
+
     async def watch(self, performance: Performance, observer: Observer) -> None:
         """Draw until cancelled."""
-        gatherer = Gatherer(observer.mirror, observer.owners)
+        gatherer = self.gatherer(observer)
         await show(
             self._console,
             self._screen,

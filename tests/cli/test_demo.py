@@ -12,6 +12,7 @@ import subprocess
 import sys
 import termios
 from collections import defaultdict
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
@@ -258,3 +259,21 @@ def test_a_cluster_too_small_for_the_story_is_refused():
     )
     assert run.returncode == 2
     assert run.stderr == "kai-py: --nodes: the demo needs 6 to 64 nodes, not 3\n"
+
+
+def test_the_screen_at_its_fullest_is_written_as_a_picture_that_loads_nothing(tmp_path):
+    path = tmp_path / "demo.svg"
+    run = subprocess.run(
+        [*KAI_PY, "demo", "--svg", str(path), *SPEED],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout[-2000:] + run.stderr
+    assert "Step 1/" in run.stdout
+    text = " ".join(ElementTree.parse(path).getroot().itertext()).replace("\xa0", " ")
+    for part in ("rack-1", "Queues", "ablation", "reclaimed by workload default/peak"):
+        assert part in text
+    assert "GPUs 67 of 72 in use" in text
+    assert "url(http" not in path.read_text()
