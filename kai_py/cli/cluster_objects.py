@@ -1,0 +1,33 @@
+"""Where do commands that simulate get their cluster from? A saved one, or one that is read now."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kai_py.cli.connection import cluster_client
+from kai_py.cli.errors import CommandError
+from kai_py.simulate.objects import Document, ObjectsError, load_objects, read_objects
+
+Saved = Annotated[
+    Path | None,
+    typer.Option("--from", help="A file of `kai-py snapshot` instead of a cluster."),
+]
+
+
+def cluster_objects(saved: Path | None, kubeconfig: str, context: str) -> Sequence[Document]:
+    """The objects of the cluster in question; raises CommandError."""
+    if saved is None:
+        return asyncio.run(read_now(kubeconfig, context))
+    try:
+        return load_objects(saved)
+    except ObjectsError as error:
+        raise CommandError(str(error)) from None
+
+
+async def read_now(kubeconfig: str, context: str) -> list[Document]:
+    """The objects of a cluster as it is now; raises CommandError."""
+    async with cluster_client(kubeconfig, context) as client:
+        return await read_objects(client)

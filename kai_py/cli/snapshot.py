@@ -1,0 +1,33 @@
+"""``kai-py snapshot``: save what the scheduler sees, to ask what-if questions elsewhere."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kai_py.cli.cluster_objects import read_now
+from kai_py.cli.connection import Context, Kubeconfig
+from kai_py.cli.errors import CommandError
+from kai_py.simulate.objects import write_objects
+from kai_py.simulate.redaction import redact
+
+
+def command(
+    *,
+    file: Annotated[Path, typer.Argument(help="File to write; compressed when it ends in .gz.")],
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+    hide_names: Annotated[
+        bool, typer.Option("--redact", help="Replace names, labels and images by stand-ins.")
+    ] = False,
+) -> None:
+    """Save the objects that the scheduler watches to a file."""
+    documents = asyncio.run(read_now(kubeconfig, context))
+    if hide_names:
+        documents = redact(documents)
+    try:
+        write_objects(file, documents)
+    except OSError as error:
+        raise CommandError(f"{file}: {error.strerror}") from None
+    typer.echo(f"{len(documents)} objects are in {file}")

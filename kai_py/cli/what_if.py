@@ -1,0 +1,180 @@
+"""``kai-py what-if``: what would a change to the cluster do? Nothing is written to any cluster.
+
+Exit codes: 0 when nobody waits for room afterwards, 1 when somebody does.
+"""
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+import yaml
+
+from kai_py.api.manifests import ManifestError, read_documents
+from kai_py.cli.cluster_objects import Saved, cluster_objects
+from kai_py.cli.configuration import configuration_from
+from kai_py.cli.connection import Context, Kubeconfig
+from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.tables import print_table
+from kai_py.simulate.changes import (
+    AddNodes,
+    AddObjects,
+    Change,
+    ChangeError,
+    DrainNode,
+    RemoveGang,
+    SetQueue,
+)
+from kai_py.simulate.what_if import MAX_ADDED_NODES, Comparison, Placed, nodes_needed, what_if
+
+_QUEUE_FIELD = re.compile(r"(?P<queue>[^=]+?)\.(?P<path>[A-Za-z][A-Za-z.]*)=(?P<value>.*)")
+_NODES = re.compile(r"(?P<like>[^=]+)=(?P<count>[0-9]{1,4})")
+
+
+def command(
+    *,
+    saved: Saved = None,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+    config: Annotated[Path | None, typer.Option(help="The scheduler's configuration.")] = None,
+    add: Annotated[
+        list[Path] | None, typer.Option("--add", "-f", help="Create what a manifest holds.")
+    ] = None,
+    set_queue: Annotated[
+        list[str] | None, typer.Option("--set", help="Set a Queue's field: NAME.maxGPUs=16.")
+    ] = None,
+    add_nodes: Annotated[
+        list[str] | None, typer.Option(help="Add nodes like an existing one: NODE=COUNT.")
+    ] = None,
+    drain: Annotated[list[str] | None, typer.Option(help="Drain a node.")] = None,
+    remove: Annotated[list[str] | None, typer.Option(help="Remove a gang: NS/KIND/NAME.")] = None,
+    until_placed: Annotated[
+        str, typer.Option(help="How many more nodes like NODE until nobody waits for room?")
+    ] = "",
+    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Tell what a change would do: who starts, who leaves, who waits, what queues get."""
+    documents = cluster_objects(saved, kubeconfig, context)
+    configuration, now = configuration_from(config), time.time()
+    changes: tuple[Change, ...] = (
+        *(SetQueue(*_queue_field(text)) for text in set_queue or ()),
+        *(AddNodes(*_nodes(text)) for text in add_nodes or ()),
+        *map(DrainNode, drain or ()),
+        *map(RemoveGang, remove or ()),
+        *map(_manifest, add or ()),
+    )
+    try:
+        if until_placed:
+            needed = nodes_needed(documents, changes, configuration, like=until_placed, now=now)
+            _tell_needed(until_placed, needed, json=json)
+            return
+        comparison = what_if(documents, changes, configuration, now=now)
+    except ChangeError as error:
+        raise CommandError(str(error)) from None
+    _tell(comparison, json=json)
+
+
+def _queue_field(text: str) -> tuple[str, tuple[str, ...], object]:
+    match = _QUEUE_FIELD.fullmatch(text)
+    if match is None:
+        raise CommandError(f"--set {text}: is not of the form NAME.FIELD=VALUE")
+    value = yaml.safe_load(match["value"]) if match["value"] else None
+    return match["queue"], tuple(match["path"].split(".")), value
+
+
+def _nodes(text: str) -> tuple[str, int]:
+    match = _NODES.fullmatch(text)
+    if match is None:
+        raise CommandError(f"--add-nodes {text}: is not of the form NODE=COUNT")
+    return match["like"], int(match["count"])
+
+
+def _manifest(path: Path) -> Change:
+    try:
+        documents = read_documents(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from None
+    except ManifestError as error:
+        raise CommandError(f"{path}:{error.line}: {error.reason}") from None
+    for document in documents:
+        if not isinstance(document.value, dict):
+            line = document.node.start_mark.line + 1
+            raise CommandError(f"{path}:{line}: is no Kubernetes object")
+    return AddObjects([document.value for document in documents])
+
+
+def _tell_needed(like: str, needed: int | None, *, json: bool) -> None:
+    if json:
+        typer.echo(msgspec.json.encode({"like": like, "nodes": needed}))
+    elif needed is None:
+        typer.echo(f"even {MAX_ADDED_NODES} more nodes like {like} would leave somebody waiting")
+    else:
+        typer.echo(f"{needed} more nodes like {like} and nobody waits for room")
+    if needed is None:
+        raise typer.Exit(ExitCode.FOUND)
+
+
+def _tell(comparison: Comparison, *, json: bool) -> None:
+    if json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(comparison), indent=2))
+    else:
+        for title, headings, rows in _sections(comparison):
+            typer.echo(f"{title}:")
+            print_table(headings, rows)
+            typer.echo()
+        if comparison == Comparison(waiting=comparison.waiting):
+            typer.echo("The change makes no difference.")
+    if comparison.waiting:
+        raise typer.Exit(ExitCode.FOUND)
+
+
+RUNNING = ("GANG", "QUEUE", "PODS", "NODES")
+Section = tuple[str, tuple[str, ...], Sequence[tuple[str, ...]]]
+
+
+def _sections(comparison: Comparison) -> Iterator[Section]:
+    sections: tuple[Section, ...] = (
+        ("Starts", RUNNING, list(map(_placed, comparison.starts))),
+        ("Runs no longer", RUNNING, list(map(_placed, comparison.loses))),
+        (
+            "Leaves",
+            ("POD", "GANG", "QUEUE", "WHY"),
+            [(str(e.pod), e.gang, e.queue, e.reason) for e in comparison.victims],
+        ),
+        (
+            "Waits",
+            ("GANG", "QUEUE", "PODS", "STAGE", "WHY"),
+            [
+                (each.gang, each.queue, str(each.pods), each.stage.value, each.message)
+                for each in comparison.waiting
+            ],
+        ),
+        (
+            "Queues (GPUs)",
+            ("QUEUE", "FAIR SHARE", "ALLOCATED"),
+            [
+                (each.queue, _arrow(each.fair_share), _arrow(each.allocated))
+                for each in comparison.queues
+            ],
+        ),
+    )
+    return (section for section in sections if section[2])
+
+
+def _placed(placed: Placed) -> tuple[str, ...]:
+    return (placed.gang, placed.queue, str(len(placed.nodes)), " ".join(_counted(placed.nodes)))
+
+
+def _counted(nodes: Sequence[str]) -> Iterator[str]:
+    """Each node once, with the number of pods where there are several."""
+    for node in dict.fromkeys(nodes):
+        count = nodes.count(node)
+        yield f"{node}(x{count})" if count > 1 else node
+
+
+def _arrow(pair: tuple[float, float]) -> str:
+    before, after = (f"{amount:g}" for amount in pair)
+    return before if before == after else f"{before} -> {after}"

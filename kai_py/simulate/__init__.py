@@ -1,0 +1,1 @@
+"""What would happen? The scheduler on a cluster in simulated time."""

@@ -1,0 +1,201 @@
+"""Changes that somebody thinks about making to a cluster, each applied to a simulated one.
+
+A change is a value with ``apply``; what cannot be applied raises ``ChangeError`` that names the
+object and says what is wrong with it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kai_py.api.queue import InvalidQueueError, read_queue
+from kai_py.embedded.apiserver import ApiServer
+from kai_py.embedded.cluster import EmbeddedCluster
+from kai_py.embedded.deletion import DeleteOptions, delete
+from kai_py.embedded.documents import clone, name_of, namespace_of
+from kai_py.embedded.errors import ApiError
+from kai_py.embedded.resources import NODES, PODS, SLICES
+from kai_py.simulate.cluster import SimulatedCluster
+from kai_py.simulate.objects import Document
+
+HOSTNAME = "kubernetes.io/hostname"
+SERVER_FIELDS = (
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "generation",
+    "ownerReferences",
+    "managedFields",
+)
+
+
+class ChangeError(ValueError):
+    """A change can't be made to this cluster."""
+
+
+class Change(Protocol):
+    """Something to try."""
+
+    def apply(self, cluster: SimulatedCluster) -> None:
+        """Make the change; raises ChangeError."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddObjects:
+    """Create objects as a user would: Jobs get their pods, pods their claims."""
+
+    documents: Sequence[Document]
+
+    def apply(self, cluster: SimulatedCluster) -> None:
+        """Create them in their order."""
+        for document in self.documents:
+            what = f"{document.get('kind')} {document.get('metadata', {}).get('name')}"
+            try:
+                cluster.embedded.create(document)
+            except ApiError as error:
+                raise ChangeError(f"{what}: {error.message}") from None
+            except KeyError as error:
+                raise ChangeError(f"{what}: {error.args[0]} is missing") from None
+
+
+@dataclass(frozen=True, slots=True)
+class AddNodes:
+    """Add ``count`` empty nodes that are like an existing one, ResourceSlices included."""
+
+    like: str
+    count: int
+
+    def apply(self, cluster: SimulatedCluster) -> None:
+        """Create the nodes and what their drivers would publish."""
+        embedded = cluster.embedded
+        pattern = _node(embedded.api, self.like)
+        slices = [each for each in embedded.api.list(SLICES) if _is_of(each, self.like)]
+        for name in _free_names(embedded, self.like, self.count):
+            node = _renamed(pattern, self.like, name)
+            node["metadata"]["name"] = name
+            node["metadata"].setdefault("labels", {})[HOSTNAME] = name
+            embedded.create(node)
+            for each in slices:
+                embedded.create(_renamed_slice(each, self.like, name))
+
+
+@dataclass(frozen=True, slots=True)
+class DrainNode:
+    """Cordon a node and delete its pods; their controllers make new ones."""
+
+    name: str
+
+    def apply(self, cluster: SimulatedCluster) -> None:
+        """Cordon, then delete."""
+        api = cluster.embedded.api
+        _node(api, self.name)
+        api.edit(NODES, self.name, "", _cordoned)
+        for pod in api.list(PODS):
+            if pod["spec"].get("nodeName") == self.name:
+                delete(api, PODS, name_of(pod), namespace_of(pod), DeleteOptions(grace_seconds=0))
+
+
+@dataclass(frozen=True, slots=True)
+class SetQueue:
+    """Set one field of a Queue's spec; a ``value`` of None takes the field away."""
+
+    queue: str
+    path: tuple[str, ...]
+    value: Any
+
+    def apply(self, cluster: SimulatedCluster) -> None:
+        """Write the field, checked like any other write."""
+        api = cluster.embedded.api
+        queues = cluster.embedded.registry.named("queues.scheduling.kai.io")
+        try:
+            api.edit(queues, self.queue, "", self._changed)
+        except ApiError as error:
+            raise ChangeError(f"Queue {self.queue}: {error.message}") from None
+        except InvalidQueueError as error:
+            raise ChangeError(str(error)) from None
+
+    def _changed(self, present: Document) -> Document:
+        changed: Document = clone(present)
+        place = changed.setdefault("spec", {})
+        for part in self.path[:-1]:
+            place = place.setdefault(part, {})
+        if self.value is None:
+            place.pop(self.path[-1], None)
+        else:
+            place[self.path[-1]] = self.value
+        # The server would drop a misspelt field in silence.
+        written = {"metadata": {"name": self.queue}, "spec": changed["spec"]}
+        read_queue(written, unknown="forbid")
+        return changed
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveGang:
+    """Delete a gang, named as ``kai-py gangs`` names it: its owner, or else its pods."""
+
+    gang: str
+
+    def apply(self, cluster: SimulatedCluster) -> None:
+        """Delete the owner and the pods."""
+        gang = cluster.snapshot().gangs.get(self.gang)
+        if gang is None:
+            raise ChangeError(f"gang {self.gang}: there is none; kai-py gangs lists them")
+        api = cluster.embedded.api
+        owner = api.store.key_of_uid(gang.owner.uid)
+        for resource in api.registry.storages():
+            if owner is not None and resource.storage == owner[0] and resource is not PODS:
+                delete(api, resource, owner[2], owner[1], DeleteOptions(policy="Background"))
+        for member in gang.members:
+            if api.find(PODS, member.pod.name, member.pod.namespace) is not None:
+                options = DeleteOptions(grace_seconds=0)
+                delete(api, PODS, member.pod.name, member.pod.namespace, options)
+
+
+def _node(api: ApiServer, name: str) -> Document:
+    node = api.find(NODES, name)
+    if node is None:
+        raise ChangeError(f"node {name}: there is none")
+    return node
+
+
+def _cordoned(node: Document) -> Document:
+    return {**node, "spec": {**node.get("spec", {}), "unschedulable": True}}
+
+
+def _is_of(slice_: Document, node: str) -> bool:
+    return bool(slice_["spec"].get("nodeName") == node)
+
+
+def _free_names(embedded: EmbeddedCluster, like: str, count: int) -> Iterator[str]:
+    number = 0
+    while count:
+        number += 1
+        name = f"{like}-added-{number}"
+        if embedded.api.find(NODES, name) is None:
+            count -= 1
+            yield name
+
+
+def _renamed(document: Document, old: str, new: str) -> Document:
+    """A copy without what the server sets, in which every mention of the node is the new one."""
+    copy: Document = _with_name(document, old, new)
+    meta = {key: value for key, value in copy["metadata"].items() if key not in SERVER_FIELDS}
+    if new not in meta["name"]:
+        meta["name"] = f"{meta['name']}-{new}"
+    return {**copy, "metadata": meta}
+
+
+def _renamed_slice(slice_: Document, old: str, new: str) -> Document:
+    copy = _renamed(slice_, old, new)
+    pool = copy["spec"]["pool"]
+    if pool["name"] != new:
+        pool["name"] = f"{pool['name']}-{new}"
+    return copy
+
+
+def _with_name(value: Any, old: str, new: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_name(item, old, new) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_name(item, old, new) for item in value]
+    return new if value == old else value

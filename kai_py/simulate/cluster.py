@@ -1,0 +1,168 @@
+"""The scheduler on a cluster that exists in memory only, in simulated time.
+
+The objects live in an embedded cluster with its controllers and kubelets, so Jobs make pods, pods
+get claims, evicted pods come back. The planner is the one of the live scheduler; it is fed by the
+store instead of by watches, and what it decides is carried out in the same instant. The same
+objects and changes give the same course.
+"""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from kai_py.api.crd import crds
+from kai_py.config import Configuration
+from kai_py.embedded.clock import SimulatedClock
+from kai_py.embedded.cluster import EmbeddedCluster
+from kai_py.embedded.controllers.owned_pods import is_finished
+from kai_py.embedded.eventlog import Change, ChangeType
+from kai_py.embedded.kubelet import Pace
+from kai_py.plan.decisions import Eviction, GangPlacement, Plan
+from kai_py.planner import Planner
+from kai_py.simulate.execution import carry_out
+from kai_py.simulate.objects import Document
+from kai_py.snapshot.snapshot import Snapshot
+from kai_py.watch.collection import Collection
+from kai_py.watch.kinds import WATCHED
+from kai_py.watch.resource import Kind
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = Pace(start=0.0, stop=0.0)
+UNREAD_OWNERS = "unread-owners"
+CYCLES_PER_INSTANT = 200
+
+
+@dataclass
+class Course:
+    """What happened while time passed; ``last`` is the plan of the last cycle."""
+
+    placements: list[GangPlacement] = field(default_factory=list)
+    evictions: list[Eviction] = field(default_factory=list)
+    last: Plan = field(default_factory=Plan)
+    cycles: int = 0
+
+
+class SimulatedCluster:
+    """Objects, controllers, kubelets and a planner on one simulated clock."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        start: float,
+        pace: Pace = AT_ONCE,
+        seed: int = 0,
+    ) -> None:
+        """Begin with an empty cluster at ``start``, seconds since the epoch.
+
+        ``seed`` fixes the uids of new objects; it must be another one than that of the simulated
+        cluster whose objects are loaded.
+        """
+        self.clock = SimulatedClock(start)
+        self.embedded = EmbeddedCluster(clock=self.clock, pace=pace, seed=seed)
+        self.planner = Planner(configuration)
+        self._collections = {_storage(kind): Collection(kind, self._tell) for kind in WATCHED}
+        self.embedded.store.subscribe(self._follow)
+        self.embedded.start()
+        self.embedded.create_all(crds().values())
+
+    def load(self, documents: Iterable[Document]) -> None:
+        """Take objects over as they are, with uid and status; finished pods are left out.
+
+        Owners that were not read stand in as bare entries: their pods are no orphans.
+        """
+        store, kept = self.embedded.store, []
+        for document in documents:
+            if document["kind"] == "Pod" and is_finished(document):
+                continue
+            storage = _storage_of(document)
+            present = store.get(storage, *_key(document))
+            if present is not None:
+                store.remove(storage, present)
+            kept.append((storage, document))
+        known = {document["metadata"].get("uid") for _, document in kept}
+        for _, document in kept:
+            for owner in document["metadata"].get("ownerReferences") or ():
+                if owner["uid"] not in known:
+                    known.add(owner["uid"])
+                    store.insert(UNREAD_OWNERS, _stand_in(owner))
+        for storage, document in kept:
+            store.insert(storage, dict(document))
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as the scheduler sees it now."""
+        self.clock.run_due()
+        return self.planner.freeze(self.clock.now())
+
+    def cycle(self) -> Plan:
+        """Run one scheduling cycle and carry its plan out."""
+        plan = self.planner.decide(self.snapshot())
+        carry_out(plan, self.embedded.api, self.planner.builder)
+        return plan
+
+    def settle(self, limit: float) -> Course:
+        """Schedule, let time pass from event to event, until nothing changes or ``limit`` s."""
+        course, end = Course(), self.clock.now() + limit
+        while True:
+            self._settle_now(course)
+            due = self.clock.next_due()
+            if due is None or due > end:
+                return course
+            self.clock.advance(max(due - self.clock.now(), 0.0))
+
+    def _settle_now(self, course: Course) -> None:
+        for _ in range(CYCLES_PER_INSTANT):
+            plan = self.cycle()
+            course.last = plan
+            course.cycles += 1
+            course.placements += plan.placements
+            course.evictions += plan.evictions
+            before = self.embedded.store.revision
+            self.clock.run_due()
+            if plan.is_empty and self.embedded.store.revision == before:
+                return
+        log.warning("the simulation does not settle at %s", self.clock.now())
+
+    def _follow(self, change: Change) -> None:
+        collection = self._collections.get(change.storage)
+        if collection is None:
+            return
+        if change.type is ChangeType.DELETED:
+            collection.remove(_key(change.object))
+            return
+        versions = collection.kind.versions
+        decode = versions.get(change.object["apiVersion"].rpartition("/")[2])
+        if decode is not None:
+            collection.put(collection.read(decode, msgspec.Raw(change.encoded)))
+
+    def _tell(self, kind: Kind[Any], old: Any, new: Any) -> None:
+        self.planner.builder.apply(kind.plural, old, new)
+
+
+def _storage(kind: Kind[Any]) -> str:
+    return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+
+
+_KINDS = {(kind.group, kind.name): kind for kind in WATCHED}
+
+
+def _storage_of(document: Document) -> str:
+    group = document["apiVersion"].rpartition("/")[0]
+    kind = _KINDS.get((group, document["kind"]))
+    return _storage(kind) if kind else f"{document['kind'].lower()}.{group}"
+
+
+def _key(document: Document) -> tuple[str, str]:
+    return document["metadata"].get("namespace", ""), document["metadata"]["name"]
+
+
+def _stand_in(owner: Document) -> Document:
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "metadata": {"name": f"{owner['kind']}-{owner['uid']}", "uid": owner["uid"]},
+    }

@@ -1,0 +1,93 @@
+"""How is a plan carried out where nobody else writes? At once, in its order, without retries.
+
+The writes are those of ``commit``: claims get their allocation and their consumers, then pods are
+bound; victims go through the Eviction API, so disruption budgets hold here as well.
+"""
+
+import logging
+
+from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER
+from kai_py.api.records.resource_versions import encode_allocation
+from kai_py.api.references import ClaimRef, PodRef
+from kai_py.embedded.apiserver import ApiServer
+from kai_py.embedded.documents import Json
+from kai_py.embedded.errors import ApiError
+from kai_py.embedded.resources import CLAIMS
+from kai_py.embedded.subresources import bind, evict
+from kai_py.plan.decisions import Eviction, GangPlacement, Placement, Plan
+from kai_py.snapshot.builder import SnapshotBuilder
+
+log = logging.getLogger(__name__)
+
+REFUSED_SECONDS = 10.0
+"""How long a gang waits whose victims may not leave now; what the Eviction API says, too."""
+
+
+def carry_out(plan: Plan, api: ApiServer, builder: SnapshotBuilder) -> None:
+    """Write everything that ``plan`` decided; what is refused is tried again by a later plan."""
+    now = api.clock.now()
+    for gang in plan.placements:
+        _start(gang, api, builder)
+    for nomination in plan.nominations:
+        builder.hold(nomination.pod.uid, nomination.node, now)
+    for eviction in plan.evictions:
+        _evict(eviction, api, builder)
+
+
+def _start(gang: GangPlacement, api: ApiServer, builder: SnapshotBuilder) -> None:
+    try:
+        for placement in gang.pods:
+            _reserve(placement, api)
+        for placement in gang.pods:
+            pod = placement.pod
+            target = {"target": {"kind": "Node", "name": placement.node}}
+            bind(api, pod.name, pod.namespace, {"metadata": {"uid": pod.uid}, **target})
+    except ApiError as error:
+        log.info("%s: %s", gang.gang, error.message)
+        _hold_back(gang.gang, api, builder)
+
+
+def _reserve(placement: Placement, api: ApiServer) -> None:
+    allocations = {new.claim: encode_allocation(new.allocation) for new in placement.allocate}
+    for claim in dict.fromkeys((*allocations, *placement.reserve)):
+        held = _protected(claim, api)
+        status = held.get("status") or {}
+        consumers = [*(status.get("reservedFor") or ()), _consumer(placement.pod)]
+        change: Json = {"reservedFor": consumers}
+        if claim in allocations:
+            change["allocation"] = allocations[claim]
+        api.patch_status(CLAIMS, held, change)
+
+
+def _protected(claim: ClaimRef, api: ApiServer) -> Json:
+    def protect(present: Json) -> Json:
+        meta = dict(present["metadata"])
+        finalizers = meta.get("finalizers") or []
+        if DELETE_PROTECTION_FINALIZER not in finalizers:
+            meta["finalizers"] = [*finalizers, DELETE_PROTECTION_FINALIZER]
+        return {**present, "metadata": meta}
+
+    return api.edit(CLAIMS, claim.name, claim.namespace, protect)
+
+
+def _consumer(pod: PodRef) -> Json:
+    return {"resource": "pods", "name": pod.name, "uid": pod.uid}
+
+
+def _evict(eviction: Eviction, api: ApiServer, builder: SnapshotBuilder) -> None:
+    pod = eviction.pod
+    options = {"deleteOptions": {"preconditions": {"uid": pod.uid}}}
+    try:
+        evict(api, pod.name, pod.namespace, options)
+    except ApiError as error:
+        log.info("pod %s: %s", pod, error.message)
+        _hold_back(eviction.beneficiary, api, builder)
+
+
+def _hold_back(gang: str, api: ApiServer, builder: SnapshotBuilder) -> None:
+    builder.hold_back(gang, api.clock.now() + REFUSED_SECONDS)
+    api.clock.call_later(REFUSED_SECONDS, _nothing)  # so that time does not end before
+
+
+def _nothing() -> None:
+    """A moment at which somebody looks again."""

@@ -1,0 +1,77 @@
+"""What-if from a saved cluster: what it prints, what it refuses, its exit codes."""
+
+import json
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from kai_py.cli import main
+from kai_py.cli.errors import CommandError
+from kai_py.simulate.objects import write_objects
+from tests.simulate.clusters import job, objects, queue, simulated
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    cluster = simulated(queue("team", 0, 4), job("one", 4, "team"), job("two", 4, "team"))
+    cluster.settle(60)
+    path = tmp_path_factory.mktemp("saved") / "cluster.json.gz"
+    write_objects(path, objects(cluster))
+    return str(path)
+
+
+def what_if(*arguments):
+    result = CliRunner().invoke(main.app, ["what-if", *arguments], obj=main.Invocation())
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_a_change_is_told_in_words(saved):
+    result = what_if("--from", saved, "--set", "team.maxGPUs=8")
+    assert result.exit_code == 0, result.output
+    assert "Starts:" in result.output
+    assert "default/Job/two" in result.output
+    assert "4 -> 8" in result.output
+
+
+def test_no_change_leaves_who_waits(saved):
+    result = what_if("--from", saved)
+    assert result.exit_code == 1
+    assert "makes no difference" in result.output
+    assert "QueueMax" in result.output
+
+
+def test_as_json(saved):
+    result = what_if("--from", saved, "--remove", "default/Job/one", "--json")
+    comparison = json.loads(result.output)
+    assert [each["gang"] for each in comparison["starts"]] == ["default/Job/two"]
+    assert [each["gang"] for each in comparison["loses"]] == ["default/Job/one"]
+
+
+def test_a_manifest_is_tried(saved, tmp_path):
+    manifest = tmp_path / "job.yaml"
+    manifest.write_text(yaml.safe_dump_all([queue("other", 4), job("mine", 9, "other")]))
+    result = what_if("--from", saved, "-f", str(manifest))
+    assert result.exit_code == 1
+    assert "default/Job/mine" in result.output.split("Waits:")[1]
+    needed = what_if(
+        "--from", saved, "-f", str(manifest), "--set", "team.maxGPUs=", "--until-placed", "node-0"
+    )
+    assert needed.output == "3 more nodes like node-0 and nobody waits for room\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--set", "team"), "--set team: is not of the form"),
+        (("--add-nodes", "node-0"), "--add-nodes node-0: is not of the form"),
+        (("--set", "team.maximum=1"), "maximum"),
+        (("--drain", "nowhere"), "node nowhere"),
+        (("-f", "/nowhere.yaml"), "/nowhere.yaml: No such file"),
+    ],
+)
+def test_what_cannot_be_tried_is_one_line(saved, arguments, message):
+    with pytest.raises(CommandError, match=message):
+        what_if("--from", saved, *arguments)

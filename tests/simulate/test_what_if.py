@@ -1,0 +1,101 @@
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai_py.config import Configuration
+from kai_py.simulate.changes import AddNodes, AddObjects, DrainNode, RemoveGang, SetQueue
+from kai_py.simulate.what_if import Comparison, least, nodes_needed, what_if
+from tests.simulate.clusters import NOW, job, objects, queue, running, simulated
+
+
+def settled(*documents, **hardware):
+    cluster = simulated(*documents, **hardware)
+    cluster.settle(60)
+    return cluster
+
+
+def ask(cluster, *changes):
+    return what_if(objects(cluster), changes, Configuration(), now=cluster.clock.now())
+
+
+def test_no_change_makes_no_difference():
+    cluster = settled(queue("team", 8), job("six", 6, "team"), job("four", 4, "team"))
+    comparison = ask(cluster)
+    assert comparison == Comparison(waiting=comparison.waiting)
+    assert len(comparison.waiting) == 1
+
+
+def test_a_larger_maximum_starts_who_waited_for_it():
+    cluster = settled(queue("team", 0, 4), job("one", 4, "team"), job("two", 4, "team"))
+    comparison = ask(cluster, SetQueue("team", ("maxGPUs",), 8))
+    assert [len(each.nodes) for each in comparison.starts] == [4]
+    assert not comparison.victims
+    assert not comparison.waiting
+    [change] = comparison.queues
+    assert change.allocated == (4, 8)
+
+
+def test_a_new_gang_that_reclaims_names_its_victims():
+    cluster = settled(queue("a", 0), queue("b", 4), job("greedy", 8, "a"))
+    comparison = ask(cluster, AddObjects([job("new", 4, "b")]))
+    assert [each.gang for each in comparison.starts] == ["default/Job/new"]
+    assert {each.gang for each in comparison.victims} == {"default/Job/greedy"}
+    assert [each.gang for each in comparison.loses] == ["default/Job/greedy"]
+
+
+def test_the_fewest_nodes_until_nobody_waits():
+    cluster = settled(queue("team", 100), job("big", 17, "team"), nodes=1)
+    needed = nodes_needed(objects(cluster), (), Configuration(), like="node-0", now=NOW)
+    assert needed == 4, "17 GPUs are on 5 nodes of 4, one of them is there"
+
+
+def test_who_waits_for_a_queue_waits_for_no_node():
+    cluster = settled(queue("team", 0, 1), job("over", 2, "team"), nodes=1)
+    assert nodes_needed(objects(cluster), (), Configuration(), like="node-0", now=NOW) == 0
+
+
+@given(st.integers(0, 300))
+def test_the_least_number_is_found(wanted):
+    asked = []
+
+    def suffices(count):
+        asked.append(count)
+        return count >= wanted
+
+    assert least(suffices, 256) == (wanted if wanted <= 256 else None)
+    assert max(asked) <= 256
+    assert len(asked) <= 18
+
+
+JOBS = st.lists(st.tuples(st.integers(1, 6), st.sampled_from(["a", "b"])), min_size=1, max_size=6)
+CHANGES = st.one_of(
+    st.builds(AddNodes, st.just("node-0"), st.integers(1, 2)),
+    st.builds(DrainNode, st.sampled_from(["node-0", "node-1"])),
+    st.builds(SetQueue, st.sampled_from(["a", "b"]), st.just(("deservedGPUs",)), st.integers(0, 8)),
+    st.builds(SetQueue, st.sampled_from(["a", "b"]), st.just(("maxGPUs",)), st.integers(8, 12)),
+    st.builds(RemoveGang, st.just("default/Job/job-0")),
+    st.builds(
+        lambda pods, team: AddObjects([job("added", pods, team)]),
+        st.integers(1, 8),
+        st.sampled_from(["a", "b"]),
+    ),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(JOBS, CHANGES)
+def test_what_was_told_is_what_then_happens(jobs, change):
+    """Asked on a copy, then done on the cluster itself."""
+    documents = [job(f"job-{i}", pods, team) for i, (pods, team) in enumerate(jobs)]
+    cluster = settled(queue("a", 4), queue("b", 4), *documents)
+    comparison = ask(cluster, change)
+    before = running(cluster)
+    change.apply(cluster)
+    course = cluster.settle(600)
+    after = running(cluster)
+    waiting = {each.gang for each in course.last.unplaced}
+    assert {each.gang for each in comparison.waiting} == waiting
+    told = {each.gang.rpartition("/")[2] for each in comparison.starts}
+    assert told >= after - before
+    assert {str(each.pod) for each in comparison.victims} == {
+        str(each.pod) for each in course.evictions
+    }
