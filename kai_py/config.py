@@ -43,6 +43,23 @@ class Strategy(enum.StrEnum):
     """The emptiest node first."""
 
 
+class PlacementStrategy(enum.StrEnum):
+    """How each next pod chooses among nodes and GPUs with room, by a score."""
+
+    RANDOM = "random"
+    """By lot."""
+    DOT_PRODUCT = "dot-product"
+    """The node whose free CPU and GPUs are least of what the pod asks for."""
+    CLUSTERING = "clustering"
+    """The node with pods that ask for as many GPUs."""
+    PACKING = "packing"
+    """GPUs in use before nodes in use before idle nodes."""
+    BEST_FIT = "best-fit"
+    """The node that is left with the least CPU and GPUs."""
+    FGD = "fgd"
+    """Where the least room becomes useless for pods like those that run and wait."""
+
+
 class LogLevel(enum.StrEnum):
     """Least important record that is logged."""
 
@@ -66,6 +83,9 @@ class Placement(ApiModel):
     """For pods that ask for GPUs or other devices."""
     cpu: Strategy = Strategy.BINPACK
     """For pods that ask for none."""
+    strategy: PlacementStrategy | None = None
+    """A score that places pods one by one, in place of ``gpu`` and ``cpu``; not for pods with
+    claims, which keep to those."""
     shared_gpus: Strategy | None = None
     """Among the GPUs of a node, for pods that ask for a part of one; by default as ``gpu``."""
 

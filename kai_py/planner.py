@@ -19,6 +19,7 @@ from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.decisions import Action, Plan
 from kai_py.policy.fill import Strategy
 from kai_py.policy.rules import PROFILES, Profile
+from kai_py.policy.score.strategies import PlacementStrategy
 from kai_py.snapshot.builder import SnapshotBuilder, SnapshotSettings
 from kai_py.snapshot.queue_objects import queue_spec
 from kai_py.snapshot.queue_specs import QueueSpec
@@ -76,8 +77,14 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
         sharing_strategy=Strategy(
             (configuration.placement.shared_gpus or configuration.placement.gpu).value
         ),
+        strategy=_strategy(configuration),
         actions=_actions(configuration),
     )
+
+
+def _strategy(configuration: Configuration) -> PlacementStrategy | None:
+    named = configuration.placement.strategy
+    return None if named is None else PlacementStrategy(named.value)
 
 
 def _actions(configuration: Configuration) -> tuple[Action, ...]:

@@ -29,10 +29,12 @@ from kai_py.plan.place import Placer
 from kai_py.plan.quota import Quota, quota_of
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.room import Room
+from kai_py.plan.scoring import Scoring
 from kai_py.plan.statement import Planned, Statement
 from kai_py.policy.fill import Strategy
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.rules import NATIVE, Rules
+from kai_py.policy.score.strategies import PlacementStrategy
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
@@ -53,6 +55,7 @@ class CycleSettings:
     gpu_strategy: Strategy = Strategy.BINPACK
     cpu_strategy: Strategy = Strategy.BINPACK
     sharing_strategy: Strategy = Strategy.BINPACK
+    strategy: PlacementStrategy | None = None
     actions: tuple[Action, ...] = tuple(ACTIONS)
 
 
@@ -76,7 +79,7 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
     )
     devices = CycleDevices(memory.devices, snapshot)
     statement = Statement(snapshot, quota, devices, settings.sharing_strategy)
-    placer = Placer(memory.statics, settings.gpu_strategy, settings.cpu_strategy)
+    placer = _placer(snapshot, settings, memory)
     state = CycleState(snapshot, quota, statement, placer)
     pending = [snapshot.gangs[key] for key in snapshot.pending]
     ready = [g for g in pending if g.key not in snapshot.held_back and not g.attempted]
@@ -88,6 +91,13 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
         ACTIONS[action](state, ready)
     # 4. What was decided, and why the rest waits.
     return _plan(state, pending)
+
+
+def _placer(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) -> Placer:
+    scoring = None
+    if settings.strategy is not None and snapshot.pending:
+        scoring = Scoring.of(settings.strategy, snapshot, memory.statics)
+    return Placer(memory.statics, settings.gpu_strategy, settings.cpu_strategy, scoring)
 
 
 def _plan(state: CycleState, pending: Sequence[Gang]) -> Plan:

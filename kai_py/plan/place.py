@@ -18,6 +18,7 @@ from kai_py.plan.decisions import Action
 from kai_py.plan.domains import constrained, domain_candidates, unsatisfied
 from kai_py.plan.reasons import Obstacle, no_room
 from kai_py.plan.room import Room
+from kai_py.plan.scoring import Scoring
 from kai_py.plan.statement import Statement
 from kai_py.policy.fill import Strategy, fill
 from kai_py.policy.fit import StaticFit, StaticFits, copies_that_fit
@@ -37,6 +38,7 @@ class Placer:
     statics: StaticFits = field(default_factory=StaticFits)
     gpu_strategy: Strategy = Strategy.BINPACK
     cpu_strategy: Strategy = Strategy.BINPACK
+    scoring: Scoring | None = None
 
     def place(
         self,
@@ -113,9 +115,38 @@ class Placer:
         found = statement.devices.copies(shape, copies > 0, count, attempt.room)
         return np.minimum(copies, found)
 
+    def _place_scored(
+        self, attempt: "_Attempt", members: Sequence[Member], where: "_Where", scoring: Scoring
+    ) -> Obstacle | None:
+        """One after the other: each changes what the next one's choices are worth."""
+        statement, gang, action, room = attempt
+        shape, scored = members[0].shape, scoring.nodes(statement, room)
+        static = self._static(statement, shape, room)
+        preference = static.preference
+        if where.preference is not None:
+            preference = preference + where.preference
+        for done, member in enumerate(members):
+            mask = static.mask & where.mask
+            if shape.host_ports:
+                mask &= statement.port_free(shape)
+            pick = scored.pick(shape, mask, preference)
+            if pick is None or not statement.place(
+                gang, [member], pick.row, action, room=room, part=pick.part
+            ):
+                copies = self._fitting(attempt, shape, where.mask, 1)
+                return no_room(
+                    statement, shape, static, copies=copies, needed=len(members), found=done
+                )
+            scored.note(shape, pick.row)
+            if has_rules(shape):
+                static = self._static(statement, shape, room)
+        return None
+
     def _place_shape(
         self, attempt: "_Attempt", members: Sequence[Member], where: "_Where"
     ) -> Obstacle | None:
+        if self.scoring is not None and not members[0].shape.claims:
+            return self._place_scored(attempt, members, where, self.scoring)
         statement, gang, action, room = attempt
         shape = members[0].shape
         nodes = statement.snapshot.nodes

@@ -93,16 +93,19 @@ class SharedGpus:
         )
 
     def take(
-        self, member: Member, row: int, room: Room, whole: float, strategy: Strategy
+        self, member: Member, row: int, room: Room, whole: float, wanted: Strategy | float
     ) -> TakenParts | None:
-        """Parts for a pod on a node with ``whole`` GPUs that nobody has; None without room."""
+        """Parts for a pod on a node with ``whole`` GPUs that nobody has; None without room.
+
+        ``wanted``: a strategy, or how much (0 to 1) is free of the GPU to share.
+        """
         share = member.shape.gpu_share
         if share is None:
             return TakenParts((), 0, _nothing)
         need = float(self.need(share)[row])
-        fitting = self._fitting(row, need, room, strategy)
+        fitting = self._fitting(row, need, room, wanted)
         openable = int(whole + NOISE_MIB) if need <= self._nominal[row] + NOISE_MIB else 0
-        if strategy is Strategy.SPREAD:
+        if wanted in (Strategy.SPREAD, 1.0):
             opened = min(share.devices, openable)
         else:
             opened = max(0, share.devices - len(fitting))
@@ -146,6 +149,12 @@ class SharedGpus:
         free = self._free(room)[self._on(row)]
         return np.asarray(free[free > -np.inf] / self._nominal[row])
 
+    def all_parts(self, room: Room) -> tuple[Ints, Floats]:
+        """Node, and free part, of every GPU that is shared."""
+        free, rows = self._free(room), self._rows[: self._count]
+        there = free > -np.inf
+        return rows[there], free[there] / self._nominal[rows[there]]
+
     def _free(self, room: Room) -> Floats:
         later = self._later[: self._count]
         return later if room is Room.LATER else np.minimum(self._now[: self._count], later)
@@ -153,11 +162,15 @@ class SharedGpus:
     def _on(self, row: int) -> Ints:
         return np.flatnonzero(self._rows[: self._count] == row)
 
-    def _fitting(self, row: int, need: float, room: Room, strategy: Strategy) -> list[int]:
+    def _fitting(self, row: int, need: float, room: Room, wanted: Strategy | float) -> list[int]:
         """GPUs of a node that have room, the one to join first in front."""
         slots = self._on(row)
         free = self._free(room)[slots]
-        order = np.lexsort((slots, -free if strategy is Strategy.SPREAD else free))
+        if isinstance(wanted, float):
+            last = np.abs(free / self._nominal[row] - wanted)
+        else:
+            last = -free if wanted is Strategy.SPREAD else free
+        order = np.lexsort((slots, last))
         return [int(slots[at]) for at in order if free[at] + NOISE_MIB >= need]
 
     def _use(self, slot: int, need: float, room: Room) -> None:

@@ -76,7 +76,7 @@ class Statement:
 
     ``idle``: (resources, nodes) free right now. ``later``: free once everybody who leaves has left
     and everybody who was promised room has come. A pod that starts now needs both. GPUs that pods
-    share are in neither but in ``shared``.
+    share are in neither but in ``shared``. ``changes``: the nodes whose room changed, in order.
     """
 
     def __init__(
@@ -95,6 +95,7 @@ class Statement:
         self.shared = SharedGpus(snapshot.gpu_sharing)
         self._sharing = sharing
         self._card = snapshot.resources.positions.get(CARD)
+        self.changes: list[int] = []
         self.placed: dict[str, Planned] = {}
         self.evicted: dict[str, Evicted] = {}
         self._ports: dict[int, frozenset[HostPort]] = dict(snapshot.host_ports)
@@ -161,13 +162,23 @@ class Statement:
         return Neighbourhood(nodes, standing, self.snapshot.namespaces)
 
     def place(
-        self, gang: Gang, members: Sequence[Member], row: int, action: Action, *, room: Room
+        self,
+        gang: Gang,
+        members: Sequence[Member],
+        row: int,
+        action: Action,
+        *,
+        room: Room,
+        part: float | None = None,
     ) -> int:
-        """Place ``members``, all of one shape, on a node; returns how many found their devices."""
+        """Place ``members``, all of one shape, on a node; returns how many found their devices.
+
+        ``part``: share the GPU that has so much (0 to 1) of its memory free.
+        """
         placed = 0
         for member in members:
             mark = len(self._undo)
-            gpus = self._share(member, row, room)
+            gpus = self._share(member, row, room, part)
             taken = None if gpus is None else self.devices.take(member, row, room)
             if gpus is None or taken is None:
                 self._roll_back(mark)
@@ -199,12 +210,15 @@ class Statement:
             self._shift_card(row, ended, Room.LATER)
         self._charge(victim.gang, member.charge, -1.0)
 
-    def _share(self, member: Member, row: int, room: Room) -> tuple[SharedGpu, ...] | None:
+    def _share(
+        self, member: Member, row: int, room: Room, part: float | None
+    ) -> tuple[SharedGpu, ...] | None:
         """Parts of GPUs for a pod that asks for them; None when the node has no room for them."""
         if member.shape.gpu_share is None:
             return ()
         whole = 0.0 if self._card is None else float(self.free(room)[self._card, row])
-        parts = self.shared.take(member, row, room, whole, self._sharing)
+        wanted = self._sharing if part is None else part
+        parts = self.shared.take(member, row, room, whole, wanted)
         if parts is None:
             return None
         self._undo.append(parts.undo)
@@ -245,7 +259,7 @@ class Statement:
             self._undo.append(lambda: self._restore_ports(row, before))
 
     def _shift_later(self, row: int, amounts: Floats) -> None:
-        self.later[:, row] += amounts
+        self._add(self.later, row, amounts)
         self._undo.append(lambda: self._add(self.later, row, -amounts))
 
     def _charge(self, gang: Gang, charge: Charge, sign: float) -> None:
@@ -258,9 +272,9 @@ class Statement:
     def _restore_ports(self, row: int, before: frozenset[HostPort]) -> None:
         self._ports[row] = before
 
-    @staticmethod
-    def _add(array: Floats, row: int, amounts: Floats) -> None:
+    def _add(self, array: Floats, row: int, amounts: Floats) -> None:
         array[:, row] += amounts
+        self.changes.append(row)
 
     @staticmethod
     def _drop(table: dict[str, Planned] | dict[str, Evicted], uid: str) -> None:

@@ -1,0 +1,202 @@
+"""One replay: the trace as a snapshot, then every arrival through the placement core."""
+
+import heapq
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from benchmarks.openb.trace import Trace, TraceNode, TracePod, target_shapes
+from kai_py.api.gpu_share import CARD, gpu_share
+from kai_py.api.records.core import (
+    Affinity,
+    Condition,
+    Container,
+    Node,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    NodeStatus,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    Requirement,
+    Resources,
+)
+from kai_py.api.references import PodRef
+from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.grouping.gang import Owner, Subgroup
+from kai_py.plan.decisions import Action
+from kai_py.plan.device_trial import CycleDevices
+from kai_py.plan.place import Placer
+from kai_py.plan.quota import quota_of
+from kai_py.plan.room import Room
+from kai_py.plan.scoring import Scoring
+from kai_py.plan.statement import Planned, Statement
+from kai_py.policy.fit import StaticFits
+from kai_py.policy.rules import NATIVE
+from kai_py.policy.score.strategies import PlacementStrategy, score_of, target_workload
+from kai_py.snapshot.gangs import Gang, Member, PodState
+from kai_py.snapshot.ledger import NodeLedger
+from kai_py.snapshot.shape import Shape, ShapeTable
+from kai_py.snapshot.snapshot import Snapshot
+
+MODEL = "nvidia.com/gpu.product"
+GANG = Gang(
+    key="openb",
+    owner=Owner("v1", "Pod", "openb", "openb", "openb"),
+    queue="",
+    tree=Subgroup(name="", min_members=1),
+    members=(),
+    priority=0,
+    preemptible=True,
+    may_preempt=False,
+    created=0.0,
+)
+
+
+@dataclass(frozen=True)
+class PlacedPod:
+    """Where an arrival went; an empty node means nowhere."""
+
+    pod: TracePod
+    node: str = ""
+    devices: tuple[int, ...] = ()
+
+
+@dataclass
+class _NodeGpus:
+    """Indices of a node's GPUs: those that nobody uses, and of those that pods share, by group."""
+
+    free: list[int]
+    shared: dict[str, int] = field(default_factory=dict)
+
+    def give(self, planned: Planned, count: int) -> tuple[int, ...]:
+        if not planned.gpus:
+            return tuple(heapq.heappop(self.free) for _ in range(count))
+        group = planned.gpus[0].group
+        if group not in self.shared:
+            self.shared[group] = heapq.heappop(self.free)
+        return (self.shared[group],)
+
+
+class Replay:
+    """The placement core over a trace."""
+
+    def __init__(self, trace: Trace, strategy: PlacementStrategy) -> None:
+        self._shapes: dict[TracePod, Shape] = {}
+        self._table = ShapeTable()
+        ranked = sorted(trace.nodes, key=lambda node: node.rank)
+        self._names = [node.name for node in ranked]
+        snapshot = _snapshot([_node(node) for node in ranked])
+        self._statics = StaticFits()
+        shapes = [(self._shape(pod), count) for pod, count in target_shapes(trace.listed)]
+        workload = target_workload(shapes, snapshot, self._statics)
+        devices = ClusterDevices()
+        quota = quota_of(snapshot, NATIVE, devices.accounting, np.zeros(len(ranked)))
+        self._statement = Statement(snapshot, quota, CycleDevices(devices, snapshot))
+        scoring = Scoring(strategy, score_of(strategy, workload))
+        self._placer = Placer(self._statics, scoring=scoring)
+        self._gpus = [_NodeGpus(list(range(node.gpus))) for node in ranked]
+
+    def place(self, pod: TracePod, number: int) -> PlacedPod:
+        """The next arrival."""
+        shape = self._shape(pod)
+        member = _member(shape, pod, number)
+        statement = self._statement
+        if self._placer.place(statement, GANG, [member], Action.ALLOCATE, room=Room.NOW):
+            return PlacedPod(pod)
+        planned = statement.placed[member.pod.uid]
+        devices = self._gpus[planned.row].give(planned, pod.gpus)
+        return PlacedPod(pod, self._names[planned.row], devices)
+
+    def _shape(self, pod: TracePod) -> Shape:
+        known = self._shapes.get(pod)
+        if known is None:
+            record = _record(pod)
+            shape = self._table.intern(record, gpu_share=gpu_share(record))
+            known = self._shapes[pod] = shape
+        return known
+
+
+def replay(trace: Trace, strategy: PlacementStrategy) -> list[PlacedPod]:
+    """Every arrival in order."""
+    core = Replay(trace, strategy)
+    return [core.place(pod, number) for number, pod in enumerate(trace.arrivals)]
+
+
+def _snapshot(nodes: list[Node]) -> Snapshot:
+    ledger = NodeLedger()
+    ledger.know_resources({CARD: 1.0})
+    for node in nodes:
+        ledger.set_node(node.metadata.name, node)
+    state = ledger.freeze()
+    return Snapshot(
+        now=0.0,
+        resources=state.resources,
+        nodes=state.nodes,
+        used=state.used,
+        releasing=state.releasing,
+        gpu_sharing=state.gpu_sharing,
+        gangs={},
+        pending=(),
+        queues=(),
+        queue_usage={},
+        queue_demand={},
+        queue_fixed={},
+    )
+
+
+def _node(node: TraceNode) -> Node:
+    """Named so that the order of names is the ranking."""
+    name = f"{node.rank:05d}-{node.name}"
+    return Node(
+        metadata=ObjectMeta(name=name, uid=name, labels={MODEL: node.model}),
+        status=NodeStatus(
+            allocatable={
+                "cpu": f"{node.cpu_milli}m",
+                "memory": f"{node.mem_mib}Mi",
+                "pods": "100000",
+                CARD: str(node.gpus),
+            },
+            conditions=(Condition(type="Ready", status="True"),),
+        ),
+    )
+
+
+def _record(pod: TracePod) -> Pod:
+    requests = {"cpu": f"{pod.cpu_milli}m", "memory": f"{pod.mem_mib}Mi"}
+    annotations = {}
+    if pod.gpus and pod.gpu_milli < 1000:
+        annotations["gpu-fraction"] = str(pod.gpu_milli / 1000)
+    elif pod.gpus:
+        requests[CARD] = str(pod.gpus)
+    affinity = None
+    if pod.models:
+        wanted = Requirement(key=MODEL, operator="In", values=pod.models)
+        term = NodeSelectorTerm(match_expressions=(wanted,))
+        affinity = Affinity(
+            node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=(term,)))
+        )
+    return Pod(
+        metadata=ObjectMeta(name=pod.name, annotations=annotations),
+        spec=PodSpec(
+            affinity=affinity,
+            containers=(Container(name="main", resources=Resources(requests=requests)),),
+        ),
+    )
+
+
+def _member(shape: Shape, pod: TracePod, number: int) -> Member:
+    uid = f"{number:05d}"
+    return Member(
+        pod=PodRef("openb", f"{pod.name}-{uid}", uid),
+        shape=shape,
+        leaf="",
+        state=PodState.PENDING,
+        node="",
+        nominated="",
+        priority=0,
+        created=0.0,
+        bound_since=0.0,
+        charge={},
+    )

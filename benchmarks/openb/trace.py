@@ -1,0 +1,130 @@
+"""The trace: nodes, lists of pods, and the order in which they arrive.
+
+``orders_LIST.csv.gz`` holds the arrivals of the published runs and the ranking of nodes that breaks
+their ties. For seeds it doesn't have, an order is drawn in the same way: the list shuffled, then
+pods drawn with replacement, until the next one would ask for more than 130 % of the GPUs.
+"""
+
+import csv
+import gzip
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+ASKED_AT_MOST = 1.3
+TARGET_SHARE = 0.95
+
+
+@dataclass(frozen=True)
+class TraceNode:
+    """A machine; ``rank`` is its place among equals, lowest first."""
+
+    name: str
+    cpu_milli: int
+    mem_mib: int
+    gpus: int
+    model: str
+    rank: int
+
+
+@dataclass(frozen=True)
+class TracePod:
+    """A pod; ``gpu_milli`` of each of ``gpus``; ``models`` it accepts, all if empty."""
+
+    name: str
+    cpu_milli: int
+    mem_mib: int
+    gpus: int
+    gpu_milli: int
+    models: tuple[str, ...]
+
+    @property
+    def milli(self) -> int:
+        return self.gpus * self.gpu_milli
+
+
+@dataclass(frozen=True)
+class Trace:
+    """``listed``: the pods of the list; ``arrivals``: those that come, in order."""
+
+    nodes: tuple[TraceNode, ...]
+    listed: tuple[TracePod, ...]
+    arrivals: tuple[TracePod, ...]
+
+    @property
+    def capacity(self) -> int:
+        """Milli-GPUs of all nodes."""
+        return 1000 * sum(node.gpus for node in self.nodes)
+
+
+def read_trace(data: Path, name: str, seed: int) -> Trace:
+    """The list ``name`` in the order of ``seed``."""
+    machines = list(csv.DictReader((data / "nodes_gpu.csv").read_text().splitlines()))
+    pods = (_pod(row) for row in _rows(data / f"pods_{name}.csv.gz"))
+    listed = sorted(pods, key=lambda pod: pod.name)
+    capacity = 1000 * sum(int(row["gpus"]) for row in machines)
+    order = _published_order(data / f"orders_{name}.csv.gz", seed)
+    order = order or _drawn_order(listed, len(machines), capacity, seed)
+    nodes = tuple(_node(row, rank) for row, rank in zip(machines, order[1], strict=True))
+    return Trace(nodes, tuple(listed), tuple(listed[position] for position in order[0]))
+
+
+def target_shapes(listed: tuple[TracePod, ...]) -> list[tuple[TracePod, int]]:
+    """One pod of each of the most frequent shapes that make up 95 % of the list, and how many."""
+    counts: Counter[tuple] = Counter()
+    example: dict[tuple, TracePod] = {}
+    for pod in listed:
+        key = (pod.cpu_milli, pod.gpus, pod.gpu_milli if pod.gpus else 0, pod.models)
+        counts[key] += 1
+        example.setdefault(key, pod)
+    taken, covered = [], 0
+    for key, count in counts.most_common():
+        taken.append((example[key], count))
+        covered += count
+        if covered >= TARGET_SHARE * len(listed):
+            break
+    return taken
+
+
+def _rows(path: Path):
+    csv.field_size_limit(sys.maxsize)
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        yield from csv.DictReader(lines)
+
+
+def _node(row, rank: int) -> TraceNode:
+    sizes = (int(row[key]) for key in ("cpu_milli", "mem_mib", "gpus"))
+    return TraceNode(row["node"], *sizes, row["model"], rank)
+
+
+def _pod(row) -> TracePod:
+    sizes = (int(row[key]) for key in ("cpu_milli", "mem_mib", "gpus", "gpu_milli"))
+    models = tuple(model for model in row["gpu_spec"].split("|") if model)
+    return TracePod(row["pod"], *sizes, models)
+
+
+def _published_order(path: Path, seed: int) -> tuple[list[int], list[int]] | None:
+    if not path.exists():
+        return None
+    for row in _rows(path):
+        if int(row["seed"]) == seed:
+            return [int(p) for p in row["pods"].split()], [int(r) for r in row["node_rank"].split()]
+    return None
+
+
+def _drawn_order(
+    listed: list[TracePod], nodes: int, capacity: int, seed: int
+) -> tuple[list[int], list[int]]:
+    dice = np.random.default_rng(seed)
+    asked, order, room = 0, [], ASKED_AT_MOST * capacity
+    shuffled = [int(position) for position in dice.permutation(len(listed))]
+    while True:
+        position = shuffled.pop(0) if shuffled else int(dice.integers(len(listed)))
+        if asked + listed[position].gpu_milli > room:
+            break
+        asked += listed[position].milli
+        order.append(position)
+    return order, [int(rank) for rank in dice.permutation(nodes)]

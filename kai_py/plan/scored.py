@@ -1,0 +1,174 @@
+"""Which node, and which GPU of it, has the highest level for the next pod of a shape?
+
+Used when a placement strategy with scores is configured. Levels are kept per shape; the statement
+lists the nodes that changed, and only those are scored again, so that a placement costs what has
+changed since the last pod of its shape, plus one pass over the levels. Ties go to the first node by
+name: an order that stays the same is part of why the strategies pack well.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kai_py.api.gpu_share import CARD
+from kai_py.plan.room import Room
+from kai_py.plan.statement import Statement
+from kai_py.policy.fit import copies_that_fit
+from kai_py.policy.score.rooms import ANY_DEVICE, WHOLE, GpuAsk, GpuRooms, Score, gpu_class
+from kai_py.snapshot.resources import Bools, Floats, Ints
+from kai_py.snapshot.shape import Shape
+
+NO_ROOM = -np.inf
+DECIMALS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """A node, and how much is free (0 to 1) of the GPU to share; None: no matter which."""
+
+    row: int
+    part: float | None
+
+
+class ScoredNodes:
+    """The room of all nodes as a statement changes it, and levels per shape; one per room."""
+
+    def __init__(
+        self, statement: Statement, score: Score, room: Room, *, sees_classes: bool
+    ) -> None:
+        """``sees_classes``: whether the score asks which GPU classes are on a node."""
+        self._statement = statement
+        self._score = score
+        self._room = room
+        snapshot = statement.snapshot
+        self._card = snapshot.resources.positions.get(CARD)
+        nodes = len(snapshot.nodes)
+        devices = np.zeros(nodes)
+        if self._card is not None:
+            devices = snapshot.nodes.allocatable[self._card]
+        self._devices = np.asarray(devices, dtype=np.int64)
+        self._parts = self._all_parts(int(self._devices.max(initial=0)) or 1)
+        self._classes = np.zeros(nodes, dtype=np.int64)
+        self._shapes: dict[int, _Levels] = {}
+        self._seen = len(statement.changes)
+        if sees_classes:
+            self._note_bound()
+
+    def _note_bound(self) -> None:
+        positions = self._statement.snapshot.nodes.positions
+        for gang in self._statement.snapshot.gangs.values():
+            for member in gang.bound:
+                if member.node in positions:
+                    self.note(member.shape, positions[member.node])
+
+    def note(self, shape: Shape, row: int) -> None:
+        """Remember the GPU class of a pod on a node; it stays until the cycle ends."""
+        self._classes[row] |= gpu_class(self._ask(shape, np.array([row])))
+
+    def pick(self, shape: Shape, mask: Bools, preference: Floats) -> Pick | None:
+        """The best of the nodes in ``mask``, of those with the highest preference; None if full."""
+        levels = self._levels(shape)
+        able = np.where(mask, levels.level, NO_ROOM)
+        row = int(able.argmax())
+        if able[row] == NO_ROOM:
+            return None
+        if preference.min() != preference.max():
+            wanted = np.where(able > NO_ROOM, preference, NO_ROOM)
+            row = int(np.where(wanted == wanted.max(), able, NO_ROOM).argmax())
+        device = int(levels.device[row])
+        part = None if device == ANY_DEVICE else float(self._parts[row, device]) / WHOLE
+        return Pick(row, part)
+
+    def _levels(self, shape: Shape) -> "_Levels":
+        self._sync()
+        known = self._shapes.get(shape.number)
+        changes = self._statement.changes
+        if known is None:
+            nodes = len(self._devices)
+            known = _Levels(np.full(nodes, NO_ROOM), np.full(nodes, ANY_DEVICE, dtype=np.int64))
+            self._shapes[shape.number] = known
+            self._rescore(shape, known, np.arange(nodes))
+        elif known.seen < len(changes):
+            self._rescore(shape, known, np.array(sorted(set(changes[known.seen :]))))
+        known.seen = len(changes)
+        return known
+
+    def _sync(self) -> None:
+        changes = self._statement.changes
+        for row in dict.fromkeys(changes[self._seen :]):
+            self._refresh(row)
+        self._seen = len(changes)
+
+    def _all_parts(self, devices: int) -> Floats:
+        """(nodes, devices) of every node what ``_refresh`` finds of one."""
+        statement = self._statement
+        nodes = len(statement.snapshot.nodes)
+        parts = np.zeros((nodes, devices))
+        rows, free = statement.shared.all_parts(self._room)
+        order = np.argsort(rows, kind="stable")
+        held = np.bincount(rows, minlength=nodes)
+        column = np.arange(len(rows)) - np.repeat(np.cumsum(held) - held, held)
+        parts[rows[order], column] = np.round(np.maximum(free[order], 0.0) * WHOLE, DECIMALS)
+        if self._card is not None:
+            whole = statement.free(self._room)[self._card]
+            at = np.arange(devices)
+            parts[(at >= held[:, None]) & (at < (held + np.floor(whole))[:, None])] = WHOLE
+        return parts
+
+    def _refresh(self, row: int) -> None:
+        whole = 0
+        if self._card is not None:
+            whole = int(max(self._free(row)[self._card], 0.0))
+        shared = self._statement.shared.parts(row, self._room)
+        parts = self._parts[row]
+        parts[:] = 0.0
+        held = len(shared)
+        parts[:held] = np.round(np.maximum(shared, 0.0) * WHOLE, DECIMALS)
+        parts[held : held + whole] = WHOLE
+
+    def _free(self, at: int | Ints) -> Floats:
+        statement = self._statement
+        if self._room is Room.LATER:
+            return np.asarray(statement.later[:, at])
+        return np.minimum(statement.idle[:, at], statement.later[:, at])
+
+    def _ask(self, shape: Shape, rows: Ints) -> GpuAsk:
+        cpu, share = shape.requests.get("cpu", 0.0), shape.gpu_share
+        if share is None:
+            whole = np.full(len(rows), WHOLE)
+            return GpuAsk(cpu, int(shape.requests.get(CARD, 0.0)), whole)
+        memory = self._statement.snapshot.gpu_sharing.memory[rows]
+        milli = np.round(self._statement.shared.need(share)[rows] / memory * WHOLE, DECIMALS)
+        return GpuAsk(cpu, share.devices, milli)
+
+    def _rescore(self, shape: Shape, levels: "_Levels", rows: Ints) -> None:
+        snapshot, free = self._statement.snapshot, self._free(rows)
+        everywhere = np.ones(len(rows), dtype=np.bool_)
+        allocatable = snapshot.nodes.allocatable[:, rows]
+        fitting = copies_that_fit(shape, snapshot.resources, free, everywhere, allocatable) > 0
+        ask = self._ask(shape, rows)
+        if shape.gpu_share is not None:
+            enough = self._parts[rows] >= ask.milli[:, None]
+            fitting &= enough.sum(axis=1) >= ask.devices
+        levels.level[rows] = NO_ROOM
+        if not fitting.any():
+            return
+        able = rows[fitting]
+        rooms = GpuRooms(
+            rows=able,
+            cpu=free[snapshot.resources.positions["cpu"], fitting],
+            parts=self._parts[able],
+            devices=self._devices[able],
+            classes=self._classes[able],
+        )
+        scores = self._score(GpuAsk(ask.cpu, ask.devices, ask.milli[fitting]), rooms)
+        levels.level[able], levels.device[able] = scores.level, scores.device
+
+
+@dataclass(slots=True)
+class _Levels:
+    """(nodes,) levels of a shape, the GPU to share, and how many changes they know of."""
+
+    level: Floats
+    device: Ints
+    seen: int = 0

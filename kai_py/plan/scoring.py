@@ -1,0 +1,60 @@
+"""The configured placement strategy in a cycle: its score, and what it has seen of the nodes."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from kai_py.plan.room import Room
+from kai_py.plan.scored import ScoredNodes
+from kai_py.plan.statement import Statement
+from kai_py.policy.fit import StaticFits
+from kai_py.policy.score.rooms import Score
+from kai_py.policy.score.strategies import (
+    COVERED,
+    PlacementStrategy,
+    score_of,
+    target_workload,
+)
+from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Scored nodes of one statement, made when they are asked for."""
+
+    strategy: PlacementStrategy
+    score: Score
+    _made: dict[Room, ScoredNodes] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, strategy: PlacementStrategy, snapshot: Snapshot, statics: StaticFits) -> "Scoring":
+        """For the pods of a snapshot: those that run and wait are taken for those to come."""
+        workload = target_workload(frequent_shapes(snapshot), snapshot, statics)
+        return cls(strategy, score_of(strategy, workload))
+
+    def nodes(self, statement: Statement, room: Room) -> ScoredNodes:
+        """The nodes as the statement has them; always to be asked with the same statement."""
+        made = self._made.get(room)
+        if made is None:
+            classes = self.strategy is PlacementStrategy.CLUSTERING
+            made = ScoredNodes(statement, self.score, room, sees_classes=classes)
+            self._made[room] = made
+        return made
+
+
+def frequent_shapes(snapshot: Snapshot) -> list[tuple[Shape, int]]:
+    """Shapes and their pods, the most frequent first, until ``COVERED`` of all pods."""
+    shapes: dict[int, Shape] = {}
+    counts: Counter[int] = Counter()
+    for gang in snapshot.gangs.values():
+        for member in gang.members:
+            shapes[member.shape.number] = member.shape
+            counts[member.shape.number] += 1
+    taken: list[tuple[Shape, int]] = []
+    covered, enough = 0, COVERED * counts.total()
+    for number, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        if covered >= enough:
+            break
+        taken.append((shapes[number], count))
+        covered += count
+    return taken

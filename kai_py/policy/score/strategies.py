@@ -1,0 +1,77 @@
+"""Strategies of placement by name, and what they need to know of the pods to come."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+import numpy as np
+
+from kai_py.api.gpu_share import CARD
+from kai_py.policy.fit import StaticFits
+from kai_py.policy.score.best_fit import best_fit
+from kai_py.policy.score.chance import by_lot
+from kai_py.policy.score.clustering import clustering
+from kai_py.policy.score.dot_product import dot_product
+from kai_py.policy.score.fragmentation import TargetWorkload, gradient
+from kai_py.policy.score.packing import packing
+from kai_py.policy.score.rooms import WHOLE, Score
+from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.snapshot import Snapshot
+
+COVERED = 0.95
+"""Part of all pods that the target workload stands for, the most frequent shapes first."""
+
+
+class PlacementStrategy(StrEnum):
+    """Which node, and which GPU of it, a pod gets among those that have room."""
+
+    RANDOM = "random"
+    DOT_PRODUCT = "dot-product"
+    CLUSTERING = "clustering"
+    PACKING = "packing"
+    BEST_FIT = "best-fit"
+    FGD = "fgd"
+
+
+FIXED: Mapping[PlacementStrategy, Score] = {
+    PlacementStrategy.DOT_PRODUCT: dot_product,
+    PlacementStrategy.CLUSTERING: clustering,
+    PlacementStrategy.PACKING: packing,
+    PlacementStrategy.BEST_FIT: best_fit,
+}
+
+
+def score_of(strategy: PlacementStrategy, workload: TargetWorkload) -> Score:
+    """The score of a strategy for pods that come as ``workload`` says."""
+    if strategy is PlacementStrategy.RANDOM:
+        return by_lot()
+    if strategy is PlacementStrategy.FGD:
+        return gradient(workload)
+    return FIXED[strategy]
+
+
+def target_workload(
+    counted: Sequence[tuple[Shape, int]], snapshot: Snapshot, statics: StaticFits
+) -> TargetWorkload:
+    """Shapes and how many pods have them, as a target workload on the nodes of ``snapshot``."""
+    total = sum(count for _, count in counted)
+    smallest = snapshot.gpu_sharing.smallest
+    asked = [(shape, *_gpus(shape, smallest), count) for shape, count in counted]
+    asked = [each for each in asked if each[1]]
+    accepts = np.zeros((len(snapshot.nodes), len(asked)), dtype=np.bool_)
+    for position, (shape, *_) in enumerate(asked):
+        accepts[:, position] = statics.of(shape, snapshot.nodes).mask
+    return TargetWorkload(
+        cpu=np.array([shape.requests.get("cpu", 0.0) for shape, *_ in asked], dtype=np.float64),
+        devices=np.array([devices for _, devices, _, _ in asked], dtype=np.int64),
+        milli=np.array([milli for _, _, milli, _ in asked], dtype=np.float64),
+        share=np.array([count / total for *_, count in asked], dtype=np.float64),
+        accepts=accepts,
+    )
+
+
+def _gpus(shape: Shape, smallest: float) -> tuple[int, float]:
+    """GPUs that a shape asks for, and milli of each; memory as a part of the smallest GPU."""
+    share = shape.gpu_share
+    if share is None:
+        return int(shape.requests.get(CARD, 0.0)), WHOLE
+    return share.devices, WHOLE * share.gpus(smallest) / share.devices

@@ -1,0 +1,100 @@
+"""Scored placement: what is remembered between pods equals scoring everything anew."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai_py.plan.decisions import Action
+from kai_py.plan.room import Room
+from kai_py.plan.scoring import Scoring
+from kai_py.plan.statement import Evicted
+from kai_py.policy.fit import StaticFits
+from kai_py.policy.score.strategies import PlacementStrategy
+from tests.plan.test_statement import statement
+from tests.scenario import cluster, job_with_pods, node, placed, pod, queue, shared
+
+STRATEGIES = [each for each in PlacementStrategy if each is not PlacementStrategy.RANDOM]
+
+
+def picks(scoring, trial):
+    everywhere, flat = np.ones(len(trial.snapshot.nodes), dtype=bool), np.zeros(2)
+    shapes = {m.shape.number: m.shape for g in trial.snapshot.gangs.values() for m in g.members}
+    return [
+        scoring.nodes(trial, room).pick(shapes[number], everywhere, flat)
+        for number in sorted(shapes)
+        for room in Room
+    ]
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["place", "evict"]), st.integers(0, 9), st.integers(0, 1)), max_size=8
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps, st.sampled_from(STRATEGIES), st.sampled_from(Room), st.booleans())
+def test_remembered_levels_are_those_scored_anew(done, strategy, room, keep):
+    trial = statement()
+    scoring = Scoring.of(strategy, trial.snapshot, StaticFits())
+    picks(scoring, trial)
+    with trial.trial() as block:
+        for kind, index, row in done:
+            act(trial, scoring, kind, index, row, room)
+            picks(scoring, trial)
+        if keep:
+            block.keep()
+    fresh = Scoring.of(strategy, trial.snapshot, StaticFits())
+    if strategy is PlacementStrategy.CLUSTERING:
+        return
+    assert picks(scoring, trial) == picks(fresh, trial)
+
+
+def act(trial, scoring, kind, index, row, room):
+    gangs = sorted(trial.snapshot.gangs.values(), key=lambda gang: gang.key)
+    if kind == "place":
+        waiting = [(g, m) for g in gangs for m in g.pending if m.pod.uid not in trial.placed]
+        gang, member = waiting[index % len(waiting)]
+        if trial.place(gang, [member], row, Action.ALLOCATE, room=room):
+            scoring.nodes(trial, room).note(member.shape, row)
+        return
+    running = [(g, m) for g in gangs for m in g.bound if m.pod.uid not in trial.evicted]
+    if running:
+        gang, member = running[index % len(running)]
+        trial.evict(Evicted(member, gang, Action.PREEMPT, gang, "test"))
+
+
+@pytest.mark.parametrize("strategy", PlacementStrategy)
+def test_every_strategy_fills_a_cluster_and_never_more(strategy):
+    pods = [shared(pod(f"p{i}", 0, queue="q"), "0.5") for i in range(9)]
+    world = cluster(queue("q", 64), node("a", 2), node("b", 2), pods, strategy=strategy)
+    plan = world.plan()
+    assert len(placed(plan)) == 8
+    held: dict[str, float] = {}
+    for gang in plan.placements:
+        for each in gang.pods:
+            [gpu] = each.gpus
+            held[gpu.group] = held.get(gpu.group, 0.0) + 0.5
+    assert set(held.values()) == {1.0}
+    assert "1 Insufficient GPU fraction" not in plan.unplaced[0].message
+    assert "Insufficient GPU fraction" in plan.unplaced[0].message
+
+
+@pytest.mark.parametrize("strategy", PlacementStrategy)
+def test_gangs_stay_whole(strategy):
+    gang = job_with_pods("j", 3, 2, queue="q")
+    settings = {"strategy": strategy}
+    assert not placed(cluster(queue("q", 64), node("a", 4), gang, **settings).plan())
+    assert len(placed(cluster(queue("q", 64), node("a", 6), gang, **settings).plan())) == 3
+
+
+def test_fragmentation_keeps_whole_gpus_for_those_who_want_them():
+    parts = [shared(pod(f"old{i}", 0, queue="q", node="a"), "0.5", group="g") for i in range(1)]
+    waits = [shared(pod("half", 0, queue="q"), "0.5"), pod("one", 1, queue="q", created=9)]
+    world = cluster(
+        queue("q", 64), node("a", 2), node("b", 1), parts, waits, strategy=PlacementStrategy.FGD
+    )
+    plan = world.plan()
+    assert placed(plan)["half"] == "a"
+    [group] = [p.gpus[0].group for g in plan.placements for p in g.pods if p.gpus]
+    assert group == "g"
