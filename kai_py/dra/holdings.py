@@ -47,9 +47,13 @@ class PoolUsage:
     counters: Mapping[CounterID, int] = field(default_factory=dict)
     """What all held devices draw, each counted once, in nano-units."""
 
+    def holding(self, device: str) -> Holding:
+        """How a device of the pool is held."""
+        return self.holdings.get(device, NOTHING)
+
     def changed(self, device: str, holding: Holding) -> "PoolUsage":
         """Return the usage with ``device`` held as ``holding`` says."""
-        before = self.holdings.get(device, NOTHING)
+        before = self.holding(device)
         holdings = {**self.holdings, device: holding}
         if holding.empty:
             del holdings[device]
@@ -91,7 +95,7 @@ class DeviceState:
 
     def holding(self, device: DeviceID) -> Holding:
         """How ``device`` is held."""
-        return self.usage(device.pool_id).holdings.get(device.device, NOTHING)
+        return self.usage(device.pool_id).holding(device.device)
 
     def copy(self) -> "DeviceState":
         """Return a state that changes independently."""

@@ -2,7 +2,8 @@
 
 ``now`` is what must be free for a pod to start, ``later`` what is free once everybody who leaves
 has left. A placement holds its devices in both, so nobody is given what was promised; an eviction
-frees them in ``later`` only. A shared claim frees its devices when the last of its users leaves.
+frees them in ``later`` only. A shared claim frees its devices when the last of its users leaves; a
+pod may still join such a claim while nobody else was given what it holds.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +18,8 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.errors import AllocationError
 from kai_py.dra.funnel import device_funnel
 from kai_py.dra.funnel_text import tell
+from kai_py.dra.freed import Freed
+from kai_py.plan.claim_users import ClaimUsers
 from kai_py.plan.decisions import ClaimAllocation
 from kai_py.plan.devices import Taken, Undo
 from kai_py.plan.room import Room
@@ -36,7 +39,8 @@ class CycleDevices:
         self._snapshot = snapshot
         self._states = {Room.NOW: devices.state.copy(), Room.LATER: devices.state.copy()}
         self._found: dict[str, AllocationResult] = {}
-        self._left: dict[str, dict[str, None]] = {}
+        self._users = ClaimUsers()
+        self._freed: dict[str, Freed] = {}
         for claim, ended_pod in snapshot.vacancies:
             self._leave(claim, ended_pod)
         for member in snapshot.leaving:
@@ -60,12 +64,14 @@ class CycleDevices:
         missing = [ref for ref in member.claims if self._allocation(ref) is None]
         claims = [self._snapshot.devices.claims[ref.namespace, ref.name] for ref in missing]
         answer = self._fleet.allocate(claims, self._snapshot.nodes.records, row, self._states[room])
-        if not isinstance(answer, Allocated):
+        if not isinstance(answer, Allocated) or self._lost(member.claims):
             return None
         undo = [
             self._hold(ref, allocation)
             for ref, allocation in zip(missing, answer.allocations, strict=True)
         ]
+        undo += [self._take_back(ref) for ref in member.claims if ref.uid in self._freed]
+        undo += [self._users.join(ref.uid, member.pod.uid) for ref in member.claims]
         written = zip(missing, answer.allocations, strict=True)
         return Taken(tuple(ClaimAllocation(ref, found) for ref, found in written), _all(undo))
 
@@ -77,6 +83,8 @@ class CycleDevices:
     def why_not(self, shape: Shape, mask: Bools) -> str:
         """One sentence: what keeps the claims of ``shape`` from being allocated in ``mask``."""
         reachable, missing = self._shape_claims(shape, mask)
+        if not missing:
+            return "the claim is about to lose its devices, which others were given"
         state, nodes = self._states[Room.NOW], self._snapshot.nodes.records
         funnel = device_funnel(self._fleet, missing, nodes, state, np.flatnonzero(reachable))
         if isinstance(funnel, AllocationError):
@@ -89,6 +97,8 @@ class CycleDevices:
         reachable, missing = mask, []
         for use in shape.claims:
             found = None if use.claim is None else self._found.get(use.claim.metadata.uid)
+            if use.claim is not None and self._is_lost(use.claim.metadata.uid):
+                reachable = np.zeros_like(mask)
             if found is not None and found.node_selector is not None:
                 nodes = self._snapshot.nodes
                 reachable = reachable & matches_selector(found.node_selector, nodes)
@@ -109,15 +119,32 @@ class CycleDevices:
 
     def _leave(self, ref: ClaimRef, pod_uid: str) -> Undo:
         claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))
-        gone = self._left.setdefault(ref.uid, {})
-        if claim is None or pod_uid in gone:
+        left = self._users.leave(ref.uid, pod_uid) if claim is not None else None
+        if claim is None or left is None:
             return _nothing
-        gone[pod_uid] = None
-        undo: list[Undo] = [lambda: _forget(gone, pod_uid)]
-        users = {consumer.uid for consumer in claim.status.reserved_for}
-        if claim.status.allocation is not None and users <= gone.keys():
-            undo.append(self._states[Room.LATER].release(claim.status.allocation))
-        return _all(undo)
+        allocation = claim.status.allocation
+        if allocation is None or ref.uid in self._freed or self._users.any_left(claim):
+            return left
+        return _all([left, self._free(ref, allocation)])
+
+    def _free(self, ref: ClaimRef, allocation: AllocationResult) -> Undo:
+        later = self._states[Room.LATER]
+        undo = later.release(allocation)
+        self._freed[ref.uid] = Freed.after(allocation, later)
+        return _all([undo, lambda: _forget(self._freed, ref.uid)])
+
+    def _take_back(self, ref: ClaimRef) -> Undo:
+        freed = self._freed.pop(ref.uid)
+        undo = self._states[Room.LATER].hold(freed.allocation)
+        return _all([lambda: self._freed.update({ref.uid: freed}), undo])
+
+    def _lost(self, claims: Sequence[ClaimRef]) -> bool:
+        return any(self._is_lost(ref.uid) for ref in claims)
+
+    def _is_lost(self, uid: str) -> bool:
+        """Tell whether the claim is losing its devices and others were given some of them."""
+        freed = self._freed.get(uid)
+        return freed is not None and not freed.still_free(self._states[Room.LATER])
 
 
 def _all(steps: Sequence[Callable[[], None]]) -> Undo:
@@ -128,7 +155,7 @@ def _all(steps: Sequence[Callable[[], None]]) -> Undo:
     return undo
 
 
-def _forget(table: dict[str, AllocationResult] | dict[str, None], key: str) -> None:
+def _forget(table: dict[str, AllocationResult] | dict[str, Freed], key: str) -> None:
     del table[key]
 
 

@@ -163,6 +163,8 @@ class Placer:
             copies = copies_that_fit(shape, statement.snapshot.resources, free, mask, allocatable)
             first = len(left) == len(members)
             count = 1 if paired or (shape.shares_claims and first) else len(left)
+            if shape.shares_claims and first:
+                copies = _roomy(copies, len(left))
             parts = statement.share_room(shape, room, count)
             if parts is not None:
                 np.minimum(copies, parts.total, out=copies)
@@ -249,6 +251,12 @@ def wants_devices(shape: Shape) -> bool:
     """Whether a pod of the shape asks for anything beyond the base resources."""
     extended = any(name not in BASE_RESOURCES for name in shape.requests)
     return bool(shape.claims) or extended or shape.gpu_share is not None
+
+
+def _roomy(copies: Ints, count: int) -> Ints:
+    """Keep to nodes with room for all ``count`` sharers of a claim, where there are any."""
+    roomy = copies >= count
+    return np.where(roomy, copies, 0) if roomy.any() else copies
 
 
 def _size(group: Sequence[Member]) -> tuple[float, float, float, int]:

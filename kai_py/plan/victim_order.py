@@ -82,6 +82,8 @@ class _Need:
     """What one more pod needs of a node; devices count as GPUs, wherever they come from."""
 
     request: Floats
+    mirrored: Bools
+    """(resources,) what counts only where a device plugin reports it."""
     gpus: float
     mask: Bools
 
@@ -89,7 +91,13 @@ class _Need:
     def of(cls, state: CycleState, member: Member) -> "_Need":
         static = state.placer.statics.of(member.shape, state.snapshot.nodes)
         claims = member.charge.get(GPU, 0.0) if member.shape.needs_devices else 0.0
-        return cls(state.statement.vector(member.shape), claims, static.mask)
+        names = state.snapshot.resources.names
+        mirrored = np.array([name in member.shape.mirrored for name in names], dtype=np.bool_)
+        return cls(state.statement.vector(member.shape), mirrored, claims, static.mask)
+
+    def on(self, allocatable: Floats) -> Floats:
+        """(resources,) what one pod takes of a node with ``allocatable``."""
+        return np.where(self.mirrored & (allocatable <= 0), 0.0, self.request)
 
 
 def _bundles(
@@ -98,6 +106,7 @@ def _bundles(
     """Groups of units, in order, each of which makes room for one more pod on the node."""
     node = state.snapshot.nodes.names[row]
     free = state.statement.later[:, row].copy()
+    request = need.on(state.snapshot.nodes.allocatable[:, row])
     gpus = 0.0
     bundles: list[list[int]] = []
     current: list[int] = []
@@ -107,9 +116,9 @@ def _bundles(
                 free += state.statement.vector(member.shape)
                 gpus += member.charge.get(GPU, 0.0) if member.claims else 0.0
         current.append(position)
-        if bool((free >= need.request).all()) and gpus >= need.gpus:
+        if bool((free >= request)[request > 0].all()) and gpus >= need.gpus:
             bundles.append(current)
             current = []
-            free -= need.request
+            free -= request
             gpus -= need.gpus
     return bundles
