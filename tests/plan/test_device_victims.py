@@ -1,6 +1,10 @@
 """Victims free the devices of their claims, shared claims only with their last user."""
 
+import numpy as np
+
 from kai_py.plan.decisions import Action
+from kai_py.plan.device_trial import CycleDevices
+from kai_py.plan.room import Room
 from tests.scenario import (
     claim,
     claiming,
@@ -81,6 +85,26 @@ def test_a_pod_may_join_a_claim_whose_user_is_leaving_and_keeps_it_from_others()
     plan = cluster(*hardware(1), queue("team", 4), held, leaving, joins, high()).plan()
     assert placed(plan) == {"joins": "n0"}
     assert plan.nominations == ()
+
+
+def test_a_claim_whose_devices_were_promised_to_others_cannot_be_joined():
+    joins = claiming(pod("joins", 0, queue="team"), "shared", template=False)
+    world = cluster(*hardware(1), queue("team", 4), *sharers("s0"), joins, high())
+    snapshot = world.snapshot()
+    world.devices.sync(snapshot.devices)
+    devices = CycleDevices(world.devices, snapshot)
+    members = {m.pod.name: m for gang in snapshot.gangs.values() for m in gang.members}
+    everywhere = np.ones(1, dtype=bool)
+    shape = members["joins"].shape
+    devices.give_back(members["s0"])
+    taken = devices.take(members["high-0"], 0, Room.LATER)
+    assert devices.copies(shape, everywhere, 1, Room.LATER).tolist() == [0]
+    assert devices.take(members["joins"], 0, Room.LATER) is None
+    assert "lose its devices" in devices.why_not(shape, everywhere)
+    taken.undo()
+    assert devices.copies(shape, everywhere, 1, Room.LATER).tolist() == [1]
+    assert devices.take(members["joins"], 0, Room.LATER) is not None
+    assert devices.take(members["high-0"], 0, Room.LATER) is None
 
 
 def test_reclaim_frees_exactly_the_devices_that_are_needed():
