@@ -16,9 +16,9 @@ from kai_py.api.references import ClaimRef
 from kai_py.dra.allocator import Allocated
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.errors import AllocationError
+from kai_py.dra.freed import Freed
 from kai_py.dra.funnel import device_funnel
 from kai_py.dra.funnel_text import tell
-from kai_py.dra.freed import Freed
 from kai_py.plan.claim_users import ClaimUsers
 from kai_py.plan.decisions import ClaimAllocation
 from kai_py.plan.devices import Taken, Undo

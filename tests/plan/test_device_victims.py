@@ -82,9 +82,12 @@ def test_a_pod_may_join_a_claim_whose_user_is_leaving_and_keeps_it_from_others()
         pod("s0", 0, queue="team", node="n0", leaving=True), "shared", template=False
     )
     joins = claiming(pod("joins", 0, queue="team", priority=20), "shared", template=False)
-    plan = cluster(*hardware(1), queue("team", 4), held, leaving, joins, high()).plan()
+    gone = holder("other", 1)
+    gone[1] = claiming(pod("other", 0, queue="team", node="n0", leaving=True), "other-gpu")
+    world = cluster(*hardware(2), queue("team", 4), held, leaving, *gone, joins, high(2))
+    plan = world.plan()
     assert placed(plan) == {"joins": "n0"}
-    assert plan.nominations == ()
+    assert plan.nominations == (), "only one of the two devices will be free"
 
 
 def test_a_claim_whose_devices_were_promised_to_others_cannot_be_joined():
