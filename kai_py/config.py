@@ -217,7 +217,8 @@ class Configuration(ApiModel):
     scheduler_name: Name = "kai-scheduler"
     """Pods with this spec.schedulerName are ours."""
     default_queue: Name | None = None
-    """Queue of pods that name none; without it such pods wait and say so."""
+    """Queue of pods that name none; without it such pods wait and say so, or, under the ``kai``
+    rules, go to ``default-queue``."""
     rules: Rules = Rules.NATIVE
     """Which rules decide where two designs differ."""
     cycle_period: PositiveDuration = 0.1

@@ -9,8 +9,10 @@ from dataclasses import replace
 from functools import partial
 
 from kai_py.api.records.kai import KaiQueue
-from kai_py.config import Configuration
+from kai_py.config import Configuration, Rules
+from kai_py.dialects.kai.grouping import KaiGrouping
 from kai_py.dialects.kai.queues import kai_queue_spec
+from kai_py.dialects.kai.workloads import Addressing
 from kai_py.dra.cluster_devices import ClusterDevices, GpuRules
 from kai_py.dra.features import Choice
 from kai_py.dra.inventory import Inventory
@@ -26,6 +28,9 @@ from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.kinds import WatchedQueue
 
+KAI_DEFAULT_QUEUE = "default-queue"
+"""Where KAI puts workloads that name no queue."""
+
 
 class Planner:
     """A snapshot builder and everything a cycle needs beside it."""
@@ -40,7 +45,10 @@ class Planner:
         self._settings = cycle_settings(configuration)
         self._memory = CycleMemory(self._devices)
         self.builder = SnapshotBuilder(
-            partial(identify, default_queue=configuration.default_queue or ""),
+            KaiGrouping(
+                partial(identify, default_queue=configuration.default_queue or ""),
+                _addressing(configuration),
+            ),
             self._devices,
             _queue_spec,
             SnapshotSettings(
@@ -93,6 +101,15 @@ def _actions(configuration: Configuration) -> tuple[Action, ...]:
         Action.PREEMPT: not configuration.eviction.preempt,
     }
     return tuple(action for action in ACTIONS if not off.get(action, False))
+
+
+def _addressing(configuration: Configuration) -> Addressing:
+    speaks_kai = configuration.rules is Rules.KAI
+    return Addressing(
+        queue_label=configuration.kai.queue_label,
+        everything=speaks_kai,
+        default_queue=configuration.default_queue or (KAI_DEFAULT_QUEUE if speaks_kai else ""),
+    )
 
 
 def _queue_spec(watched: object) -> QueueSpec:

@@ -62,7 +62,8 @@ class GangSpec:
     ``leaf`` and ``order`` are the asking pod's own: its subgroup, and its rank in the gang (lower
     is placed first). ``queue`` is empty when nothing names one; ``preemptible`` is None when the
     priority decides.
-    ``problem`` tells, in one sentence naming object and field, why the gang can't be placed.
+    ``problem`` tells, in one sentence naming object and field, why the gang can't be placed;
+    ``pod_problem`` why this pod can't, though the rest of the gang may.
     """
 
     key: str
@@ -74,6 +75,7 @@ class GangSpec:
     preemptible: bool | None = None
     expected_pods: int = 0
     problem: str = ""
+    pod_problem: str = ""
     terms: Terms = NO_TERMS
 
 

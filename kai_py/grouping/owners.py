@@ -19,3 +19,10 @@ class Owners(Protocol):
 
     def namespace(self, name: str) -> ObjectMetadata | None:
         """The namespace called ``name``."""
+
+    def named(self, collection: str, namespace: str, name: str) -> object | None:
+        """An object that something names, for example the group in a pod's annotation.
+
+        ``collection`` is its plural, a custom resource's with the group:
+        ``podgroups.scheduling.run.ai``.
+        """

@@ -183,6 +183,9 @@ def _waiting(state: CycleState, gang: Gang) -> Obstacle:
     if gang.key in state.snapshot.held_back:
         hint = "see the gang's events for the reason"
         return Obstacle(Stage.BACKOFF, f"the last attempt to start it failed; {hint}.")
+    waiting = next((m for m in gang.pending if m.waiting), None)
+    if waiting is not None and waiting.pod.uid not in state.statement.placed:
+        return Obstacle(Stage.CLAIMS, f"pod {waiting.pod}: {waiting.waiting}.")
     return Obstacle(
         Stage.NOMINATED,
         f"room is being freed for {len(gang.pending)} pods; they start when it is.",

@@ -278,7 +278,7 @@ class SnapshotBuilder:
             member = replace(
                 self._member(pod, shape, node, claims, spec),
                 gpus=gpus,
-                waiting=claims.waiting or volumes.waiting,
+                waiting=claims.waiting or volumes.waiting or spec.pod_problem,
                 problem=problem and f"pod {pod.metadata.namespace}/{pod.metadata.name}: {problem}",
             )
             self._gangs.join(uid, spec, member)

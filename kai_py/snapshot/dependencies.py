@@ -17,6 +17,7 @@ from kai_py.api.records.core import (
     OwnerReference,
     PersistentVolume,
     PersistentVolumeClaim,
+    PriorityClass,
     StorageClass,
 )
 from kai_py.api.records.resource import (
@@ -29,6 +30,8 @@ from kai_py.grouping.owners import OwnerObject
 from kai_py.snapshot.snapshot import DeviceObjects
 
 Key = tuple[str, ...]
+DEFAULT_PRIORITY_CLASS: Key = ("priorityclasses", "", "")
+"""Under no name stands the class of pods that name none."""
 
 
 class Dependencies:
@@ -91,6 +94,9 @@ class ObjectCache:
         key = (kind, meta.namespace, meta.name)
         self._store(key, new)
         self._store(("uid", meta.uid), new)
+        if isinstance(changed, PriorityClass) and changed.global_default:
+            self._store(DEFAULT_PRIORITY_CLASS, new)
+            return key, DEFAULT_PRIORITY_CLASS
         if kind == "namespaces":
             _put(self._namespaces, meta.name, meta.labels if new is not None else None)
         elif kind in ("resourceslices", "deviceclasses", "devicetaintrules"):
@@ -198,6 +204,10 @@ class RecordingOwners:
         self.seen.append(("uid", reference.uid))
         found = self._objects.by_uid(reference.uid)
         return found if isinstance(found, Job | ObjectMetadata) else None
+
+    def named(self, collection: str, namespace: str, name: str) -> object | None:
+        """A watched object by collection and name."""
+        return self._get(collection, namespace, name)
 
     def namespace(self, name: str) -> ObjectMetadata | None:
         """The namespace called ``name``."""

@@ -169,4 +169,5 @@ class KaiTopology(Record, frozen=True):
 
     def label_of(self, level: str) -> str:
         """The node label key of a level given by label or alias; ``level`` itself if unknown."""
-        return next((each.node_label for each in self.spec.levels if each.alias == level), level)
+        named = (each.node_label for each in self.spec.levels if each.alias == level != "")
+        return next(named, level)

@@ -47,3 +47,7 @@ class _OwnersFor:
 
     def namespace(self, name: str) -> ObjectMetadata | None:
         return self._mirror.objects(NAMESPACES).get(("", name))
+
+    def named(self, collection: str, namespace: str, name: str) -> object | None:
+        del collection, namespace, name
+        return None

@@ -1,0 +1,156 @@
+"""What is in a snapshot of KAI-Scheduler (``GET /get-snapshot``)?
+
+A zip with one file, ``snapshot.json``: the objects as the API server gave them to KAI, and KAI's
+settings. Owners of pods are not in it, so gangs come from PodGroups. A pod with a BindRequest that
+did not fail is on its way to a node, and counts as bound there.
+
+Source: KAI-Scheduler, docs/plugins/snapshot.md.
+"""
+
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kai_py.api.records.core import ObjectMeta, Pod, Record
+from kai_py.api.references import PodRef
+from kai_py.snapshot.builder import SnapshotBuilder
+from kai_py.watch.kinds import (
+    DEVICE_CLASSES,
+    KAI_POD_GROUPS,
+    KAI_QUEUES,
+    KAI_TOPOLOGIES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    STORAGE_CLASSES,
+    VOLUME_CLAIMS,
+)
+from kai_py.watch.resource import Kind
+
+FILE_NAME = "snapshot.json"
+KINDS: Mapping[str, Kind[Any]] = {
+    "priorityClasses": PRIORITY_CLASSES,
+    "queues": KAI_QUEUES,
+    "topologies": KAI_TOPOLOGIES,
+    "nodes": NODES,
+    "storageClasses": STORAGE_CLASSES,
+    "persistentVolumeClaims": VOLUME_CLAIMS,
+    "deviceClasses": DEVICE_CLASSES,
+    "resourceSlices": RESOURCE_SLICES,
+    "resourceClaims": RESOURCE_CLAIMS,
+    "podGroups": KAI_POD_GROUPS,
+    "pods": PODS,
+}
+"""Kind by the name of its list, in the order in which they are read."""
+
+
+class ArchiveError(ValueError):
+    """The file is no snapshot of KAI; the message says why."""
+
+
+class _BindRequestSpec(Record, frozen=True):
+    pod_name: str = ""
+    selected_node: str = ""
+
+
+class _BindRequestStatus(Record, frozen=True):
+    phase: str = ""
+
+
+class _BindRequest(Record, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _BindRequestSpec = _BindRequestSpec()
+    status: _BindRequestStatus = _BindRequestStatus()
+
+
+class _SchedulerParams(Record, frozen=True):
+    scheduler_name: str = ""
+
+
+class _Document(Record, frozen=True):
+    raw_objects: dict[str, msgspec.Raw]
+    scheduler_params: _SchedulerParams | None = None
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A snapshot; ``objects`` are pairs of kind and record, ``faults`` sentences about the rest."""
+
+    scheduler_name: str
+    objects: tuple[tuple[Kind[Any], Any], ...]
+    faults: tuple[str, ...]
+    under_way: Mapping[tuple[str, str], str]
+    """(namespace, name) of pods that are being bound, and their nodes."""
+
+    @property
+    def taken(self) -> float:
+        """The latest time that any object knows of, seconds since the epoch."""
+        moments = (moment for _, record in self.objects for moment in _moments(record))
+        return max((moment.timestamp() for moment in moments), default=0.0)
+
+    def feed(self, builder: SnapshotBuilder) -> None:
+        """Tell a builder of everything in the snapshot."""
+        for kind, record in self.objects:
+            builder.apply(kind.collection_name, None, record)
+        for kind, record in self.objects:
+            meta = record.metadata
+            node = self.under_way.get((meta.namespace, meta.name)) if kind is PODS else None
+            if node and not record.spec.node_name:
+                builder.assume(PodRef(meta.namespace, meta.name, meta.uid), node)
+
+
+def read_archive(path: Path) -> Archive:
+    """Read a snapshot; raises ArchiveError."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            text = archive.read(FILE_NAME)
+        document = msgspec.json.decode(text, type=_Document)
+    except OSError as error:
+        raise ArchiveError(f"{path}: {error.strerror}") from error
+    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+        raise ArchiveError(f"{path} is no snapshot of KAI-Scheduler: {error}") from error
+    objects: list[tuple[Kind[Any], Any]] = []
+    faults: list[str] = []
+    for name, kind in KINDS.items():
+        for position, raw in enumerate(_listed(document.raw_objects.get(name))):
+            try:
+                objects.append((kind, kind.at().decode(raw)))
+            except ValueError as error:
+                faults.append(f"{name}[{position}] is left out: {error}")
+    params = document.scheduler_params
+    return Archive(
+        scheduler_name=params.scheduler_name if params is not None else "",
+        objects=tuple(objects),
+        faults=tuple(faults),
+        under_way=dict(_under_way(document.raw_objects.get("bindRequests"))),
+    )
+
+
+def _listed(raw: msgspec.Raw | None) -> list[msgspec.Raw]:
+    if raw is None:
+        return []
+    return msgspec.json.decode(raw, type=list[msgspec.Raw] | None) or []
+
+
+def _under_way(raw: msgspec.Raw | None) -> Iterator[tuple[tuple[str, str], str]]:
+    for each in _listed(raw):
+        request = msgspec.json.decode(each, type=_BindRequest)
+        if request.status.phase != "Failed":
+            namespace = request.metadata.namespace
+            yield (namespace, request.spec.pod_name), request.spec.selected_node
+
+
+def _moments(record: Any) -> Iterator[datetime]:
+    if record.metadata.creation_timestamp is not None:
+        yield record.metadata.creation_timestamp
+    if isinstance(record, Pod):
+        for condition in record.status.conditions:
+            if condition.last_transition_time is not None:
+                yield condition.last_transition_time

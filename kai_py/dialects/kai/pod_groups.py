@@ -1,0 +1,120 @@
+"""What gang does a KAI PodGroup make of the pods that name it?
+
+A pod names its PodGroup in the annotation ``pod-group-name`` and its leaf in the label
+``kai.scheduler/subgroup-name``. The gang is the PodGroup of the pod's namespace: groups of one name
+in two namespaces are two gangs. A PodGroup that does not exist (yet) keeps its pods waiting; a leaf
+that it does not have keeps back the one pod that names it.
+
+Order inside a gang: Kubeflow's master or launcher, Ray's head, then ``kai.scheduler/task-priority``
+downwards, then pods without it.
+
+Source: KAI-Scheduler, docs/developer/designs/external-podgroups, hierarchical-podgroup.
+"""
+
+from collections.abc import Mapping
+
+from kai_py.api.records.core import Pod
+from kai_py.api.records.kai import POD_GROUP_API_VERSION, KaiPodGroup
+from kai_py.dialects.kai import keys
+from kai_py.dialects.kai.priority import is_preemptible, priority_of
+from kai_py.dialects.kai.subgroups import problems_of, tree_of
+from kai_py.dialects.kai.times import first_duration, moment
+from kai_py.dialects.kai.topology import constraint_of
+from kai_py.grouping.gang import GangSpec, Owner, Subgroup
+from kai_py.grouping.owners import Owners
+from kai_py.grouping.terms import Terms
+
+POD_GROUPS = "podgroups.scheduling.run.ai"
+KIND = "PodGroup.scheduling.run.ai"
+DEFAULT_SUBGROUP = "default"
+FIRST, SECOND, UNLABELLED = -(1 << 50), -(1 << 49), 1 << 48
+
+
+def pod_group_gang(pod: Pod, owners: Owners, *, queue: str) -> GangSpec | None:
+    """The gang of the PodGroup that ``pod`` names, None if it names none.
+
+    ``queue`` is for groups that name no queue.
+    """
+    namespace, name = pod.metadata.namespace, pod.metadata.annotations.get(keys.POD_GROUP, "")
+    if not name:
+        return None
+    found = owners.named(POD_GROUPS, namespace, name)
+    if isinstance(found, KaiPodGroup):
+        return gang_of(found, pod, owners, queue=queue)
+    return GangSpec(
+        key=f"{namespace}/{KIND}/{name}",
+        owner=Owner("v1", "Pod", namespace, pod.metadata.name, pod.metadata.uid),
+        queue=queue,
+        tree=Subgroup(min_members=1),
+        problem=f"PodGroup {namespace}/{name} does not exist (yet)",
+    )
+
+
+def gang_of(group: KaiPodGroup, pod: Pod, owners: Owners, *, queue: str) -> GangSpec:
+    """The gang of ``group`` as ``pod`` belongs to it; ``queue`` if the group names none."""
+    meta, spec = group.metadata, group.spec
+    tree = tree_of(spec, lambda written: constraint_of(written, owners))
+    terms, problems = _terms(group, owners)
+    named = pod.metadata.labels.get(keys.SUBGROUP, "")
+    leaf = "" if named == DEFAULT_SUBGROUP and not tree.children else named
+    problem = "; ".join((*problems_of(spec), *problems))
+    return GangSpec(
+        key=f"{meta.namespace}/{KIND}/{meta.name}",
+        owner=Owner(POD_GROUP_API_VERSION, "PodGroup", meta.namespace, meta.name, meta.uid),
+        queue=spec.queue or meta.labels.get(keys.QUEUE, "") or queue,
+        tree=tree,
+        leaf=leaf,
+        order=order_of(pod.metadata.labels),
+        preemptible=is_preemptible(spec.preemptibility, terms.priority or 0),
+        problem=f"PodGroup {meta.namespace}/{meta.name}: {problem}" if problem else "",
+        pod_problem=_leaf_problem(meta.name, leaf, tree),
+        terms=terms,
+    )
+
+
+def order_of(labels: Mapping[str, str]) -> int:
+    """The rank of a pod in its gang; lower is placed first."""
+    if labels.get(keys.KUBEFLOW_ROLE) in ("master", "launcher"):
+        return FIRST
+    if labels.get(keys.RAY_NODE_TYPE) == "head":
+        return SECOND
+    try:
+        return -int(labels[keys.TASK_PRIORITY])
+    except (KeyError, ValueError):
+        return UNLABELLED
+
+
+def _leaf_problem(group: str, leaf: str, tree: Subgroup) -> str:
+    if leaf in {each.name for each in tree.leaves()}:
+        return ""
+    named = f'names the subgroup "{leaf}"' if leaf else "names no subgroup"
+    return f"label {keys.SUBGROUP} {named}, which is no leaf of PodGroup {group}"
+
+
+def _terms(group: KaiPodGroup, owners: Owners) -> tuple[Terms, list[str]]:
+    meta, spec = group.metadata, group.spec
+    grace, bad_grace = first_duration(
+        ("spec.stalenessGracePeriod", spec.staleness_grace_period),
+        (keys.STALENESS_GRACE, meta.annotations.get(keys.STALENESS_GRACE)),
+    )
+    delay, bad_delay = first_duration(
+        ("spec.preemptionDelay", spec.preemption_delay),
+        (keys.PREEMPTION_DELAY, meta.annotations.get(keys.PREEMPTION_DELAY)),
+    )
+    created = meta.creation_timestamp
+    terms = Terms(
+        priority=priority_of(spec.priority_class_name, owners),
+        created=created.timestamp() if created else None,
+        staleness_grace=grace,
+        stale_since=moment(meta.annotations.get(keys.STALE_SINCE, "")),
+        preemption_delay=delay or 0.0,
+        last_evicted=moment(meta.annotations.get(keys.LAST_EVICTION, "")),
+        attempted=spec.scheduling_backoff == 1 and _was_refused(group),
+        mark_unschedulable=spec.mark_unschedulable is not False,
+    )
+    return terms, [bad for bad in (bad_grace, bad_delay) if bad]
+
+
+def _was_refused(group: KaiPodGroup) -> bool:
+    pool = group.metadata.labels.get(keys.NODE_POOL) or keys.DEFAULT_POOL
+    return any(each.node_pool == pool for each in group.status.scheduling_conditions)

@@ -1,0 +1,43 @@
+"""How important is a KAI workload, and may it be evicted?
+
+The priority is the value of the PriorityClass that the workload names; of a class that does not
+exist, the cluster's default class, else 50. The four classes that KAI installs count with their
+values (train 50, build-preemptible 75, build 100, inference 125) even where they were removed.
+
+A workload may be evicted if it says ``preemptible``, or says nothing and its priority is below 100.
+"""
+
+from collections.abc import Mapping
+
+from kai_py.api.records.core import PriorityClass
+from kai_py.grouping.owners import Owners
+
+PRIORITY_CLASSES = "priorityclasses"
+CLUSTER_DEFAULT = ""
+"""The name under which the cluster's default PriorityClass is looked up."""
+CLASS_VALUES: Mapping[str, int] = {
+    "train": 50,
+    "build-preemptible": 75,
+    "build": 100,
+    "inference": 125,
+}
+FALLBACK = 50
+NON_PREEMPTIBLE_FROM = 100
+PREEMPTIBILITY: Mapping[str, bool] = {"preemptible": True, "non-preemptible": False}
+
+
+def priority_of(class_name: str, owners: Owners) -> int:
+    """The priority that a class stands for; ``class_name`` may be empty."""
+    if class_name:
+        found = owners.named(PRIORITY_CLASSES, "", class_name)
+        if isinstance(found, PriorityClass):
+            return found.value
+        if class_name in CLASS_VALUES:
+            return CLASS_VALUES[class_name]
+    default = owners.named(PRIORITY_CLASSES, "", CLUSTER_DEFAULT)
+    return default.value if isinstance(default, PriorityClass) else FALLBACK
+
+
+def is_preemptible(said: str, priority: int) -> bool:
+    """Whether a workload that says ``said`` of its preemptibility may be evicted."""
+    return PREEMPTIBILITY.get(said, priority < NON_PREEMPTIBLE_FROM)

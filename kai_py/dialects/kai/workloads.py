@@ -1,0 +1,155 @@
+"""What does a workload without a PodGroup get that is addressed in KAI's way?
+
+KAI makes a PodGroup of every owner; in its place the gang that grouping derives gets KAI's
+defaults. A workload is addressed in KAI's way if its top owner, else the pod, has KAI's queue
+label; under the ``kai`` rules also if nothing names a queue of ours: then the labels ``project``
+and the default queue count, as in KAI.
+
+priority         label ``priorityClassName``, else the pod's class, else by kind: serving is
+                 ``inference``, a Notebook ``build``, all else ``train``
+preemptible      label ``kai.scheduler/preemptibility``, else below priority 100
+floor of a Job   annotation ``kai.scheduler/batch-min-member``, else 1
+topology         annotations ``kai.scheduler/topology…`` of the owner
+delay, grace     annotations ``kai.scheduler/preemption-delay``, ``…/staleness-grace-period``
+
+Of an annotation on several objects the top owner's counts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from kai_py.api.queue import QUEUE_NAME_KEY
+from kai_py.api.records.core import ObjectMeta, Pod
+from kai_py.api.records.kai import KaiTopologyConstraint
+from kai_py.dialects.kai import keys
+from kai_py.dialects.kai.pod_groups import order_of
+from kai_py.dialects.kai.priority import is_preemptible, priority_of
+from kai_py.dialects.kai.times import first_duration
+from kai_py.dialects.kai.topology import constraint_of
+from kai_py.grouping.gang import GangSpec, TopologyConstraint
+from kai_py.grouping.identify import controller
+from kai_py.grouping.owners import Owners
+from kai_py.grouping.terms import Terms
+
+LONGEST_CHAIN = 8
+TRAIN = "train"
+CLASS_BY_KIND: Mapping[tuple[str, str], str] = {
+    ("apps", "Deployment"): "inference",
+    ("serving.knative.dev", "Service"): "inference",
+    ("egx.nvidia.io", "SPOTRequest"): "inference",
+    ("kubeflow.org", "Notebook"): "build",
+}
+"""The default priority class by the group and kind of any owner; all else is for training."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addressing:
+    """How KAI's users say which queue; ``everything`` that names no queue of ours is KAI's."""
+
+    queue_label: str = keys.QUEUE
+    everything: bool = False
+    default_queue: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """Metadata of the top owner first and the pod last, and the kinds of the owners."""
+
+    metas: tuple[ObjectMeta, ...]
+    kinds: tuple[tuple[str, str], ...]
+
+    def said(self, key: str) -> str:
+        """A label or annotation of the topmost object that has it."""
+        found = (meta.labels.get(key) or meta.annotations.get(key) or "" for meta in self.metas)
+        return next((text for text in found if text), "")
+
+
+def with_kai_defaults(spec: GangSpec, pod: Pod, owners: Owners, addressing: Addressing) -> GangSpec:
+    """``spec`` with KAI's defaults if the workload is addressed in KAI's way, else as it is."""
+    marks = _marks(pod, owners)
+    if marks.said(QUEUE_NAME_KEY) or _namespace_queue(pod, owners):
+        return spec
+    queue = marks.said(addressing.queue_label)
+    if not queue and not addressing.everything:
+        return spec
+    return _defaulted(spec, pod, owners, marks, queue or _fallback_queue(marks, addressing))
+
+
+def _defaulted(spec: GangSpec, pod: Pod, owners: Owners, marks: _Marks, queue: str) -> GangSpec:
+    terms, problem = _terms(pod, owners, marks)
+    floor, bad_floor = _floor(spec, marks)
+    constraint = _constraint(marks, owners)
+    problem = spec.problem or problem or bad_floor
+    return replace(
+        spec,
+        queue=queue,
+        tree=replace(
+            spec.tree,
+            min_members=floor,
+            topology=spec.tree.topology if constraint is None else constraint,
+        ),
+        order=spec.order if spec.order else order_of(pod.metadata.labels),
+        preemptible=is_preemptible(marks.said(keys.PREEMPTIBILITY), terms.priority or 0),
+        problem=problem,
+        terms=terms,
+    )
+
+
+def _marks(pod: Pod, owners: Owners) -> _Marks:
+    metas, kinds = [pod.metadata], []
+    reference = controller(pod.metadata)
+    while reference is not None and len(metas) <= LONGEST_CHAIN:
+        kinds.append((reference.api_version.rpartition("/")[0], reference.kind))
+        found = owners.owner(reference)
+        if found is None:
+            break
+        metas.append(found.metadata)
+        reference = controller(found.metadata)
+    return _Marks(tuple(reversed(metas)), tuple(reversed(kinds)))
+
+
+def _namespace_queue(pod: Pod, owners: Owners) -> str:
+    namespace = owners.namespace(pod.metadata.namespace)
+    if namespace is None:
+        return ""
+    meta = namespace.metadata
+    return meta.annotations.get(QUEUE_NAME_KEY) or meta.labels.get(QUEUE_NAME_KEY) or ""
+
+
+def _fallback_queue(marks: _Marks, addressing: Addressing) -> str:
+    return marks.said(keys.PROJECT) or addressing.default_queue
+
+
+def _floor(spec: GangSpec, marks: _Marks) -> tuple[int, str]:
+    """The gang's floor: where the tree is one leaf, it is 1 unless said otherwise."""
+    if spec.tree.children or spec.owner.kind != "Job":
+        return spec.tree.min_members, ""
+    text = marks.said(keys.BATCH_MIN_MEMBER)
+    if not text or (text.isdecimal() and int(text) > 0):
+        return int(text or 1), ""
+    where = f"Job {spec.owner.namespace}/{spec.owner.name}: annotation {keys.BATCH_MIN_MEMBER}"
+    return 1, f'{where} must be a whole number of at least 1, is "{text}"'
+
+
+def _constraint(marks: _Marks, owners: Owners) -> TopologyConstraint | None:
+    written = KaiTopologyConstraint(
+        topology=marks.said(keys.TOPOLOGY),
+        required_topology_level=marks.said(keys.TOPOLOGY_REQUIRED),
+        preferred_topology_level=marks.said(keys.TOPOLOGY_PREFERRED),
+    )
+    return constraint_of(written, owners)
+
+
+def _terms(pod: Pod, owners: Owners, marks: _Marks) -> tuple[Terms, str]:
+    by_kind = next((CLASS_BY_KIND[kind] for kind in marks.kinds if kind in CLASS_BY_KIND), TRAIN)
+    named = marks.said(keys.PRIORITY_CLASS) or pod.spec.priority_class_name
+    grace, bad_grace = first_duration((keys.STALENESS_GRACE, marks.said(keys.STALENESS_GRACE)))
+    delay, bad_delay = first_duration((keys.PREEMPTION_DELAY, marks.said(keys.PREEMPTION_DELAY)))
+    terms = Terms(
+        priority=priority_of(named or by_kind, owners),
+        staleness_grace=grace,
+        preemption_delay=delay or 0.0,
+    )
+    problem = bad_grace or bad_delay
+    where = f"pod {pod.metadata.namespace}/{pod.metadata.name}: annotation "
+    return terms, where + problem if problem else ""

@@ -1,0 +1,256 @@
+"""KAI's PodGroup: gangs, trees, priorities and terms, as its users write them."""
+
+import pytest
+
+from tests.dialects.feeding import NOW, Cluster, node, placed, pod
+from tests.dialects.kai.test_queues import kai_queue
+
+KEY = "default/PodGroup.scheduling.run.ai/{}"
+
+
+def pod_group(name, status=None, **spec):
+    return {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": name, **spec.pop("metadata", {})},
+        "spec": {"queue": "q", **spec},
+        "status": status or {},
+    }
+
+
+def member(name, group, leaf="", gpus=1, **parts):
+    labels = parts.pop("labels", {}) | ({"kai.scheduler/subgroup-name": leaf} if leaf else {})
+    return pod(name, gpus, labels=labels, annotations={"pod-group-name": group}, **parts)
+
+
+def members(group, count, leaf="", **parts):
+    return [member(f"{group}-{leaf}{i}", group, leaf, **parts) for i in range(count)]
+
+
+def priority_class(name, value, *, default=False):
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+        "globalDefault": default,
+    }
+
+
+QUEUE = kai_queue("q", quota=8, limit=-1, overQuotaWeight=1)
+
+
+def gang(group, *objects):
+    name = group["metadata"]["name"]
+    return Cluster(QUEUE, group, member("a", name), *objects).gang(KEY.format(name))
+
+
+def test_a_group_starts_with_its_floor_and_not_below():
+    cluster = Cluster(QUEUE, node("n", 4), pod_group("g", minMember=3), members("g", 2))
+    assert cluster.why() == {
+        KEY.format("g"): ("MembersMissing", "the gang starts with 3 pods; 2 exist.")
+    }
+    cluster.add(member("last", "g"))
+    assert sorted(placed(cluster.plan())) == ["g-0", "g-1", "last"]
+
+
+def test_a_group_says_floor_one_unless_it_says_otherwise():
+    assert gang(pod_group("g")).tree.min_members == 1
+    assert gang(pod_group("g", minMember=0)).tree.min_members == 0
+
+
+def test_groups_of_one_name_in_two_namespaces_are_two_gangs():
+    here, there = pod_group("g", minMember=2), pod_group("g", minMember=2)
+    there["metadata"]["namespace"] = "other"
+    strange = member("x", "g")
+    strange["metadata"]["namespace"] = "other"
+    cluster = Cluster(QUEUE, node("n"), here, there, members("g", 2), strange)
+    assert sorted(placed(cluster.plan())) == ["g-0", "g-1"]
+
+
+def test_a_group_that_appears_later_starts_its_pods():
+    cluster = Cluster(QUEUE, node("n"), members("g", 2))
+    [(stage, message)] = cluster.why().values()
+    assert (stage, message) == ("Invalid", "PodGroup default/g does not exist (yet)")
+    cluster.add(pod_group("g", minMember=2))
+    assert len(placed(cluster.plan())) == 2
+
+
+TREE = {
+    "minSubGroup": 1,
+    "subGroups": [
+        {"name": "decode", "minMember": 2, "parent": "serving"},
+        {"name": "prefill", "minMember": 1, "parent": "serving"},
+        {"name": "serving"},
+        {"name": "spare", "minMember": 0},
+        {"name": "batch", "minMember": 4},
+    ],
+}
+
+
+def test_subgroups_form_a_tree_and_any_enough_of_them_start():
+    group = pod_group("g", **TREE)
+    tree = gang(group).tree
+    assert [child.name for child in tree.children] == ["batch", "serving", "spare"]
+    assert [child.name for child in tree.children[1].children] == ["decode", "prefill"]
+    assert (tree.min_subgroups, tree.children[1].min_subgroups) == (1, None)
+    group = pod_group("g", **(TREE | {"minSubGroup": 2}))
+    pods = [members("g", 2, "decode"), members("g", 1, "prefill")]
+    assert sorted(placed(Cluster(QUEUE, node("n"), group, *pods).plan())) == [
+        "g-decode0",
+        "g-decode1",
+        "g-prefill0",
+    ]
+    assert placed(Cluster(QUEUE, node("n"), group, *pods[:1]).plan()) == {}
+
+
+def test_a_pod_of_an_unknown_subgroup_is_kept_back_alone_and_told_so():
+    group = pod_group("g", subGroups=[{"name": "workers", "minMember": 1}])
+    cluster = Cluster(QUEUE, node("n"), group, members("g", 1, "workers"))
+    cluster.add([member("lost", "g", "typo"), member("bare", "g")])
+    plan = cluster.plan()
+    assert list(placed(plan)) == ["g-workers0"]
+    [unplaced] = plan.unplaced
+    assert sorted(each.name for each in unplaced.pods) == ["bare", "lost"]
+    assert "no leaf of PodGroup g" in unplaced.message
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"minSubGroup": 3}, "spec.minSubGroup is 3, but there are only 2 subgroups below"),
+        ({"add": {"name": "c", "parent": "gone"}}, 'there is no subgroup "gone"'),
+        ({"add": {"name": "c", "parent": "c"}}, "it is its own ancestor"),
+        ({"add": {"name": "a"}}, 'the name "a" is used more than once'),
+        ({"stalenessGracePeriod": "soon"}, "spec.stalenessGracePeriod: 'soon' is not a duration"),
+    ],
+)
+def test_a_group_that_makes_no_sense_waits_with_the_reason_and_stops_nobody(spec, told):
+    entries = [{"name": "a", "minMember": 0}, {"name": "b", "minMember": 0}]
+    entries += [spec.pop("add")] if "add" in spec else []
+    group = pod_group("g", subGroups=entries, **spec)
+    cluster = Cluster(QUEUE, node("n"), group, members("g", 1, "a"))
+    cluster.add([pod_group("fine"), member("ok", "fine")])
+    plan = cluster.plan()
+    assert list(placed(plan)) == ["ok"]
+    assert plan.unplaced[0].stage == "Invalid"
+    assert told in plan.unplaced[0].message
+    assert plan.unplaced[0].message.startswith("PodGroup default/g: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("train", 50), ("build-preemptible", 75), ("build", 100), ("none", 50)]
+)
+def test_priority_classes_count_even_where_they_are_not_installed(name, value):
+    found = gang(pod_group("g", priorityClassName=name))
+    assert (found.priority, found.preemptible) == (value, value < 100)
+
+
+def test_the_clusters_priority_classes_go_first_and_changes_are_seen():
+    cluster = Cluster(QUEUE, pod_group("g", priorityClassName="train"), member("a", "g"))
+    cluster.add(priority_class("train", 110))
+    found = cluster.gang(KEY.format("g"))
+    assert (found.priority, found.preemptible) == (110, False)
+    cluster.add([priority_class("base", 7, default=True), pod_group("g", priorityClassName="no")])
+    assert cluster.gang(KEY.format("g")).priority == 7
+    cluster.remove(priority_class("base", 7, default=True))
+    assert cluster.gang(KEY.format("g")).priority == 50
+
+
+def test_preemptibility_overrides_the_priority_both_ways():
+    assert gang(pod_group("g", priorityClassName="inference")).preemptible is False
+    said = pod_group("g", priorityClassName="inference", preemptibility="preemptible")
+    assert gang(said).preemptible is True
+    assert gang(pod_group("g", preemptibility="non-preemptible")).preemptible is False
+
+
+def test_terms_of_a_group():
+    found = gang(
+        pod_group(
+            "g",
+            stalenessGracePeriod="-1s",
+            preemptionDelay="5m",
+            metadata={
+                "creationTimestamp": "2027-01-15T06:00:00Z",
+                "annotations": {
+                    "kai.scheduler/stale-podgroup-timestamp": "2027-01-15T08:00:00Z",
+                    "kai.scheduler/last-eviction-timestamp": "2027-01-15T07:30:00+00:00",
+                },
+            },
+        )
+    )
+    assert (found.staleness_grace, found.preemption_delay) == (-1.0, 300.0)
+    assert found.created == NOW - 7200
+    assert (found.stale_since, found.last_evicted) == (NOW, NOW - 1800)
+
+
+def test_one_attempt_is_one_attempt_until_the_condition_of_its_pool_goes():
+    condition = {"type": "UnschedulableOnNodePool", "nodePool": "default", "status": "True"}
+    tried = pod_group("g", {"schedulingConditions": [condition]}, schedulingBackoff=1)
+    cluster = Cluster(QUEUE, node("n"), tried, member("a", "g"))
+    [(stage, message)] = cluster.why().values()
+    assert stage == "Backoff"
+    assert "one attempt" in message
+    condition["nodePool"] = "other"
+    assert placed(cluster.add(tried).plan()) == {"a": "n"}
+    condition["nodePool"] = "default"
+    unbounded = pod_group("g", {"schedulingConditions": [condition]})
+    assert placed(cluster.add(unbounded).plan()) == {"a": "n"}
+
+
+def test_groups_that_do_not_want_marks_have_none():
+    quiet = pod_group("g", markUnschedulable=False, minMember=2)
+    cluster = Cluster(QUEUE, node("n"), quiet, member("a", "g"))
+    assert [each.marked for each in cluster.plan().unplaced] == [False]
+    loud = pod_group("g", markUnschedulable=True, minMember=2)
+    assert [each.marked for each in cluster.add(loud).plan().unplaced] == [True]
+
+
+def test_masters_and_heads_come_first_then_task_priority():
+    labels = {
+        "plain": {},
+        "low": {"kai.scheduler/task-priority": "-5"},
+        "high": {"kai.scheduler/task-priority": "9"},
+        "head": {"ray.io/node-type": "head", "kai.scheduler/task-priority": "1"},
+        "master": {"training.kubeflow.org/job-role": "master"},
+    }
+    pods = [member(name, "g", labels=marks) for name, marks in labels.items()]
+    found = Cluster(QUEUE, pod_group("g"), pods).gang(KEY.format("g"))
+    assert [m.pod.name for m in found.members] == ["master", "head", "high", "low", "plain"]
+
+
+TOPOLOGY = """
+apiVersion: kai.scheduler/v1alpha1
+kind: Topology
+metadata: {name: dc}
+spec:
+  levels: [{nodeLabel: block}, {nodeLabel: example.com/rack, alias: rack}]
+"""
+RACKS = [
+    node(f"n{i}", 2, {"block": "b", "example.com/rack": rack}) for i, rack in enumerate("xxyyy")
+]
+
+
+def test_a_required_level_may_be_named_by_its_alias():
+    constraint = {"topology": "dc", "requiredTopologyLevel": "rack"}
+    group = pod_group("g", minMember=6, topologyConstraint=constraint)
+    cluster = Cluster(QUEUE, TOPOLOGY, RACKS, group, members("g", 6))
+    assert set(placed(cluster.plan()).values()) == {"n2", "n3", "n4"}
+    cluster.remove(TOPOLOGY)
+    [(stage, message)] = cluster.why().values()
+    assert (stage, message) == ("Topology", "Requested topology dc does not exist")
+    cluster.add(TOPOLOGY)
+    assert len(placed(cluster.plan())) == 6
+
+
+def test_subgroups_have_constraints_of_their_own():
+    rack = {"topology": "dc", "requiredTopologyLevel": "rack"}
+    entries = [
+        {"name": name, "minMember": 2, "topologyConstraint": rack} for name in ("left", "right")
+    ]
+    group = pod_group("g", subGroups=entries)
+    pods = [members("g", 2, name, gpus=2) for name in ("left", "right")]
+    where = placed(Cluster(QUEUE, TOPOLOGY, RACKS, group, *pods).plan())
+    racks = {name: "x" if where[name] in ("n0", "n1") else "y" for name in where}
+    assert racks["g-left0"] == racks["g-left1"]
+    assert racks["g-right0"] == racks["g-right1"]

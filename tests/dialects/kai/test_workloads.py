@@ -1,0 +1,130 @@
+"""Workloads addressed in KAI's way get KAI's defaults, those addressed in ours keep ours."""
+
+import pytest
+
+from tests.dialects.feeding import Cluster, node, placed, pod
+from tests.dialects.kai.test_pod_groups import priority_class
+from tests.dialects.kai.test_queues import kai_queue, native_queue
+
+KAI = "kai.scheduler/queue"
+NATIVE = "scheduling.kai.io/queue-name"
+QUEUE = kai_queue("q", quota=8, limit=8, overQuotaWeight=1)
+
+
+def job(name, pods, labels=None, annotations=None):
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": labels or {}, "annotations": annotations or {}},
+        "spec": {"parallelism": pods, "completions": pods},
+    }
+
+
+def with_pods(owner, count, **parts):
+    name = owner["metadata"]["name"]
+    return [owner, *(pod(f"{name}-{i}", owner=owner, **parts) for i in range(count))]
+
+
+def gang(*objects, key="default/Job/train", **configuration):
+    return Cluster(QUEUE, *objects, **configuration).gang(key)
+
+
+def test_a_job_with_kais_label_starts_pod_by_pod_and_one_with_ours_is_a_gang():
+    kais = with_pods(job("kais", 3, {KAI: "q"}), 3)
+    ours = with_pods(job("ours", 3, annotations={NATIVE: "native"}), 3)
+    cluster = Cluster(QUEUE, native_queue("native"), node("n", 2), kais)
+    assert sorted(placed(cluster.plan())) == ["kais-0", "kais-1"]
+    cluster = Cluster(QUEUE, native_queue("native"), node("n", 2), ours)
+    assert placed(cluster.plan()) == {}
+
+
+def test_batch_min_member_makes_it_a_gang():
+    mark = {"kai.scheduler/batch-min-member": "3"}
+    assert gang(*with_pods(job("train", 3, {KAI: "q"}, mark), 1)).tree.min_members == 3
+    mark = {"kai.scheduler/batch-min-member": "few"}
+    assert 'at least 1, is "few"' in gang(*with_pods(job("train", 3, {KAI: "q"}, mark), 1)).problem
+
+
+def test_the_top_owners_queue_goes_before_the_pods_and_ours_before_both():
+    owner = job("train", 1, {KAI: "q"})
+    assert gang(*with_pods(owner, 1, labels={KAI: "other"})).queue == "q"
+    owner = job("train", 1)
+    assert gang(*with_pods(owner, 1, labels={KAI: "other"})).queue == "other"
+    owner = job("train", 1, {KAI: "q"}, {NATIVE: "ours"})
+    found = gang(*with_pods(owner, 1))
+    assert (found.queue, found.priority, found.preemptible) == ("ours", 0, True)
+
+
+def test_the_label_has_another_name_where_the_configuration_says_so():
+    other = gang(*with_pods(job("train", 1, {"team": "q"}), 1), kai={"queueLabel": "team"})
+    assert other.queue == "q"
+
+
+def test_without_any_queue_the_kai_rules_use_project_then_the_default_queue():
+    alone = "default/Pod/p"
+    assert gang(pod("p"), key=alone).queue == ""
+    assert gang(pod("p"), key=alone, rules="kai").queue == "default-queue"
+    assert gang(pod("p"), key=alone, rules="kai", default_queue="mine").queue == "mine"
+    assert gang(pod("p", labels={"project": "x"}), key=alone, rules="kai").queue == "x"
+    assert gang(pod("p"), key=alone, rules="kai").priority == 50
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec", "expected"),
+    [
+        ({}, {}, (50, True)),
+        ({"priorityClassName": "build"}, {}, (100, False)),
+        ({}, {"priorityClassName": "inference", "priority": 125}, (125, False)),
+        ({"priorityClassName": "high"}, {"priorityClassName": "train"}, (99, True)),
+        ({"kai.scheduler/preemptibility": "non-preemptible"}, {}, (50, False)),
+        (
+            {"kai.scheduler/preemptibility": "preemptible", "priorityClassName": "build"},
+            {},
+            (100, True),
+        ),
+    ],
+)
+def test_priority_and_preemptibility(labels, spec, expected):
+    owner = job("train", 1, {KAI: "q", **labels})
+    found = gang(priority_class("high", 99), *with_pods(owner, 1, **spec))
+    assert (found.priority, found.preemptible) == expected
+
+
+def test_serving_is_inference_and_so_not_preemptible():
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
+    replicas = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": "web-1",
+            "ownerReferences": [
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "Deployment",
+                    "name": "web",
+                    "uid": "uid-Deployment-web",
+                    "controller": True,
+                }
+            ],
+        },
+    }
+    one = pod("p", owner=replicas, labels={KAI: "q"})
+    [found] = Cluster(QUEUE, deployment, replicas, one).snapshot().gangs.values()
+    assert (found.priority, found.preemptible) == (125, False)
+
+
+def test_topology_delay_and_grace_stand_on_the_owner():
+    marks = {
+        "kai.scheduler/topology": "dc",
+        "kai.scheduler/topology-required-placement": "rack",
+        "kai.scheduler/topology-preferred-placement": "block",
+        "kai.scheduler/preemption-delay": "90s",
+        "kai.scheduler/staleness-grace-period": "10m",
+    }
+    found = gang(*with_pods(job("train", 1, {KAI: "q"}, marks), 1))
+    constraint = found.tree.topology
+    assert (constraint.topology, constraint.required_level) == ("dc", "rack")
+    assert constraint.preferred_level == "block"
+    assert (found.preemption_delay, found.staleness_grace) == (90, 600)
+    bad = gang(*with_pods(job("train", 1, {KAI: "q"}, {"kai.scheduler/preemption-delay": "x"}), 1))
+    assert "kai.scheduler/preemption-delay: 'x' is not a duration" in bad.problem
