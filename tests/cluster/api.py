@@ -8,6 +8,7 @@ import base64
 import json
 import ssl
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,7 @@ from typing import Any, Self
 
 import aiohttp
 import yaml
+from yarl import URL
 
 Document = dict[str, Any]
 
@@ -97,6 +99,12 @@ class Api:
             if answer.status >= 400:
                 raise ApiError(method, path, answer.status, _status(content))
             return content
+
+    def open(
+        self, method: str, url: URL, *, body: bytes, headers: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Send a request as it is, as this session's user; give the answer as it comes."""
+        return self._session.request(method, url, data=body or None, headers=headers)
 
     async def get(self, path: str, **parameters: str) -> Document:
         """Read the object or list at `path`."""

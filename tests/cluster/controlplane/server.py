@@ -8,7 +8,7 @@ everything in reverse order.
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,12 +35,23 @@ class ControlPlane:
     kubeconfig: Path
     directory: Path
     feature_gates: Mapping[str, bool]
-    processes: Mapping[str, Process]
+    processes: dict[str, Process]
+    start_apiserver: Callable[[], Process]
+    """Starts kube-apiserver once more, where it was, and waits until it answers."""
 
     @property
     def kubectl(self) -> Path:
         """The kubectl of the same release; give it `--kubeconfig`."""
         return binaries() / "kubectl"
+
+    @contextmanager
+    def without_apiserver(self) -> Iterator[None]:
+        """Kill kube-apiserver, and start it again on the same etcd when the block is left."""
+        killed = self.processes["kube-apiserver"].popen
+        killed.kill()
+        killed.wait()
+        yield
+        self.processes["kube-apiserver"] = self.start_apiserver()
 
     @contextmanager
     def kube_scheduler(
@@ -101,17 +112,19 @@ def control_plane(
             command = components.command(program, *flags)
             return stack.enter_context(running(command, directory / f"{program}.log"))
 
+        def start_apiserver() -> Process:
+            apiserver = start(
+                "kube-apiserver",
+                components.apiserver_flags(directory, etcd_url, port, tokens),
+                components.runtime_config_flags(runtime_config),
+                gate_flags,
+                apiserver_flags,
+            )
+            apiserver.wait_until(lambda: answers(f"{url}/readyz", token), within=_START_SECONDS)
+            return apiserver
+
         etcd = start("etcd", components.etcd_flags(directory, etcd_url, peer_url))
-        # kube-apiserver keeps trying until etcd answers, so the two start at once.
-        apiserver = start(
-            "kube-apiserver",
-            components.apiserver_flags(directory, etcd_url, port, tokens),
-            components.runtime_config_flags(runtime_config),
-            gate_flags,
-            apiserver_flags,
-        )
-        etcd.wait_until(lambda: answers(f"{etcd_url}/health"), within=_START_SECONDS)
-        apiserver.wait_until(lambda: answers(f"{url}/readyz", token), within=_START_SECONDS)
+        apiserver = start_apiserver()  # keeps trying until etcd answers
 
         kubeconfig = directory / "kubeconfig"
         write_kubeconfig(kubeconfig, url, token, components.certificate(directory))
@@ -131,6 +144,7 @@ def control_plane(
             directory=directory,
             feature_gates=gates,
             processes={p.name: p for p in (etcd, apiserver, controllers)},
+            start_apiserver=start_apiserver,
         )
 
 
