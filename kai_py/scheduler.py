@@ -106,8 +106,10 @@ class Scheduler:
         return health.stale_watches(self.mirror.status()) + health.stuck_cycle(running)
 
     def unready(self) -> list[str]:
-        """What has not been read yet, as sentences."""
-        return [] if self.mirror.synced else health.unread_kinds(self.mirror.status())
+        """What has not been read yet or cannot be reached now, as sentences."""
+        kinds = self.mirror.status()
+        unread = [] if self.mirror.synced else health.unread_kinds(kinds)
+        return unread + health.unreached_kinds(kinds)
 
     async def _work(self) -> None:
         if self._dry_run:

@@ -2,7 +2,8 @@
 
     /metrics    Prometheus text
     /healthz    200 while watches hear of the server and the loop turns, else 503 and why
-    /readyz     200 once every watch has its first list, else 503 and which lacks it
+    /readyz     200 while every watch has its first list and reaches the server, else 503 and
+                which does not
     /v1/plan    the last plan as JSON, 404 before the first
 
 The answers are computed from callables, so that this room knows nothing of what it shows.

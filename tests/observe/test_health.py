@@ -1,4 +1,4 @@
-from kai_py.observe.health import stale_watches, stuck_cycle, unread_kinds
+from kai_py.observe.health import stale_watches, stuck_cycle, unreached_kinds, unread_kinds
 from kai_py.watch.mirror import KindStatus
 
 
@@ -26,6 +26,15 @@ def test_a_kind_that_is_not_served_is_no_fault():
 def test_kinds_that_are_not_read_are_named():
     assert unread_kinds([kind("Pod", synced=False), kind("Node")]) == [
         "Pod: not read yet: still reading"
+    ]
+
+
+def test_kinds_whose_watch_fails_for_a_while_are_named():
+    failing = kind("Pod", age=6.0, problem="connection refused")
+    quiet, blip = kind("Node", age=50.0), kind("Job", age=1.0, problem="connection refused")
+    unread = kind("Queue", age=6.0, problem="connection refused", synced=False)
+    assert unreached_kinds([failing, quiet, blip, unread]) == [
+        "Pod: not reached for 6 s: connection refused"
     ]
 
 
