@@ -114,10 +114,10 @@ class Eviction(ApiModel):
 class Budgets(ApiModel):
     """Bounds of the searches of one cycle; running out is reported and tried again later."""
 
-    victims: PositiveDuration = 5.0
-    """Time for the victim searches of one cycle."""
-    victims_per_gang: PositiveDuration = 1.0
-    """Time for the victim search of one gang."""
+    victims: Positive = 20_000
+    """Trial placements in the searches for victims of one cycle."""
+    victims_per_gang: Positive = 500
+    """Trial placements in the search for victims of one gang."""
     allocator_steps: Positive = 100_000
     """Steps of the device allocator for one pod on one node."""
 

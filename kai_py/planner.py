@@ -86,6 +86,10 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
             (configuration.placement.shared_gpus or configuration.placement.gpu).value
         ),
         strategy=_strategy(configuration),
+        victim_probes=configuration.budgets.victims,
+        victim_probes_per_gang=configuration.budgets.victims_per_gang,
+        consolidate_at_most=configuration.eviction.consolidate_at_most,
+        staleness_grace=configuration.eviction.staleness_grace,
         actions=_actions(configuration),
     )
 
@@ -97,6 +101,7 @@ def _strategy(configuration: Configuration) -> PlacementStrategy | None:
 
 def _actions(configuration: Configuration) -> tuple[Action, ...]:
     off = {
+        Action.CONSOLIDATE: not configuration.eviction.consolidate,
         Action.RECLAIM: not configuration.eviction.reclaim,
         Action.PREEMPT: not configuration.eviction.preempt,
     }

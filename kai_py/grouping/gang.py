@@ -4,6 +4,7 @@ A gang is placed all-or-nothing. It is a tree: a leaf holds pods and ``min_membe
 an inner node needs ``min_subgroups`` of its children, all of them when unset.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kai_py.grouping.terms import NO_TERMS, Terms
@@ -79,7 +80,7 @@ class GangSpec:
     terms: Terms = NO_TERMS
 
 
-def satisfied(tree: Subgroup, members: dict[str, int]) -> bool:
+def satisfied(tree: Subgroup, members: Mapping[str, int]) -> bool:
     """Whether ``members`` (pods per leaf name) reach the floors of ``tree``.
 
     The one rule for readiness, order, staleness, victims and status.

@@ -1,10 +1,10 @@
 """Which pods of a gang to place next, and what must be true before any is.
 
 A gang whose floor is not reached asks for exactly the pods that reach it, all or nothing. A gang
-that has its floor asks for its surplus, pod by pod.
+that has its floor asks for its surplus: pod by pod, or an optional subgroup at a time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kai_py.grouping.gang import Subgroup, satisfied
@@ -17,10 +17,10 @@ from kai_py.snapshot.gangs import Gang, Member, PodState
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Pods to place together. ``all_or_none`` is False for surplus, which takes what it gets."""
+    """Pods to place together, all or none. ``surplus``: the gang has its floor without them."""
 
     members: tuple[Member, ...]
-    all_or_none: bool
+    surplus: bool
 
 
 def precondition(gang: Gang, quota: Quota) -> Obstacle | None:
@@ -42,20 +42,47 @@ def precondition(gang: Gang, quota: Quota) -> Obstacle | None:
 
 
 def next_ask(gang: Gang, statement: Statement) -> Ask | None:
-    """The pods to place next, given what this cycle placed already; None when none is left."""
+    """The pods to place next, given what this cycle decided already; None when none is left."""
     left = [m for m in gang.pending if m.pod.uid not in statement.placed and not m.waiting]
     if not left:
         return None
-    have = gang.counts(PodState.BOUND)
-    for member in gang.pending:
-        if member.pod.uid in statement.placed:
-            have[member.leaf] = have.get(member.leaf, 0) + 1
-    if satisfied(gang.tree, have):
-        return Ask(tuple(left), all_or_none=False)
-    wanted = _floor(gang.tree, have, _by_leaf(left))
+    have, by_leaf = active_counts(gang, statement), _by_leaf(left)
+    surplus = satisfied(gang.tree, have)
+    wanted = (_one_more if surplus else _floor)(gang.tree, have, by_leaf)
     if not wanted:
         return None
-    return Ask(tuple(m for m in left if m.pod.uid in wanted), all_or_none=True)
+    return Ask(tuple(m for m in left if m.pod.uid in wanted), surplus)
+
+
+def active_counts(gang: Gang, statement: Statement) -> dict[str, int]:
+    """Pods per leaf that hold room or were given some, as this cycle has decided so far."""
+    counts: dict[str, int] = {}
+    for member in gang.members:
+        uid = member.pod.uid
+        stays = member.state == PodState.BOUND and uid not in statement.evicted
+        if stays or uid in statement.placed:
+            counts[member.leaf] = counts.get(member.leaf, 0) + 1
+    return counts
+
+
+def elastic_rank(gang: Gang, statement: Statement) -> int:
+    """0 below the floor, 1 exactly at it, 2 above: less served gangs come first."""
+    have = active_counts(gang, statement)
+    if not satisfied(gang.tree, have):
+        return 0
+    return 1 if sum(have.values()) <= gang.tree.floor() else 2
+
+
+def neediest_first(children: Iterable[Subgroup], have: Mapping[str, int]) -> list[Subgroup]:
+    """Siblings below their floor first, required before optional, least of its floor, by name."""
+
+    def rank(child: Subgroup) -> tuple[bool, bool, float, str]:
+        floor = child.floor()
+        held = sum(have.get(leaf.name, 0) for leaf in child.leaves())
+        part = held / floor if floor else float(held)
+        return (satisfied(child, have), floor == 0, part, child.name)
+
+    return sorted(children, key=rank)
 
 
 def _members_missing(gang: Gang) -> Obstacle | None:
@@ -94,15 +121,29 @@ def _floor(tree: Subgroup, have: Mapping[str, int], left: Mapping[str, list[Memb
         if not 0 < missing <= len(able):
             return set()
         return {member.pod.uid for member in able[:missing]}
-    counts = dict(have)
     needed = len(tree.children) if tree.min_subgroups is None else tree.min_subgroups
-    needed -= sum(satisfied(child, counts) for child in tree.children)
+    needed -= sum(satisfied(child, have) for child in tree.children)
     chosen: set[str] = set()
-    for child in tree.children:
-        if needed <= 0 or satisfied(child, counts):
-            continue
+    for child in neediest_first(tree.children, have):
+        if needed <= 0 or satisfied(child, have):
+            break
         uids = _floor(child, have, left)
         if uids:
             chosen |= uids
             needed -= 1
     return chosen if needed <= 0 else set()
+
+
+def _one_more(
+    tree: Subgroup, have: Mapping[str, int], left: Mapping[str, list[Member]]
+) -> set[str]:
+    """Uids of the next surplus: one pod of a leaf, or what an optional subgroup starts with."""
+    if not satisfied(tree, have):
+        return _floor(tree, have, left)
+    if not tree.children:
+        return {member.pod.uid for member in left.get(tree.name, [])[:1]}
+    for child in neediest_first(tree.children, have):
+        uids = _one_more(child, have, left)
+        if uids:
+            return uids
+    return set()

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.allocate import allocate
+from kai_py.plan.actions.consolidate import consolidate
 from kai_py.plan.actions.preempt import preempt
 from kai_py.plan.actions.reclaim import reclaim
 from kai_py.plan.actions.resume import resume
+from kai_py.plan.actions.stale import stale
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import (
     Action,
@@ -41,21 +43,31 @@ from kai_py.snapshot.snapshot import Snapshot
 
 ACTIONS: Mapping[Action, Callable[[CycleState, Sequence[Gang]], None]] = {
     Action.ALLOCATE: allocate,
+    Action.CONSOLIDATE: consolidate,
     Action.RECLAIM: reclaim,
     Action.PREEMPT: preempt,
+    Action.STALE: stale,
 }
 """In the order in which they run: what disturbs nobody comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleSettings:
-    """What of the configuration a cycle follows; ``actions`` run in the order given."""
+    """What of the configuration a cycle follows; ``actions`` run in the order given.
+
+    ``victim_probes``: trial placements of all searches for victims in a cycle, and of one search.
+    ``consolidate_at_most``: pods moved for one gang. ``staleness_grace`` in seconds.
+    """
 
     rules: Rules = NATIVE
     gpu_strategy: Strategy = Strategy.BINPACK
     cpu_strategy: Strategy = Strategy.BINPACK
     sharing_strategy: Strategy = Strategy.BINPACK
     strategy: PlacementStrategy | None = None
+    victim_probes: int = 20_000
+    victim_probes_per_gang: int = 500
+    consolidate_at_most: int = 16
+    staleness_grace: float = 60.0
     actions: tuple[Action, ...] = tuple(ACTIONS)
 
 
@@ -80,13 +92,23 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
     devices = CycleDevices(memory.devices, snapshot)
     statement = Statement(snapshot, quota, devices, settings.sharing_strategy)
     placer = _placer(snapshot, settings, memory)
-    state = CycleState(snapshot, quota, statement, placer)
+    state = CycleState(
+        snapshot,
+        quota,
+        statement,
+        placer,
+        probes=settings.victim_probes,
+        probes_per_gang=settings.victim_probes_per_gang,
+        most_moved=settings.consolidate_at_most,
+        staleness_grace=settings.staleness_grace,
+    )
     pending = [snapshot.gangs[key] for key in snapshot.pending]
     ready = [g for g in pending if g.key not in snapshot.held_back and not g.attempted]
 
     # 2. Gangs that were promised room start, or keep it.
     resume(state, ready)
-    # 3. Everybody else takes what is free, then what fairness, then what priority gives.
+    # 3. Everybody else takes what is free, then what moving others gives, then what fairness and
+    #    priority give; at last, gangs that lost too many pods for too long are ended.
     for action in settings.actions:
         ACTIONS[action](state, ready)
     # 4. What was decided, and why the rest waits.
@@ -105,7 +127,9 @@ def _plan(state: CycleState, pending: Sequence[Gang]) -> Plan:
     starting: dict[str, list[Planned]] = {}
     nominations: list[Nomination] = []
     names = state.snapshot.nodes.names
-    for planned in state.statement.placed.values():
+    for uid, planned in state.statement.placed.items():
+        if uid in state.statement.evicted:
+            continue
         if planned.room is Room.NOW:
             starting.setdefault(planned.gang.key, []).append(planned)
         else:
@@ -134,6 +158,11 @@ def _gang_placement(state: CycleState, pods: Sequence[Planned]) -> GangPlacement
 
 
 def _evictions(state: CycleState) -> tuple[Eviction, ...]:
+    moved = {
+        uid: state.snapshot.nodes.names[planned.row]
+        for uid, planned in state.statement.placed.items()
+        if uid in state.statement.evicted
+    }
     return tuple(
         Eviction(
             pod=victim.member.pod,
@@ -145,8 +174,10 @@ def _evictions(state: CycleState) -> tuple[Eviction, ...]:
             beneficiary=victim.beneficiary.key,
             beneficiary_queue=victim.beneficiary.queue,
             reason=victim.reason,
+            moved_to=moved.get(uid, ""),
         )
-        for victim in state.statement.evicted.values()
+        for uid, victim in state.statement.evicted.items()
+        if moved.get(uid) != victim.member.node or victim.member.gpus
     )
 
 

@@ -15,12 +15,20 @@ from kai_py.snapshot.snapshot import Snapshot
 
 @dataclass
 class CycleState:
-    """Mutable for the length of one cycle. ``obstacles``: gang key to what stops it."""
+    """Mutable for the length of one cycle. ``obstacles``: gang key to what stops it.
+
+    ``probes``: trial placements that searches for victims may still make, ``probes_per_gang`` how
+    many of them in one search. ``most_moved``: pods that may be moved for one gang.
+    """
 
     snapshot: Snapshot
     quota: Quota
     statement: Statement
     placer: Placer
+    probes: int
+    probes_per_gang: int
+    most_moved: int
+    staleness_grace: float
     obstacles: dict[str, Obstacle] = field(default_factory=dict)
     _costs: dict[str, Floats] = field(default_factory=dict)
 
@@ -45,7 +53,7 @@ class CycleState:
         if known is not None:
             return known
         ask = next_ask(gang, self.statement)
-        members = ask.members if ask is not None and ask.all_or_none else gang.pending[:1]
+        members = ask.members if ask is not None else gang.pending[:1]
         cost = self.quota.cost(total(member.charge for member in members))
         self._costs[gang.key] = cost
         return cost

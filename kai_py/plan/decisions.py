@@ -105,7 +105,10 @@ class Nomination:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """A pod must leave. ``reason`` is one sentence: who takes the room, by which rule."""
+    """A pod must leave. ``reason`` is one sentence: who takes the room, by which rule.
+
+    ``moved_to``: the node on which there is room for it; empty when there is none.
+    """
 
     pod: PodRef
     node: str
@@ -116,6 +119,7 @@ class Eviction:
     beneficiary: str
     beneficiary_queue: str
     reason: str
+    moved_to: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from kai_py.grouping.gang import Subgroup, TopologyConstraint
 from kai_py.plan.decisions import Stage
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.statement import Statement
-from kai_py.policy.topology import Candidate, Level, candidates, levels_of
+from kai_py.policy.topology import NOWHERE, Candidate, Level, candidates, levels_of
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.snapshot import Snapshot
@@ -46,6 +46,24 @@ def domain_candidates(
         preferred=_position(keys, constraint.preferred_level),
         pinned=_pinned(statement, gang, group),
     )
+
+
+def required_domains(statement: Statement, gang: Gang, group: Subgroup) -> Ints | None:
+    """(nodes,) int64: the domain in which ``group`` may be placed that each node lies in.
+
+    ``NOWHERE`` for nodes that are out of the question; None when no level is required.
+    """
+    constraint = group.topology
+    if constraint is None or not constraint.required_level:
+        return None
+    keys = _level_keys(statement.snapshot, constraint)
+    if keys is None or constraint.required_level not in keys:
+        return np.full(len(statement.snapshot.nodes), NOWHERE)
+    level = _levels(statement.snapshot, keys)[keys.index(constraint.required_level)]
+    pinned = _pinned(statement, gang, group)
+    if pinned is None:
+        return level.codes
+    return np.where(np.isin(level.codes, level.codes[pinned]), level.codes, NOWHERE)
 
 
 def unsatisfied(gang: Gang, group: Subgroup, wanted: int) -> Obstacle:
@@ -88,7 +106,7 @@ def _pinned(statement: Statement, gang: Gang, group: Subgroup) -> Bools | None:
     ]
     rows += [
         planned.row
-        for member in gang.pending
+        for member in gang.members
         if member.leaf in leaves and (planned := statement.placed.get(member.pod.uid)) is not None
     ]
     if not rows:

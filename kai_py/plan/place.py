@@ -30,6 +30,9 @@ from kai_py.snapshot.shape import Shape
 GPU_NODE_MALUS = 0.5
 """Pods without devices avoid GPU nodes; below 1, so that any stated preference outweighs it."""
 
+NOW_BONUS = 1e-7
+"""What room that is free already counts; less than any other preference."""
+
 
 @dataclass(frozen=True, slots=True)
 class Placer:
@@ -176,7 +179,7 @@ class Placer:
             chunks = fill(
                 count,
                 fitting,
-                self._preference(statement, shape, static, where),
+                self._preference(attempt, shape, static, where, mask),
                 _slack(shape, statement.snapshot.resources, free),
                 self._strategy(shape),
                 first=shared,
@@ -207,9 +210,10 @@ class Placer:
         return self.gpu_strategy if wants_devices(shape) else self.cpu_strategy
 
     def _preference(
-        self, statement: Statement, shape: Shape, static: StaticFit, where: "_Where"
+        self, attempt: "_Attempt", shape: Shape, static: StaticFit, where: "_Where", mask: Bools
     ) -> Floats:
-        preference = static.preference
+        statement = attempt.statement
+        preference = static.preference + _starts_now(attempt, shape, mask)
         if where.preference is not None:
             preference = preference + where.preference
         if wants_devices(shape):
@@ -232,6 +236,16 @@ class _Where(NamedTuple):
 
     mask: Bools
     preference: Floats | None = None
+
+
+def _starts_now(attempt: "_Attempt", shape: Shape, mask: Bools) -> Floats | float:
+    """(nodes,) a preference for nodes with room now, where others would have to be waited for."""
+    statement = attempt.statement
+    if attempt.room is Room.NOW or not (statement.later > statement.idle).any():
+        return 0.0
+    allocatable, resources = statement.snapshot.nodes.allocatable, statement.snapshot.resources
+    copies = copies_that_fit(shape, resources, statement.free(Room.NOW), mask, allocatable)
+    return np.where(copies > 0, NOW_BONUS, 0.0)
 
 
 def _members_of(group: Subgroup, members: Sequence[Member]) -> list[Member]:

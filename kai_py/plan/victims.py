@@ -1,139 +1,165 @@
-"""The fewest victims that make room for a gang, taken in a given order.
+"""The fewest victims that make room for a gang, taken in the order in which they are offered.
 
-Victims come in units: a surplus pod alone, or all that is left of a gang, because a gang without
-its floor is worth nothing. Whether the gang fits is monotone in how many units of the order leave,
-so the smallest prefix is found by doubling and bisection instead of by trying combinations. Units
-of that prefix that turn out not to be needed are given back, the dearest first, until removing any
-one more would leave the gang without room.
+    until the gang is placed:
+        take offered units until counting says that the gang could fit
+        give back, the dearest first, every unit that is not needed for that
+        place the gang for real, and every victim that finds room elsewhere again: it is moved
+        the caller judges the lost ones; the first it refuses is taken no more
 
-A search costs O(log units) probes for the prefix plus one probe per unit that touches a node the
-gang was placed on; a probe is one placement.
+Nothing is done unless all of it succeeds, and every unit that was taken was needed: without any one
+of them the gang does not fit. Where counting is exact (``headroom.is_exact``) one placement is made
+per round. Elsewhere twice as many units are taken after each placement that failed, and whether a
+unit is needed is tried out where counting can't tell. Every placement costs a probe; without probes
+left the search ends and says so.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from kai_py.plan.candidates import Ask
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action
+from kai_py.plan.headroom import is_exact
+from kai_py.plan.moves import place_again
 from kai_py.plan.room import Room
 from kai_py.plan.statement import Evicted
-from kai_py.policy.limits import check_limits
-from kai_py.snapshot.accounting import total
-from kai_py.snapshot.gangs import Gang, Member
+from kai_py.plan.victim_choice import Choice
+from kai_py.plan.victim_units import VictimUnit, pods_of, stays_behind
+from kai_py.snapshot.gangs import Gang
 
-Legal = Callable[[Sequence["VictimUnit"]], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class VictimUnit:
-    """Pods that leave together, of one gang. ``core`` when the gang's floor goes with them."""
-
-    gang: Gang
-    members: tuple[Member, ...]
-    core: bool
+Judge = Callable[[Sequence[VictimUnit]], VictimUnit | None]
+"""The first of these units that may not be lost together with those before it, if any."""
 
 
-def victim_units(gang: Gang, already: frozenset[str] = frozenset()) -> list[VictimUnit]:
-    """The units of a running gang, cheapest first: surplus pods, last placed first, then the core.
+class Outcome(Enum):
+    """How a search ended."""
 
-    ``already``: uids of pods that leave anyway.
-    """
-    bound = [m for m in gang.bound if m.pod.uid not in already]
-    kept: dict[str, int] = {leaf.name: leaf.min_members for leaf in gang.tree.leaves()}
-    core: list[Member] = []
-    surplus: list[Member] = []
-    for member in bound:
-        if kept.get(member.leaf, 0) > 0:
-            kept[member.leaf] -= 1
-            core.append(member)
-        else:
-            surplus.append(member)
-    units = [VictimUnit(gang, (member,), core=False) for member in reversed(surplus)]
-    return [*units, VictimUnit(gang, tuple(core), core=True)] if core else units
+    PLACED = auto()
+    NO_ROOM = auto()
+    REFUSED = auto()
+    OUT_OF_BUDGET = auto()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class VictimSearch:
-    """Makes room for ``ask`` of ``gang``. ``legal`` judges the units taken together."""
+    """Makes room for ``ask`` of ``gang`` at the cost of units that ``judge`` allows to lose.
+
+    ``probes``: placements it may try; what was not used is left. ``taken``: the units that leave.
+    """
 
     state: CycleState
     gang: Gang
     ask: Ask
     action: Action
     reason: Callable[[VictimUnit], str]
-    legal: Legal | None = None
+    judge: Judge
+    most_pods: int | None = None
+    probes: int = 0
+    taken: tuple[VictimUnit, ...] = ()
+    _exact: bool = field(init=False)
 
-    def run(self, units: Sequence[VictimUnit]) -> tuple[VictimUnit, ...] | None:
-        """Place the gang and evict the fewest of ``units``; None, and nothing done, if it fails."""
-        if not units or self._nodes(units) is None:
-            return None
-        prefix = units[: self._smallest_prefix(units)]
-        chosen = self._without_needless(prefix)
-        if self.legal is not None and not self.legal(chosen):
-            return None
-        with self.state.statement.trial() as trial:
-            if self._probe(chosen):
-                trial.keep()
-                return tuple(chosen)
-        return None
+    def __post_init__(self) -> None:
+        """Whether counting settles it depends on the ask alone."""
+        self._exact = is_exact(self.state, self.gang, self.ask.members)
 
-    def _smallest_prefix(self, units: Sequence[VictimUnit]) -> int:
-        """All units together suffice; find the least number that does."""
-        high = 1
-        while high < len(units) and self._nodes(units[:high]) is None:
-            high *= 2
-        low, high = high // 2 + 1, min(high, len(units))
-        while low < high:
-            middle = (low + high) // 2
-            if self._nodes(units[:middle]) is None:
-                low = middle + 1
-            else:
-                high = middle
-        return high
-
-    def _without_needless(self, units: Sequence[VictimUnit]) -> list[VictimUnit]:
-        chosen = list(units)
-        used = self._nodes(chosen)
-        near = [unit for unit in chosen if used and any(m.node in used for m in unit.members)]
-        if len(near) < len(chosen) and self._nodes(near) is not None:
-            chosen = near
-        for unit in list(reversed(chosen)):
-            fewer = [kept for kept in chosen if kept is not unit]
-            if self._is_orphaned_surplus(unit, fewer) or self._nodes(fewer) is None:
+    def run(self, offered: Iterable[VictimUnit]) -> Outcome:
+        """Place the gang, evict what must leave; nothing is done unless the outcome is PLACED."""
+        choice = Choice(self.state, self.gang, self.ask)
+        supply, least, refused_any = iter(offered), 0, False
+        while choice.gather(supply, least):
+            if self.probes <= 0:
+                return Outcome.OUT_OF_BUDGET
+            if not self._exact and not self._fits(choice.units):
+                least = 2 * max(1, len(choice.units))
                 continue
-            chosen = fewer
-        return chosen
+            settled = self._settle(self._needed(choice))
+            if settled is None:
+                self._exact = False
+                continue
+            if settled.refused is None:
+                return Outcome.PLACED
+            choice.ban(settled.refused)
+            refused_any = True
+        return Outcome.REFUSED if refused_any else Outcome.NO_ROOM
 
-    @staticmethod
-    def _is_orphaned_surplus(unit: VictimUnit, others: Sequence[VictimUnit]) -> bool:
-        """Surplus can't stay when the core of its gang goes."""
-        return not unit.core and any(o.core and o.gang.key == unit.gang.key for o in others)
+    def _needed(self, choice: Choice) -> list[VictimUnit]:
+        """The units without those that can stay; ``choice`` is as before afterwards."""
+        spared = [] if self._exact else self._far_away(choice)
+        kept = {id(unit): unit for unit in choice.units}
+        for unit in spared:
+            del kept[id(unit)]
+        by_gang: dict[str, list[VictimUnit]] = {}
+        for unit in kept.values():
+            by_gang.setdefault(unit.gang.key, []).append(unit)
+        for unit in reversed(list(kept.values())):
+            peers = by_gang[unit.gang.key]
+            if stays_behind(unit, peers):
+                continue
+            choice.count(unit, -1.0)
+            del kept[id(unit)]
+            if choice.enough and (self._exact or self._fits(list(kept.values()))):
+                peers.remove(unit)
+                spared.append(unit)
+                continue
+            choice.count(unit, 1.0)
+            kept[id(unit)] = unit
+        for unit in spared:
+            choice.count(unit, 1.0)
+        return [unit for unit in choice.units if id(unit) in kept]
 
-    def _nodes(self, units: Sequence[VictimUnit]) -> frozenset[str] | None:
-        """The nodes the gang would be placed on if ``units`` left; None if it would not fit."""
-        statement = self.state.statement
-        with statement.trial():
-            if not self._probe(units):
-                return None
-            names = statement.snapshot.nodes.names
-            return frozenset(names[statement.placed[m.pod.uid].row] for m in self.ask.members)
+    def _far_away(self, choice: Choice) -> list[VictimUnit]:
+        """Units on nodes that the gang does not go to, counted as back, if all of them can stay."""
+        names = self.state.snapshot.nodes.names
+        with self.state.statement.trial():
+            self._place(choice.units)
+            placed = self.state.statement.placed
+            used = {names[placed[m.pod.uid].row] for m in self.ask.members if m.pod.uid in placed}
+        near = [u for u in choice.units if any(member.node in used for member in u.members)]
+        far = [u for u in choice.units if u not in near and not stays_behind(u, near)]
+        for unit in far:
+            choice.count(unit, -1.0)
+        if choice.enough and self._fits([unit for unit in choice.units if unit not in far]):
+            return far
+        for unit in far:
+            choice.count(unit, 1.0)
+        return []
 
-    def _probe(self, units: Sequence[VictimUnit]) -> bool:
-        statement, quota = self.state.statement, self.state.quota
-        for unit in units:
-            for member in unit.members:
-                reason = self.reason(unit)
-                statement.evict(Evicted(member, unit.gang, self.action, self.gang, reason))
-        queue = quota.queue_of(self.gang)
-        cost = quota.cost(total(member.charge for member in self.ask.members))
-        if queue is None or check_limits(
-            quota.standing, queue, cost, preemptible=self.gang.preemptible
-        ):
+    def _fits(self, units: Sequence[VictimUnit]) -> bool:
+        if self.probes <= 0:
             return False
-        return (
-            self.state.placer.place(
-                statement, self.gang, self.ask.members, self.action, room=Room.LATER
-            )
-            is None
+        self.probes -= 1
+        with self.state.statement.trial():
+            return self._place(units)
+
+    def _settle(self, units: Sequence[VictimUnit]) -> "_Settled | None":
+        """Do it, unless one of the units may not be lost; None if the gang does not fit."""
+        self.probes -= 1
+        if self.most_pods is not None and len(pods_of(units)) > self.most_pods:
+            return _Settled(units[-1])
+        with self.state.statement.trial() as trial:
+            if not self._place(units):
+                return None
+            refused = self.judge(place_again(self.state, units, self.action))
+            if refused is None:
+                self.taken = tuple(units)
+                trial.keep()
+        return _Settled(refused)
+
+    def _place(self, units: Sequence[VictimUnit]) -> bool:
+        statement = self.state.statement
+        for unit in units:
+            reason = self.reason(unit)
+            for member in unit.members:
+                statement.evict(Evicted(member, unit.gang, self.action, self.gang, reason))
+        blocked = self.state.placer.place(
+            statement, self.gang, self.ask.members, self.action, room=Room.LATER
         )
+        return blocked is None
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """The gang fits; ``refused``: the unit that may not be lost for it, None when it was placed."""
+
+    refused: VictimUnit | None

@@ -4,6 +4,9 @@ The same order as ``queue_order``, kept up to date: every inner queue (and the c
 of its children by key. A change of one leaf gives new keys only to the leaf and the queues above
 it, because a key does not depend on other queues. Outdated heap entries are dropped when they
 surface. O(depth x (resources + log siblings)) per change, O(1) to read.
+
+Reversed, the same line says which queue gives next: its units ask for nothing, and what was already
+taken from a queue counts as gone.
 """
 
 import heapq
@@ -25,13 +28,14 @@ class QueueLine:
     Reads ``standing.allocated`` whenever a leaf is updated; entitlements are read once.
     """
 
-    def __init__(self, standing: Standing, rules: Rules) -> None:
+    def __init__(self, standing: Standing, rules: Rules, *, reverse: bool = False) -> None:
         queues = standing.queues
         fair, deserved = standing.fair, queues.deserved
         bound = np.where(
             np.isinf(standing.allocatable), standing.total[:, None], standing.allocatable
         )
         self._standing = standing
+        self._sign = -1 if reverse else 1
         self._all = rules.compared is Compared.ALL
         self._fair = (fair + tolerance(fair)).T.tolist()
         self._deserved = (deserved + tolerance(deserved)).T.tolist()
@@ -42,6 +46,8 @@ class QueueLine:
         self._parent = queues.parent.tolist()
         self._request: dict[int, list[float]] = {}
         self._first_leaf: dict[int, int] = {}
+        self._taken: dict[int, list[float]] = {}
+        self._none = [0.0] * len(standing.total)
         self._version = [0] * len(queues)
         self._heaps: dict[int, list[tuple[Key, int, int]]] = {}
 
@@ -60,6 +66,15 @@ class QueueLine:
             self._enter(queue, first)
             queue = self._parent[queue]
             first = self._first_below(queue)
+
+    def take(self, leaf: int, amount: Floats) -> None:
+        """Count ``amount`` (resources,) as taken from ``leaf``; to be updated afterwards."""
+        queue = leaf
+        while queue != CLUSTER:
+            before = self._taken.get(queue, self._none)
+            taken = zip(before, amount.tolist(), strict=True)
+            self._taken[queue] = [old + new for old, new in taken]
+            queue = self._parent[queue]
 
     def first(self) -> int | None:
         """The leaf whose gang comes next; None where no leaf has any."""
@@ -89,21 +104,24 @@ class QueueLine:
         rows = zip(
             self._standing.allocated[:, queue].tolist(),
             request,
+            self._taken.get(queue, self._none),
             self._fair[queue],
             self._deserved[queue],
             allocatable,
             self._bound[queue],
             strict=True,
         )
-        for held, asked, fair, deserved, may_hold, bound in rows:
+        for held, asked, taken, fair, deserved, may_hold, bound in rows:
             after = held + asked
             counts = self._all or asked > 0
             over_all = over_all and held > fair
             over = over or (counts and held > fair)
             beyond = beyond or (counts and after > deserved)
             uses_none = uses_none or (may_hold == 0 and after > 0)
-            with_gang = max(with_gang, after / bound if bound > 0 else after * NO_SHARE_PENALTY)
+            left = after - taken
+            with_gang = max(with_gang, left / bound if bound > 0 else left * NO_SHARE_PENALTY)
             without = max(without, held / bound if bound > 0 else held * NO_SHARE_PENALTY)
         is_over = over_all if self._all else over
         last = (*allocatable, self._creation[queue])
-        return (is_over, beyond, self._priority[queue], uses_none, with_gang, without, *last)
+        key = (is_over, beyond, self._priority[queue], uses_none, with_gang, without, *last)
+        return key if self._sign > 0 else tuple(-part for part in key)

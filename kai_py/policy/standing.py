@@ -4,7 +4,7 @@ One value that order, limits and reclaim read. The arrays may be the working sta
 is allocated changes while the cycle places gangs, entitlements do not.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -32,6 +32,15 @@ class Standing:
         """(resources, queues) what a queue may hold undisturbed; inf where it has no bound."""
         entitled = np.maximum(self.queues.deserved, self.fair)
         return np.minimum(self.queues.max, entitled)
+
+
+def as_it_stands(standing: Standing) -> Standing:
+    """``standing`` at this moment, whatever is placed or evicted later."""
+    return replace(
+        standing,
+        allocated=standing.allocated.copy(),
+        non_preemptible=standing.non_preemptible.copy(),
+    )
 
 
 def exceeds(amount: Floats, bound: Floats) -> Bools:

@@ -36,7 +36,9 @@ STATES = {
     "Binding": PodState.BOUND,
     "Running": PodState.BOUND,
     "Releasing": PodState.RELEASING,
+    "StuckInReleasing": PodState.STUCK,
 }
+HOLDING = (PodState.BOUND, PodState.RELEASING, PodState.STUCK)
 
 
 def snapshot_of(cluster: Mapping, accounting) -> Snapshot:
@@ -123,7 +125,7 @@ def _gang(job: Mapping, cluster: Mapping, shapes: dict, accounting) -> Gang:
         for task in job["tasks"]
         if task["status"] in STATES
     ]
-    created = NOW - 60 * job["age_minutes"]
+    created, stale = NOW - 60 * job["age_minutes"], job.get("stale_seconds")
     return Gang(
         key=f"{namespace}/{job['name']}",
         owner=Owner("scheduling.run.ai/v2alpha2", "PodGroup", namespace, job["name"], job["name"]),
@@ -134,6 +136,10 @@ def _gang(job: Mapping, cluster: Mapping, shapes: dict, accounting) -> Gang:
         preemptible=job["preemptibility"] == "preemptible",
         may_preempt=True,
         created=created,
+        succeeded=sum(task["status"] == "Succeeded" for task in job["tasks"]),
+        stale_since=None if stale is None else NOW - stale,
+        staleness_grace=job.get("staleness_grace_seconds"),
+        preemption_delay=job.get("preemption_delay_seconds", 0.0),
     )
 
 
@@ -157,7 +163,7 @@ def _member(job: Mapping, task: Mapping, shapes: dict, accounting, memory: Mappi
         shape=shape,
         leaf=task.get("sub_group", "default"),
         state=state,
-        node=task.get("node", "") if state in (PodState.BOUND, PodState.RELEASING) else "",
+        node=task.get("node", "") if state in HOLDING else "",
         nominated="",
         priority=job["priority"],
         created=NOW - 60 * job["age_minutes"],

@@ -7,22 +7,9 @@ from tests.corpus.kai_session import play
 TABLE = "kai-cases"
 NOT_BUILT_YET = frozenset(
     {
-        "CPU-only pod",
         "DRA feature on",
-        "elastic (min < pods)",
-        "explicit departments",
-        "initial status Releasing",
-        "initial status StuckInReleasing",
-        "job deleted when evicted",
-        "multi-node",
-        "outcome:evict",
+        "NUMA topology",
         "pod affinity",
-        "predicates plugin off",
-        "queue CPU/memory limit",
-        "queue hierarchy depth >= 3",
-        "several leaf queues",
-        "stale gang timestamp",
-        "topology constraint on job",
     }
 )
 """Feature tags of cases that wait for something which is not built yet."""

@@ -6,116 +6,82 @@
         place them into room that is free now, or else into room that is being freed
         a gang with pods left to place goes back into its queue's line
 
-A gang that finds no room spares every later gang of the same shapes and at least the same size the
+A gang that finds no room spares every later gang of the same shape and at least the same size the
 search: room only shrinks during this action.
 """
 
-import heapq
 from collections.abc import Iterable
 
 from kai_py.plan.candidates import Ask, next_ask, precondition
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action, Stage
+from kai_py.plan.domains import constrained
+from kai_py.plan.gang_line import GangLine
 from kai_py.plan.place import by_shape
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.room import Room
-from kai_py.policy.limits import check_limits, copies_within
-from kai_py.policy.queue_line import QueueLine
+from kai_py.policy.limits import check_limits
 from kai_py.snapshot.accounting import total
-from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.gangs import Gang
 
-Line = list[tuple[tuple[int, int, float, str], Gang]]
-"""A heap of gangs: higher priority, then below floor, then older, then by name."""
-
-Footprint = tuple[int, ...]
-"""The shapes of an ask, hardest first."""
-
-Hopeless = dict[tuple[Footprint, str], tuple[int, Obstacle]]
-"""The smallest ask of a footprint that found no room, and why; surplus is kept per gang."""
+Hopeless = dict[int, tuple[int, Obstacle]]
+"""Shape to the smallest ask that found no room, and why."""
 
 
 def allocate(state: CycleState, gangs: Iterable[Gang]) -> None:
     """Run the action for ``gangs``; whatever stays pending gets its obstacle in ``state``."""
-    lines = _lines(state, gangs)
-    order = QueueLine(state.quota.standing, state.quota.rules)
-    for leaf, waiting in sorted(lines.items()):
-        order.update(leaf, state.ask_cost(waiting[0][1]))
+    line = GangLine(state, [gang for gang in gangs if _is_ready(state, gang)])
     hopeless: Hopeless = {}
-    while (queue := order.first()) is not None:
-        line = lines[queue]
-        _, gang = heapq.heappop(line)
-        if _try(state, queue, gang, hopeless):
-            heapq.heappush(line, (_rank(gang), gang))
-        order.update(queue, state.ask_cost(line[0][1]) if line else None)
+    while (gang := line.pop()) is not None:
+        if _try(state, gang, hopeless):
+            line.push(gang)
 
 
-def _lines(state: CycleState, gangs: Iterable[Gang]) -> dict[int, Line]:
-    lines: dict[int, Line] = {}
-    for gang in gangs:
-        queue = state.quota.queue_of(gang)
-        obstacle = precondition(gang, state.quota)
-        if obstacle is not None or queue is None:
-            if obstacle is not None:
-                state.stop(gang, obstacle)
-            continue
-        lines.setdefault(queue, []).append((_rank(gang), gang))
-    for line in lines.values():
-        heapq.heapify(line)
-    return lines
+def _is_ready(state: CycleState, gang: Gang) -> bool:
+    obstacle = precondition(gang, state.quota)
+    if obstacle is not None:
+        state.stop(gang, obstacle)
+    return obstacle is None
 
 
-def _rank(gang: Gang) -> tuple[int, int, float, str]:
-    return (-gang.priority, int(gang.is_satisfied), gang.created, gang.key)
-
-
-def _try(
-    state: CycleState,
-    queue: int,
-    gang: Gang,
-    hopeless: Hopeless,
-) -> bool:
+def _try(state: CycleState, gang: Gang, hopeless: Hopeless) -> bool:
     """Place what the gang asks for next; whether it should be asked again in this cycle."""
     ask = next_ask(gang, state.statement)
     if ask is None:
         return False
-    ask = _within_limits(state, queue, gang, ask)
-    if ask is None:
-        return False
-    footprint = tuple(group[0].shape.number for group in by_shape(ask.members))
-    known = hopeless.get((footprint, gang.key if not ask.all_or_none else ""))
-    if known is not None and len(ask.members) >= known[0]:
-        state.stop(gang, known[1])
-        return False
-    obstacle = _place(state, gang, ask)
+    obstacle = _over_bounds(state, gang, ask) or _no_room(state, gang, ask, hopeless)
     if obstacle is None:
         state.clear(gang)
-        return ask.all_or_none
-    state.stop(gang, obstacle)
-    if ask.all_or_none and len(footprint) == 1:
-        hopeless[footprint, ""] = (len(ask.members), obstacle)
-    return False
+    else:
+        state.stop(gang, obstacle)
+    return obstacle is None
 
 
-def _within_limits(state: CycleState, queue: int, gang: Gang, ask: Ask) -> Ask | None:
-    """The ask, or for surplus the part of it, that the queue's bounds allow."""
+def _over_bounds(state: CycleState, gang: Gang, ask: Ask) -> Obstacle | None:
     quota = state.quota
-    members = ask.members
-    if not ask.all_or_none:
-        first = quota.cost(members[0].charge)
-        able = copies_within(quota.standing, queue, first, preemptible=gang.preemptible)
-        members = members[: int(min(able, len(members)))] or members[:1]
-    cost = quota.cost(total(member.charge for member in members))
+    cost = quota.cost(total(member.charge for member in ask.members))
+    queue = quota.queues.positions[gang.queue]
     over = check_limits(quota.standing, queue, cost, preemptible=gang.preemptible)
     if over is None:
-        return Ask(members, ask.all_or_none)
+        return None
     stage = Stage.QUEUE_MAX if over.bound == "OverLimit" else Stage.NON_PREEMPTIBLE
-    state.stop(gang, Obstacle(stage, over.message(quota.resources[over.resource])))
-    return None
+    return Obstacle(stage, over.message(quota.resources[over.resource]))
+
+
+def _no_room(state: CycleState, gang: Gang, ask: Ask, hopeless: Hopeless) -> Obstacle | None:
+    """Place the pods, or say why not."""
+    comparable = not constrained(gang.tree) and len(by_shape(ask.members)) == 1
+    shape, size = ask.members[0].shape.number, len(ask.members)
+    known = hopeless.get(shape) if comparable else None
+    if known is not None and size >= known[0]:
+        return known[1]
+    obstacle = _place(state, gang, ask)
+    if obstacle is not None and comparable:
+        hopeless[shape] = (size, obstacle)
+    return obstacle
 
 
 def _place(state: CycleState, gang: Gang, ask: Ask) -> Obstacle | None:
-    if not ask.all_or_none:
-        return _place_each(state, gang, ask.members)
     obstacle: Obstacle | None = None
     for room in (Room.NOW, Room.LATER):
         with state.statement.trial() as trial:
@@ -129,16 +95,3 @@ def _place(state: CycleState, gang: Gang, ask: Ask) -> Obstacle | None:
         if not state.frees_room:
             break
     return obstacle
-
-
-def _place_each(state: CycleState, gang: Gang, members: tuple[Member, ...]) -> Obstacle | None:
-    """Surplus: as many as fit now; the first that doesn't says why."""
-    for member in members:
-        with state.statement.trial() as trial:
-            obstacle = state.placer.place(
-                state.statement, gang, [member], Action.ALLOCATE, room=Room.NOW
-            )
-            if obstacle is not None:
-                return obstacle
-            trial.keep()
-    return None

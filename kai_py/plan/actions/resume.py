@@ -23,17 +23,21 @@ def resume(state: CycleState, gangs: Iterable[Gang]) -> None:
     """Run the action for those of ``gangs`` that hold a promise."""
     promised = [gang for gang in gangs if any(_is_promised(state, gang))]
     for gang in sorted(promised, key=lambda g: (-g.priority, g.created, g.key)):
-        _resume(state, gang)
+        while _resume(state, gang):
+            pass
 
 
-def _resume(state: CycleState, gang: Gang) -> None:
+def _resume(state: CycleState, gang: Gang) -> bool:
+    """Place what the gang asks for next, if it was promised; whether that was done."""
     ask = next_ask(gang, state.statement)
     queue = state.quota.queue_of(gang)
     if ask is None or queue is None or precondition(gang, state.quota) is not None:
-        return
+        return False
+    if not any(member.pod.uid in state.snapshot.holds for member in ask.members):
+        return False
     cost = state.quota.cost(total(member.charge for member in ask.members))
     if check_limits(state.quota.standing, queue, cost, preemptible=gang.preemptible):
-        return
+        return False
     allowed = _promised_nodes(state, gang)
     for room in (Room.NOW, Room.LATER):
         with state.statement.trial() as trial:
@@ -42,7 +46,8 @@ def _resume(state: CycleState, gang: Gang) -> None:
             )
             if obstacle is None:
                 trial.keep()
-                return
+                return True
+    return False
 
 
 def _is_promised(state: CycleState, gang: Gang) -> list[bool]:

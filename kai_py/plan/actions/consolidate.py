@@ -1,0 +1,141 @@
+"""Consolidate: move running gangs together so that a pending gang fits; nobody loses anything.
+
+    for each pending preemptible gang that found no room, in the order of the gangs:
+        victims: running preemptible gangs of any queue, the cheapest node to free first
+        take the fewest that make the whole gang fit; every one of them must find room elsewhere
+
+A move is a restart. The price of a node is the number of pods that must leave it before one more
+pod of the gang fits. What is free in sum must suffice, for moving frees nothing: without that there
+is no search. Spreading pods on purpose and packing them together exclude each other, so nothing is
+moved where GPU pods are spread.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from kai_py.api.gpu_share import CARD
+from kai_py.plan.candidates import Ask
+from kai_py.plan.cycle_state import CycleState
+from kai_py.plan.decisions import Action
+from kai_py.plan.place import by_shape
+from kai_py.plan.room import Room
+from kai_py.plan.seek_room import seek_room
+from kai_py.plan.victim_line import VictimPool
+from kai_py.plan.victim_units import VictimUnit
+from kai_py.plan.victims import VictimSearch
+from kai_py.policy.fill import Strategy
+from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.resources import Floats
+
+FRACTION_NOISE = 1e-6
+"""Sums of parts of GPUs are off by less than this."""
+
+
+def consolidate(state: CycleState, gangs: Iterable[Gang]) -> None:
+    """Run the action for those of ``gangs`` that are still pending."""
+    if state.placer.gpu_strategy is Strategy.SPREAD:
+        return
+    pool = VictimPool(state)
+    seek_room(state, gangs, pool, partial(_plea, state, pool))
+
+
+def _plea(
+    state: CycleState, pool: VictimPool, gang: Gang, ask: Ask
+) -> tuple[VictimSearch, Iterable[VictimUnit]] | None:
+    if not gang.preemptible or not _free_in_sum(state, ask):
+        return None
+    reason = partial(_reason, gang)
+    search = VictimSearch(
+        state, gang, ask, Action.CONSOLIDATE, reason, _first_lost, state.most_moved
+    )
+    return search, _units(state, pool, ask)
+
+
+def _free_in_sum(state: CycleState, ask: Ask) -> bool:
+    """Whether the room that is free on all nodes together is as large as the ask."""
+    free = np.maximum(state.statement.later, 0.0).sum(axis=1)
+    card = state.snapshot.resources.positions.get(CARD)
+    if card is not None:
+        _, parts = state.statement.shared.all_parts(Room.LATER)
+        free[card] += np.maximum(parts, 0.0).sum()
+    asked = sum((_least(state, member) for member in ask.members), np.zeros(len(free)))
+    return bool((free + FRACTION_NOISE >= asked).all())
+
+
+def _least(state: CycleState, member: Member) -> Floats:
+    """(resources,) the least that a pod takes; a part of a GPU counts as its portion."""
+    resources, share = state.snapshot.resources, member.shape.gpu_share
+    known = {n: a for n, a in member.shape.requests.items() if n in resources.positions}
+    taken = resources.vector(known)
+    card = resources.positions.get(CARD)
+    if share is not None and card is not None:
+        taken[card] += share.portion * share.devices
+    return taken
+
+
+def _units(state: CycleState, pool: VictimPool, ask: Ask) -> Iterator[VictimUnit]:
+    """Every unit once, by the price of the cheapest node it is on."""
+    hardest = by_shape(ask.members)[0][0]
+    mask = state.placer.statics.of(hardest.shape, state.snapshot.nodes).mask
+    on_row: dict[int, list[VictimUnit]] = {}
+    for queue in pool.queues():
+        for unit in pool.units(queue):
+            for row in _rows(state, unit):
+                if mask[row]:
+                    on_row.setdefault(row, []).append(unit)
+    for units in on_row.values():
+        units.sort(key=_rank)
+    price = {row: _price(state, hardest, row, units) for row, units in on_row.items()}
+    offered: set[int] = set()
+    for row in sorted(on_row, key=lambda row: (price[row], _rank(on_row[row][0]), row)):
+        for unit in on_row[row]:
+            if id(unit) not in offered:
+                offered.add(id(unit))
+                yield unit
+
+
+def _rank(unit: VictimUnit) -> tuple[int, float]:
+    """Low priority first, then the youngest."""
+    return unit.gang.priority, -unit.gang.created
+
+
+def _rows(state: CycleState, unit: VictimUnit) -> Iterable[int]:
+    positions = state.snapshot.nodes.positions
+    rows = (positions.get(member.node) for member in unit.members)
+    return dict.fromkeys(row for row in rows if row is not None)
+
+
+def _price(state: CycleState, member: Member, row: int, units: Sequence[VictimUnit]) -> float:
+    """Pods that must leave before one more pod like ``member`` fits on the node."""
+    node, statement = state.snapshot.nodes.names[row], state.statement
+    card = state.snapshot.resources.positions.get(CARD)
+    lacking = _least(state, member) - statement.later[:, row]
+    if card is not None and state.snapshot.gpu_sharing.rows.size:
+        lacking[card] -= statement.shared.parts(row, Room.LATER).sum()
+    devices = member.charge.get(GPU, 0.0) if member.shape.needs_devices else 0.0
+    pods = 0
+    for unit in units:
+        if (lacking <= FRACTION_NOISE).all() and devices <= 0:
+            return pods
+        pods += len(unit.members)
+        for leaving in unit.members:
+            if leaving.node == node:
+                lacking = lacking - _least(state, leaving)
+                devices -= leaving.charge.get(GPU, 0.0) if leaving.claims else 0.0
+    return pods if (lacking <= FRACTION_NOISE).all() and devices <= 0 else float("inf")
+
+
+def _first_lost(lost: Sequence[VictimUnit]) -> VictimUnit | None:
+    """Nobody may be lost."""
+    return lost[0] if lost else None
+
+
+def _reason(winner: Gang, unit: VictimUnit) -> str:
+    owner, queue = winner.owner, winner.queue
+    return (
+        f"moved to make room for workload {owner.namespace}/{owner.name} in queue {queue}: "
+        f"there is room for both it and {unit.gang.owner.name}"
+    )

@@ -1,0 +1,178 @@
+"""How many pods of an ask find room once certain pods have left, without placing any.
+
+For each shape of the ask the copies that fit are summed over the nodes, or over the nodes of each
+domain where the gang must stay within one; releasing a pod changes one node. For an ask of one
+shape without claims, ports, subgroups with bounds of their own or neighbours to mind the count is
+exact: the ask fits if and only if a sum reaches it. For every other ask the count is necessary, and
+only placing tells. O(nodes) once, O(resources) per pod released.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from kai_py.api.gpu_share import CARD
+from kai_py.plan.cycle_state import CycleState
+from kai_py.plan.domains import constrained, required_domains
+from kai_py.plan.place import by_shape
+from kai_py.plan.room import Room
+from kai_py.policy.fit import copies_that_fit
+from kai_py.policy.neighbours import has_rules
+from kai_py.policy.topology import NOWHERE
+from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.shape import Shape
+
+
+class Headroom:
+    """Room for the pods of an ask as others are released."""
+
+    def __init__(self, state: CycleState, gang: Gang, members: Sequence[Member]) -> None:
+        """Nobody is released yet."""
+        self._state = state
+        nodes = state.snapshot.nodes
+        everywhere = np.zeros(len(nodes), dtype=np.int64)
+        domains = required_domains(state.statement, gang, gang.tree)
+        self._domain: list[int] = (everywhere if domains is None else domains).tolist()
+        self._freed = dict[int, Floats]()
+        self._freed_devices: dict[int, float] = {}
+        self._wants = [_Want(state, group, self._domain) for group in by_shape(members)]
+        counts = [want.enough for want in self._wants]
+        self._enough = sum(all(each) for each in zip(*counts, strict=True))
+
+    @property
+    def enough(self) -> bool:
+        """Whether every shape finds its number of copies, in one domain."""
+        return self._enough > 0
+
+    def release(self, members: Iterable[Member], sign: float = 1.0) -> None:
+        """Count these pods as gone (or, with -1, as back again)."""
+        touched: dict[int, None] = {}
+        for member in members:
+            row = self._state.snapshot.nodes.positions.get(member.node)
+            if row is None:
+                continue
+            vector = sign * most_of(self._state, member)
+            known = self._freed.get(row)
+            self._freed[row] = vector if known is None else known + vector
+            if member.claims:
+                devices = self._freed_devices.get(row, 0.0) + sign * member.charge.get(GPU, 0.0)
+                self._freed_devices[row] = devices
+            touched[row] = None
+        for row in touched:
+            self._recount(row)
+
+    def _recount(self, row: int) -> None:
+        domain = self._domain[row]
+        if domain == NOWHERE:
+            return
+        before = all(want.enough[domain] for want in self._wants)
+        free = (self._state.statement.later[:, row] + self._freed[row]).tolist()
+        for want in self._wants:
+            want.set(row, domain, want.copies(row, free, self._freed_devices.get(row, 0.0)))
+        self._enough += all(want.enough[domain] for want in self._wants) - before
+
+
+class _Want:
+    """``count`` pods of a shape, the copies that fit by node and their sums by domain."""
+
+    def __init__(self, state: CycleState, group: Sequence[Member], domain: Sequence[int]) -> None:
+        statement, nodes, shape = state.statement, state.snapshot.nodes, group[0].shape
+        resources, rows = state.snapshot.resources, nodes.allocatable
+        self._count = len(group)
+        self._possible = all(name in resources.positions for name in shape.requests)
+        self._request = [
+            (resources.positions[name], amount, False)
+            for name, amount in shape.requests.items()
+            if self._possible
+        ]
+        self._request += [
+            (resources.positions[name], amount, True)
+            for name, amount in shape.mirrored.items()
+            if name in resources.positions
+        ]
+        self._once = bool(shape.host_ports)
+        self._share = shape.gpu_share
+        self._card = resources.positions.get(CARD)
+        self._allocatable = rows
+        self._devices = group[0].charge.get(GPU, 0.0) if shape.needs_devices else 0.0
+        self._mask = state.placer.statics.of(shape, nodes).mask
+        fitting = copies_that_fit(shape, resources, statement.later, self._mask, rows)
+        parts = statement.share_room(shape, Room.LATER, self._count)
+        self._parts: list[int] = [] if parts is None else parts.total.tolist()
+        self._whole = [] if self._card is None else statement.later[self._card].tolist()
+        if parts is not None:
+            fitting = np.minimum(fitting, parts.total)
+        self._per_card: list[float] = _per_card(state, shape)
+        self._with_devices: list[int] = []
+        if shape.needs_devices:
+            found = statement.devices.copies(shape, self._mask, self._count, Room.LATER)
+            self._with_devices, fitting = found.tolist(), np.minimum(fitting, found)
+        fitting = np.minimum(fitting, self._count)
+        self._by_row: list[int] = fitting.tolist()
+        sums = np.zeros(max(domain, default=0) + 1, dtype=np.int64)
+        inside = np.array(domain, dtype=np.int64) != NOWHERE
+        np.add.at(sums, np.array(domain, dtype=np.int64)[inside], fitting[inside])
+        self._sums: list[int] = sums.tolist()
+        self.enough = [copies >= self._count for copies in self._sums]
+
+    def copies(self, row: int, free: Sequence[float], devices: float) -> int:
+        """Copies that fit on one node with this much free, and so many devices released."""
+        if not self._mask[row] or not self._possible:
+            return 0
+        fitting = float("inf")
+        for position, amount, mirrored in self._request:
+            if not mirrored or self._allocatable[position, row] > 0:
+                fitting = min(fitting, free[position] / amount)
+        if self._share is not None:
+            opened = 0.0 if self._card is None else free[self._card] - self._whole[row]
+            fitting = min(fitting, self._parts[row] + max(opened, 0.0) * self._per_card[row])
+        if self._with_devices:
+            released = np.ceil(devices / self._devices) if self._devices else self._count
+            fitting = min(fitting, self._with_devices[row] + released)
+        return max(0, int(min(fitting, 1 if self._once else self._count)))
+
+    def set(self, row: int, domain: int, copies: int) -> None:
+        """The node holds so many copies now."""
+        self._sums[domain] += copies - self._by_row[row]
+        self._by_row[row] = copies
+        self.enough[domain] = self._sums[domain] >= self._count
+
+
+def _per_card(state: CycleState, shape: Shape) -> list[float]:
+    """By node, the most pods of the shape that one whole GPU has parts for."""
+    if shape.gpu_share is None:
+        return []
+    need = state.statement.shared.need(shape.gpu_share)
+    per_card: list[float] = np.ceil(state.snapshot.gpu_sharing.memory / need).tolist()
+    return per_card
+
+
+def most_of(state: CycleState, member: Member) -> Floats:
+    """(resources,) the most that a node has again when the pod leaves; a part counts as its GPU."""
+    vector, card = (
+        state.statement.vector(member.shape),
+        state.snapshot.resources.positions.get(CARD),
+    )
+    share = member.shape.gpu_share
+    if share is None or card is None:
+        return vector
+    whole = vector.copy()
+    whole[card] += share.devices
+    return whole
+
+
+def is_exact(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool:
+    """Whether enough headroom is all it takes to place ``members``."""
+    shape = members[0].shape
+    return (
+        all(member.shape is shape for member in members)
+        and not any(constrained(child) for child in gang.tree.children)
+        and not state.snapshot.neighbours
+        and not has_rules(shape)
+        and not shape.claims
+        and shape.gpu_share is None
+        and not state.snapshot.gpu_sharing.rows.size
+        and not shape.host_ports
+    )

@@ -1,0 +1,73 @@
+"""Which victims find room elsewhere? They are moved: what was running runs on, somewhere else.
+
+Gangs are placed again by priority, then age, each with its core before its surplus. A subgroup or
+core is placed whole or lost; surplus of a leaf that lost its floor is lost with it. Those of its
+pods whose room nobody took stay where they are: a pod placed on its own node is not evicted. Pods
+that hold claims are not moved: their devices stay where they are.
+"""
+
+from collections.abc import Sequence
+
+from kai_py.plan.cycle_state import CycleState
+from kai_py.plan.decisions import Action
+from kai_py.plan.room import Room
+from kai_py.plan.victim_units import VictimUnit
+from kai_py.policy.limits import check_limits
+from kai_py.snapshot.accounting import total
+from kai_py.snapshot.gangs import Gang, Member
+
+
+def place_again(state: CycleState, units: Sequence[VictimUnit], action: Action) -> list[VictimUnit]:
+    """Place evicted ``units`` of running gangs where there is room; those that found none."""
+    by_gang: dict[str, list[VictimUnit]] = {}
+    for unit in units:
+        by_gang.setdefault(unit.gang.key, []).append(unit)
+    moved: set[int] = set()
+    for group in sorted(by_gang.values(), key=lambda group: _rank(group[0].gang)):
+        lost_leaves: set[str] = set()
+        for unit in reversed(group):
+            orphaned = any(member.leaf in lost_leaves for member in unit.members)
+            if not orphaned and _place(state, unit, action):
+                moved.add(id(unit))
+            else:
+                lost_leaves.update(unit.empties)
+    return [unit for unit in units if id(unit) not in moved]
+
+
+def _rank(gang: Gang) -> tuple[int, float, str]:
+    return (-gang.priority, gang.created, gang.key)
+
+
+def _place(state: CycleState, unit: VictimUnit, action: Action) -> bool:
+    queue = state.quota.queue_of(unit.gang)
+    if queue is None or any(member.claims for member in unit.members):
+        return False
+    cost = state.quota.cost(total(member.charge for member in unit.members))
+    if check_limits(state.quota.standing, queue, cost, preemptible=unit.gang.preemptible):
+        return False
+    alone = len(unit.members) == 1
+    return (not alone and _try(state, unit, action, staying=True)) or _try(
+        state, unit, action, staying=False
+    )
+
+
+def _try(state: CycleState, unit: VictimUnit, action: Action, *, staying: bool) -> bool:
+    with state.statement.trial() as trial:
+        left = [m for m in unit.members if not (staying and _stay(state, unit.gang, m, action))]
+        blocked = left and state.placer.place(
+            state.statement, unit.gang, left, action, room=Room.LATER
+        )
+        if not blocked:
+            trial.keep()
+    return trial.kept
+
+
+def _stay(state: CycleState, gang: Gang, member: Member, action: Action) -> bool:
+    statement, row = state.statement, state.snapshot.nodes.positions.get(member.node)
+    if (
+        row is None
+        or member.gpus
+        or (statement.later[:, row] < statement.vector(member.shape)).any()
+    ):
+        return False
+    return statement.place(gang, [member], row, action, room=Room.LATER) == 1

@@ -1,0 +1,101 @@
+"""One turn for every gang that waits and may make others leave, in the order of the gangs.
+
+    while a gang is left in the line:
+        it asks for its next pods; the action says who could leave for them, and judges
+        search for victims (``victims``), within the probes that are left
+        a gang that found no room spares gangs of the same queue and shape, of at least the same
+        size and at most the same priority, the search, until somebody left
+
+A gang has one turn per action. It has none before its preemption delay has passed.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from kai_py.plan.candidates import Ask, next_ask, precondition
+from kai_py.plan.cycle_state import CycleState
+from kai_py.plan.decisions import Stage
+from kai_py.plan.domains import constrained
+from kai_py.plan.gang_line import GangLine
+from kai_py.plan.place import by_shape
+from kai_py.plan.reasons import Obstacle
+from kai_py.plan.victim_line import VictimPool
+from kai_py.plan.victim_units import VictimUnit
+from kai_py.plan.victims import Outcome, VictimSearch
+from kai_py.policy.limits import check_deserved
+from kai_py.policy.min_runtime import preemption_delay
+from kai_py.snapshot.accounting import total
+from kai_py.snapshot.gangs import Gang
+
+Plea = Callable[[Gang, Ask], tuple[VictimSearch, Iterable[VictimUnit]] | None]
+"""The search for an ask and the units to offer it; None where the action can't help."""
+
+Kind = tuple[str, bool, int]
+"""Queue, whether preemptible, shape."""
+
+
+def seek_room(state: CycleState, gangs: Iterable[Gang], pool: VictimPool, plea: Plea) -> None:
+    """Give every pending gang its turn."""
+    line = GangLine(state, [gang for gang in gangs if _has_a_turn(state, gang)])
+    hopeless: dict[Kind, list[tuple[int, int]]] = {}
+    while (gang := line.pop()) is not None:
+        ask = next_ask(gang, state.statement)
+        if ask is None or _may_never_hold(state, gang, ask):
+            continue
+        kind, size = _kind(gang, ask), len(ask.members)
+        known = hopeless.get(kind, ()) if kind is not None else ()
+        if any(size >= count and gang.priority <= priority for count, priority in known):
+            continue
+        made = plea(gang, ask)
+        if made is None:
+            continue
+        search, offered = made
+        outcome = _run(state, search, offered)
+        if outcome is Outcome.PLACED:
+            hopeless.clear()
+            _follow_up(state, line, pool, gang, search.taken)
+        elif kind is not None and outcome is not Outcome.OUT_OF_BUDGET:
+            hopeless.setdefault(kind, []).append((size, gang.priority))
+
+
+def _has_a_turn(state: CycleState, gang: Gang) -> bool:
+    delay = preemption_delay(
+        gang.created, gang.last_evicted, gang.preemption_delay, state.snapshot.now
+    )
+    return gang.may_preempt and delay is None and precondition(gang, state.quota) is None
+
+
+def _may_never_hold(state: CycleState, gang: Gang, ask: Ask) -> bool:
+    """Non-preemptible pods above what the queue deserves: nobody's leaving changes that."""
+    quota = state.quota
+    cost = quota.cost(total(member.charge for member in ask.members))
+    queue = quota.queues.positions[gang.queue]
+    return not gang.preemptible and check_deserved(quota.standing, queue, cost) is not None
+
+
+def _kind(gang: Gang, ask: Ask) -> Kind | None:
+    """What decides over room; None where more does than can be compared."""
+    if constrained(gang.tree) or len(by_shape(ask.members)) > 1:
+        return None
+    return gang.queue, gang.preemptible, ask.members[0].shape.number
+
+
+def _run(state: CycleState, search: VictimSearch, offered: Iterable[VictimUnit]) -> Outcome:
+    before = search.probes = min(state.probes, state.probes_per_gang)
+    outcome = search.run(offered)
+    state.probes -= before - search.probes
+    if outcome is Outcome.OUT_OF_BUDGET:
+        tried = f"no victims were found within {before} trial placements"
+        hint = "the search starts again in the next cycle"
+        state.stop(search.gang, Obstacle(Stage.BUDGET, f"{tried}; {hint}."))
+    return outcome
+
+
+def _follow_up(
+    state: CycleState, line: GangLine, pool: VictimPool, gang: Gang, taken: Sequence[VictimUnit]
+) -> None:
+    """What the queues hold has changed, and which units there are."""
+    state.clear(gang)
+    for queue in dict.fromkeys(state.quota.queues.positions[unit.gang.queue] for unit in taken):
+        line.update(queue)
+    if gang.bound:
+        pool.forget(state.quota.queues.positions[gang.queue])

@@ -1,0 +1,90 @@
+"""Units taken so far in a search for victims, and whether counting says that they suffice.
+
+Two things must hold: the nodes have room for the gang once the units have left (``headroom``), and
+its queue and every queue above it stay within ``max`` once it has come. Both are counted, O(pods of
+the unit) each; nothing is placed.
+"""
+
+from collections.abc import Iterator
+
+from kai_py.plan.candidates import Ask
+from kai_py.plan.cycle_state import CycleState
+from kai_py.plan.headroom import Headroom
+from kai_py.plan.victim_line import cost_of
+from kai_py.plan.victim_units import VictimUnit, stays_behind
+from kai_py.policy.standing import exceeds, shared_depth
+from kai_py.snapshot.accounting import total
+from kai_py.snapshot.gangs import Gang
+
+
+class Choice:
+    """The units taken for one ask, in the order in which they were offered."""
+
+    def __init__(self, state: CycleState, gang: Gang, ask: Ask) -> None:
+        """Nothing is taken yet."""
+        self.units: list[VictimUnit] = []
+        self._headroom = Headroom(state, gang, ask.members)
+        self._bounds = _Bounds(state, gang, ask)
+        self._banned: list[VictimUnit] = []
+
+    @property
+    def enough(self) -> bool:
+        """Whether the gang could fit without the units."""
+        return self._headroom.enough and self._bounds.hold
+
+    def gather(self, supply: Iterator[VictimUnit], least: int) -> bool:
+        """Take units until they are enough and at least ``least``; whether it is worth a try.
+
+        Where the supply ends before there are ``least``, it is if any unit was added.
+        """
+        added = False
+        while not (self.enough and len(self.units) >= least):
+            unit = next(supply, None)
+            if unit is None:
+                return added and self.enough
+            if any(stays_behind(banned, [unit]) for banned in self._banned):
+                continue
+            self.units.append(unit)
+            self.count(unit, 1.0)
+            added = True
+        return True
+
+    def count(self, unit: VictimUnit, sign: float) -> None:
+        """Count the unit as gone (or, with -1, as back again)."""
+        self._headroom.release(unit.members, sign)
+        self._bounds.release(unit, sign)
+
+    def ban(self, unit: VictimUnit) -> None:
+        """The unit stays, whatever else is taken, and with it what would leave it behind."""
+        self._banned.append(unit)
+        for gone in [u for u in self.units if u is unit or stays_behind(unit, [u])]:
+            self.units.remove(gone)
+            self.count(gone, -1.0)
+
+
+class _Bounds:
+    """The max of the gang's queue and of those above it; free of cost where none is in the way."""
+
+    def __init__(self, state: CycleState, gang: Gang, ask: Ask) -> None:
+        standing, queue = state.quota.standing, state.quota.queues.positions[gang.queue]
+        line = standing.queues.ancestors(queue)
+        self._state = state
+        self._cost = state.quota.cost(total(member.charge for member in ask.members))
+        self._held = standing.allocated[:, line] + self._cost[:, None]
+        self._max = standing.queues.max[:, line]
+        self._shared = shared_depth(standing.queues, queue)
+        self.hold = True
+        self._check()
+        self._free_of_cost = self.hold
+
+    def release(self, unit: VictimUnit, sign: float) -> None:
+        """The unit's queue, as far as it shares its line with the gang's, holds less."""
+        if self._free_of_cost:
+            return
+        shared = self._shared[self._state.quota.queues.positions[unit.gang.queue]]
+        self._held[:, :shared] -= sign * cost_of(self._state, unit)[:, None]
+        self._check()
+
+    def _check(self) -> None:
+        asked = self._cost > 0
+        self.hold = not exceeds(self._held[asked], self._max[asked]).any()

@@ -1,0 +1,89 @@
+"""In which order units are offered as victims.
+
+Inside a queue: low priority first, surplus before cores, the youngest first. Between queues the
+reverse of the order in which queues place: the queue that is over its share gives before the one
+that is not, the one without guarantee left before the one within it, low priority before high, and
+then the one that holds most of its due, counting what was offered already. So queues end level.
+
+Units come one by one, because a search that found enough does not want the rest. Building a queue's
+units costs O(gangs log gangs) once per action, taking the next O(depth x siblings).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+
+from kai_py.plan.cycle_state import CycleState
+from kai_py.plan.victim_units import VictimUnit, victim_units
+from kai_py.policy.queue_line import QueueLine
+from kai_py.snapshot.accounting import total
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.resources import Floats
+
+
+class VictimPool:
+    """Who could leave, by queue; kept for the length of one action."""
+
+    def __init__(self, state: CycleState) -> None:
+        """Nobody's units are built before they are asked for."""
+        self._state = state
+        self._gangs: dict[int, list[Gang]] = {}
+        for gang in state.snapshot.gangs.values():
+            queue = state.quota.queue_of(gang) if gang.preemptible and gang.bound else None
+            if queue is not None:
+                self._gangs.setdefault(queue, []).append(gang)
+        self._units: dict[int, list[VictimUnit]] = {}
+        self._gone: dict[int, int] = {}
+
+    def queues(self) -> list[int]:
+        """Queues with anybody who could leave."""
+        return sorted(self._gangs)
+
+    def units(self, queue: int) -> Iterator[VictimUnit]:
+        """Units of a queue that are still there, in order."""
+        if queue not in self._units:
+            self._units[queue] = cheapest_first(self._state, self._gangs.get(queue, ()))
+        units, evicted = self._units[queue], self._state.statement.evicted
+        at = self._gone.get(queue, 0)
+        while at < len(units) and units[at].members[0].pod.uid in evicted:
+            at += 1
+        self._gone[queue] = at
+        for position in range(at, len(units)):
+            if not any(member.pod.uid in evicted for member in units[position].members):
+                yield units[position]
+
+    def forget(self, queue: int) -> None:
+        """A gang of the queue that has running pods was given more: its units differ now."""
+        self._units.pop(queue, None)
+        self._gone.pop(queue, None)
+
+
+def cheapest_first(state: CycleState, gangs: Iterable[Gang]) -> list[VictimUnit]:
+    """The order inside one queue; the units of a gang keep theirs."""
+    ranked = [
+        ((unit.gang.priority, not unit.is_surplus, -unit.gang.created), unit)
+        for gang in sorted(gangs, key=lambda g: g.key, reverse=True)
+        for unit in victim_units(gang, state.statement)
+    ]
+    return [unit for _, unit in sorted(ranked, key=lambda each: each[0])]
+
+
+def most_saturated_first(
+    state: CycleState, by_queue: Mapping[int, Iterator[VictimUnit]]
+) -> Iterator[VictimUnit]:
+    """The order between queues, through the tree."""
+    line = QueueLine(state.quota.standing, state.quota.rules, reverse=True)
+    nothing = np.zeros(len(state.quota.resources))
+    following = {queue: next(units, None) for queue, units in sorted(by_queue.items())}
+    for queue, unit in following.items():
+        line.update(queue, None if unit is None else nothing)
+    while (giver := line.first()) is not None and (unit := following[giver]) is not None:
+        yield unit
+        line.take(giver, cost_of(state, unit))
+        following[giver] = next(by_queue[giver], None)
+        line.update(giver, None if following[giver] is None else nothing)
+
+
+def cost_of(state: CycleState, unit: VictimUnit) -> Floats:
+    """(quota resources,) what a unit gives back to its queue."""
+    return state.quota.cost(total(member.charge for member in unit.members))

@@ -1,0 +1,151 @@
+"""Who leaves, who is moved and who stays when a gang takes room of others."""
+
+from kai_py.plan.decisions import Action, Stage
+from tests.scenario import START, cluster, evicted, job, node, pod, queue
+from tests.worlds import gang, kept_world, subgroup, world
+
+
+def moves(plan):
+    return {e.pod.name: e.moved_to for e in plan.evictions}
+
+
+def nominated(plan):
+    return {n.pod.name: n.node for n in plan.nominations}
+
+
+def test_surplus_leaves_before_any_core():
+    plan = world(
+        {"a": 4},
+        gang("old", node="a", pods=2, floor=1, created=0),
+        gang("new", node="a", pods=2, floor=2, created=9),
+        gang("urgent", pods=1, priority=10),
+    ).plan()
+    assert evicted(plan) == ["old-1"]
+
+
+def test_surplus_suffices_where_the_rest_of_a_node_is_free():
+    plan = world(
+        {"a": 4, "b": 4},
+        gang("low", nodes="aaaabb", floor=4),
+        gang("urgent", pods=1, gpus=4, priority=10),
+    ).plan()
+    assert evicted(plan) == ["low-4", "low-5"], "two surplus pods and the free half of b suffice"
+
+
+def test_a_core_takes_its_surplus_with_it():
+    plan = world(
+        {"a": 4, "b": 4},
+        gang("low", nodes="aaaabb", floor=4),
+        gang("urgent", pods=2, gpus=4, priority=10),
+    ).plan()
+    assert len(evicted(plan)) == 6
+
+
+def test_an_optional_subgroup_leaves_whole_and_the_others_stay():
+    tree = subgroup("", needs=1, children=[subgroup("x", 2), subgroup("y", 2)])
+    plan = world(
+        {"a": 4},
+        gang("low", nodes="aaaa", leaves="xxyy", tree=tree),
+        gang("urgent", pods=1, gpus=1, priority=10),
+    ).plan()
+    assert evicted(plan) in (["low-0", "low-1"], ["low-2", "low-3"])
+
+
+def test_a_gang_with_optional_subgroups_can_take_room():
+    """W1: one of two subgroups is enough, and the search must accept it."""
+    tree = subgroup("", needs=1, children=[subgroup("x", 1), subgroup("y", 1)])
+    plan = world(
+        {"a": 2},
+        gang("low", nodes="aa", floor=0),
+        gang("urgent", pods=2, leaves="xy", tree=tree, priority=10, gpus=2),
+    ).plan()
+    assert evicted(plan) == ["low-0", "low-1"]
+    assert nominated(plan) == {"urgent-0": "a"}
+
+
+def test_a_victim_that_fits_elsewhere_is_moved_and_says_where():
+    plan = cluster(
+        node("a", 4),
+        node("b", 4),
+        queue("team", 8),
+        pod("x", 2, queue="team", node="a", created=0),
+        pod("y", 2, queue="team", node="b", created=1),
+        pod("big", 4, queue="team", created=2),
+    ).plan()
+    assert moves(plan) == {"y": "a"}, "the youngest is moved"
+    assert nominated(plan) == {"big": "b"}
+    assert plan.evictions[0].action is Action.CONSOLIDATE
+
+
+def test_nothing_is_moved_where_somebody_would_be_lost():
+    plan = cluster(
+        node("a", 4),
+        node("b", 4),
+        queue("team", 8),
+        pod("x", 3, queue="team", node="a"),
+        pod("y", 2, queue="team", node="b"),
+        pod("big", 3, queue="team", created=2),
+    ).plan()
+    assert moves(plan) == {}
+    assert plan.unplaced[0].stage is Stage.RESOURCES
+
+
+def test_pods_of_a_moved_gang_stay_where_nobody_needs_their_room():
+    plan = world(
+        {"a": 4, "b": 4, "c": 1},
+        gang("wide", nodes="abbb", floor=4),
+        gang("big", pods=1, gpus=4, created=9),
+    ).plan()
+    assert moves(plan) == {"wide-0": "b"}
+    assert nominated(plan) == {"big-0": "a"}
+
+
+def test_a_gang_of_preemption_policy_never_disturbs_nobody():
+    plan = cluster(
+        node("a", 1),
+        queue("team", 8),
+        pod("low", queue="team", node="a"),
+        pod("meek", queue="team", priority=10, preemption_policy="Never"),
+    ).plan()
+    assert evicted(plan) == []
+
+
+def test_a_gang_below_its_floor_is_ended_after_its_grace():
+    broken = gang("broken", nodes="aa", floor=3, stale_since=START)
+    assert evicted(world({"a": 4}, broken).plan(now=59)) == []
+    plan = world({"a": 4}, broken).plan(now=60)
+    assert evicted(plan) == ["broken-0", "broken-1"]
+    assert "fewer pods than it needs for 60 s" in plan.evictions[0].reason
+
+
+def test_a_gang_below_its_floor_is_refilled_rather_than_ended():
+    broken = gang("broken", nodes="aa-", floor=3, stale_since=START)
+    plan = world({"a": 4}, broken).plan(now=999)
+    assert evicted(plan) == []
+    assert [p.pod.name for g in plan.placements for p in g.pods] == ["broken-2"]
+
+
+def test_a_search_without_probes_left_says_so():
+    plan = world(
+        {"a": 1},
+        gang("low", node="a", pods=1),
+        gang("urgent", pods=1, priority=10),
+        victim_probes=1,
+        victim_probes_per_gang=1,
+        actions=(Action.ALLOCATE, Action.PREEMPT),
+    )
+    assert evicted(plan.plan()) == ["low-0"]
+    none_left = kept_world(plan, victim_probes=0)
+    assert none_left.plan().unplaced[0].stage is Stage.BUDGET
+
+
+def test_job_sizes_are_floors():
+    owner = job("low", 4, "team")
+    plan = cluster(
+        node("a", 4),
+        queue("team", 8),
+        owner,
+        [pod(f"low-{i}", owner=owner, node="a", priority=1) for i in range(4)],
+        pod("urgent", 1, queue="team", priority=10),
+    ).plan()
+    assert len(evicted(plan)) == 4
