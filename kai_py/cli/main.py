@@ -37,6 +37,7 @@ COMMANDS = (
     Command("what-if", "kai_py.cli.what_if", "Tell what a change would do, without making it."),
     Command("snapshot", "kai_py.cli.snapshot", "Save what the scheduler sees to a file."),
     Command("replay", "kai_py.cli.replay", "Plan for a snapshot that KAI took."),
+    Command("manifests", "kai_py.cli.manifests", "Print all that runs the scheduler in a cluster."),
     Command("crds", "kai_py.cli.crds", "Print the custom resource definitions to apply."),
 )
 

@@ -1,0 +1,29 @@
+"""``kai-py manifests``: everything that a cluster needs to run the scheduler, as YAML to apply."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kai_py.api.crd import plain_yaml
+from kai_py.cli.configuration import configuration_from, with_options
+from kai_py.cli.errors import CommandError
+from kai_py.deploy.objects import Installation, manifests
+
+
+def command(
+    *,
+    image: Annotated[str, typer.Option(help="Container image whose entry point is kai-py.")],
+    namespace: Annotated[str, typer.Option(help="Namespace, made if needed.")] = "kai-py",
+    replicas: Annotated[int, typer.Option(min=1, help="One schedules, the rest stand by.")] = 2,
+    config: Annotated[Path | None, typer.Option(help="Configuration file to put inside.")] = None,
+) -> None:
+    """Print all to apply: ``kai-py manifests --image IMAGE | kubectl apply -f -``."""
+    options = {"leaderElection": {"namespace": namespace}}
+    configuration = with_options(configuration_from(config), options)
+    if configuration.http.port == 0:
+        raise CommandError("http.port: a Service needs a port that is known, not 0")
+    wanted = Installation(
+        image=image, namespace=namespace, replicas=replicas, configuration=configuration
+    )
+    typer.echo("---\n".join(map(plain_yaml, manifests(wanted))), nl=False)

@@ -1,0 +1,54 @@
+"""What may the scheduler do in a cluster? No more than it does.
+
+It reads what ``watch.kinds`` mirrors, so the rules for reading are derived from there. What
+``commit`` writes is listed here, with the reason. A test on a real API server runs the scheduler
+with exactly these permissions and finds none missing.
+"""
+
+from collections import defaultdict
+from typing import Any
+
+from kai_py.api.queue import GROUP as QUEUE_GROUP
+from kai_py.watch.kinds import WATCHED
+
+Rule = dict[str, Any]
+READ = ("get", "list", "watch")
+
+
+def cluster_rules() -> list[Rule]:
+    """The rules of the ClusterRole."""
+    return [*_reads(), *_writes()]
+
+
+def lease_rules() -> list[Rule]:
+    """The rules of the Role in the namespace of the lease: one replica schedules at a time."""
+    return [_rule("coordination.k8s.io", ("leases",), ("create", "get", "patch"))]
+
+
+def _reads() -> list[Rule]:
+    plurals: dict[str, list[str]] = defaultdict(list)
+    for kind in WATCHED:
+        plurals[kind.group].append(kind.plural)
+    return [_rule(group, sorted(plurals[group]), READ) for group in sorted(plurals)]
+
+
+def _writes() -> list[Rule]:
+    return [
+        # Bindings; evictions for preemption and reclaim, which honour disruption budgets.
+        _rule("", ("pods/binding", "pods/eviction"), ("create",)),
+        # Why a pod waits, which node it is nominated for, why it had to go.
+        _rule("", ("pods/status",), ("patch",)),
+        # The group of pods that share a GPU, written before they are bound.
+        _rule("", ("pods",), ("patch",)),
+        # The finalizer, then allocation and reservation.
+        _rule("resource.k8s.io", ("resourceclaims", "resourceclaims/status"), ("patch",)),
+        # Allocations are guarded by this from Kubernetes 1.36 on.
+        _rule("resource.k8s.io", ("resourceclaims/binding",), ("patch",)),
+        _rule(QUEUE_GROUP, ("queues/status",), ("patch",)),
+        _rule("scheduling.run.ai", ("podgroups/status", "queues/status"), ("patch",)),
+        _rule("events.k8s.io", ("events",), ("create",)),
+    ]
+
+
+def _rule(group: str, resources: tuple[str, ...] | list[str], verbs: tuple[str, ...]) -> Rule:
+    return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}

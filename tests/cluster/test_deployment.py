@@ -1,0 +1,111 @@
+"""What `kai-py manifests` prints is accepted, and its permissions are what the scheduler needs.
+
+Only on the real API server: it alone has RBAC and the admission of pods.
+"""
+
+import dataclasses
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kai_py.config import Commit, Configuration, LeaderElection
+from kai_py.deploy.objects import NAME, Installation, manifests
+from tests.cluster.api import Document
+from tests.cluster.clusters import Cluster
+from tests.cluster.eventually import eventually
+from tests.cluster.fake_kubelet import gpu_nodes
+from tests.cluster.manifests import claim_template, job, pod_spec, priority_class, queue
+from tests.cluster.scheduling import install_definitions, scheduling
+from tests.cluster.view import View
+
+SPACES = (f"gpu-scheduling-{number}" for number in itertools.count())
+STRICT = {"fieldValidation": "Strict"}
+
+
+def configured(space: str) -> Configuration:
+    return Configuration(
+        cycle_period=0.02,
+        leader_election=LeaderElection(namespace=space),
+        commit=Commit(queue_status_interval=0.2),
+    )
+
+
+@pytest.fixture
+async def space(real: Cluster) -> str:
+    """A namespace with everything in it but the CRDs, which are there."""
+    await install_definitions(real.api)
+    space = next(SPACES)
+    wanted = Installation(
+        image="none", namespace=space, replicas=2, configuration=configured(space)
+    )
+    for document in manifests(wanted):
+        if document["kind"] == "CustomResourceDefinition":
+            continue
+        if document["kind"] == "Namespace":
+            await real.create_namespace(space)
+            labels = {"metadata": {"labels": document["metadata"]["labels"]}}
+            await real.api.patch(f"/api/v1/namespaces/{space}", labels)
+            continue
+        kinds = await real.api.types(document["apiVersion"])
+        path = kinds[document["kind"]].path(namespace=document["metadata"].get("namespace", ""))
+        await real.api.request("POST", path, document, parameters=STRICT)
+    return space
+
+
+async def as_its_account(real: Cluster, space: str, path: Path) -> Cluster:
+    """The cluster as the service account of the installation reaches it."""
+    accounts = f"/api/v1/namespaces/{space}/serviceaccounts/{NAME}/token"
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    issued = await real.api.post(accounts, body)
+    document = yaml.safe_load(real.kubeconfig.read_text())
+    document["users"] = [{"name": "admin", "user": {"token": issued["status"]["token"]}}]
+    return dataclasses.replace(real, kubeconfig=_written(path, document))
+
+
+def _written(path: Path, document: Document) -> Path:
+    path.write_text(json.dumps(document))
+    return path
+
+
+async def test_pods_of_the_deployment_are_admitted_to_its_restricted_namespace(
+    real: Cluster, space: str
+) -> None:
+    async def two_pods() -> bool:
+        return len(await real.api.items(f"/api/v1/namespaces/{space}/pods")) == 2
+
+    await eventually(two_pods, what="two pods of the scheduler")
+
+
+async def test_the_permissions_suffice_to_bind_to_preempt_and_to_tell(
+    real: Cluster, space: str, tmp_path: Path
+) -> None:
+    view = View(real.api)
+    its = await as_its_account(real, space, tmp_path / "kubeconfig")
+    high = pod_spec(template="one-gpu", priorityClassName="high")
+    async with (
+        real.run_nodes(gpu_nodes(1, published_gpus=4)),
+        scheduling(its, configured(space)) as running,
+    ):
+        await real.submit(queue(), priority_class("high", 1000), claim_template(), job("low", 4))
+        await view.wait_bound("low", 4)
+        await real.submit(job("urgent", 4, high))
+        await view.wait_bound("urgent", 4)
+
+        async def told() -> bool:
+            stored = await real.api.get("/apis/scheduling.kai.io/v1alpha1/queues/team-a")
+            assert stored["status"]["allocated"] == {"gpus": "4"}
+            assert await view.events(kind="Job", name="low", reason="Preempted")
+            return True
+
+        await eventually(told, what="status of the queue and events")
+        calls = running.metrics.registry.collect()
+        refused = [
+            sample.labels
+            for metric in calls
+            for sample in metric.samples
+            if sample.labels.get("code") in {"401", "403"}
+        ]
+        assert refused == []

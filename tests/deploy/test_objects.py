@@ -1,0 +1,95 @@
+"""What `kai-py manifests` prints hangs together; that a server takes it is tested in cluster/."""
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from kai_py.cli import main
+from kai_py.config import parse_configuration
+from kai_py.deploy.permissions import cluster_rules
+from kai_py.watch.kinds import WATCHED
+
+
+def printed(*arguments):
+    command = ["manifests", "--image", "registry.example/kai-py:1", *arguments]
+    result = CliRunner().invoke(main.app, command, obj=main.Invocation())
+    assert result.exit_code == 0, result.output
+    return list(yaml.safe_load_all(result.output))
+
+
+def of_kind(documents, kind):
+    (found,) = [each for each in documents if each["kind"] == kind]
+    return found
+
+
+def test_a_namespace_comes_before_what_is_in_it():
+    documents = printed("--namespace", "gpu")
+    (at,) = [i for i, each in enumerate(documents) if each["kind"] == "Namespace"]
+    inside = [i for i, each in enumerate(documents) if each["metadata"].get("namespace") == "gpu"]
+    assert documents[at]["metadata"]["name"] == "gpu"
+    assert min(inside) > at
+
+
+def test_bindings_name_the_account_and_roles_that_exist():
+    documents = printed("--namespace", "gpu")
+    account = of_kind(documents, "ServiceAccount")["metadata"]
+    pod = of_kind(documents, "Deployment")["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == account["name"]
+    for kind in ("ClusterRole", "Role"):
+        binding = of_kind(documents, f"{kind}Binding")
+        assert binding["roleRef"]["name"] == of_kind(documents, kind)["metadata"]["name"]
+        (subject,) = binding["subjects"]
+        assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
+
+
+def test_the_configuration_inside_is_the_one_that_was_given(tmp_path):
+    path = tmp_path / "kai.yaml"
+    path.write_text("schedulerName: gpu-scheduler\ncyclePeriod: 250ms\nhttp: {port: 9090}\n")
+    documents = printed("--config", str(path), "--namespace", "gpu")
+    (name, text), *_ = of_kind(documents, "ConfigMap")["data"].items()
+    inside = parse_configuration(text)
+    assert (inside.scheduler_name, inside.cycle_period) == ("gpu-scheduler", 0.25)
+    assert inside.leader_election.namespace == "gpu"
+    assert of_kind(documents, "Role")["metadata"]["namespace"] == "gpu"
+    (container,) = of_kind(documents, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["args"][-1].endswith(f"/{name}")
+    assert container["ports"][0]["containerPort"] == 9090
+    assert of_kind(documents, "Service")["spec"]["ports"][0]["port"] == 9090
+
+
+def test_a_changed_configuration_changes_the_pods(tmp_path):
+    path = tmp_path / "kai.yaml"
+    path.write_text("cyclePeriod: 250ms\n")
+    first, second = (
+        of_kind(documents, "Deployment")["spec"]["template"]["metadata"]["annotations"]
+        for documents in (printed(), printed("--config", str(path)))
+    )
+    assert first != second
+
+
+def test_selectors_select_the_pods():
+    documents = printed()
+    deployment = of_kind(documents, "Deployment")["spec"]
+    labels = deployment["template"]["metadata"]["labels"].items()
+    for selector in (
+        deployment["selector"]["matchLabels"],
+        of_kind(documents, "Service")["spec"]["selector"],
+        of_kind(documents, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+    ):
+        assert selector.items() <= labels
+
+
+@pytest.mark.parametrize("kind", WATCHED, ids=lambda kind: f"{kind.plural}.{kind.group}")
+def test_what_is_mirrored_may_be_read(kind):
+    assert any(
+        kind.group in rule["apiGroups"]
+        and kind.plural in rule["resources"]
+        and {"get", "list", "watch"} <= set(rule["verbs"])
+        for rule in cluster_rules()
+    )
+
+
+def test_nothing_may_be_deleted_and_no_wildcard_is_asked_for():
+    for rule in cluster_rules():
+        words = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
+        assert not words & {"*", "delete", "deletecollection", "secrets", "escalate", "bind"}
