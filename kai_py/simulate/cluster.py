@@ -140,7 +140,7 @@ class SimulatedCluster:
             collection.put(collection.read(decode, msgspec.Raw(change.encoded)))
 
     def _tell(self, kind: Kind[Any], old: Any, new: Any) -> None:
-        self.planner.builder.apply(kind.plural, old, new)
+        self.planner.builder.apply(kind.collection_name, old, new)
 
 
 def _storage(kind: Kind[Any]) -> str:

@@ -22,6 +22,19 @@ SETTLE_SECONDS = 600.0
 MAX_ADDED_NODES = 4096
 SEED = 1
 
+ROOM_STAGES = frozenset(
+    {
+        Stage.NODE_FILTERS,
+        Stage.RESOURCES,
+        Stage.DEVICES,
+        Stage.TOPOLOGY,
+        Stage.NOMINATED,
+        Stage.BUDGET,
+        Stage.BACKOFF,
+    }
+)
+"""What more room, or fewer others, may help against."""
+
 
 @dataclass(frozen=True, slots=True)
 class Placed:
@@ -76,8 +89,8 @@ def what_if(
     now: float,
 ) -> Comparison:
     """Compare the settled cluster with and without ``changes``; raises ChangeError."""
-    without = _settled(documents, (), configuration, now)
-    return compare(without, _settled(documents, changes, configuration, now))
+    without = settle_changed(documents, (), configuration, now)
+    return compare(without, settle_changed(documents, changes, configuration, now))
 
 
 def nodes_needed(
@@ -96,7 +109,8 @@ def nodes_needed(
 
     def suffices(count: int) -> bool:
         added = (*changes, AddNodes(like, count))
-        return not any(map(_wants_room, _settled(documents, added, configuration, now).waiting))
+        given = settle_changed(documents, added, configuration, now)
+        return not any(waiting.stage in ROOM_STAGES for waiting in given.waiting)
 
     return least(suffices, MAX_ADDED_NODES)
 
@@ -115,23 +129,6 @@ def least(suffices: Callable[[int], bool], most: int) -> int | None:
         middle = (low + high) // 2
         low, high = (low, middle) if suffices(middle) else (middle + 1, high)
     return high
-
-
-ROOM_STAGES = frozenset(
-    {
-        Stage.NODE_FILTERS,
-        Stage.RESOURCES,
-        Stage.DEVICES,
-        Stage.TOPOLOGY,
-        Stage.NOMINATED,
-        Stage.BUDGET,
-        Stage.BACKOFF,
-    }
-)
-
-
-def _wants_room(waiting: Waiting) -> bool:
-    return waiting.stage in ROOM_STAGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +180,13 @@ def _gpus(share: QueueShare | None, view: str) -> float:
     return float(getattr(share, view).get(GPU, 0.0)) if share is not None else 0.0
 
 
-def _settled(
+def settle_changed(
     documents: Sequence[Document],
     changes: Sequence[Change],
     configuration: Configuration,
     now: float,
 ) -> Settled:
+    """A copy of the cluster after ``changes``, when nothing changes any more."""
     cluster = SimulatedCluster(configuration, start=now, seed=SEED)
     cluster.load(documents)
     for change in changes:

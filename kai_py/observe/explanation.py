@@ -1,0 +1,131 @@
+"""Why does a gang wait, or why does it run where it runs? One record for people and machines.
+
+Made from a snapshot and the plan of its cycle, so the command line, the HTTP endpoint and tests
+read the same. GPUs stand for queues' amounts; a maximum of None is no limit.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kai_py.plan.decisions import Plan, QueueShare
+from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.snapshot import Snapshot
+
+RUNNING = "Running"
+STARTING = "Starting"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLevel:
+    """A queue on the way from the gang's queue to the root, in GPUs."""
+
+    queue: str
+    deserved: float
+    maximum: float | None
+    fair_share: float
+    allocated: float
+    requested: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A gang as of one cycle.
+
+    ``state`` is Running, Starting or the stage that stops it; ``message`` says why in a sentence.
+    ``position`` counts from 1 among the ``waiting`` gangs of the queue: higher priority first, then
+    older; 0 where the gang does not wait.
+    """
+
+    gang: str
+    state: str
+    message: str
+    queue: str
+    priority: int
+    floor: int
+    bound: int
+    pods: int
+    position: int
+    waiting: int
+    nodes: tuple[str, ...]
+    queues: tuple[QueueLevel, ...]
+
+
+def explain(snapshot: Snapshot, plan: Plan, key: str) -> Explanation | None:
+    """Explain the gang called ``key``; None if there is none."""
+    gang = snapshot.gangs.get(key)
+    if gang is None:
+        return None
+    unplaced = next((each for each in plan.unplaced if each.gang == key), None)
+    starting = any(placement.gang == key for placement in plan.placements)
+    line = [each.gang for each in _line(snapshot, plan, gang.queue)]
+    return Explanation(
+        gang=key,
+        state=unplaced.stage.value if unplaced else STARTING if starting else RUNNING,
+        message=unplaced.message if unplaced else "",
+        queue=gang.queue,
+        priority=gang.priority,
+        floor=gang.tree.floor(),
+        bound=len(gang.bound),
+        pods=len(gang.members),
+        position=line.index(key) + 1 if key in line else 0,
+        waiting=len(line),
+        nodes=tuple(dict.fromkeys(member.node for member in gang.bound)),
+        queues=tuple(_path(plan, gang.queue)),
+    )
+
+
+def gang_of_pod(snapshot: Snapshot, namespace: str, name: str) -> Gang | None:
+    """The gang that a pod belongs to."""
+    for gang in snapshot.gangs.values():
+        if any((m.pod.namespace, m.pod.name) == (namespace, name) for m in gang.members):
+            return gang
+    return None
+
+
+def gangs_of_claim(snapshot: Snapshot, namespace: str, name: str) -> tuple[Gang, ...]:
+    """The gangs whose pods use a ResourceClaim, by key."""
+    return tuple(
+        gang
+        for _, gang in sorted(snapshot.gangs.items())
+        if any(
+            (claim.namespace, claim.name) == (namespace, name)
+            for member in gang.members
+            for claim in member.claims
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    gang: str
+    rank: tuple[int, float, str]
+
+
+def _line(snapshot: Snapshot, plan: Plan, queue: str) -> list[_Waiting]:
+    line = []
+    for unplaced in plan.unplaced:
+        gang = snapshot.gangs.get(unplaced.gang)
+        if unplaced.queue == queue and gang is not None:
+            line.append(_Waiting(gang.key, (-gang.priority, gang.created, gang.key)))
+    return sorted(line, key=lambda each: each.rank)
+
+
+def _path(plan: Plan, queue: str) -> Iterator[QueueLevel]:
+    shares = {share.queue: share for share in plan.queues}
+    while queue in shares:
+        yield _level(shares[queue])
+        queue = shares[queue].parent
+
+
+def _level(share: QueueShare) -> QueueLevel:
+    maximum = share.maximum.get(GPU, math.inf)
+    return QueueLevel(
+        queue=share.queue,
+        deserved=share.deserved.get(GPU, 0.0),
+        maximum=None if math.isinf(maximum) else maximum,
+        fair_share=share.fair_share.get(GPU, 0.0),
+        allocated=share.allocated.get(GPU, 0.0),
+        requested=share.requested.get(GPU, 0.0),
+    )

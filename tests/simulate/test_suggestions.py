@@ -1,0 +1,96 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai_py.config import Configuration
+from kai_py.simulate.changes import AddNodes, RemoveGang, SetFloor, SetQueue
+from kai_py.simulate.suggestions import suggest
+from kai_py.simulate.what_if import settle_changed
+from tests.simulate.clusters import job, objects, queue, running, simulated
+
+
+def suggestions(cluster, name):
+    documents, now = objects(cluster), cluster.clock.now()
+    return suggest(
+        documents,
+        Configuration(),
+        now=now,
+        snapshot=cluster.snapshot(),
+        without=settle_changed(documents, (), Configuration(), now),
+        gang=f"default/Job/{name}",
+    )
+
+
+def settled(*documents, **hardware):
+    cluster = simulated(*documents, **hardware)
+    cluster.settle(60)
+    return cluster
+
+
+def changes(found):
+    return [change for suggestion in found for change in suggestion.changes]
+
+
+def test_who_runs_needs_nothing():
+    assert suggestions(settled(queue("team", 8), job("four", 4, "team")), "four") == ()
+
+
+def test_a_missing_queue_is_to_be_created():
+    [found] = suggestions(settled(job("four", 4, "nobody")), "four")
+    assert found.text == "create the Queue nobody"
+
+
+def test_all_ancestors_that_are_too_small_are_raised_together():
+    cluster = settled(
+        queue("company", 0, 6), queue("team", 0, 4, parent="company"), job("eight", 8, "team")
+    )
+    found = suggestions(cluster, "eight")
+    assert found[0].changes == (
+        SetQueue("team", ("maxGPUs",), 8),
+        SetQueue("company", ("maxGPUs",), 8),
+    )
+    assert found[0].command == "--set team.maxGPUs=8 --set company.maxGPUs=8"
+    assert SetFloor("default/Job/eight", 4) in changes(found)
+
+
+def test_for_room_the_largest_floor_the_cheapest_gang_and_the_fewest_nodes():
+    cluster = settled(queue("team", 8), job("one", 1, "team"), job("four", 4, "team"))
+    cluster.embedded.create(job("six", 6, "team"))
+    cluster.settle(60)
+    assert changes(suggestions(cluster, "six")) == [
+        SetFloor("default/Job/six", 3),
+        RemoveGang("default/Job/four"),
+        AddNodes("node-0", 1),
+    ]
+
+
+def test_a_suggestion_names_who_pays():
+    cluster = settled(queue("a", 0), queue("b", 0, 2), job("greedy", 8, "a"))
+    cluster.embedded.create(job("capped", 4, "b"))
+    cluster.settle(60)
+    paying = {gang for found in suggestions(cluster, "capped") for gang in found.evicts}
+    assert paying <= {"default/Job/greedy"}
+
+
+SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=4)
+
+
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None)
+@given(SIZES, st.integers(2, 12), st.integers(1, 12))
+def test_with_any_of_them_the_gang_starts(sizes, wanted, maximum):
+    others = [job(f"job-{i}", pods, "team") for i, pods in enumerate(sizes)]
+    cluster = settled(queue("team", 0, 8), queue("own", 0, maximum), *others)
+    cluster.embedded.create(job("wanted", wanted, "own"))
+    cluster.settle(60)
+    for suggestion in suggestions(cluster, "wanted"):
+        again = settled(queue("team", 0, 8), queue("own", 0, maximum), *others)
+        again.embedded.create(job("wanted", wanted, "own"))
+        again.settle(60)
+        for change in suggestion.changes:
+            change.apply(again)
+        again.settle(600)
+        gang = again.snapshot().gangs["default/Job/wanted"]
+        assert len(gang.bound) >= min(gang.tree.floor(), wanted), suggestion.text
+    if not suggestions(cluster, "wanted"):
+        assert "wanted" in running(cluster)
