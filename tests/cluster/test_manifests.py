@@ -1,4 +1,4 @@
-"""What the API server says to our CRD, to the examples, and to what lint makes of articles.
+"""What the API server says to our CRD and to what lint makes of articles.
 
 Only on the real API server: it alone has the rules of every built-in kind and of CRDs.
 """
@@ -155,12 +155,6 @@ async def apply(real: Cluster, text: str, *, prefix: str) -> None:
         if "namespace" in metadata:
             metadata["namespace"] = prefix + metadata["namespace"]
         await create(real.api, document)
-
-
-async def test_examples_are_accepted_in_their_order(real: Cluster) -> None:
-    await serve_queues(real.api)
-    for path in sorted((ROOT / "examples").glob("*.yaml")):
-        await apply(real, path.read_text(encoding="utf-8"), prefix="examples-")
 
 
 @pytest.mark.skipif(not ARTICLES, reason=f"no manifests beside {DATA}")
