@@ -15,6 +15,8 @@ from kai_py.api.duration import Duration
 from kai_py.api.manifests import ManifestError, line_at, read_documents
 from kai_py.api.model import ApiModel, Name
 from kai_py.api.problems import field_problems
+from kai_py.grouping.rule import Rules as GroupingRules
+from kai_py.grouping.rule_table import RuleTable
 
 Positive = Annotated[int, Field(ge=1, strict=True)]
 PositiveDuration = Annotated[Duration, Field(gt=0)]
@@ -237,6 +239,8 @@ class Configuration(ApiModel):
     """What counts as a GPU, how devices are chosen."""
     commit: Commit = Commit()
     """Carrying plans out."""
+    grouping: GroupingRules = GroupingRules()
+    """Which owners' pods are gangs; these rules go before the built-in ones."""
     leader_election: LeaderElection = LeaderElection()
     """One of several replicas schedules."""
     kai: Kai = Kai()
@@ -245,6 +249,11 @@ class Configuration(ApiModel):
     """Where metrics and health are served."""
     log: Log = Log()
     """What is logged."""
+
+    @model_validator(mode="after")
+    def _grouping_is_known(self) -> "Configuration":
+        RuleTable(self.grouping)
+        return self
 
 
 def read_configuration(path: Path) -> Configuration:

@@ -8,6 +8,7 @@ leaves a gang waiting.
 from kai_py.api.records.core import Node, ObjectMeta, Pod
 from kai_py.api.records.kai import KaiPodGroup, KaiQueue
 from kai_py.api.records.resource import ResourceClaim
+from kai_py.api.records.sameness import same_owner
 from kai_py.watch.kinds import WatchedQueue
 
 
@@ -24,7 +25,7 @@ def is_relevant(old: object | None, new: object | None) -> bool:
             return _queue(old) != _queue(new)
         case KaiPodGroup(), KaiPodGroup():
             return _pod_group(old) != _pod_group(new)
-    return True
+    return not same_owner(old, new)
 
 
 def _pod(pod: Pod) -> tuple[object, ...]:

@@ -30,7 +30,7 @@ from kai_py.api.records.core import (
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
 from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.grouping.identify import identify
+from kai_py.grouping.identify import Grouper
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.decisions import Plan
 from kai_py.snapshot.builder import SnapshotBuilder
@@ -257,7 +257,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         self.devices = ClusterDevices()
-        self.builder = SnapshotBuilder(identify, self.devices, lambda spec: spec)
+        self.builder = SnapshotBuilder(Grouper().identify, self.devices, lambda spec: spec)
         self.memory = CycleMemory(self.devices)
         self._known: dict = {}
 

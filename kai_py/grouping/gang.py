@@ -62,9 +62,11 @@ class GangSpec:
     ``key`` is unique in the cluster and stable over restarts: ``namespace/Kind/name``.
     ``leaf`` and ``order`` are the asking pod's own: its subgroup, and its rank in the gang (lower
     is placed first). ``queue`` is empty when nothing names one; ``preemptible`` is None when the
-    priority decides.
+    priority decides. ``workload_class`` is what pods of this kind are for (``train``, ``build``,
+    ``inference``): dialects derive default priorities from it.
     ``problem`` tells, in one sentence naming object and field, why the gang can't be placed;
-    ``pod_problem`` why this pod can't, though the rest of the gang may.
+    ``pod_problem`` why this pod can't, though the rest of the gang may. ``disregarded`` names the
+    other groups that the pod asks for and does not get, because a source before theirs decided.
     """
 
     key: str
@@ -78,6 +80,8 @@ class GangSpec:
     problem: str = ""
     pod_problem: str = ""
     terms: Terms = NO_TERMS
+    workload_class: str = ""
+    disregarded: tuple[str, ...] = ()
 
 
 def satisfied(tree: Subgroup, members: Mapping[str, int]) -> bool:

@@ -1,134 +1,288 @@
 """Which gang does a pod belong to, in which queue, with which floor?
 
-Explicit annotations on the pod win. Else the controlling owner decides: the pods of a parallel Job
-with a queue of ours are one gang; pods of anything else are placed one by one.
+See ``sources`` for who decides. Where no mark of the pod does, its owners do: the top one whose
+rule does not pass the decision down. Owners without a rule are looked through as long as there is a
+rule below them, because a framework knows its pods better than what wraps it; the top one decides
+if none has a rule, with a floor of one pod.
 
-The queue is looked up on the pod, its controllers from the nearest to the top, and the namespace,
-as an annotation or label; the first that names one decides.
+What an owner says is worked out once per state of the owner and kept; a pod then costs the walk to
+the top and a few dict reads. Sources: the owner-to-group tables of the frameworks named in
+``rules/``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from kai_py.api.queue import QUEUE_NAME_KEY
-from kai_py.api.records.core import Job, ObjectMeta, OwnerReference, Pod
-from kai_py.grouping.gang import GangSpec, Owner, Subgroup
-from kai_py.grouping.owners import OwnerObject, Owners
+from kai_py.api.records.core import ObjectMetadata, OwnerReference, Pod
+from kai_py.api.records.document import Document
+from kai_py.grouping.blueprint import (
+    Blueprint,
+    Unusable,
+    Workload,
+    label,
+    number_label,
+)
+from kai_py.grouping.counts import counted
+from kai_py.grouping.explicit import EXPLICIT, pod_owner
+from kai_py.grouping.frameworks import FRAMEWORKS
+from kai_py.grouping.frameworks.spark import SPARK
+from kai_py.grouping.gang import GangSpec, Owner, Subgroup, TopologyConstraint
+from kai_py.grouping.lineage import Lineage, Link, lineage_of
+from kai_py.grouping.owners import Absence, OwnerObject, Owners
+from kai_py.grouping.queue_choice import QueueChoice, choose_queue
+from kai_py.grouping.rule import Rule, Treatment
+from kai_py.grouping.rule_table import RuleTable, shipped_rules
+from kai_py.grouping.sources import Asked, Source, from_sources
 
-POD_GROUP_KEY = "scheduling.kai.io/pod-group"
-MIN_AVAILABLE_KEY = "scheduling.kai.io/min-available"
-COMPLETION_INDEX_KEY = "batch.kubernetes.io/job-completion-index"
-LONGEST_CHAIN = 8
-
-
-def identify(pod: Pod, owners: Owners, *, default_queue: str = "") -> GangSpec:
-    """The gang of ``pod``, as far as its owners are known."""
-    chain = list(_controllers(pod, owners))
-    queue = _queue(pod, chain, owners) or default_queue
-    named = _marked(pod.metadata, POD_GROUP_KEY)
-    if named:
-        return _explicit(pod, named, queue)
-    reference = controller(pod.metadata)
-    if reference is not None and reference.kind == "Job":
-        return _job(pod, reference, chain, queue)
-    return _alone(pod, queue)
-
-
-def controller(meta: ObjectMeta) -> OwnerReference | None:
-    """The owner that controls an object."""
-    return next((owner for owner in meta.owner_references if owner.controller), None)
-
-
-def _controllers(pod: Pod, owners: Owners) -> Iterator[tuple[OwnerReference, OwnerObject]]:
-    reference = controller(pod.metadata)
-    for _ in range(LONGEST_CHAIN):
-        found = owners.owner(reference) if reference is not None else None
-        if reference is None or found is None:
-            return
-        yield reference, found
-        reference = controller(found.metadata)
+SOURCES = (EXPLICIT, SPARK)
+MOST_KEPT = 100_000
+TOPOLOGY_KEY = "kai.scheduler/topology"
+REQUIRED_LEVEL_KEY = "kai.scheduler/topology-required-placement"
+PREFERRED_LEVEL_KEY = "kai.scheduler/topology-preferred-placement"
+ONE_POD = Blueprint(tree=Subgroup(min_members=1))
+NO_RULE = Rule.model_construct(owners=())
 
 
-def _queue(pod: Pod, chain: list[tuple[OwnerReference, OwnerObject]], owners: Owners) -> str:
-    for meta in (pod.metadata, *(found.metadata for _, found in chain)):
-        queue = _marked(meta, QUEUE_NAME_KEY)
-        if queue:
-            return queue
-    namespace = owners.namespace(pod.metadata.namespace)
-    return _marked(namespace.metadata, QUEUE_NAME_KEY) if namespace is not None else ""
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A blueprint and the objects it was worked out from; it holds while they are the same."""
+
+    blueprint: Blueprint
+    leaves: frozenset[str]
+    objects: tuple[OwnerObject, ...]
+    asked: tuple[tuple[tuple[str, str, str], object], ...]
 
 
-def _marked(meta: ObjectMeta, key: str) -> str:
-    return meta.annotations.get(key) or meta.labels.get(key) or ""
+@dataclass(frozen=True, slots=True)
+class _Decider:
+    """The owner that decides, those above it, and its rule; ``workload_class`` of the topmost."""
+
+    link: Link
+    above: tuple[Link, ...]
+    rule: Rule
+    workload_class: str
 
 
-def _explicit(pod: Pod, name: str, queue: str) -> GangSpec:
-    namespace = pod.metadata.namespace
-    floor, problem = _min_available(pod.metadata, default=1)
-    return GangSpec(
-        key=f"{namespace}/PodGroup/{name}",
-        owner=_pod_owner(pod),
-        queue=queue,
-        tree=Subgroup(min_members=floor),
-        problem=f"pod {namespace}/{pod.metadata.name}: {problem}" if problem else "",
-    )
+class Grouper:
+    """Says to which gang pods belong."""
+
+    def __init__(
+        self,
+        table: RuleTable | None = None,
+        *,
+        sources: tuple[Source, ...] = SOURCES,
+        default_queue: str = "",
+    ) -> None:
+        """Group by ``table`` (the shipped rules if None), after ``sources``, in their order."""
+        self._table = table or RuleTable(shipped_rules())
+        self._sources = sources
+        self._default_queue = QueueChoice(default_queue)
+        self._kept: dict[tuple[str, object, bool], _Kept] = {}
+
+    def identify(self, pod: Pod, owners: Owners) -> GangSpec:
+        """The gang of ``pod``, as far as its owners are known."""
+        lineage = lineage_of(pod, owners)
+        queue = choose_queue(lineage, owners, self._table.queue_keys, self._default_queue)
+        asked = Asked(lineage, queue, owners)
+        spec, disregarded = from_sources(asked, self._sources)
+        if spec is None:
+            spec = self._by_owner(asked)
+        return replace(spec, disregarded=tuple(disregarded)) if disregarded else spec
+
+    def _by_owner(self, asked: Asked) -> GangSpec:
+        if asked.lineage.unknown is not None:
+            return _of_unknown(asked, asked.lineage.unknown)
+        decider = self._decider(asked)
+        if decider is None:
+            return _alone(asked, "train")
+        if decider.rule.treatment is Treatment.PODS:
+            return _alone(asked, decider.workload_class)
+        return _member(asked, decider, self._worked_out(asked, decider))
+
+    def _decider(self, asked: Asked) -> _Decider | None:
+        """The topmost owner that decides; the topmost of all if no rule decides at all."""
+        skipped: list[Rule] = []
+        unruled: Link | None = None
+        links = asked.lineage.owners
+        for position in range(len(links) - 1, -1, -1):
+            link = links[position]
+            rule = self._table.rule(link.kind, asked.queue.defaults)
+            if rule is None:
+                unruled = unruled or link
+            elif rule.treatment is Treatment.SKIP:
+                skipped.append(rule)
+            else:
+                speaker = next((r for r in skipped if "workload_class" in r.model_fields_set), rule)
+                above = links[position + 1 :]
+                return _Decider(link, above, rule, speaker.workload_class.value)
+        if unruled is None:
+            return None
+        return _Decider(unruled, (), NO_RULE, NO_RULE.workload_class.value)
+
+    def _worked_out(self, asked: Asked, decider: _Decider) -> _Kept:
+        named = bool(asked.queue.name)
+        key = (decider.link.found.metadata.uid, asked.queue.defaults, named)
+        objects = (decider.link.found, *(link.found for link in decider.above))
+        kept = self._kept.get(key)
+        if kept is not None and _holds(kept, objects, asked.owners):
+            return kept
+        asking = _Remembering(asked.owners)
+        workload = Workload(decider.link, asked.queue.defaults, named, asking)
+        blueprint = _with_topology(_drawn(decider.rule, workload), objects)
+        leaves = frozenset(leaf.name for leaf in blueprint.tree.leaves())
+        kept = _Kept(blueprint, leaves, objects, tuple(asking.asked.items()))
+        if len(self._kept) >= MOST_KEPT:
+            self._kept.clear()
+        self._kept[key] = kept
+        return kept
 
 
-def _job(
-    pod: Pod,
-    reference: OwnerReference,
-    chain: list[tuple[OwnerReference, OwnerObject]],
-    queue: str,
-) -> GangSpec:
-    namespace = pod.metadata.namespace
-    job = next((found for _, found in chain if isinstance(found, Job)), None)
-    if job is None:
-        parallel, floor, problem = 0, 0, "not known yet, so neither is the size of the gang"
-    else:
-        parallel = _active_pods(job)
-        floor, problem = _min_available(job.metadata, default=parallel if queue else 1)
-    return GangSpec(
-        key=f"{namespace}/Job/{reference.name}",
-        owner=Owner(reference.api_version, "Job", namespace, reference.name, reference.uid),
-        queue=queue,
-        tree=Subgroup(min_members=floor),
-        order=_index(pod.metadata.labels),
-        expected_pods=parallel,
-        problem=f"Job {namespace}/{reference.name}: {problem}" if problem else "",
-    )
-
-
-def _active_pods(job: Job) -> int:
-    """How many pods the Job controller keeps at a time: fewer when little is left to complete."""
-    parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
-    if job.spec.completions is None:
-        return parallelism
-    return max(min(parallelism, job.spec.completions - job.status.succeeded), 0)
-
-
-def _alone(pod: Pod, queue: str) -> GangSpec:
-    meta = pod.metadata
+def _alone(asked: Asked, workload_class: str) -> GangSpec:
+    meta = asked.lineage.pod.metadata
     return GangSpec(
         key=f"{meta.namespace}/Pod/{meta.name}",
-        owner=_pod_owner(pod),
-        queue=queue,
-        tree=Subgroup(min_members=1),
+        owner=pod_owner(asked.lineage),
+        queue=asked.queue.name,
+        tree=ONE_POD.tree,
         expected_pods=1,
+        workload_class=workload_class,
     )
 
 
-def _pod_owner(pod: Pod) -> Owner:
-    return Owner("v1", "Pod", pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
+def _of_unknown(asked: Asked, reference: OwnerReference) -> GangSpec:
+    meta = asked.lineage.pod.metadata
+    return GangSpec(
+        key=f"{meta.namespace}/{reference.kind}/{reference.name}",
+        owner=_owner(reference, meta.namespace),
+        queue=asked.queue.name,
+        tree=ONE_POD.tree,
+        problem=(
+            f"{reference.kind} {meta.namespace}/{reference.name}, which owns pod {meta.name}, "
+            "is not known yet, so neither is the gang; is it deleted, or may it not be read?"
+        ),
+    )
 
 
-def _index(labels: Mapping[str, str]) -> int:
-    text = labels.get(COMPLETION_INDEX_KEY, "")
-    return int(text) if text.isdecimal() else 0
+def _owner(reference: OwnerReference, namespace: str) -> Owner:
+    return Owner(reference.api_version, reference.kind, namespace, reference.name, reference.uid)
 
 
-def _min_available(meta: ObjectMeta, default: int) -> tuple[int, str]:
-    text = _marked(meta, MIN_AVAILABLE_KEY)
-    if not text:
-        return default, ""
-    if text.isdecimal():
-        return int(text), ""
-    return default, f'{MIN_AVAILABLE_KEY} must be a whole number of at least 0, is "{text}"'
+class _Remembering:
+    """Owners that remember what was asked by name."""
+
+    def __init__(self, owners: Owners) -> None:
+        self._owners = owners
+        self.asked: dict[tuple[str, str, str], object] = {}
+
+    def owner(self, reference: OwnerReference) -> OwnerObject | Absence:
+        return self._owners.owner(reference)
+
+    def namespace(self, name: str) -> ObjectMetadata | None:
+        return self._owners.namespace(name)
+
+    def named(self, collection: str, namespace: str, name: str) -> object | None:
+        found = self._owners.named(collection, namespace, name)
+        self.asked[collection, namespace, name] = found
+        return found
+
+
+def _holds(kept: _Kept, objects: Sequence[OwnerObject], owners: Owners) -> bool:
+    if len(objects) != len(kept.objects):
+        return False
+    if any(now is not then for now, then in zip(objects, kept.objects, strict=True)):
+        return False
+    return all(owners.named(*name) is then for name, then in kept.asked)
+
+
+def _drawn(rule: Rule, workload: Workload) -> Blueprint:
+    """What ``rule`` makes of an owner; an owner that makes no sense is told so."""
+    meta, kind = workload.link.found.metadata, workload.link.reference.kind
+    try:
+        if rule.framework:
+            drawn = FRAMEWORKS[rule.framework].blueprint(workload)
+        else:
+            drawn = _declared(rule, workload)
+    except Unusable as error:
+        drawn = replace(ONE_POD, problem=str(error))
+    if drawn.problem:
+        return replace(drawn, problem=f"{kind} {meta.namespace}/{meta.name}: {drawn.problem}")
+    return drawn
+
+
+def _declared(rule: Rule, workload: Workload) -> Blueprint:
+    found = workload.link.found
+    owner = found if isinstance(found, Document) else Document(metadata=found.metadata)
+    for path in rule.requires:
+        if owner.first_at(path) is None:
+            raise Unusable(f"{path} is missing")
+    leaves = tuple(
+        Subgroup(name=leaf.name, min_members=counted(leaf.floor, owner)) for leaf in rule.leaves
+    )
+    floor = counted(rule.floor, owner)
+    expected = counted(rule.expected, owner)
+    if expected and floor > expected:
+        raise Unusable(f"a gang of {floor} can never start: only {expected} pods will exist")
+    tree = Subgroup(min_members=floor)
+    if leaves:
+        tree = Subgroup(min_subgroups=rule.min_leaves, children=leaves)
+    return Blueprint(
+        tree=tree,
+        leaf=label(rule.leaf_label) if leaves else ONE_POD.leaf,
+        rank=number_label(*rule.rank_labels),
+        part=_label_as_is(rule.part_label) if rule.part_label else ONE_POD.part,
+        expected_pods=expected,
+        floor_annotations=rule.floor.pod_annotations,
+        queue=next((str(each) for path in rule.queue for each in owner.all_at(path)), ""),
+    )
+
+
+def _with_topology(drawn: Blueprint, objects: Sequence[OwnerObject]) -> Blueprint:
+    """The gang's own constraint, as the nearest of the deciding owners annotates it."""
+    for found in objects:
+        marks = found.metadata.annotations
+        required, preferred = marks.get(REQUIRED_LEVEL_KEY, ""), marks.get(PREFERRED_LEVEL_KEY, "")
+        if required or preferred:
+            topology = TopologyConstraint(marks.get(TOPOLOGY_KEY, ""), required, preferred)
+            return replace(drawn, tree=replace(drawn.tree, topology=topology))
+    return drawn
+
+
+def _member(asked: Asked, decider: _Decider, kept: _Kept) -> GangSpec:
+    pod, drawn = asked.lineage.pod, kept.blueprint
+    reference, namespace = decider.link.reference, pod.metadata.namespace
+    part, leaf = drawn.part(pod), drawn.leaf(pod)
+    key = f"{namespace}/{reference.kind}/{reference.name}"
+    tree = drawn.tree if drawn.grown is None else _grown(pod, drawn)
+    if drawn.floor_annotations:
+        tree = _annotated_floor(asked.lineage, drawn)
+    return GangSpec(
+        key=f"{key}/{part}" if part else key,
+        owner=_owner(reference, namespace),
+        queue=asked.queue.name or drawn.queue,
+        tree=tree,
+        leaf=leaf,
+        order=drawn.rank(pod),
+        expected_pods=drawn.expected_pods,
+        workload_class=decider.workload_class,
+        problem=drawn.problem,
+        pod_problem="" if drawn.problem or leaf in kept.leaves else _strange_leaf(leaf, kept),
+    )
+
+
+def _grown(pod: Pod, drawn: Blueprint) -> Subgroup:
+    grown = drawn.grown(pod) if drawn.grown is not None else drawn.tree
+    return grown if drawn.tree.topology is None else replace(grown, topology=drawn.tree.topology)
+
+
+def _annotated_floor(lineage: Lineage, drawn: Blueprint) -> Subgroup:
+    text = lineage.nearest(*drawn.floor_annotations)
+    return replace(drawn.tree, min_members=max(int(text), 1)) if text.isdecimal() else drawn.tree
+
+
+def _strange_leaf(leaf: str, kept: _Kept) -> str:
+    known = ", ".join(sorted(kept.leaves))
+    return f'its labels say subgroup "{leaf}", which its gang has not; it has {known}'
+
+
+def _label_as_is(key: str) -> Callable[[Pod], str]:
+    return lambda pod: pod.metadata.labels.get(key, "")

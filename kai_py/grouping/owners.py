@@ -1,20 +1,42 @@
-"""How grouping reads owners: by reference, from whatever cache the caller keeps.
+"""How grouping reads other objects: by reference or name, from whatever cache the caller keeps.
 
-An owner that is not there (yet, any more, or by refusal of the API server) is None; grouping then
-works with what it knows, and is asked again when the owner appears.
+An object that is not there is an ``Absence``, which says whether it is worth waiting for. Whoever
+asks is asked again when the object, or its kind, appears.
 """
 
-from typing import Protocol
+from enum import Enum
+from typing import NamedTuple, Protocol
 
-from kai_py.api.records.core import Job, ObjectMetadata, OwnerReference
+from kai_py.api.records.core import Job, ObjectMetadata, OwnerReference, Pod
+from kai_py.api.records.document import Document
 
-OwnerObject = Job | ObjectMetadata
+OwnerObject = Job | Pod | ObjectMetadata | Document
+
+
+class GroupKind(NamedTuple):
+    """A kind whatever its version; the core group is empty."""
+
+    group: str
+    kind: str
+
+    def __str__(self) -> str:
+        """As CRDs and kubectl write it: ``JobSet.jobset.x-k8s.io``."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+
+class Absence(Enum):
+    """Why an object is not there."""
+
+    UNKNOWN = "not known"
+    """Its kind is watched, or about to be: it may come, or was deleted."""
+    CLOSED = "closed"
+    """Its kind is not served, or we may not read it: what it says stays unknown for good."""
 
 
 class Owners(Protocol):
-    """A read-only view of owners and namespaces."""
+    """A read-only view of owners, namespaces and the objects that pods name as their group."""
 
-    def owner(self, reference: OwnerReference) -> OwnerObject | None:
+    def owner(self, reference: OwnerReference) -> OwnerObject | Absence:
         """The object ``reference`` points to, by uid."""
 
     def namespace(self, name: str) -> ObjectMetadata | None:
@@ -26,3 +48,9 @@ class Owners(Protocol):
         ``collection`` is its plural, a custom resource's with the group:
         ``podgroups.scheduling.run.ai``.
         """
+
+
+def kind_of(reference: OwnerReference) -> GroupKind:
+    """The kind of the object that ``reference`` points to."""
+    group, slash, _ = reference.api_version.rpartition("/")
+    return GroupKind(group if slash else "", reference.kind)

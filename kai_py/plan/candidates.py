@@ -92,7 +92,10 @@ def _members_missing(gang: Gang) -> Obstacle | None:
     exist = len(gang.pending) + len(gang.bound)
     stage = Stage.GATED if gated else Stage.MEMBERS
     waits = f"{exist} exist" + (f", {gated} are held by scheduling gates" if gated else "")
-    return Obstacle(stage, f"the gang starts with {gang.tree.floor()} pods; {waits}.")
+    leaves = {leaf.name for leaf in gang.tree.leaves()}
+    strange = next((m for m in gang.pending if m.waiting and m.leaf not in leaves), None)
+    why = f"; pod {strange.pod}: {strange.waiting}" if strange is not None else ""
+    return Obstacle(stage, f"the gang starts with {gang.tree.floor()} pods; {waits}{why}.")
 
 
 def _claims_missing(gang: Gang) -> Obstacle | None:

@@ -15,7 +15,7 @@ from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import clone, name_of, namespace_of
 from kai_py.embedded.errors import ApiError
 from kai_py.embedded.resources import NODES, PODS, SLICES
-from kai_py.grouping.identify import MIN_AVAILABLE_KEY
+from kai_py.grouping.explicit import MIN_AVAILABLE_KEY
 from kai_py.simulate.cluster import UNREAD_OWNERS, SimulatedCluster
 from kai_py.simulate.objects import Document
 from kai_py.snapshot.gangs import Gang

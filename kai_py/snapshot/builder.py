@@ -24,13 +24,19 @@ from kai_py.api.quantity import QuantityError
 from kai_py.api.records.core import Node, ObjectMeta, Pod
 from kai_py.api.records.kai import KaiTopology
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
+from kai_py.api.records.sameness import same_owner
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import GangSpec
-from kai_py.grouping.owners import Owners
+from kai_py.grouping.owners import GroupKind, OwnerObject, Owners
 from kai_py.snapshot.accounting import Accounting, total
 from kai_py.snapshot.assumptions import FINISHED, Assumptions
 from kai_py.snapshot.claims import PodClaims, pod_claims
-from kai_py.snapshot.dependencies import Dependencies, ObjectCache, RecordingOwners
+from kai_py.snapshot.dependencies import (
+    Dependencies,
+    ObjectCache,
+    OwnerKinds,
+    RecordingOwners,
+)
 from kai_py.snapshot.gang_ledger import GangLedger, copied
 from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.gpu_holdings import CardMemory, held_gpus, shared_holding
@@ -79,8 +85,14 @@ class SnapshotBuilder:
         devices: DeviceBook,
         queue_spec: Callable[[object], QueueSpec],
         settings: SnapshotSettings = SnapshotSettings(),
+        *,
+        follow: Callable[[GroupKind], None] | None = None,
     ) -> None:
-        """Start empty. ``queue_spec`` turns a watched Queue object into its spec."""
+        """Start empty. ``queue_spec`` turns a watched Queue object into its spec.
+
+        ``follow`` is told once of every kind that owns pods of ours and is not watched yet; without
+        it such owners stay unknown.
+        """
         self._identify = identify
         self._devices = devices
         self._queue_spec = queue_spec
@@ -91,6 +103,8 @@ class SnapshotBuilder:
         self._neighbours = Neighbours()
         self._objects = ObjectCache()
         self._dependencies = Dependencies()
+        self._owner_kinds = OwnerKinds(follow)
+        self._departed: dict[str, None] = {}
         self._pods: dict[str, Pod] = {}
         self._queues: dict[tuple[str, str], QueueSpec] = {}
         self._topologies: dict[str, tuple[str, ...]] = {}
@@ -111,9 +125,12 @@ class SnapshotBuilder:
         else:
             if kind.partition(".")[0] == "topologies":
                 self._apply_topology(old, new)
+            if same_owner(old, new):
+                return
             touched = self._objects.apply(kind, old, new)
-            for uid in self._dependencies.of(touched):
-                self._derive(uid)
+            if not self._leaves_pods(old, new):
+                for uid in self._dependencies.of(touched):
+                    self._derive(uid)
             if kind == "resourceclaims" and isinstance(new, ResourceClaim):
                 self._settle_claim(new)
 
@@ -148,6 +165,12 @@ class SnapshotBuilder:
         if self._assumed.spare(pod_uid):
             self._derive(pod_uid)
 
+    def set_owner_kind(self, kind: GroupKind, *, readable: bool) -> None:
+        """Whether owners of a kind can be read; if not, the walk from their pods ends there."""
+        self._owner_kinds.set(kind, readable=readable)
+        for uid in self._dependencies.of((("kind", *kind),)):
+            self._derive(uid)
+
     def hold(self, pod_uid: str, node: str, now: float) -> None:
         """Keep room on ``node`` for a pod that was nominated."""
         self._assumed.hold(pod_uid, node, now)
@@ -161,6 +184,7 @@ class SnapshotBuilder:
         if self._devices.sync(self._objects.devices()):
             for uid in self._dependencies.of_kind("resourceclaims"):
                 self._derive(uid)
+        self._forget_departed()
         state = self._ledger.freeze()
         for uid in self._card_memory.changed(state):
             self._derive(uid)
@@ -190,6 +214,25 @@ class SnapshotBuilder:
             problems=(*self._problems.values(), *state.nodes.problems.values()),
         )
 
+    def _leaves_pods(self, old: object | None, new: object | None) -> bool:
+        """A deleted owner is kept while it has pods: they stay what they were until they go."""
+        if isinstance(new, OwnerObject):
+            self._departed.pop(new.metadata.uid, None)
+        if new is not None or not isinstance(old, OwnerObject):
+            return False
+        uid = old.metadata.uid
+        if not self._dependencies.of((("uid", uid),)):
+            return False
+        self._objects.keep_departed(old)
+        self._departed[uid] = None
+        return True
+
+    def _forget_departed(self) -> None:
+        for uid in tuple(self._departed):
+            if not self._dependencies.of((("uid", uid),)):
+                del self._departed[uid]
+                self._objects.drop_departed(uid)
+
     def _apply_node(self, old: object | None, new: object | None) -> None:
         node = new if new is not None else old
         if isinstance(node, Node):
@@ -215,6 +258,9 @@ class SnapshotBuilder:
             self._pods[uid] = new
             self._assumed.see(new)
             self._derive(uid)
+            if not isinstance(old, Pod) or old.metadata != new.metadata:
+                for owned in self._dependencies.of((("uid", uid),)):
+                    self._derive(owned)
         elif isinstance(old, Pod):
             self._remove(old.metadata.uid)
 
@@ -251,7 +297,7 @@ class SnapshotBuilder:
             self._gangs.leave(uid)
             return
         self._set_neighbour(pod, node)
-        owners = RecordingOwners(self._objects)
+        owners = RecordingOwners(self._objects, self._pods, self._owner_kinds)
         claims = pod_claims(pod, owners.claim)
         volumes = volume_selectors(pod, owners)
         problem, share = _share(pod)

@@ -1,11 +1,11 @@
 """What a pod was derived from, so that a change of any of it derives the pod again.
 
-Objects are keyed by (plural kind, namespace, name), owners also by ("uid", uid). Looking an object
-up through ``RecordingOwners`` records the key, found or not: an owner, claim or volume that appears
-later finds the pods that wait for it.
+Objects are keyed by (collection name, namespace, name), owners also by ("uid", uid), kinds of
+owners by ("kind", group, kind). Looking an object up through ``RecordingOwners`` records the key,
+found or not: an owner, claim or volume that appears later finds the pods that wait for it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -17,16 +17,18 @@ from kai_py.api.records.core import (
     OwnerReference,
     PersistentVolume,
     PersistentVolumeClaim,
+    Pod,
     PriorityClass,
     StorageClass,
 )
+from kai_py.api.records.document import Document
 from kai_py.api.records.resource import (
     DeviceClass,
     DeviceTaintRule,
     ResourceClaim,
     ResourceSlice,
 )
-from kai_py.grouping.owners import OwnerObject
+from kai_py.grouping.owners import Absence, GroupKind, OwnerObject, kind_of
 from kai_py.snapshot.snapshot import DeviceObjects
 
 Key = tuple[str, ...]
@@ -104,6 +106,14 @@ class ObjectCache:
         elif isinstance(changed, ResourceClaim):
             self._store_claim(changed, present=new is not None)
         return key, ("uid", meta.uid)
+
+    def keep_departed(self, owner: OwnerObject) -> None:
+        """Go on to find a deleted owner by uid, for the pods that it leaves behind."""
+        self._by_key["uid", owner.metadata.uid] = owner
+
+    def drop_departed(self, uid: str) -> None:
+        """Nobody asks for a deleted owner any more."""
+        self._by_key.pop(("uid", uid), None)
 
     def get(self, kind: str, namespace: str, name: str) -> object | None:
         """A watched object by kind and name."""
@@ -191,19 +201,56 @@ class ObjectCache:
         self._frozen = None
 
 
+class OwnerKinds:
+    """Which kinds of owners can be known: those that are followed and may be read."""
+
+    ALWAYS_FOLLOWED = frozenset(
+        {
+            GroupKind("", "Pod"),
+            GroupKind("batch", "Job"),
+            *(GroupKind("apps", kind) for kind in ("ReplicaSet", "Deployment", "StatefulSet")),
+        }
+    )
+    NEVER_FOLLOWED = frozenset({GroupKind("", "Node")})
+
+    def __init__(self, follow: Callable[[GroupKind], None] | None) -> None:
+        """``follow`` is told once of every kind that a pod turns out to need."""
+        self._follow = follow
+        self._readable = dict.fromkeys(self.ALWAYS_FOLLOWED, True)
+        self._readable.update(dict.fromkeys(self.NEVER_FOLLOWED, False))
+
+    def absence(self, kind: GroupKind) -> Absence:
+        """Why an object of ``kind`` is not there."""
+        if kind not in self._readable:
+            self._readable[kind] = self._follow is not None
+            if self._follow is not None:
+                self._follow(kind)
+        return Absence.UNKNOWN if self._readable[kind] else Absence.CLOSED
+
+    def set(self, kind: GroupKind, *, readable: bool) -> None:
+        """Note whether objects of ``kind`` can be read."""
+        self._readable[kind] = readable
+
+
 class RecordingOwners:
     """Looks objects up and remembers every key it was asked for."""
 
-    def __init__(self, objects: ObjectCache) -> None:
-        """Look up in ``objects``."""
+    def __init__(self, objects: ObjectCache, pods: Mapping[str, Pod], kinds: OwnerKinds) -> None:
+        """Look up in ``objects``, pods by uid in ``pods``."""
         self._objects = objects
+        self._pods = pods
+        self._kinds = kinds
         self.seen: list[Key] = []
 
-    def owner(self, reference: OwnerReference) -> OwnerObject | None:
+    def owner(self, reference: OwnerReference) -> OwnerObject | Absence:
         """The owner ``reference`` points to."""
         self.seen.append(("uid", reference.uid))
-        found = self._objects.by_uid(reference.uid)
-        return found if isinstance(found, Job | ObjectMetadata) else None
+        found = self._objects.by_uid(reference.uid) or self._pods.get(reference.uid)
+        if isinstance(found, Job | Pod | ObjectMetadata | Document):
+            return found
+        kind = kind_of(reference)
+        self.seen.append(("kind", *kind))
+        return self._kinds.absence(kind)
 
     def named(self, collection: str, namespace: str, name: str) -> object | None:
         """A watched object by collection and name."""

@@ -7,7 +7,7 @@ queues, so a cycle costs the gangs that changed.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kai_py.grouping.gang import GangSpec
+from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.snapshot.gangs import Gang, Member, PodState
 
 Sums = dict[str, dict[str, float]]
@@ -84,7 +84,10 @@ class GangLedger:
             self.pending.add(key)
 
     def _gang(self, tracked: Iterable[Tracked]) -> Gang:
-        """The gang of these pods; where they disagree about it, the first in order decides."""
+        """The gang of these pods; where they disagree about it, the first in order decides.
+
+        The tree with the highest floor counts: some frameworks' gangs grow when a pod appears.
+        """
         by_order = sorted(tracked, key=lambda t: (t.member.order, t.member.created, t.member.pod))
         spec, members = by_order[0].spec, tuple(each.member for each in by_order)
         terms = spec.terms
@@ -94,7 +97,7 @@ class GangLedger:
             key=spec.key,
             owner=spec.owner,
             queue=spec.queue,
-            tree=spec.tree,
+            tree=_fullest([each.spec.tree for each in by_order]),
             members=members,
             priority=priority,
             preemptible=by_priority if spec.preemptible is None else spec.preemptible,
@@ -115,6 +118,11 @@ class GangLedger:
         _add(self.demand, gang.queue, gang.requested, sign)
         if not gang.preemptible:
             _add(self.fixed, gang.queue, gang.allocated, sign)
+
+
+def _fullest(trees: list[Subgroup]) -> Subgroup:
+    distinct = {id(tree): tree for tree in trees}
+    return trees[0] if len(distinct) == 1 else max(distinct.values(), key=Subgroup.floor)
 
 
 def copied(sums: Sums) -> Mapping[str, Mapping[str, float]]:

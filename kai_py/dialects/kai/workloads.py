@@ -27,8 +27,8 @@ from kai_py.dialects.kai.priority import is_preemptible, priority_of
 from kai_py.dialects.kai.times import first_duration
 from kai_py.dialects.kai.topology import constraint_of
 from kai_py.grouping.gang import GangSpec, TopologyConstraint
-from kai_py.grouping.identify import controller
-from kai_py.grouping.owners import Owners
+from kai_py.grouping.lineage import controller
+from kai_py.grouping.owners import Absence, Owners
 from kai_py.grouping.terms import Terms
 
 LONGEST_CHAIN = 8
@@ -101,7 +101,7 @@ def _marks(pod: Pod, owners: Owners) -> _Marks:
     while reference is not None and len(metas) <= LONGEST_CHAIN:
         kinds.append((reference.api_version.rpartition("/")[0], reference.kind))
         found = owners.owner(reference)
-        if found is None:
+        if isinstance(found, Absence):
             break
         metas.append(found.metadata)
         reference = controller(found.metadata)

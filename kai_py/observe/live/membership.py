@@ -4,8 +4,8 @@ from typing import Any, Protocol
 
 from kai_py.api.records.core import ObjectMetadata, OwnerReference, Pod
 from kai_py.grouping.gang import GangSpec
-from kai_py.grouping.identify import identify
-from kai_py.grouping.owners import OwnerObject
+from kai_py.grouping.identify import Grouper
+from kai_py.grouping.owners import Absence, OwnerObject
 from kai_py.watch.kinds import DEPLOYMENTS, JOBS, NAMESPACES, REPLICA_SETS, STATEFUL_SETS
 from kai_py.watch.mirror import Mirror
 from kai_py.watch.resource import Kind
@@ -27,10 +27,11 @@ class MirroredOwners:
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
+        self._grouper = Grouper()
 
     def gang_of(self, pod: Pod) -> GangSpec:
         """The pod's gang, as far as its owners are known."""
-        return identify(pod, _OwnersFor(self._mirror, pod.metadata.namespace))
+        return self._grouper.identify(pod, _OwnersFor(self._mirror, pod.metadata.namespace))
 
 
 class _OwnersFor:
@@ -38,16 +39,20 @@ class _OwnersFor:
         self._mirror = mirror
         self._namespace = namespace
 
-    def owner(self, reference: OwnerReference) -> OwnerObject | None:
+    def owner(self, reference: OwnerReference) -> OwnerObject | Absence:
         kind = OWNER_KINDS.get(reference.kind)
         if kind is None:
-            return None
-        found = self._mirror.objects(kind).get((self._namespace, reference.name))
-        return found if found is not None and found.metadata.uid == reference.uid else None
+            return Absence.CLOSED
+        found: OwnerObject | None = self._mirror.objects(kind).get(
+            (self._namespace, reference.name)
+        )
+        if found is None or found.metadata.uid != reference.uid:
+            return Absence.UNKNOWN
+        return found
+
+    def named(self, collection: str, namespace: str, name: str) -> object | None:
+        known = next((kind for kind in OWNER_KINDS.values() if kind.plural == collection), None)
+        return None if known is None else self._mirror.objects(known).get((namespace, name))
 
     def namespace(self, name: str) -> ObjectMetadata | None:
         return self._mirror.objects(NAMESPACES).get(("", name))
-
-    def named(self, collection: str, namespace: str, name: str) -> object | None:
-        del collection, namespace, name
-        return None

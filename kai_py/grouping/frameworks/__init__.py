@@ -1,0 +1,18 @@
+"""The frameworks whose gangs need code, by the name that rules use."""
+
+from kai_py.grouping.frameworks.job import JOB
+from kai_py.grouping.frameworks.jobset import JOB_SET
+from kai_py.grouping.frameworks.leader_worker_set import LEADER_WORKER_SET
+from kai_py.grouping.frameworks.mpi import MPI_JOB
+from kai_py.grouping.frameworks.pytorch import PYTORCH_JOB
+from kai_py.grouping.frameworks.ray import RAY_CLUSTER, RAY_JOB
+
+FRAMEWORKS = {
+    "Job": JOB,
+    "JobSet": JOB_SET,
+    "LeaderWorkerSet": LEADER_WORKER_SET,
+    "MPIJob": MPI_JOB,
+    "PyTorchJob": PYTORCH_JOB,
+    "RayCluster": RAY_CLUSTER,
+    "RayJob": RAY_JOB,
+}

@@ -1,0 +1,68 @@
+"""batch/v1 Job: its parallel pods are one gang, unless it says how many it needs.
+
+    floor = min-available, else spec.scheduling's gang.minCount (Kubernetes 1.37), else Kueue's
+            minimal parallelism, else 1 in KAI's words, else all pods that run at a time
+
+Pods that run at a time: min(parallelism, completions - succeeded). A Job without a queue is no
+gang: nobody asked for one.
+"""
+
+from kai_py.api.records.core import Job
+from kai_py.grouping.blueprint import Blueprint, Framework, Unusable, Workload, number_label
+from kai_py.grouping.counts import marked_count
+from kai_py.grouping.explicit import MIN_AVAILABLE_KEY
+from kai_py.grouping.gang import Subgroup
+from kai_py.grouping.queue_choice import Defaults
+
+COMPLETION_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
+FLOOR_KEYS = (
+    MIN_AVAILABLE_KEY,
+    "kai.scheduler/batch-min-member",
+    "kueue.x-k8s.io/job-min-parallelism",
+)
+"""In KAI's words only the first is read here: its dialect knows the others' defaults."""
+
+
+def active_pods(job: Job) -> int:
+    """How many pods the Job controller keeps at a time: fewer when little is left to complete."""
+    parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
+    if job.spec.completions is None:
+        return parallelism
+    return max(min(parallelism, job.spec.completions - job.status.succeeded), 0)
+
+
+def _blueprint(workload: Workload) -> Blueprint:
+    job = workload.link.found
+    if not isinstance(job, Job):
+        raise Unusable("its spec is not known, so neither is the size of the gang")
+    parallel = active_pods(job)
+    floor, problem = _floor(job, workload, parallel)
+    return Blueprint(
+        tree=Subgroup(min_members=floor),
+        rank=number_label(COMPLETION_INDEX_LABEL),
+        expected_pods=parallel,
+        problem=problem,
+    )
+
+
+def _floor(job: Job, workload: Workload, parallel: int) -> tuple[int, str]:
+    in_kai_words = workload.defaults is Defaults.KAI
+    marked = marked_count(job.metadata, *(FLOOR_KEYS[:1] if in_kai_words else FLOOR_KEYS))
+    if marked is not None:
+        most = _most_pods(job)
+        if marked > most:
+            return marked, f"a gang of {marked} can never start: at most {most} pods exist at once"
+        return marked, ""
+    scheduling = job.spec.scheduling
+    gang = scheduling.scheduling_policy.gang if scheduling is not None else None
+    if gang is not None:
+        return min(gang.min_count or parallel, parallel), ""
+    return (parallel if workload.has_queue and not in_kai_words else 1), ""
+
+
+def _most_pods(job: Job) -> int:
+    parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
+    return min(parallelism, parallelism if job.spec.completions is None else job.spec.completions)
+
+
+JOB = Framework(paths=(), blueprint=_blueprint)

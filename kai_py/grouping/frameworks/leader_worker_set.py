@@ -1,0 +1,83 @@
+"""LeaderWorkerSet: every group is a gang of its own: a leader and size - 1 workers.
+
+With a ``subGroupPolicy`` the leaves are its subgroups, so that each can be packed by itself. With
+``startupPolicy: LeaderReady`` workers do not exist before the leader runs: the leader starts alone,
+and from the first worker on the gang is whole again.
+
+Source: leaderworkerset.x-k8s.io/v1 (labels of its webhook, subgroup arithmetic of its API text).
+"""
+
+from kai_py.api.records.core import Pod
+from kai_py.api.records.document import Document
+from kai_py.grouping.blueprint import (
+    Blueprint,
+    Framework,
+    Unusable,
+    Workload,
+    number_label,
+    whole_document,
+)
+from kai_py.grouping.counts import count_at
+from kai_py.grouping.gang import Subgroup
+
+GROUP_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
+WORKER_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/worker-index"
+SIZE = "spec.leaderWorkerTemplate.size"
+SEGMENT_SIZE = "spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize"
+SEGMENT_TYPE = "spec.leaderWorkerTemplate.subGroupPolicy.type"
+STARTUP = "spec.startupPolicy"
+LEADER = "leader"
+WORKERS = "workers"
+
+
+def _blueprint(workload: Workload) -> Blueprint:
+    found = whole_document(workload)
+    size = count_at(found.content, SIZE, 1)
+    if size < 1:
+        raise Unusable(f"{SIZE} must be at least 1")
+    names = _leaf_names(found, size)
+    rank = number_label(WORKER_INDEX_LABEL)
+
+    def leaf(pod: Pod) -> str:
+        index = rank(pod)
+        return names[index] if index < len(names) else f"worker {index}"
+
+    whole, start = _tree(names, size), _tree(names, 1)
+    leader_first = found.first_at(STARTUP) == "LeaderReady"
+    return Blueprint(
+        tree=start if leader_first else whole,
+        grown=(lambda pod: whole if rank(pod) else start) if leader_first else None,
+        leaf=leaf,
+        rank=rank,
+        part=lambda pod: pod.metadata.labels.get(GROUP_INDEX_LABEL, ""),
+        expected_pods=size,
+    )
+
+
+def _leaf_names(found: Document, size: int) -> tuple[str, ...]:
+    """The leaf of every pod of a group, by worker index; the leader's is 0."""
+    per_segment = count_at(found.content, SEGMENT_SIZE, 0)
+    if not per_segment:
+        return (LEADER, *[WORKERS] * (size - 1))
+    excluded = found.first_at(SEGMENT_TYPE) == "LeaderExcluded"
+    beside = excluded or (size - 1) % per_segment == 0
+    segments = [
+        f"segment-{max(index - 1, 0) // per_segment if beside else index // per_segment}"
+        for index in range(size)
+    ]
+    return (LEADER if excluded else segments[0], *segments[1:])
+
+
+def _tree(names: tuple[str, ...], needed: int) -> Subgroup:
+    """All leaves, of which the first ``needed`` pods are the floor."""
+    return Subgroup(
+        children=tuple(
+            Subgroup(name=name, min_members=names[:needed].count(name))
+            for name in dict.fromkeys(names)
+        )
+    )
+
+
+LEADER_WORKER_SET = Framework(
+    paths=(SIZE, SEGMENT_SIZE, SEGMENT_TYPE, STARTUP), blueprint=_blueprint
+)

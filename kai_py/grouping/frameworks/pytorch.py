@@ -1,0 +1,119 @@
+"""PyTorchJob: a master and workers; the floor may be below the whole, and is then short of workers.
+
+    floor = schedulingPolicy.minAvailable, else elasticPolicy.minReplicas, else all replicas
+
+The annotation ``kai.scheduler/segment-size`` on the worker template cuts the workers into segments
+of that size, each in one topology domain of its own if the template asks for it. Segments beyond
+the floor need nobody.
+
+Source: kubeflow.org/v1; KAI's segment annotations.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kai_py.api.records.core import Pod
+from kai_py.api.records.document import Document
+from kai_py.grouping.blueprint import (
+    Blueprint,
+    Framework,
+    Unusable,
+    Workload,
+    label,
+    number_label,
+    whole_document,
+)
+from kai_py.grouping.counts import count_at, entries, whole
+from kai_py.grouping.gang import Subgroup, TopologyConstraint
+
+ROLE_LABEL = "training.kubeflow.org/replica-type"
+INDEX_LABEL = "training.kubeflow.org/replica-index"
+SPECS = "spec.pytorchReplicaSpecs"
+MIN_AVAILABLE = "spec.runPolicy.schedulingPolicy.minAvailable"
+ELASTIC_LEAST = "spec.elasticPolicy.minReplicas"
+ELASTIC_MOST = "spec.elasticPolicy.maxReplicas"
+WORKER_MARKS = f"{SPECS}.Worker.template.metadata.annotations"
+SEGMENT_SIZE_KEY = "kai.scheduler/segment-size"
+SEGMENT_REQUIRED_KEY = "kai.scheduler/segment-topology-required-placement"
+SEGMENT_PREFERRED_KEY = "kai.scheduler/segment-topology-preferred-placement"
+TOPOLOGY_KEY = "kai.scheduler/topology"
+MOST_SEGMENTS = 10_000
+MASTER = "master"
+WORKER = "worker"
+
+
+def _blueprint(workload: Workload) -> Blueprint:
+    found = whole_document(workload)
+    masters, workers = (_replicas(found, role) for role in ("Master", "Worker"))
+    everyone = masters + workers
+    elastic = count_at(found.content, ELASTIC_LEAST, everyone)
+    floor = count_at(found.content, MIN_AVAILABLE, elastic)
+    most = max(everyone, count_at(found.content, ELASTIC_MOST, 0))
+    if floor > most:
+        raise Unusable(f"a gang of {floor} can never start: at most {most} pods exist at once")
+    marks = next(iter(entries(found.content, WORKER_MARKS)), {})
+    segment = whole(marks.get(SEGMENT_SIZE_KEY, 0), f"{WORKER_MARKS}: {SEGMENT_SIZE_KEY}")
+    leaves = [Subgroup(name=MASTER, min_members=min(masters, floor))] if masters else []
+    needed = max(floor - masters, 0)
+    if segment:
+        leaves.append(_segments(workers, needed, segment, _constraint(marks, found)))
+    elif workers:
+        leaves.append(Subgroup(name=WORKER, min_members=needed))
+    return Blueprint(
+        tree=Subgroup(children=tuple(leaves)),
+        leaf=_segment_of(segment) if segment else label(ROLE_LABEL),
+        rank=_rank,
+        expected_pods=everyone,
+    )
+
+
+def _replicas(found: Document, role: str) -> int:
+    roles = entries(found.content, f"{SPECS}.{role}")
+    return count_at(roles[0], "replicas", 1, where=f"{SPECS}.{role}") if roles else 0
+
+
+def _segments(
+    workers: int, needed: int, size: int, topology: TopologyConstraint | None
+) -> Subgroup:
+    count = -(-workers // size)
+    if count > MOST_SEGMENTS:
+        raise Unusable(f"{SEGMENT_SIZE_KEY} makes {count} segments, more than {MOST_SEGMENTS}")
+    return Subgroup(
+        name=WORKER,
+        children=tuple(
+            Subgroup(
+                name=f"{WORKER}-{index}",
+                min_members=min(max(needed - index * size, 0), size),
+                topology=topology,
+            )
+            for index in range(count)
+        ),
+    )
+
+
+def _constraint(marks: Mapping[str, Any], found: Document) -> TopologyConstraint | None:
+    required = str(marks.get(SEGMENT_REQUIRED_KEY, ""))
+    preferred = str(marks.get(SEGMENT_PREFERRED_KEY, ""))
+    if not required and not preferred:
+        return None
+    named = marks.get(TOPOLOGY_KEY) or found.metadata.annotations.get(TOPOLOGY_KEY, "")
+    return TopologyConstraint(str(named), required, preferred)
+
+
+def _segment_of(size: int) -> Callable[[Pod], str]:
+    role, index = label(ROLE_LABEL), number_label(INDEX_LABEL)
+    return lambda pod: f"{WORKER}-{index(pod) // size}" if role(pod) == WORKER else role(pod)
+
+
+_role, _index = label(ROLE_LABEL), number_label(INDEX_LABEL)
+
+
+def _rank(pod: Pod) -> int:
+    """The master, then the workers by index."""
+    return 0 if _role(pod) == MASTER else 1 + _index(pod)
+
+
+PYTORCH_JOB = Framework(
+    paths=(MIN_AVAILABLE, ELASTIC_LEAST, ELASTIC_MOST, f"{SPECS}.*.replicas", WORKER_MARKS),
+    blueprint=_blueprint,
+)

@@ -1,0 +1,88 @@
+"""RayCluster and RayJob: the head and the least workers of every group start together.
+
+    floor of a worker group = numOfHosts x (minReplicas, or replicas where nothing scales it)
+
+With the in-tree autoscaler the floor is minReplicas even if that is 0: what it asks for above must
+not hold back what is there. A suspended group needs nobody. A RayJob's submitter comes when the
+cluster runs: it belongs to the gang, which never waits for it.
+
+Source: ray.io/v1.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kai_py.api.records.core import Pod
+from kai_py.api.records.document import values_at
+from kai_py.grouping.blueprint import Blueprint, Framework, Workload, whole_document
+from kai_py.grouping.counts import count_at, entries
+from kai_py.grouping.gang import Subgroup
+
+GROUP_LABEL = "ray.io/group"
+CLUSTER_LABEL = "ray.io/cluster"
+HEAD = "headgroup"
+SUBMITTER = "submitter"
+CLUSTER_NAME = "status.rayClusterName"
+JOB_CLUSTER = "spec.rayClusterSpec"
+
+
+def _cluster(workload: Workload) -> Blueprint:
+    leaves, pods = _leaves(_content(workload, "spec"), "spec")
+    return Blueprint(tree=Subgroup(children=leaves), leaf=_group, rank=_rank, expected_pods=pods)
+
+
+def _job(workload: Workload) -> Blueprint:
+    spec = _content(workload, JOB_CLUSTER)
+    leaves, pods = _leaves(spec, JOB_CLUSTER) if spec else ((), 0)
+    submitter = Subgroup(name=SUBMITTER, min_members=0)
+    current = str(next(values_at(whole_document(workload).content, CLUSTER_NAME), ""))
+    return Blueprint(
+        tree=Subgroup(children=(*leaves, submitter)),
+        leaf=lambda pod: pod.metadata.labels.get(GROUP_LABEL, SUBMITTER),
+        rank=_rank,
+        part=lambda pod: pod.metadata.labels.get(CLUSTER_LABEL, current),
+        expected_pods=pods,
+    )
+
+
+def _content(workload: Workload, path: str) -> Mapping[str, Any]:
+    return next(iter(entries(whole_document(workload).content, path)), {})
+
+
+def _leaves(spec: Mapping[str, Any], where: str) -> tuple[tuple[Subgroup, ...], int]:
+    """The leaves of a cluster, and how many pods it wants."""
+    scaled = spec.get("enableInTreeAutoscaling") is True
+    leaves = [Subgroup(name=HEAD, min_members=1)]
+    pods = 1
+    for position, group in enumerate(entries(spec, "workerGroupSpecs.*")):
+        at = f"{where}.workerGroupSpecs[{position}]"
+        hosts = count_at(group, "numOfHosts", 1, where=at)
+        least = count_at(group, "minReplicas", 0, where=at)
+        wanted = max(count_at(group, "replicas", 0, where=at), least)
+        floor = least if scaled or least else wanted
+        if group.get("suspend") is True:
+            wanted = floor = 0
+        leaves.append(Subgroup(name=str(group.get("groupName", "")), min_members=floor * hosts))
+        pods += wanted * hosts
+    return tuple(leaves), pods
+
+
+def _group(pod: Pod) -> str:
+    return pod.metadata.labels.get(GROUP_LABEL, "")
+
+
+def _rank(pod: Pod) -> int:
+    """The head first."""
+    return 0 if _group(pod) == HEAD else 1
+
+
+def _paths(prefix: str) -> tuple[str, ...]:
+    fields = ("groupName", "numOfHosts", "minReplicas", "replicas", "suspend")
+    return (
+        f"{prefix}.enableInTreeAutoscaling",
+        *(f"{prefix}.workerGroupSpecs.*.{field}" for field in fields),
+    )
+
+
+RAY_CLUSTER = Framework(paths=_paths("spec"), blueprint=_cluster)
+RAY_JOB = Framework(paths=(*_paths(JOB_CLUSTER), CLUSTER_NAME), blueprint=_job)

@@ -1,0 +1,74 @@
+"""A pod and everything above it, from its nearest controller to the top.
+
+The walk follows controller references, or the only reference where none controls. It ends at an
+object without an owner, at a kind that is not served or that we may not read, and at an owner that
+is not known (yet): then ``unknown`` says which, because whoever decided from below would decide too
+early.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from kai_py.api.records.core import ObjectMeta, OwnerReference, Pod
+from kai_py.grouping.owners import Absence, GroupKind, OwnerObject, Owners, kind_of
+
+LONGEST_CHAIN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An owner: how it is referred to, and the object."""
+
+    reference: OwnerReference
+    found: OwnerObject
+
+    @property
+    def kind(self) -> GroupKind:
+        """Group and kind of the owner."""
+        return kind_of(self.reference)
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """``owners`` stand nearest first; ``unknown`` is where the walk broke off, None if nowhere."""
+
+    pod: Pod
+    owners: tuple[Link, ...] = ()
+    unknown: OwnerReference | None = None
+
+    @cached_property
+    def metas(self) -> tuple[ObjectMeta, ...]:
+        """Metadata of the pod, then of its owners, nearest first."""
+        return (self.pod.metadata, *(link.found.metadata for link in self.owners))
+
+    def nearest(self, *keys: str) -> str:
+        """The value of the first annotation or label of ``keys`` that the nearest object has."""
+        for meta in self.metas:
+            for key in keys:
+                value = meta.annotations.get(key) or meta.labels.get(key)
+                if value:
+                    return value
+        return ""
+
+
+def lineage_of(pod: Pod, owners: Owners) -> Lineage:
+    """Walk from ``pod`` to the top. Cost: one lookup per owner."""
+    links: list[Link] = []
+    unknown: OwnerReference | None = None
+    reference = controller(pod.metadata)
+    while reference is not None and len(links) < LONGEST_CHAIN:
+        found = owners.owner(reference)
+        if isinstance(found, Absence):
+            unknown = reference if found is Absence.UNKNOWN else None
+            break
+        links.append(Link(reference, found))
+        reference = controller(found.metadata)
+    return Lineage(pod, tuple(links), unknown)
+
+
+def controller(meta: ObjectMeta) -> OwnerReference | None:
+    """The owner that controls an object, or its only owner."""
+    for owner in meta.owner_references:
+        if owner.controller:
+            return owner
+    return meta.owner_references[0] if len(meta.owner_references) == 1 else None

@@ -1,0 +1,19 @@
+"""Labels and annotations that people set: what do they say?"""
+
+from kai_py.api.records.core import ObjectMeta
+
+
+def marked(meta: ObjectMeta, key: str) -> str:
+    """An annotation, or else a label, of an object; empty where it has neither."""
+    return meta.annotations.get(key) or meta.labels.get(key) or ""
+
+
+def whole_number(meta: ObjectMeta, *keys: str) -> tuple[int | None, str]:
+    """The number under the first of ``keys`` that is set, and what is wrong with it."""
+    for key in keys:
+        text = marked(meta, key)
+        if text:
+            if text.isdecimal():
+                return int(text), ""
+            return None, f'{key} must be a whole number of at least 0, is "{text}"'
+    return None, ""

@@ -1,0 +1,61 @@
+"""Which queue does a pod belong to, and in whose words was that said?
+
+The pod, its owners from the nearest to the top, and the namespace are asked in this order; the
+first that names a queue decides. On one object our own key goes before those of dialects. Whoever
+addresses a queue in KAI's words also gets KAI's defaults, for example a Job whose floor is 1.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kai_py.api.queue import QUEUE_NAME_KEY
+from kai_py.api.records.core import ObjectMeta
+from kai_py.grouping.lineage import Lineage
+from kai_py.grouping.owners import Owners
+
+
+class Defaults(StrEnum):
+    """Whose defaults a workload gets where it says nothing itself."""
+
+    NATIVE = "native"
+    KAI = "kai"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueKey:
+    """A label or annotation that names a queue."""
+
+    key: str
+    defaults: Defaults = Defaults.NATIVE
+
+
+@dataclass(frozen=True, slots=True)
+class QueueChoice:
+    """A queue's name, empty when nothing names one."""
+
+    name: str = ""
+    defaults: Defaults = Defaults.NATIVE
+
+
+NATIVE_QUEUE_KEYS = (QueueKey(QUEUE_NAME_KEY),)
+
+
+def choose_queue(
+    lineage: Lineage, owners: Owners, keys: tuple[QueueKey, ...], default: QueueChoice
+) -> QueueChoice:
+    """The queue of a pod; ``default`` when nothing names one."""
+    for meta in lineage.metas:
+        named = _named(meta, keys)
+        if named is not None:
+            return named
+    namespace = owners.namespace(lineage.pod.metadata.namespace)
+    named = _named(namespace.metadata, keys) if namespace is not None else None
+    return named or default
+
+
+def _named(meta: ObjectMeta, keys: tuple[QueueKey, ...]) -> QueueChoice | None:
+    for each in keys:
+        name = meta.annotations.get(each.key) or meta.labels.get(each.key)
+        if name:
+            return QueueChoice(name, each.defaults)
+    return None

@@ -1,0 +1,96 @@
+"""Which rule is for a kind of owner, and which of its fields does the rule read?
+
+The shipped files (``rules/*.yaml``) are read once. An operator's rules go before them, so a shipped
+rule can be replaced. Looking up costs one or two dict reads.
+"""
+
+from collections.abc import Iterable
+from functools import cache
+from importlib import resources
+
+from pydantic import ValidationError
+
+from kai_py.api.manifests import ManifestError, line_at, read_documents
+from kai_py.api.problems import field_problems
+from kai_py.grouping.frameworks import FRAMEWORKS
+from kai_py.grouping.owners import GroupKind
+from kai_py.grouping.queue_choice import Defaults, QueueKey
+from kai_py.grouping.rule import Count, Rule, Rules
+
+
+class RuleError(ValueError):
+    """Rules cannot be used; one line per problem."""
+
+
+class RuleTable:
+    """Rules by kind of owner."""
+
+    def __init__(self, *files: Rules) -> None:
+        """Take rules; files that come first go before. Raises RuleError for unknown code."""
+        self._rules: dict[tuple[GroupKind, Defaults | None], Rule] = {}
+        keys = [QueueKey(each.key, each.defaults) for file in files for each in file.queue_keys]
+        self.queue_keys = tuple(dict.fromkeys(keys))
+        for rule in (rule for file in files for rule in file.rules):
+            if rule.framework and rule.framework not in FRAMEWORKS:
+                known = ", ".join(FRAMEWORKS)
+                raise RuleError(f'no such framework "{rule.framework}"; known are {known}')
+            for kind in _kinds(rule):
+                self._rules.setdefault((kind, rule.defaults), rule)
+
+    def rule(self, kind: GroupKind, defaults: Defaults) -> Rule | None:
+        """The rule for owners of ``kind``, None if there is none."""
+        return self._rules.get((kind, defaults)) or self._rules.get((kind, None))
+
+    def paths(self, kind: GroupKind) -> tuple[str, ...]:
+        """The fields that rules read of owners of ``kind``; none when metadata is enough."""
+        rules = [rule for (each, _), rule in self._rules.items() if each == kind]
+        return tuple(dict.fromkeys(path for rule in rules for path in _paths(rule)))
+
+
+def read_rules(text: str, name: str) -> Rules:
+    """Read a rule file; raises RuleError with ``name:line: key: what is wrong`` per problem."""
+    try:
+        documents = read_documents(text)
+    except ManifestError as error:
+        raise RuleError(f"{name}:{error.line}: {error.reason}") from None
+    value = documents[0].value if documents else {}
+    try:
+        return Rules.model_validate(value, by_alias=True, by_name=False)
+    except ValidationError as error:
+        problems = field_problems(error, Rules)
+        lines = [f"{name}:{line_at(value, each.path)}: {each}" for each in problems]
+        raise RuleError("\n".join(lines)) from None
+
+
+@cache
+def shipped_rules() -> Rules:
+    """The rules of the package."""
+    folder = resources.files("kai_py.grouping") / "rules"
+    files = sorted((each for each in folder.iterdir()), key=lambda each: each.name)
+    read = [
+        read_rules(each.read_text(encoding="utf-8"), each.name)
+        for each in files
+        if each.name.endswith(".yaml")
+    ]
+    return Rules(
+        queue_keys=tuple(key for file in read for key in file.queue_keys),
+        rules=tuple(rule for file in read for rule in file.rules),
+    )
+
+
+def _kinds(rule: Rule) -> Iterable[GroupKind]:
+    return (GroupKind(each.group, kind) for each in rule.owners for kind in each.kinds)
+
+
+def _paths(rule: Rule) -> Iterable[str]:
+    for count in (rule.floor, rule.expected, *(leaf.floor for leaf in rule.leaves)):
+        yield from _count_paths(count)
+    yield from (f"{path}.replicas" for path in rule.requires)
+    yield from rule.queue
+    if rule.framework:
+        yield from FRAMEWORKS[rule.framework].paths
+
+
+def _count_paths(count: Count) -> Iterable[str]:
+    yield from count.first
+    yield from (f"{each.each}.{each.field}" for each in count.sum)

@@ -1,0 +1,153 @@
+"""Owner objects and pods in, gangs out: one file per framework in ``grouping/``.
+
+A tree is written as its floor (``4``, ``2 within rack``) or as subgroups by name, with ``need`` for
+how many of them must reach theirs. Owners are named ``Kind/name``; ``pods`` lists the gang's pods
+by leaf.
+"""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from kai_py.api.records.core import Job, ObjectMetadata, Pod
+from kai_py.api.records.document import document
+from kai_py.dialects.kai.grouping import KaiGrouping
+from kai_py.dialects.kai.workloads import Addressing
+from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.grouping.gang import Subgroup
+from kai_py.grouping.identify import Grouper
+from kai_py.grouping.owners import GroupKind
+from kai_py.grouping.rule_table import RuleTable, shipped_rules
+from kai_py.snapshot.builder import SnapshotBuilder
+from kai_py.snapshot.snapshot import Snapshot
+
+CASES = sorted((Path(__file__).parent / "grouping").glob("*.yaml"))
+TABLE = RuleTable(shipped_rules())
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_pods_become_the_gangs_of_their_framework(path):
+    case = yaml.safe_load(path.read_text())
+    snapshot, classes = grouped(case)
+    assert sorted(snapshot.gangs) == sorted(case["gangs"])
+    for key, wanted in case["gangs"].items():
+        gang = snapshot.gangs[key]
+        assert wanted.get("problem", "") in gang.problem, key
+        assert bool(gang.problem) == ("problem" in wanted), gang.problem
+        found = {
+            "queue": gang.queue,
+            "tree": written(gang.tree),
+            "pods": by_leaf(gang),
+            "waiting": {m.pod.name: m.waiting for m in gang.members if m.waiting},
+        }
+        expected = {
+            "queue": wanted["queue"],
+            "tree": wanted["tree"],
+            "pods": wanted["pods"],
+            "waiting": wanted.get("waiting", {}),
+        }
+        assert found == expected, key
+        if "class" in wanted:
+            assert {classes[m.pod.name] for m in gang.members} == {wanted["class"]}, key
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_the_order_of_arrival_does_not_matter(path):
+    case = yaml.safe_load(path.read_text())
+    forwards, _ = grouped(case)
+    backwards, _ = grouped(case, pods_first=True)
+    assert told(forwards) == told(backwards)
+
+
+def told(snapshot):
+    return {
+        key: (gang.queue, gang.tree, gang.problem, by_leaf(gang), gang.owner)
+        for key, gang in snapshot.gangs.items()
+    }
+
+
+def grouped(case, *, pods_first: bool = False) -> tuple[Snapshot, dict[str, str]]:
+    grouping, classes = KaiGrouping(Grouper().identify, Addressing()), {}
+
+    def identify(pod, owners):
+        spec = grouping(pod, owners)
+        classes[pod.metadata.name] = spec.workload_class
+        return spec
+
+    builder = SnapshotBuilder(identify, ClusterDevices(), lambda spec: spec)
+    versions = {"Pod": "v1"} | {
+        f"{each['kind']}/{each['name']}": each["apiVersion"] for each in case.get("objects", ())
+    }
+    owners = [record(each, versions) for each in case.get("objects", ())]
+    pods = [("pods", pod(name, each, versions)) for each in case["pods"] for name in each["names"]]
+    for collection, each in pods[::-1] + owners[::-1] if pods_first else owners + pods:
+        builder.apply(collection, None, each)
+    return builder.freeze(0.0), classes
+
+
+def record(each, versions):
+    group, _, _ = each["apiVersion"].rpartition("/")
+    whole = {
+        "apiVersion": each["apiVersion"],
+        "kind": each["kind"],
+        "metadata": metadata(each, each["kind"], each["name"], versions),
+        "spec": each.get("spec", {}),
+        "status": each.get("status", {}),
+    }
+    if (group, each["kind"]) == ("batch", "Job"):
+        return "jobs", msgspec.convert(whole, Job)
+    paths = TABLE.paths(GroupKind(group, each["kind"]))
+    collection = f"{each['kind'].lower()}s.{group}"
+    if paths:
+        return collection, document(whole, paths)
+    return collection, msgspec.convert(whole, ObjectMetadata)
+
+
+def pod(name, each, versions) -> Pod:
+    whole = {
+        "metadata": metadata(each, "Pod", name, versions),
+        "spec": {"schedulerName": "kai-scheduler"} | each.get("spec", {}),
+    }
+    return msgspec.convert(whole, Pod)
+
+
+def metadata(each, kind, name, versions):
+    references = []
+    if "owner" in each:
+        owner_kind, _, owner_name = each["owner"].partition("/")
+        version = versions["Pod"] if owner_kind == "Pod" else versions[each["owner"]]
+        references = [
+            {
+                "apiVersion": version,
+                "kind": owner_kind,
+                "name": owner_name,
+                "uid": f"{owner_kind}-{owner_name}",
+                "controller": True,
+            }
+        ]
+    return {
+        "name": name,
+        "namespace": "default",
+        "uid": f"{kind}-{name}",
+        "labels": each.get("labels", {}),
+        "annotations": each.get("annotations", {}),
+        "ownerReferences": references,
+    }
+
+
+def written(tree: Subgroup):
+    if not tree.children:
+        within = tree.topology.required_level if tree.topology else ""
+        return f"{tree.min_members} within {within}" if within else tree.min_members
+    need = {} if tree.min_subgroups is None else {"need": tree.min_subgroups}
+    return need | {child.name: written(child) for child in tree.children}
+
+
+def by_leaf(gang):
+    leaves: dict[str, list[str]] = {}
+    for member in gang.members:
+        leaves.setdefault(member.leaf, []).append(member.pod.name)
+    names = {leaf: sorted(pods) for leaf, pods in leaves.items()}
+    return names[""] if list(names) == [""] else names
