@@ -12,6 +12,7 @@ from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action
 from kai_py.plan.room import Room
 from kai_py.plan.victim_units import VictimUnit
+from kai_py.policy.fit import copies_that_fit
 from kai_py.policy.limits import check_limits
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang, Member
@@ -45,10 +46,18 @@ def _place(state: CycleState, unit: VictimUnit, action: Action) -> bool:
     cost = state.quota.cost(total(member.charge for member in unit.members))
     if check_limits(state.quota.standing, queue, cost, preemptible=unit.gang.preemptible):
         return False
-    alone = len(unit.members) == 1
-    return (not alone and _try(state, unit, action, staying=True)) or _try(
-        state, unit, action, staying=False
-    )
+    if len(unit.members) > 1:
+        return _try(state, unit, action, staying=True) or _try(state, unit, action, staying=False)
+    return _has_room(state, unit.members[0]) and _try(state, unit, action, staying=False)
+
+
+def _has_room(state: CycleState, member: Member) -> bool:
+    """Whether any node has the resources for the pod: most victims find none."""
+    nodes, statement = state.snapshot.nodes, state.statement
+    mask = state.placer.statics.of(member.shape, nodes).mask
+    resources = state.snapshot.resources
+    fitting = copies_that_fit(member.shape, resources, statement.later, mask, nodes.allocatable)
+    return bool(fitting.any())
 
 
 def _try(state: CycleState, unit: VictimUnit, action: Action, *, staying: bool) -> bool:

@@ -55,14 +55,18 @@ def exceeds_any(amount: Floats, bound: Floats) -> Bools:
 
 def tolerance(bound: Floats) -> Floats:
     """How far above each bound an amount still counts as equal."""
-    return np.where(np.isinf(bound), 0.0, 1e-9 + 1e-12 * np.abs(bound))
+    slack: Floats = 1e-9 + 1e-12 * np.abs(bound)
+    return slack
 
 
 def shared_depth(queues: QueueTable, queue: int) -> Index:
     """(queues,) how many ancestors, itself included, each queue shares with ``queue``."""
-    same = (queues.path == queues.path[queue]) & (queues.path >= 0)
-    shared: Index = np.cumprod(same, axis=1, dtype=np.int32).sum(axis=1, dtype=np.int32)
-    return shared
+    known = queues.shared_depths.get(queue)
+    if known is None:
+        same = (queues.path == queues.path[queue]) & (queues.path >= 0)
+        known = np.cumprod(same, axis=1, dtype=np.int32).sum(axis=1, dtype=np.int32)
+        queues.shared_depths[queue] = known
+    return known
 
 
 def facing(queues: QueueTable, queue: int) -> tuple[Index, Index]:
@@ -71,7 +75,11 @@ def facing(queues: QueueTable, queue: int) -> tuple[Index, Index]:
     These are the two siblings at the first level at which the lines differ, the first on the side
     of ``queue``. Where one queue is an ancestor of the other, both are that ancestor.
     """
-    level = np.minimum(shared_depth(queues, queue), np.minimum(queues.depth, queues.depth[queue]))
-    ours = queues.path[queue, level]
-    theirs = np.take_along_axis(queues.path, level[:, None].astype(np.intp), axis=1)[:, 0]
-    return ours, theirs
+    known = queues.sides.get(queue)
+    if known is None:
+        deepest = np.minimum(queues.depth, queues.depth[queue])
+        level = np.minimum(shared_depth(queues, queue), deepest)
+        ours = queues.path[queue, level]
+        theirs = np.take_along_axis(queues.path, level[:, None].astype(np.intp), axis=1)[:, 0]
+        known = queues.sides[queue] = (ours, theirs)
+    return known

@@ -13,7 +13,7 @@ Amounts are arrays of shape (resources, queues); ``inf`` means unlimited.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -32,7 +32,8 @@ class QueueTable:
     ``path[q, d]`` is the ancestor of q at depth d (q itself at its own depth, -1 below).
     ``level_starts`` has one entry more than there are levels. Children of q are the queues
     ``child_start[q]:child_end[q]``. ``creation_order`` ranks by age, then name: 0 is the oldest. A
-    min runtime of NaN is inherited.
+    min runtime of NaN is inherited. ``shared_depths`` and ``sides`` keep, by queue, what
+    ``policy.standing`` found of the tree.
     """
 
     names: tuple[str, ...]
@@ -50,6 +51,8 @@ class QueueTable:
     preempt_min_runtime: Floats
     reclaim_min_runtime: Floats
     orphan: Bools
+    shared_depths: dict[int, Index] = field(default_factory=dict, repr=False, compare=False)
+    sides: dict[int, tuple[Index, Index]] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.names)

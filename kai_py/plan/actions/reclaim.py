@@ -12,8 +12,8 @@ Which queues may be asked, and for how much, is ``policy.reclaim_rules``; the la
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
 
 import numpy as np
 
@@ -40,11 +40,20 @@ from kai_py.snapshot.gangs import Gang
 def reclaim(state: CycleState, gangs: Iterable[Gang]) -> None:
     """Run the action for those of ``gangs`` that are still pending."""
     pool = VictimPool(state)
-    seek_room(state, gangs, pool, partial(_plea, state, pool))
+
+    @cache
+    def safe(queue: int) -> list[float]:
+        """How long a gang of each queue is safe from this one."""
+        times: list[float] = reclaim_min_runtime(
+            state.quota.queues, queue, state.quota.rules
+        ).tolist()
+        return times
+
+    seek_room(state, gangs, pool, partial(_plea, state, pool, safe))
 
 
 def _plea(
-    state: CycleState, pool: VictimPool, gang: Gang, ask: Ask
+    state: CycleState, pool: VictimPool, safe: Callable[[int], list[float]], gang: Gang, ask: Ask
 ) -> tuple[VictimSearch, Iterable[VictimUnit]] | None:
     quota = state.quota
     cost = quota.cost(total(member.charge for member in ask.members))
@@ -59,15 +68,16 @@ def _plea(
         partial(_reason, state, gang),
         partial(_first_refused, state, reclaimer, as_it_stands(quota.standing)),
     )
-    return search, _units(state, pool, reclaimer)
+    return search, _units(state, pool, reclaimer, safe(reclaimer.queue))
 
 
-def _units(state: CycleState, pool: VictimPool, reclaimer: Reclaimer) -> Iterator[VictimUnit]:
+def _units(
+    state: CycleState, pool: VictimPool, reclaimer: Reclaimer, safe: Sequence[float]
+) -> Iterator[VictimUnit]:
     quota = state.quota
     asked = reclaimable_queues(quota.standing, reclaimer, quota.rules)
-    safe = reclaim_min_runtime(quota.queues, reclaimer.queue, quota.rules)
     by_queue = {
-        queue: _unprotected(state, pool, queue, float(safe[queue]))
+        queue: _unprotected(state, pool, queue, safe[queue])
         for queue in pool.queues()
         if asked[queue]
     }
