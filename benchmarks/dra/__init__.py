@@ -1,0 +1,1 @@
+"""Device claims: the allocator, all nodes at once, and selectors as masks."""
