@@ -35,6 +35,7 @@ COMMANDS = (
     Command("queues", "kai_py.cli.queues", "List queues: fair share, use, who waits."),
     Command("gangs", "kai_py.cli.gangs", "List gangs: members, floor, why they wait."),
     Command("explain", "kai_py.cli.explain", "Tell why something waits and what would help."),
+    Command("devices", "kai_py.cli.devices", "List devices: who holds what, by node and product."),
     Command("what-if", "kai_py.cli.what_if", "Tell what a change would do, without making it."),
     Command("snapshot", "kai_py.cli.snapshot", "Save what the scheduler sees to a file."),
     Command("replay", "kai_py.cli.replay", "Plan for a snapshot that KAI took."),

@@ -15,7 +15,7 @@ from kai_py.dra.expressions import CompiledExpressions
 from kai_py.dra.fleet import Fleet
 from kai_py.dra.gpu_weight import device_gpus, physical_gpus
 from kai_py.dra.holdings import DeviceState
-from kai_py.dra.identity import DeviceID
+from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.rows import DeviceRow
 from kai_py.dra.search import DEFAULT_BUDGET
@@ -84,11 +84,13 @@ class ClusterDevices:
 
     def sync(self, objects: DeviceObjects) -> bool:
         """Take in what changed; whether any class stands for other devices than before."""
+        slices_changed = objects.generation != self._generation
+        if slices_changed:
+            self._sync_slices(objects)
         if objects.claims_generation != self._claims_generation:
             self._sync_claims(objects)
-        if objects.generation == self._generation:
+        if not slices_changed:
             return False
-        self._sync_slices(objects)
         before = self._meanings
         self._meanings = {
             name: ClassMeaning(self._class_gpus(name), self._class_resource(name))
@@ -140,9 +142,15 @@ class ClusterDevices:
         for name in self._slices:
             if name not in objects.slices:
                 self.inventory.discard(name)
-        for name, piece in objects.slices.items():
-            if self._slices.get(name) is not piece:
-                self.inventory.put(piece)
+        changed = [
+            piece for name, piece in objects.slices.items() if self._slices.get(name) is not piece
+        ]
+        for piece in changed:
+            self.inventory.put(piece)
+        for pool in dict.fromkeys(
+            PoolID(piece.spec.driver, piece.spec.pool.name) for piece in changed
+        ):
+            self.state.look_again(pool)
         self.inventory.set_taint_rules(
             [objects.taint_rules[name] for name in sorted(objects.taint_rules)]
         )

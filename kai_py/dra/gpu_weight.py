@@ -18,23 +18,15 @@ def device_gpus(row: DeviceRow, drivers: frozenset[str]) -> float:
     """GPUs that holding ``row`` costs."""
     if row.id.driver not in drivers:
         return 0.0
-    profile = _text(row, "profile")
+    profile = row.text("profile")
     partition = _PROFILE.match(profile) if profile else None
     if partition:
         return int(partition.group(1)) / COMPUTE_SLICES
-    return 0.0 if _text(row, "type") in _NO_GPU_TYPES else 1.0
+    return 0.0 if row.text("type") in _NO_GPU_TYPES else 1.0
 
 
 def physical_gpus(row: DeviceRow, drivers: frozenset[str]) -> float:
     """GPUs that ``row`` adds to its node: partitions cut from another device add nothing."""
-    if row.consumes and _text(row, "parentUUID"):
+    if row.consumes and row.text("parentUUID"):
         return 0.0
     return device_gpus(row, drivers)
-
-
-def _text(row: DeviceRow, name: str) -> str:
-    for key in (name, f"{row.id.driver}/{name}"):
-        attribute = row.device.attributes.get(key)
-        if attribute is not None and attribute.string_value is not None:
-            return attribute.string_value
-    return ""

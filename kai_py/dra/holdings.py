@@ -63,6 +63,13 @@ class PoolUsage:
             counters = _charged(counters, consumes, sign)
         return PoolUsage(holdings, counters)
 
+    def drawing(self, device: str, consumes: tuple[Consumption, ...]) -> "PoolUsage":
+        """Return the usage with a held device drawing ``consumes`` instead of what it drew."""
+        before = self.holding(device)
+        counters = _charged(self.counters, before.consumes, -1)
+        holdings = {**self.holdings, device: replace(before, consumes=consumes)}
+        return PoolUsage(holdings, _charged(counters, consumes, 1))
+
 
 NOTHING = Holding()
 UNUSED = PoolUsage()
@@ -116,6 +123,14 @@ class DeviceState:
         row = self.find(device)
         consumes = row.consumes if row is not None else self.holding(device).consumes
         self._store(device, replace(holding, consumes=consumes))
+
+    def look_again(self, pool: PoolID) -> None:
+        """Let held devices of a pool whose slices changed draw what the slices say now."""
+        for name, holding in self.usage(pool).holdings.items():
+            row = self.find(DeviceID(pool.driver, pool.pool, name))
+            if row is not None and row.consumes != holding.consumes:
+                self.pools[pool] = self.usage(pool).drawing(name, row.consumes)
+                self.changes.append(pool)
 
     def _apply(self, allocation: AllocationResult, sign: int) -> None:
         for result in allocation.devices.results:

@@ -75,6 +75,14 @@ class DeviceRow:
         """Whether a claim that holds the device can only be used on the node it was placed on."""
         return bool(self.reach.node_name) or self.device.binds_to_node
 
+    def text(self, name: str) -> str:
+        """Return an attribute of the driver's domain that is text, "" without one."""
+        for key in (name, f"{self.id.driver}/{name}"):
+            attribute = self.device.attributes.get(key)
+            if attribute is not None and attribute.string_value is not None:
+                return attribute.string_value
+        return ""
+
     @cached_property
     def cel(self) -> CELDevice:
         """The device as CEL expressions see it."""

@@ -1,0 +1,63 @@
+"""kai-py devices against a cluster."""
+
+import asyncio
+import json
+
+import pytest
+
+from kai_py.api.crd import crds
+from kai_py.cli import devices
+from kai_py.embedded.cluster import EmbeddedCluster
+
+SLICE = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceSlice",
+    "metadata": {"name": "node-0-gpus"},
+    "spec": {
+        "driver": "gpu.nvidia.com",
+        "pool": {"name": "node-0", "generation": 1, "resourceSliceCount": 1},
+        "nodeName": "node-0",
+        "devices": [
+            {"name": f"gpu-{i}", "attributes": {"productName": {"string": "H100"}}}
+            for i in range(2)
+        ],
+    },
+}
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [["node-0", f"gpu-{i}", "H100", "-", "Free", "-", "-", "-", "-"] for i in range(2)]),
+        ({"by": devices.Grouping.PRODUCT}, [["H100", "2", "2", "0", "0", "0"]]),
+        ({"node": "elsewhere"}, []),
+    ],
+)
+def test_devices_are_listed_and_counted(capsys, tmp_path, options, expected):
+    out = run(lambda path: devices.command(kubeconfig=path, **options), capsys, tmp_path)
+    assert [line.split() for line in out.splitlines()[1:]] == expected
+
+
+@pytest.mark.cluster
+def test_json_has_every_field(capsys, tmp_path):
+    out = run(
+        lambda path: devices.command(kubeconfig=path, output=devices.Output.JSON), capsys, tmp_path
+    )
+    first = json.loads(out)[0]
+    assert (first["node"], first["device"], first["status"]) == ("node-0", "gpu-0", "Free")
+    assert first["holders"] == []
+
+
+def run(call, capsys, tmp_path):
+    async def scene():
+        async with EmbeddedCluster() as cluster:
+            cluster.create_all(crds().values())
+            cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-0"}})
+            cluster.create(SLICE)
+            path = tmp_path / "kubeconfig"
+            cluster.write_kubeconfig(path)
+            await asyncio.to_thread(call, str(path))
+
+    asyncio.run(scene())
+    return capsys.readouterr().out
