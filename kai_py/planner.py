@@ -15,7 +15,6 @@ from kai_py.dialects.kai.workloads import Addressing
 from kai_py.dra.cluster_devices import ClusterDevices, GpuRules
 from kai_py.dra.features import Choice
 from kai_py.dra.inventory import Inventory
-from kai_py.grouping.identify import Grouper
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.decisions import Action, Plan
@@ -42,14 +41,13 @@ class Planner:
             Inventory(choice=Choice.FIRST_FIT if devices.parity else Choice.BEST_FIT),
             allocator_steps=configuration.budgets.allocator_steps,
         )
-        self._grouper = Grouper(
-            RuleTable(configuration.grouping, shipped_rules()),
-            default_queue=configuration.default_queue or "",
+        grouping = KaiGrouping(
+            RuleTable(configuration.grouping, shipped_rules()), _addressing(configuration)
         )
         self._settings = cycle_settings(configuration)
         self._memory = CycleMemory(self._devices)
         self.builder = SnapshotBuilder(
-            KaiGrouping(self._grouper.identify, _addressing(configuration)),
+            grouping.identify,
             self._devices,
             _queue_spec,
             SnapshotSettings(

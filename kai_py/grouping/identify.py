@@ -29,7 +29,7 @@ from kai_py.grouping.frameworks.spark import SPARK
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup, TopologyConstraint
 from kai_py.grouping.lineage import Lineage, Link, lineage_of
 from kai_py.grouping.owners import Absence, OwnerObject, Owners
-from kai_py.grouping.queue_choice import QueueChoice, choose_queue
+from kai_py.grouping.queue_choice import Defaults, QueueChoice, choose_queue
 from kai_py.grouping.rule import Rule, Treatment
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.grouping.sources import Asked, Source, from_sources
@@ -72,11 +72,15 @@ class Grouper:
         *,
         sources: tuple[Source, ...] = SOURCES,
         default_queue: str = "",
+        defaults: Defaults = Defaults.NATIVE,
     ) -> None:
-        """Group by ``table`` (the shipped rules if None), after ``sources``, in their order."""
+        """Group by ``table`` (the shipped rules if None), after ``sources``, in their order.
+
+        Workloads that name no queue go to ``default_queue`` and get ``defaults``.
+        """
         self._table = table or RuleTable(shipped_rules())
         self._sources = sources
-        self._default_queue = QueueChoice(default_queue)
+        self._default_queue = QueueChoice(default_queue, defaults)
         self._kept: dict[tuple[str, object, bool], _Kept] = {}
 
     def identify(self, pod: Pod, owners: Owners) -> GangSpec:

@@ -11,7 +11,8 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import AllocationResult
 from kai_py.snapshot.snapshot import Hold
 
-FINISHED = ("Succeeded", "Failed")
+SUCCEEDED = "Succeeded"
+FINISHED = (SUCCEEDED, "Failed")
 
 
 class Assumptions:

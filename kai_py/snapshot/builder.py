@@ -29,7 +29,7 @@ from kai_py.api.references import PodRef
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owners import GroupKind, OwnerObject, Owners
 from kai_py.snapshot.accounting import Accounting, total
-from kai_py.snapshot.assumptions import FINISHED, Assumptions
+from kai_py.snapshot.assumptions import FINISHED, SUCCEEDED, Assumptions
 from kai_py.snapshot.claims import PodClaims, pod_claims
 from kai_py.snapshot.dependencies import (
     Dependencies,
@@ -291,10 +291,9 @@ class SnapshotBuilder:
         ours = pod.spec.scheduler_name == self._settings.scheduler_name
         ours = ours and self._in_pool(pod.metadata)
         if pod.status.phase in FINISHED or (not ours and not node):
-            self._dependencies.forget(uid)
             self._neighbours.remove(uid)
             self._ledger.set_holding(uid, None)
-            self._gangs.leave(uid)
+            self._end(pod, ours=ours)
             return
         self._set_neighbour(pod, node)
         owners = RecordingOwners(self._objects, self._pods, self._owner_kinds)
@@ -328,6 +327,16 @@ class SnapshotBuilder:
                 problem=problem and f"pod {pod.metadata.namespace}/{pod.metadata.name}: {problem}",
             )
             self._gangs.join(uid, spec, member)
+        self._dependencies.set(uid, owners.seen)
+
+    def _end(self, pod: Pod, *, ours: bool) -> None:
+        """The pod holds nothing any more; a gang remembers who of it ran to the end."""
+        uid = pod.metadata.uid
+        owners = RecordingOwners(self._objects, self._pods, self._owner_kinds)
+        if ours and pod.status.phase == SUCCEEDED:
+            self._gangs.succeed(uid, self._identify(pod, owners).key)
+        else:
+            self._gangs.leave(uid)
         self._dependencies.set(uid, owners.seen)
 
     def _in_pool(self, meta: ObjectMeta) -> bool:

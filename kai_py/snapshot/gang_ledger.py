@@ -31,6 +31,8 @@ class GangLedger:
         self._tracked: dict[str, Tracked] = {}
         self._members: dict[str, dict[str, Tracked]] = {}
         self._marked: dict[str, None] = {}
+        self._succeeded: dict[str, str] = {}
+        self._successes: dict[str, int] = {}
         self.gangs: dict[str, Gang] = {}
         self.pending: set[str] = set()
         self.leaving: dict[str, Member] = {}
@@ -41,7 +43,7 @@ class GangLedger:
     def join(self, uid: str, spec: GangSpec, member: Member) -> None:
         """The pod belongs to the gang of ``spec`` now, whatever it belonged to before."""
         before = self._tracked.get(uid)
-        if before is not None and before.spec.key != spec.key:
+        if uid in self._succeeded or (before is not None and before.spec.key != spec.key):
             self.leave(uid)
         tracked = self._tracked[uid] = Tracked(spec, member)
         self._members.setdefault(spec.key, {})[uid] = tracked
@@ -50,8 +52,17 @@ class GangLedger:
         if member.state == PodState.RELEASING:
             self.leaving[uid] = member
 
+    def succeed(self, uid: str, key: str) -> None:
+        """The pod ran to its end in the gang called ``key``."""
+        self.leave(uid)
+        self._succeeded[uid] = key
+        self._count_success(key, 1)
+
     def leave(self, uid: str) -> None:
         """The pod belongs to no gang any more."""
+        succeeded_in = self._succeeded.pop(uid, None)
+        if succeeded_in is not None:
+            self._count_success(succeeded_in, -1)
         self.leaving.pop(uid, None)
         tracked = self._tracked.pop(uid, None)
         if tracked is not None:
@@ -67,6 +78,12 @@ class GangLedger:
         for key in self._marked:
             self._rebuild(key)
         self._marked.clear()
+
+    def _count_success(self, key: str, change: int) -> None:
+        count = self._successes.pop(key, 0) + change
+        if count:
+            self._successes[key] = count
+        self._marked[key] = None
 
     def _rebuild(self, key: str) -> None:
         before = self.gangs.pop(key, None)
@@ -105,6 +122,7 @@ class GangLedger:
             created=min(m.created for m in members) if terms.created is None else terms.created,
             expected_pods=spec.expected_pods,
             problem=spec.problem,
+            succeeded=self._successes.get(spec.key, 0),
             stale_since=terms.stale_since,
             staleness_grace=terms.staleness_grace,
             preemption_delay=terms.preemption_delay,

@@ -1,7 +1,7 @@
 """Playing a recorded KAI case: sessions, what they leave behind, and the matcher."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from kai_py.dra.cluster_devices import ClusterDevices
@@ -10,6 +10,8 @@ from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.decisions import Action, Plan
 from kai_py.policy.fill import Strategy
 from kai_py.policy.rules import KAI
+from kai_py.snapshot.accounting import Accounting
+from kai_py.snapshot.snapshot import Snapshot
 from tests.corpus.kai_cluster import snapshot_of
 
 ACTIONS = {
@@ -33,12 +35,16 @@ Ends = dict[str, End]
 """By task name."""
 
 
-def session(case: Mapping, cluster: Mapping) -> Ends:
+See = Callable[[Mapping, Accounting], Snapshot]
+"""What a cycle sees of the description of a cluster."""
+
+
+def session(case: Mapping, cluster: Mapping, see: See = snapshot_of) -> Ends:
     """Run the case's actions once on ``cluster``."""
     devices = ClusterDevices()
     actions = tuple(a for name in case["actions"] if (a := ACTIONS[name]) in BUILT)
     settings = CycleSettings(rules=KAI, actions=actions, **strategies(case["config"]["plugins"]))
-    snapshot = snapshot_of(cluster, devices.accounting)
+    snapshot = see(cluster, devices.accounting)
     plan = run_cycle(snapshot, settings, CycleMemory(devices))
     check_ceilings(case, plan)
     return ends(cluster, plan)
@@ -87,17 +93,17 @@ def check_ceilings(case: Mapping, plan: Plan) -> None:
         assert count <= limits.get(kind, count), f"{count} {kind} calls"
 
 
-def play(case: Mapping) -> None:
+def play(case: Mapping, see: See = snapshot_of) -> None:
     """Run the case as its mode says and check what it expects."""
     if case["mode"] == "single":
-        match(case, session(case, case["cluster"]))
+        match(case, session(case, case["cluster"], see))
         return
     cluster = case["cluster"]
     for _ in range(case["rounds"]["until_match"]):
-        cluster = carried_over(cluster, session(case, cluster))
+        cluster = carried_over(cluster, session(case, cluster, see))
     match(case, ends(cluster, Plan()))
     for _ in range(case["rounds"]["after_match"]):
-        found = session(case, cluster)
+        found = session(case, cluster, see)
         match(case, found)
         cluster = carried_over(cluster, found)
 

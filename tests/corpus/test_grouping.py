@@ -17,7 +17,6 @@ from kai_py.dialects.kai.grouping import KaiGrouping
 from kai_py.dialects.kai.workloads import Addressing
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import Subgroup
-from kai_py.grouping.identify import Grouper
 from kai_py.grouping.owners import GroupKind
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.snapshot.builder import SnapshotBuilder
@@ -69,10 +68,10 @@ def told(snapshot):
 
 
 def grouped(case, *, pods_first: bool = False) -> tuple[Snapshot, dict[str, str]]:
-    grouping, classes = KaiGrouping(Grouper().identify, Addressing()), {}
+    grouping, classes = KaiGrouping(RuleTable(shipped_rules()), Addressing()), {}
 
     def identify(pod, owners):
-        spec = grouping(pod, owners)
+        spec = grouping.identify(pod, owners)
         classes[pod.metadata.name] = spec.workload_class
         return spec
 

@@ -3,10 +3,11 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kai_py.api.references import PodRef
 from kai_py.snapshot.gangs import PodState
-from tests.scenario import cluster, job, node, pod, queue
+from tests.scenario import cluster, job, job_with_pods, node, pod, queue
 
 GPU = "nvidia.com/gpu"
 
@@ -158,3 +159,14 @@ def test_a_pod_under_eviction_counts_as_leaving_until_it_is_refused():
     assert not staying.releasing.any()
     assert staying.leaving == ()
     assert staying.queue_usage["team"]["gpu"] == 2
+
+
+def test_a_gang_remembers_who_ran_to_the_end():
+    owner, *pods = job_with_pods("train", 3, queue="team", node="a")
+    world = cluster(node("a"), owner, pods)
+    assert world.snapshot().gangs["default/Job/train"].succeeded == 0
+    ended = replace(pods[0], status=replace(pods[0].status, phase="Succeeded"))
+    failed = replace(pods[1], status=replace(pods[1].status, phase="Failed"))
+    gang = world.add(ended, failed).snapshot().gangs["default/Job/train"]
+    assert (gang.succeeded, len(gang.members)) == (1, 1)
+    assert world.remove(ended).snapshot().gangs["default/Job/train"].succeeded == 0

@@ -1,31 +1,39 @@
-"""Which gang does a pod belong to, in a cluster whose users speak KAI? One step before our rules.
+"""Which gang does a pod belong to, in a cluster whose users may speak KAI?
 
-A pod that names a PodGroup belongs to it. Any other is grouped by our own rules, with KAI's
-defaults if its workload is addressed in KAI's way.
+Our own annotations go first, then KAI's PodGroups, then marks of frameworks, then owners; what is
+not a PodGroup gets KAI's defaults if its workload is addressed in KAI's way.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from kai_py.api.records.core import Pod
-from kai_py.dialects.kai.pod_groups import pod_group_gang
+from kai_py.dialects.kai.pod_groups import POD_GROUP
 from kai_py.dialects.kai.workloads import Addressing, with_kai_defaults
+from kai_py.grouping.explicit import EXPLICIT
+from kai_py.grouping.frameworks.spark import SPARK
 from kai_py.grouping.gang import GangSpec
+from kai_py.grouping.identify import Grouper
 from kai_py.grouping.owners import Owners
+from kai_py.grouping.queue_choice import Defaults
+from kai_py.grouping.rule_table import RuleTable
+from kai_py.grouping.terms import NO_TERMS
 
-Identify = Callable[[Pod, Owners], GangSpec]
+SOURCES = (EXPLICIT, POD_GROUP, SPARK)
 
 
-@dataclass(frozen=True, slots=True)
 class KaiGrouping:
-    """``identify`` groups by our own rules."""
+    """Says to which gang pods belong, by ``table`` where they don't say it themselves."""
 
-    identify: Identify
-    addressing: Addressing
+    def __init__(self, table: RuleTable, addressing: Addressing) -> None:
+        self._addressing = addressing
+        self._grouper = Grouper(
+            table,
+            sources=SOURCES,
+            default_queue=addressing.default_queue,
+            defaults=Defaults.KAI if addressing.everything else Defaults.NATIVE,
+        )
 
-    def __call__(self, pod: Pod, owners: Owners) -> GangSpec:
+    def identify(self, pod: Pod, owners: Owners) -> GangSpec:
         """The gang of ``pod``."""
-        named = pod_group_gang(pod, owners, queue=self.addressing.default_queue)
-        if named is not None:
-            return named
-        return with_kai_defaults(self.identify(pod, owners), pod, owners, self.addressing)
+        spec = self._grouper.identify(pod, owners)
+        if spec.terms is not NO_TERMS:
+            return spec
+        return with_kai_defaults(spec, pod, owners, self._addressing)

@@ -21,7 +21,9 @@ from kai_py.dialects.kai.subgroups import problems_of, tree_of
 from kai_py.dialects.kai.times import first_duration, moment
 from kai_py.dialects.kai.topology import constraint_of
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
+from kai_py.grouping.lineage import Lineage
 from kai_py.grouping.owners import Owners
+from kai_py.grouping.sources import Asked, Source
 from kai_py.grouping.terms import Terms
 
 POD_GROUPS = "podgroups.scheduling.run.ai"
@@ -30,17 +32,17 @@ DEFAULT_SUBGROUP = "default"
 FIRST, SECOND, UNLABELLED = -(1 << 50), -(1 << 49), 1 << 48
 
 
-def pod_group_gang(pod: Pod, owners: Owners, *, queue: str) -> GangSpec | None:
-    """The gang of the PodGroup that ``pod`` names, None if it names none.
+def _mark(lineage: Lineage) -> str:
+    name = lineage.pod.metadata.annotations.get(keys.POD_GROUP, "")
+    return f'annotation {keys.POD_GROUP} "{name}"' if name else ""
 
-    ``queue`` is for groups that name no queue.
-    """
-    namespace, name = pod.metadata.namespace, pod.metadata.annotations.get(keys.POD_GROUP, "")
-    if not name:
-        return None
-    found = owners.named(POD_GROUPS, namespace, name)
+
+def _gang(asked: Asked) -> GangSpec:
+    pod, queue = asked.lineage.pod, asked.queue.name
+    namespace, name = pod.metadata.namespace, pod.metadata.annotations[keys.POD_GROUP]
+    found = asked.owners.named(POD_GROUPS, namespace, name)
     if isinstance(found, KaiPodGroup):
-        return gang_of(found, pod, owners, queue=queue)
+        return gang_of(found, pod, asked.owners, queue=queue)
     return GangSpec(
         key=f"{namespace}/{KIND}/{name}",
         owner=Owner("v1", "Pod", namespace, pod.metadata.name, pod.metadata.uid),
@@ -48,6 +50,9 @@ def pod_group_gang(pod: Pod, owners: Owners, *, queue: str) -> GangSpec | None:
         tree=Subgroup(min_members=1),
         problem=f"PodGroup {namespace}/{name} does not exist (yet)",
     )
+
+
+POD_GROUP = Source(mark=_mark, gang=_gang)
 
 
 def gang_of(group: KaiPodGroup, pod: Pod, owners: Owners, *, queue: str) -> GangSpec:

@@ -5,8 +5,8 @@ defaults. A workload is addressed in KAI's way if its top owner, else the pod, h
 label; under the ``kai`` rules also if nothing names a queue of ours: then the labels ``project``
 and the default queue count, as in KAI.
 
-priority         label ``priorityClassName``, else the pod's class, else by kind: serving is
-                 ``inference``, a Notebook ``build``, all else ``train``
+priority         label ``priorityClassName``, else the pod's class, else what the workload is
+                 for: serving is ``inference``, a Notebook ``build``, all else ``train``
 preemptible      label ``kai.scheduler/preemptibility``, else below priority 100
 floor of a Job   annotation ``kai.scheduler/batch-min-member``, else 1
 topology         annotations ``kai.scheduler/topology…`` of the owner
@@ -15,7 +15,6 @@ delay, grace     annotations ``kai.scheduler/preemption-delay``, ``…/staleness
 Of an annotation on several objects the top owner's counts.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kai_py.api.queue import QUEUE_NAME_KEY
@@ -27,19 +26,11 @@ from kai_py.dialects.kai.priority import is_preemptible, priority_of
 from kai_py.dialects.kai.times import first_duration
 from kai_py.dialects.kai.topology import constraint_of
 from kai_py.grouping.gang import GangSpec, TopologyConstraint
-from kai_py.grouping.lineage import controller
-from kai_py.grouping.owners import Absence, Owners
+from kai_py.grouping.lineage import lineage_of
+from kai_py.grouping.owners import Owners
 from kai_py.grouping.terms import Terms
 
-LONGEST_CHAIN = 8
 TRAIN = "train"
-CLASS_BY_KIND: Mapping[tuple[str, str], str] = {
-    ("apps", "Deployment"): "inference",
-    ("serving.knative.dev", "Service"): "inference",
-    ("egx.nvidia.io", "SPOTRequest"): "inference",
-    ("kubeflow.org", "Notebook"): "build",
-}
-"""The default priority class by the group and kind of any owner; all else is for training."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +44,9 @@ class Addressing:
 
 @dataclass(frozen=True, slots=True)
 class _Marks:
-    """Metadata of the top owner first and the pod last, and the kinds of the owners."""
+    """Metadata of the top owner first and the pod last."""
 
     metas: tuple[ObjectMeta, ...]
-    kinds: tuple[tuple[str, str], ...]
 
     def said(self, key: str) -> str:
         """A label or annotation of the topmost object that has it."""
@@ -76,7 +66,7 @@ def with_kai_defaults(spec: GangSpec, pod: Pod, owners: Owners, addressing: Addr
 
 
 def _defaulted(spec: GangSpec, pod: Pod, owners: Owners, marks: _Marks, queue: str) -> GangSpec:
-    terms, problem = _terms(pod, owners, marks)
+    terms, problem = _terms(spec, pod, owners, marks)
     floor, bad_floor = _floor(spec, marks)
     constraint = _constraint(marks, owners)
     problem = spec.problem or problem or bad_floor
@@ -96,16 +86,7 @@ def _defaulted(spec: GangSpec, pod: Pod, owners: Owners, marks: _Marks, queue: s
 
 
 def _marks(pod: Pod, owners: Owners) -> _Marks:
-    metas, kinds = [pod.metadata], []
-    reference = controller(pod.metadata)
-    while reference is not None and len(metas) <= LONGEST_CHAIN:
-        kinds.append((reference.api_version.rpartition("/")[0], reference.kind))
-        found = owners.owner(reference)
-        if isinstance(found, Absence):
-            break
-        metas.append(found.metadata)
-        reference = controller(found.metadata)
-    return _Marks(tuple(reversed(metas)), tuple(reversed(kinds)))
+    return _Marks(tuple(reversed(lineage_of(pod, owners).metas)))
 
 
 def _namespace_queue(pod: Pod, owners: Owners) -> str:
@@ -140,13 +121,12 @@ def _constraint(marks: _Marks, owners: Owners) -> TopologyConstraint | None:
     return constraint_of(written, owners)
 
 
-def _terms(pod: Pod, owners: Owners, marks: _Marks) -> tuple[Terms, str]:
-    by_kind = next((CLASS_BY_KIND[kind] for kind in marks.kinds if kind in CLASS_BY_KIND), TRAIN)
+def _terms(spec: GangSpec, pod: Pod, owners: Owners, marks: _Marks) -> tuple[Terms, str]:
     named = marks.said(keys.PRIORITY_CLASS) or pod.spec.priority_class_name
     grace, bad_grace = first_duration((keys.STALENESS_GRACE, marks.said(keys.STALENESS_GRACE)))
     delay, bad_delay = first_duration((keys.PREEMPTION_DELAY, marks.said(keys.PREEMPTION_DELAY)))
     terms = Terms(
-        priority=priority_of(named or by_kind, owners),
+        priority=priority_of(named or spec.workload_class or TRAIN, owners),
         staleness_grace=grace,
         preemption_delay=delay or 0.0,
     )

@@ -254,3 +254,14 @@ def test_subgroups_have_constraints_of_their_own():
     racks = {name: "x" if where[name] in ("n0", "n1") else "y" for name in where}
     assert racks["g-left0"] == racks["g-left1"]
     assert racks["g-right0"] == racks["g-right1"]
+
+
+def test_our_own_annotation_goes_before_kais_which_goes_before_owners():
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}}
+    kais = {"pod-group-name": "g"}
+    both = kais | {"scheduling.kai.io/pod-group": "ours"}
+    world = [QUEUE, pod_group("g"), owner]
+    found = Cluster(*world, pod("p", owner=owner, annotations=kais)).snapshot().gangs
+    assert list(found) == [KEY.format("g")]
+    found = Cluster(*world, pod("p", owner=owner, annotations=both)).snapshot().gangs
+    assert list(found) == ["default/PodGroup/ours"]

@@ -1,0 +1,191 @@
+"""The start state of a recorded KAI case as objects of KAI's API, read by the dialect."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from kai_py.snapshot.accounting import Accounting
+from kai_py.snapshot.snapshot import Snapshot
+from tests.corpus.kai_cluster import GPU, NOW
+from tests.dialects.feeding import Cluster, Document
+
+RUNNING = ("Bound", "Binding", "Running", "Releasing")
+ENDED = ("Succeeded", "Failed")
+TERMS = {"preferred_level": "preferredTopologyLevel", "required_level": "requiredTopologyLevel"}
+
+
+def snapshot_of_objects(cluster: Mapping, accounting: Accounting) -> Snapshot:
+    """What the builder makes of the case's Nodes, Queues, Topologies, PodGroups and Pods."""
+    del accounting
+    return Cluster(objects_of(cluster), rules="kai").snapshot(NOW)
+
+
+def objects_of(cluster: Mapping) -> Iterator[Document]:
+    """The objects of a case, as manifests."""
+    yield from map(_node, cluster["nodes"])
+    yield from map(_queue, cluster["queues"])
+    yield from map(_topology, cluster.get("topologies", ()))
+    for value in sorted({job["priority"] for job in cluster["jobs"]}):
+        yield _object("scheduling.k8s.io/v1", "PriorityClass", f"level-{value}", value=value)
+    for job in cluster["jobs"]:
+        yield _pod_group(job)
+        yield from (_pod(job, task) for task in job["tasks"])
+
+
+def _object(api_version: str, kind: str, name: str, **fields: Any) -> dict[str, Any]:
+    metadata = {"name": name, "uid": f"{kind}-{name}", **fields.pop("metadata", {})}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
+
+
+def _amounts(amounts: Mapping[str, float]) -> dict[str, str]:
+    names = {"cpu_milli": "cpu", "gpu": GPU}
+    return {
+        names.get(name, name): f"{int(amount)}m" if name == "cpu_milli" else str(int(amount))
+        for name, amount in amounts.items()
+        if amount
+    }
+
+
+def _node(node: Mapping) -> Document:
+    status = {
+        "allocatable": _amounts(node["allocatable"]),
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    return _object("v1", "Node", node["name"], metadata={"labels": node["labels"]}, status=status)
+
+
+def _queue(queue: Mapping) -> Document:
+    resources = {
+        name: {
+            "quota": queue[name]["quota"],
+            "limit": queue[name]["limit"],
+            "overQuotaWeight": abs(queue[name]["over_quota_weight"]),
+        }
+        for name in ("gpu", "cpu", "memory")
+    }
+    spec = {
+        "parentQueue": queue["parent"],
+        "priority": queue["priority"],
+        "resources": resources,
+    }
+    for ours, theirs in (("preempt", "preemptMinRuntime"), ("reclaim", "reclaimMinRuntime")):
+        seconds = queue.get(f"{ours}_min_runtime_seconds")
+        if seconds is not None:
+            spec[theirs] = f"{seconds}s"
+    created = {"creationTimestamp": _time(NOW - 1e6 + queue["creation_rank"])}
+    return _object("scheduling.run.ai/v2", "Queue", queue["name"], metadata=created, spec=spec)
+
+
+def _topology(topology: Mapping) -> Document:
+    levels = [
+        {"nodeLabel": level} if isinstance(level, str) else {**level, "nodeLabel": level["label"]}
+        for level in topology["levels"]
+    ]
+    spec = {"levels": levels}
+    return _object("kai.scheduler/v1alpha1", "Topology", topology["name"], spec=spec)
+
+
+def _pod_group(job: Mapping) -> Document:
+    root = job["sub_groups"]
+    entries = [] if _is_single(root) else list(_entries(root, ""))
+    spec = {
+        "queue": job["queue"],
+        "priorityClassName": f"level-{job['priority']}",
+        "preemptibility": job["preemptibility"],
+        "subGroups": entries,
+        "topologyConstraint": _constraint(root),
+    }
+    if not entries:
+        spec["minMember"] = root["pod_sets"][0]["min_available"]
+        spec["topologyConstraint"] = _constraint(root) or _constraint(root["pod_sets"][0])
+    elif "min_sub_groups" in root:
+        spec["minSubGroup"] = root["min_sub_groups"]
+    for ours, theirs in (
+        ("staleness_grace_seconds", "stalenessGracePeriod"),
+        ("preemption_delay_seconds", "preemptionDelay"),
+    ):
+        if job.get(ours) is not None:
+            spec[theirs] = f"{job[ours]}s"
+    stale = job.get("stale_seconds")
+    marks = {} if stale is None else {"kai.scheduler/stale-podgroup-timestamp": _time(NOW - stale)}
+    return _object(
+        "scheduling.run.ai/v2alpha2",
+        "PodGroup",
+        job["name"],
+        metadata={
+            "namespace": job.get("namespace") or "default",
+            "creationTimestamp": _time(NOW - 60 * job["age_minutes"]),
+            "annotations": marks,
+        },
+        spec=spec,
+    )
+
+
+def _is_single(root: Mapping) -> bool:
+    names = [leaf["name"] for leaf in root.get("pod_sets", ())]
+    return names == ["default"] and not root.get("children")
+
+
+def _entries(group: Mapping, parent: str) -> Iterator[dict[str, Any]]:
+    for leaf in group.get("pod_sets", ()):
+        yield _entry(leaf, parent, minMember=leaf["min_available"])
+    for child in group.get("children", ()):
+        floor = {"minSubGroup": child["min_sub_groups"]} if "min_sub_groups" in child else {}
+        yield _entry(child, parent, **floor)
+        yield from _entries(child, child["name"])
+
+
+def _entry(group: Mapping, parent: str, **floor: int) -> dict[str, Any]:
+    entry = {"name": group["name"], "topologyConstraint": _constraint(group), **floor}
+    return {**entry, "parent": parent} if parent else entry
+
+
+def _constraint(group: Mapping) -> dict[str, str] | None:
+    found = group.get("topology_constraint")
+    if not found:
+        return None
+    return {TERMS.get(name, name): value for name, value in found.items()}
+
+
+def _pod(job: Mapping, task: Mapping) -> Document:
+    labels = dict(task.get("labels", {}))
+    if "sub_group" in task:
+        labels["kai.scheduler/subgroup-name"] = task["sub_group"]
+    started = _time(NOW - (job.get("last_start_age_seconds") or 0))
+    metadata = {
+        "namespace": job.get("namespace") or "default",
+        "uid": task["name"],
+        "labels": labels,
+        "annotations": {"pod-group-name": job["name"], **task.get("annotations", {})},
+        "creationTimestamp": _time(NOW - 60 * job["age_minutes"]),
+    }
+    if task["status"] == "Releasing":
+        metadata["deletionTimestamp"] = _time(NOW)
+    requests = {name: amount for name, amount in task["request"].items() if name != "pods"}
+    spec = {
+        "schedulerName": "kai-scheduler",
+        "containers": [{"name": "main", "resources": {"requests": _amounts(requests)}}],
+        "affinity": _affinity(task),
+    }
+    status = {"phase": "Pending"}
+    if task["status"] in RUNNING:
+        spec["nodeName"] = task["node"]
+        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": started}
+        status = {"phase": "Running", "conditions": [scheduled]}
+    if task["status"] in ENDED:
+        status = {"phase": task["status"]}
+    if task["status"] == "Gated":
+        spec["schedulingGates"] = [{"name": "example.com/gate"}]
+    return _object("v1", "Pod", task["name"], metadata=metadata, spec=spec, status=status)
+
+
+def _affinity(task: Mapping) -> dict[str, Any] | None:
+    terms = task.get("node_affinity")
+    if not terms:
+        return None
+    required = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
