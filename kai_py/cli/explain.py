@@ -64,8 +64,8 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Tell why something waits and which small change would let it start."""
-    documents = cluster_objects(saved, kubeconfig, context)
-    configuration, now = configuration_from(config), time.time()
+    configuration = configuration_from(config)
+    documents, now = cluster_objects(saved, kubeconfig, context), time.time()
     answers = _answers(documents, configuration, now, subject, name, wants_suggestions=suggestions)
     if json:
         typer.echo(msgspec.json.format(msgspec.json.encode(answers), indent=2))

@@ -26,13 +26,13 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
 ) -> None:
     """Print the plan of one cycle on a snapshot; nothing is read from or written to a cluster."""
+    configuration = configuration_from(config)
     try:
         found = read_archive(archive)
     except ArchiveError as error:
         raise CommandError(str(error)) from error
     for fault in found.faults:
         typer.echo(f"kai-py: {fault}", err=True)
-    configuration = configuration_from(config)
     if config is None and found.scheduler_name:
         configuration = configuration.model_copy(update={"scheduler_name": found.scheduler_name})
     planner = Planner(configuration)

@@ -57,8 +57,8 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Tell what a change would do: who starts, who leaves, who waits, what queues get."""
-    documents = cluster_objects(saved, kubeconfig, context)
-    configuration, now = configuration_from(config), time.time()
+    configuration = configuration_from(config)
+    documents, now = cluster_objects(saved, kubeconfig, context), time.time()
     changes: tuple[Change, ...] = (
         *(SetQueue(*_queue_field(text)) for text in set_queue or ()),
         *(AddNodes(*_nodes(text)) for text in add_nodes or ()),

@@ -24,11 +24,23 @@ def test_an_option_is_checked_like_the_file():
         with_options(Configuration(), {"schedulerName": "Not A Name"})
 
 
-@pytest.mark.parametrize("command", ["run", "queues", "gangs"])
-def test_every_command_tells_a_wrong_configuration_in_one_line(command, tmp_path, capsys):
+COMMANDS = [
+    ["run"],
+    ["queues"],
+    ["gangs"],
+    ["devices"],
+    ["explain", "gang", "default/Job/train"],
+    ["what-if", "--drain", "node-0"],
+    ["replay", "snapshot.zip"],
+    ["manifests", "--image", "kai-py"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_every_command_tells_a_wrong_configuration_first_and_in_one_line(command, tmp_path, capsys):
     path = tmp_path / "kai.yaml"
     path.write_text("cyclePeriod: 1s\nschedulername: mine\n")
     with pytest.raises(SystemExit, match="2"):
-        main.main([command, "--config", str(path)])
+        main.main([*command, "--config", str(path)])
     expected = f"kai-py: {path}:2: schedulername: no such field; did you mean schedulerName?\n"
     assert capsys.readouterr().err == expected
