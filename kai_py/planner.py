@@ -5,8 +5,12 @@ The scheduler, ``kai-py queues``, ``kai-py gangs`` and dry runs all plan through
 while the first goes on applying changes, but not while it freezes.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
+from msgspec import Raw
+
+from kai_py.api.records.document import Document, document_decoder
 from kai_py.api.records.kai import KaiQueue
 from kai_py.config import Configuration, Rules
 from kai_py.dialects.kai.grouping import KaiGrouping
@@ -15,6 +19,7 @@ from kai_py.dialects.kai.workloads import Addressing
 from kai_py.dra.cluster_devices import ClusterDevices, GpuRules
 from kai_py.dra.features import Choice
 from kai_py.dra.inventory import Inventory
+from kai_py.grouping.owners import GroupKind
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.decisions import Action, Plan
@@ -34,16 +39,21 @@ KAI_DEFAULT_QUEUE = "default-queue"
 class Planner:
     """A snapshot builder and everything a cycle needs beside it."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        follow: Callable[[GroupKind], None] | None = None,
+    ) -> None:
+        """``follow`` is told once of every kind of owner that pods of ours turn out to need."""
         devices = configuration.devices
         self._devices = ClusterDevices(
             GpuRules(devices.gpu_drivers, devices.gpu_classes),
             Inventory(choice=Choice.FIRST_FIT if devices.parity else Choice.BEST_FIT),
             allocator_steps=configuration.budgets.allocator_steps,
         )
-        grouping = KaiGrouping(
-            RuleTable(configuration.grouping, shipped_rules()), _addressing(configuration)
-        )
+        self._rules = RuleTable(configuration.grouping, shipped_rules())
+        grouping = KaiGrouping(self._rules, _addressing(configuration))
         self._settings = cycle_settings(configuration)
         self._memory = CycleMemory(self._devices)
         self.builder = SnapshotBuilder(
@@ -56,7 +66,13 @@ class Planner:
                 pool_label=configuration.node_pool.label,
                 pool=configuration.node_pool.name,
             ),
+            follow=follow,
         )
+
+    def owner_decoder(self, kind: GroupKind) -> Callable[[bytes | Raw], Document] | None:
+        """What reads of an owner what the rules for its kind name; None if metadata is enough."""
+        paths = self._rules.paths(kind)
+        return document_decoder(paths) if paths else None
 
     def freeze(self, now: float) -> Snapshot:
         """The cluster as known; ``now`` in seconds since the epoch."""

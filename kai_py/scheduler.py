@@ -22,6 +22,7 @@ from kai_py.commit.executor import Executor, Surroundings
 from kai_py.commit.holders import DeviceHolders
 from kai_py.commit.settings import CommitSettings
 from kai_py.config import Configuration
+from kai_py.grouping.owners import GroupKind
 from kai_py.observe import health
 from kai_py.observe.kai_metrics import KaiQueueMetrics
 from kai_py.observe.metrics import Metrics
@@ -32,12 +33,15 @@ from kai_py.watch.client import Client
 from kai_py.watch.elector import Election, Elector
 from kai_py.watch.kinds import KAI_QUEUES, RESOURCE_CLAIMS
 from kai_py.watch.mirror import Mirror
+from kai_py.watch.owner_kinds import OwnerKinds
 from kai_py.watch.resource import Kind
 
 log = logging.getLogger(__name__)
 
 MONITOR_SECONDS = 5.0
 FAILED_CYCLE_PAUSE = 1.0
+OWNERS_SECONDS = 10.0
+"""The first cycle waits at most so long for kinds of owners that the first pods need."""
 PlanListener = Callable[[Plan], None]
 
 
@@ -66,7 +70,10 @@ class Scheduler:
         self._identity = identity
         self._dry_run = dry_run
         self._on_plan = on_plan
-        self._planner = Planner(configuration)
+        self._planner = Planner(configuration, follow=self._want_owner_kind)
+        self._owner_kinds = OwnerKinds(
+            client, self.mirror, self._planner.owner_decoder, self._note_owner_kind
+        )
         self._kai_metrics = (
             KaiQueueMetrics(metrics.registry, self._display_name)
             if configuration.kai.queue_metrics
@@ -89,10 +96,12 @@ class Scheduler:
         async with asyncio.TaskGroup() as group:
             background = [
                 group.create_task(self.mirror.run()),
+                group.create_task(self._owner_kinds.run()),
                 group.create_task(self._monitor()),
             ]
             try:
                 await self._unless_stopped(self.mirror.wait_synced())
+                await self._unless_stopped(self._owner_kinds.wait_settled(OWNERS_SECONDS))
                 if not self._stop.is_set():
                     await self._work()
             finally:
@@ -195,6 +204,13 @@ class Scheduler:
         if self._executor is not None and may_act():
             with self._metrics.cycle_seconds.labels("commit").time():
                 self._executor.carry_out(plan, snapshot.gangs.values(), now)
+
+    def _want_owner_kind(self, kind: GroupKind) -> None:
+        self._owner_kinds.want(kind)
+
+    def _note_owner_kind(self, kind: GroupKind, *, readable: bool) -> None:
+        self._planner.builder.set_owner_kind(kind, readable=readable)
+        self._wake.set()
 
     def _observe(self, kind: Kind[Any], old: Any, new: Any) -> None:
         self._planner.builder.apply(kind.collection_name, old, new)

@@ -6,25 +6,34 @@ from contextlib import suppress
 
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.config import Configuration
+from kai_py.grouping.owners import GroupKind
 from kai_py.observe.health import unread_kinds
 from kai_py.plan.decisions import Plan
 from kai_py.planner import Planner
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.client import Client
 from kai_py.watch.mirror import Mirror
+from kai_py.watch.owner_kinds import OwnerKinds
 
 READ_SECONDS = 60.0
+OWNERS_SECONDS = 10.0
 
 
 async def read_and_plan(client: Client, configuration: Configuration) -> tuple[Snapshot, Plan]:
     """The cluster as it is now and what one cycle decides about it; nothing is written."""
-    planner = Planner(configuration)
     mirror = Mirror(client)
+
+    def follow(kind: GroupKind) -> None:
+        owner_kinds.want(kind)
+
+    planner = Planner(configuration, follow=follow)
+    owner_kinds = OwnerKinds(client, mirror, planner.owner_decoder, planner.builder.set_owner_kind)
     mirror.subscribe(lambda kind, old, new: planner.builder.apply(kind.collection_name, old, new))
-    reading = asyncio.create_task(mirror.run())
+    reading = asyncio.gather(mirror.run(), owner_kinds.run())
     try:
         async with asyncio.timeout(READ_SECONDS):
             await mirror.wait_synced()
+        await owner_kinds.wait_settled(OWNERS_SECONDS)
     except TimeoutError:
         unread = "; ".join(unread_kinds(mirror.status()))
         raise CommandError(

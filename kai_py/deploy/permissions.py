@@ -1,6 +1,7 @@
 """What may the scheduler do in a cluster? No more than it does.
 
-It reads what ``watch.kinds`` mirrors, so the rules for reading are derived from there. What
+It reads what ``watch.kinds`` mirrors and the owners that grouping has rules for, so the rules for
+reading are derived from there; owners that it may not read end the walk from their pods. What
 ``commit`` writes is listed here, with the reason. A test on a real API server runs the scheduler
 with exactly these permissions and finds none missing.
 """
@@ -9,6 +10,7 @@ from collections import defaultdict
 from typing import Any
 
 from kai_py.api.queue import GROUP as QUEUE_GROUP
+from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.watch.kinds import WATCHED
 
 Rule = dict[str, Any]
@@ -29,6 +31,10 @@ def _reads() -> list[Rule]:
     plurals: dict[str, list[str]] = defaultdict(list)
     for kind in WATCHED:
         plurals[kind.group].append(kind.plural)
+    for owner in RuleTable(shipped_rules()).kinds():
+        plural = f"{owner.kind.lower()}s"
+        if plural not in plurals[owner.group]:
+            plurals[owner.group].append(plural)
     return [_rule(group, sorted(plurals[group]), READ) for group in sorted(plurals)]
 
 

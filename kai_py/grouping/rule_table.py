@@ -41,6 +41,10 @@ class RuleTable:
         """The rule for owners of ``kind``, None if there is none."""
         return self._rules.get((kind, defaults)) or self._rules.get((kind, None))
 
+    def kinds(self) -> tuple[GroupKind, ...]:
+        """Every kind that has a rule."""
+        return tuple(dict.fromkeys(kind for kind, _ in self._rules))
+
     def paths(self, kind: GroupKind) -> tuple[str, ...]:
         """The fields that rules read of owners of ``kind``; none when metadata is enough."""
         rules = [rule for (each, _), rule in self._rules.items() if each == kind]

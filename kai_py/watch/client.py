@@ -93,6 +93,12 @@ class Client:
                 return Listing(tuple(items), page.metadata.resource_version)
             parameters = parameters | {"continue": page.metadata.continue_token}
 
+    async def peek(self, resource: Resource[Any]) -> None:
+        """Find out whether a collection may be listed; raises Forbidden if not."""
+        parameters = {"limit": "1"}
+        call = Call("list", resource.kind.name, resource.collection(), parameters)
+        await self.transport.send(call)
+
     async def create(self, resource: Resource[T], body: Body, *, namespace: str = "") -> T:
         """Create an object; raises AlreadyExists where the name is taken."""
         path = resource.collection(namespace)

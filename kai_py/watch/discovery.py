@@ -12,9 +12,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kai_py.api.records.core import ObjectMetadata
+from kai_py.grouping.owners import GroupKind
 from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError, Malformed, NotFound
-from kai_py.watch.resource import Kind, Resource
+from kai_py.watch.resource import Decode, Kind, Resource
+
+METADATA: Decode[ObjectMetadata] = msgspec.json.Decoder(ObjectMetadata).decode
 
 Served = Mapping[Kind[Any], Resource[Any]]
 """The kinds that are served, each at the version to use."""
@@ -36,6 +40,8 @@ class _Groups(msgspec.Struct):
 class _ServedResource(msgspec.Struct):
     name: str
     verbs: list[str]
+    kind: str = ""
+    namespaced: bool = True
 
 
 class _Resources(msgspec.Struct):
@@ -67,6 +73,38 @@ async def discover(client: Client, kinds: Iterable[Kind[Any]], known: Served) ->
         elif names is not None and resource.kind.plural in names:
             served.setdefault(resource.kind, resource)
     return served
+
+
+async def find_kind(
+    client: Client, wanted: GroupKind, decode: Decode[Any] | None
+) -> Kind[Any] | None:
+    """Where is a kind of which only group and name are known? None if nowhere.
+
+    In every version that serves it, the server's preferred one first; without a decoder its
+    metadata only. Raises ApiError if the server cannot be asked.
+    """
+    versions = ["v1"]
+    if wanted.group:
+        groups = (await _read(client, "/apis", _Groups)).groups
+        versions = [each.version for g in groups if g.name == wanted.group for each in g.versions]
+    found: dict[str, _ServedResource] = {}
+    for version in versions:
+        root = f"/apis/{wanted.group}/{version}" if wanted.group else f"/api/{version}"
+        for resource in (await _read(client, root, _Resources)).resources:
+            watchable = {"list", "watch"} <= {*resource.verbs} and "/" not in resource.name
+            if resource.kind == wanted.kind and watchable:
+                found[version] = resource
+    if not found:
+        return None
+    first = next(iter(found.values()))
+    return Kind(
+        name=wanted.kind,
+        plural=first.name,
+        versions=dict.fromkeys(found, decode or METADATA),
+        group=wanted.group,
+        namespaced=first.namespaced,
+        metadata_only=decode is None,
+    )
 
 
 def _same(known: Resource[Any] | None, resource: Resource[Any]) -> bool:

@@ -57,6 +57,8 @@ class Mirror:
         self._client = client
         self._collections = {kind: Collection(kind, self._tell) for kind in kinds}
         self._listeners: dict[Kind[Any], list[OnChange]] = {kind: [] for kind in kinds}
+        self._hears_all: list[OnChange] = []
+        self._followed: dict[Kind[Any], None] = {}
         self._served: Served = {}
         self._reflectors: dict[Kind[Any], Reflector[Any]] = {}
         self._tasks: dict[Kind[Any], asyncio.Task[None]] = {}
@@ -80,10 +82,35 @@ class Mirror:
 
         Without ``kinds`` it is told of all. It must be quick and must not raise.
         """
+        if not kinds:
+            self._hears_all.append(listener)
         for kind in kinds or tuple(self._collections):
             for record in self._collections[kind].objects.values():
                 listener(kind, None, record)
             self._listeners[kind].append(listener)
+
+    def follow(self, kind: Kind[Any]) -> None:
+        """Mirror one more kind from now on; whoever hears of all kinds hears of it too.
+
+        It never counts towards ``synced``: the mirror was complete without it.
+        """
+        self._collections[kind] = Collection(kind, self._tell)
+        self._listeners[kind] = list(self._hears_all)
+        self._absences[kind] = Backoff()
+        self._followed[kind] = None
+        self._rediscover.set()
+
+    def unfollow(self, kind: Kind[Any]) -> None:
+        """Mirror a followed kind no longer; its objects are told to be gone."""
+        self._stop(kind)
+        self._collections[kind].replace({})
+        del self._collections[kind], self._listeners[kind], self._absences[kind]
+        del self._followed[kind]
+
+    def has_read(self, kind: Kind[Any]) -> bool:
+        """Whether a kind has been read completely."""
+        reflector = self._reflectors.get(kind)
+        return reflector is not None and reflector.synced
 
     def rediscover(self) -> None:
         """Ask the server soon which kinds it serves."""
@@ -92,7 +119,9 @@ class Mirror:
     @property
     def synced(self) -> bool:
         """Whether every served kind has been read completely."""
-        return self._discovered and all(item.synced for item in self._reflectors.values())
+        return self._discovered and all(
+            item.synced for kind, item in self._reflectors.items() if kind not in self._followed
+        )
 
     async def wait_synced(self) -> None:
         """Wait until every served kind has been read completely."""

@@ -1,0 +1,125 @@
+"""Which further kinds must be watched, because objects of them own pods of ours?
+
+A kind is asked for when a pod turns out to need it. It is looked for in what the server serves, in
+whatever version; one that is not served, or that we may not read, is reported so and asked for
+again every minute. One that disappears while it is followed is looked for anew. Only the metadata
+of a kind is read, unless a decoder is given that wants more.
+
+Cost: two or three calls per kind, once; then its watch.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from kai_py.grouping.owners import GroupKind
+from kai_py.watch.client import Client
+from kai_py.watch.discovery import find_kind
+from kai_py.watch.errors import ApiError, Forbidden, NotFound
+from kai_py.watch.mirror import Mirror
+from kai_py.watch.resource import Decode, Kind
+
+RETRY_SECONDS = 60.0
+UNREACHED_SECONDS = 2.0
+SETTLING_SECONDS = 0.02
+
+logger = logging.getLogger(__name__)
+
+Decoder = Callable[[GroupKind], Decode[Any] | None]
+"""The decoder for objects of a kind, None where metadata is enough."""
+
+
+class OnReadable(Protocol):
+    """Told whether objects of a kind can be read."""
+
+    def __call__(self, kind: GroupKind, *, readable: bool) -> None:
+        """Called at every change."""
+
+
+class OwnerKinds:
+    """Follows kinds of owners on demand; ``run`` it beside the mirror."""
+
+    def __init__(
+        self, client: Client, mirror: Mirror, decoder: Decoder, on_readable: OnReadable
+    ) -> None:
+        self._client = client
+        self._mirror = mirror
+        self._decoder = decoder
+        self._on_readable = on_readable
+        self._wanted: dict[GroupKind, None] = {}
+        self._refused: dict[GroupKind, None] = {}
+        self._followed: dict[GroupKind, Kind[Any]] = {}
+        self._served: dict[GroupKind, None] = {}
+        self._wake = asyncio.Event()
+
+    def want(self, kind: GroupKind) -> None:
+        """Follow ``kind`` as soon as possible."""
+        self._wanted[kind] = None
+        self._wake.set()
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything that was asked for has been read, or will not be."""
+        read = all(self._mirror.has_read(kind) for kind in self._followed.values())
+        return read and not self._wanted
+
+    async def wait_settled(self, seconds: float) -> None:
+        """Wait until settled, at most so long."""
+        for _ in range(int(seconds / SETTLING_SECONDS)):
+            if self.settled:
+                return
+            await asyncio.sleep(SETTLING_SECONDS)
+
+    async def run(self) -> None:
+        """Follow what is wanted until cancelled."""
+        while True:
+            self._wake.clear()
+            for kind in tuple(self._wanted):
+                await self._find(kind)
+            pause = UNREACHED_SECONDS if self._wanted else RETRY_SECONDS
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+            except TimeoutError:
+                self._notice_gone()
+                self._wanted |= self._refused
+                self._refused.clear()
+
+    async def _find(self, kind: GroupKind) -> None:
+        try:
+            found = await find_kind(self._client, kind, self._decoder(kind))
+            if found is not None:
+                await self._client.peek(found.at())
+        except (Forbidden, NotFound) as error:
+            self._refuse(kind, str(error))
+        except ApiError as error:
+            logger.warning("cannot ask where %s is served: %s", kind, error)
+        else:
+            if found is None:
+                self._refuse(kind, "it is not served")
+            else:
+                self._follow(kind, found)
+
+    def _follow(self, kind: GroupKind, found: Kind[Any]) -> None:
+        logger.info("following %s: it owns pods of ours", kind)
+        self._wanted.pop(kind, None)
+        self._followed[kind] = found
+        self._mirror.follow(found)
+        self._on_readable(kind, readable=True)
+
+    def _refuse(self, kind: GroupKind, why: str) -> None:
+        logger.info("%s owns pods of ours and cannot be read: %s", kind, why)
+        self._wanted.pop(kind, None)
+        self._refused[kind] = None
+        self._on_readable(kind, readable=False)
+
+    def _notice_gone(self) -> None:
+        """A kind that was served and is not any more may come back in another version."""
+        for kind, followed in tuple(self._followed.items()):
+            if self._mirror.served(followed) is not None:
+                self._served[kind] = None
+            elif kind in self._served:
+                del self._served[kind], self._followed[kind]
+                self._mirror.unfollow(followed)
+                self._refuse(kind, "it is not served any more")
