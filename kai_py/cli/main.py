@@ -37,6 +37,7 @@ COMMANDS = (
     Command("explain", "kai_py.cli.explain", "Tell why something waits and what would help."),
     Command("devices", "kai_py.cli.devices", "List devices: who holds what, by node and product."),
     Command("what-if", "kai_py.cli.what_if", "Tell what a change would do, without making it."),
+    Command("simulate", "kai_py.cli.simulate", "Play hours of a cluster in seconds and report."),
     Command("snapshot", "kai_py.cli.snapshot", "Save what the scheduler sees to a file."),
     Command("replay", "kai_py.cli.replay", "Plan for a snapshot that KAI took."),
     Command("manifests", "kai_py.cli.manifests", "Print all that runs the scheduler in a cluster."),

@@ -22,6 +22,7 @@ from kai_py.embedded.eventlog import Change, ChangeType
 from kai_py.embedded.kubelet import Pace
 from kai_py.plan.decisions import Eviction, GangPlacement, Plan
 from kai_py.planner import Planner
+from kai_py.relevance import is_relevant
 from kai_py.simulate.execution import carry_out
 from kai_py.simulate.objects import Document
 from kai_py.snapshot.snapshot import Snapshot
@@ -66,6 +67,7 @@ class SimulatedCluster:
         self.embedded = EmbeddedCluster(clock=self.clock, pace=pace, seed=seed)
         self.planner = Planner(configuration)
         self._collections = {_storage(kind): Collection(kind, self._tell) for kind in WATCHED}
+        self.changed = True
         self.embedded.store.subscribe(self._follow)
         self.embedded.start()
         self.embedded.create_all(crds().values())
@@ -93,6 +95,15 @@ class SimulatedCluster:
         for storage, document in kept:
             store.insert(storage, dict(document))
 
+    def take_changed(self) -> bool:
+        """Whether something relevant happened since this was asked last."""
+        changed, self.changed = self.changed, False
+        return changed
+
+    def wake(self) -> None:
+        """Ask for another cycle although nothing changed."""
+        self.changed = True
+
     def snapshot(self) -> Snapshot:
         """The cluster as the scheduler sees it now."""
         self.clock.run_due()
@@ -101,7 +112,7 @@ class SimulatedCluster:
     def cycle(self) -> Plan:
         """Run one scheduling cycle and carry its plan out."""
         plan = self.planner.decide(self.snapshot())
-        carry_out(plan, self.embedded.api, self.planner.builder)
+        carry_out(plan, self.embedded.api, self.planner.builder, self.wake)
         return plan
 
     def settle(self, limit: float) -> Course:
@@ -140,6 +151,7 @@ class SimulatedCluster:
             collection.put(collection.read(decode, msgspec.Raw(change.encoded)))
 
     def _tell(self, kind: Kind[Any], old: Any, new: Any) -> None:
+        self.changed = self.changed or is_relevant(old, new)
         self.planner.builder.apply(kind.collection_name, old, new)
 
 

@@ -5,6 +5,7 @@ bound; victims go through the Eviction API, so disruption budgets hold here as w
 """
 
 import logging
+from collections.abc import Callable
 
 from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER
 from kai_py.api.records.resource_versions import encode_allocation
@@ -23,18 +24,22 @@ REFUSED_SECONDS = 10.0
 """How long a gang waits whose victims may not leave now; what the Eviction API says, too."""
 
 
-def carry_out(plan: Plan, api: ApiServer, builder: SnapshotBuilder) -> None:
-    """Write everything that ``plan`` decided; what is refused is tried again by a later plan."""
+def carry_out(
+    plan: Plan, api: ApiServer, builder: SnapshotBuilder, wake: Callable[[], None]
+) -> None:
+    """Write everything that ``plan`` decided; ``wake`` asks for another plan after a refusal."""
     now = api.clock.now()
     for gang in plan.placements:
-        _start(gang, api, builder)
+        _start(gang, api, builder, wake)
     for nomination in plan.nominations:
         builder.hold(nomination.pod.uid, nomination.node, now)
     for eviction in plan.evictions:
-        _evict(eviction, api, builder)
+        _evict(eviction, api, builder, wake)
 
 
-def _start(gang: GangPlacement, api: ApiServer, builder: SnapshotBuilder) -> None:
+def _start(
+    gang: GangPlacement, api: ApiServer, builder: SnapshotBuilder, wake: Callable[[], None]
+) -> None:
     try:
         for placement in gang.pods:
             _reserve(placement, api)
@@ -44,7 +49,7 @@ def _start(gang: GangPlacement, api: ApiServer, builder: SnapshotBuilder) -> Non
             bind(api, pod.name, pod.namespace, {"metadata": {"uid": pod.uid}, **target})
     except ApiError as error:
         log.info("%s: %s", gang.gang, error.message)
-        _hold_back(gang.gang, api, builder)
+        _hold_back(gang.gang, api, builder, wake)
 
 
 def _reserve(placement: Placement, api: ApiServer) -> None:
@@ -74,20 +79,20 @@ def _consumer(pod: PodRef) -> Json:
     return {"resource": "pods", "name": pod.name, "uid": pod.uid}
 
 
-def _evict(eviction: Eviction, api: ApiServer, builder: SnapshotBuilder) -> None:
+def _evict(
+    eviction: Eviction, api: ApiServer, builder: SnapshotBuilder, wake: Callable[[], None]
+) -> None:
     pod = eviction.pod
     options = {"deleteOptions": {"preconditions": {"uid": pod.uid}}}
     try:
         evict(api, pod.name, pod.namespace, options)
     except ApiError as error:
         log.info("pod %s: %s", pod, error.message)
-        _hold_back(eviction.beneficiary, api, builder)
+        _hold_back(eviction.beneficiary, api, builder, wake)
 
 
-def _hold_back(gang: str, api: ApiServer, builder: SnapshotBuilder) -> None:
+def _hold_back(
+    gang: str, api: ApiServer, builder: SnapshotBuilder, wake: Callable[[], None]
+) -> None:
     builder.hold_back(gang, api.clock.now() + REFUSED_SECONDS)
-    api.clock.call_later(REFUSED_SECONDS, _nothing)  # so that time does not end before
-
-
-def _nothing() -> None:
-    """A moment at which somebody looks again."""
+    api.clock.call_later(REFUSED_SECONDS, wake)

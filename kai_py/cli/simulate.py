@@ -1,0 +1,100 @@
+"""``kai-py simulate``: hours of a cluster in seconds, and what came of them."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from kai_py.cli.configuration import configuration_from
+from kai_py.cli.errors import CommandError
+from kai_py.cli.tables import print_table
+from kai_py.config import Configuration
+from kai_py.simulate.report import Report, Waiting, report
+from kai_py.simulate.report_page import duration, report_page
+from kai_py.simulate.scenario import Scenario, ScenarioError, parse_scenario
+from kai_py.simulate.simulation import Result, simulate
+
+WAITING = ("GANGS", "NEVER STARTED", "MEDIAN WAIT", "P95 WAIT", "LONGEST")
+
+
+def command(
+    *,
+    file: Annotated[Path, typer.Argument(help="The scenario (YAML).")],
+    config: Annotated[Path | None, typer.Option(help="The scheduler's configuration.")] = None,
+    cycle_seconds: Annotated[
+        float, typer.Option(min=0.1, help="Least simulated time between two cycles.")
+    ] = 1.0,
+    html: Annotated[Path | None, typer.Option(help="Write the report as a page, too.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Play a scenario in simulated time; report use, waiting, fairness, evictions, costs."""
+    try:
+        scenario = parse_scenario(file.read_text(encoding="utf-8"), name=str(file))
+    except OSError as error:
+        raise CommandError(f"{file}: {error.strerror}") from None
+    except ScenarioError as error:
+        raise CommandError(str(error)) from None
+    result = _simulate(scenario, configuration_from(config), cycle_seconds)
+    found = report(result)
+    if html is not None:
+        try:
+            html.write_text(report_page(result, found, title=file.name), encoding="utf-8")
+        except OSError as error:
+            raise CommandError(f"{html}: {error.strerror}") from None
+    if json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+    else:
+        _print(found)
+
+
+def _simulate(scenario: Scenario, configuration: Configuration, cycle_seconds: float) -> Result:
+    console = Console(file=sys.stderr)
+    with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task("simulated hours", total=scenario.hours)
+        return simulate(
+            scenario,
+            configuration,
+            cycle_seconds=cycle_seconds,
+            on_progress=lambda hours: progress.update(task, completed=hours),
+        )
+
+
+def _print(found: Report) -> None:
+    typer.echo(
+        f"{found.hours:g} hours of {found.gpus:g} GPUs: {found.used:.1%} used, "
+        f"{found.idle_while_waiting:.1%} free while gangs waited for as many; "
+        f"Jain's fairness index {found.jain:.3f}; {found.cycles} cycles."
+    )
+    if found.evictions:
+        evicted = ", ".join(f"{count} by {action}" for action, count in found.evictions.items())
+        typer.echo(f"Evicted pods: {evicted}; {found.lost_gpu_hours:.1f} GPU-hours lost.")
+    if found.cost:
+        costs = ", ".join(f"{sort} {price:,.0f}" for sort, price in found.cost.items())
+        typer.echo(f"Cost of the nodes: {costs}.")
+    typer.echo()
+    print_table(
+        ("QUEUE", "RECEIVED", "ENTITLED", "EVICTED", "LOST", *WAITING),
+        (
+            (
+                queue.queue,
+                f"{queue.received:.1f}",
+                f"{queue.entitled:.1f}",
+                str(queue.evicted_pods),
+                f"{queue.lost_gpu_hours:.1f}",
+                *_waiting(queue.waiting),
+            )
+            for queue in found.queues
+        ),
+    )
+    typer.echo("(GPU-hours)\n")
+    sizes = ((name, *_waiting(waiting)) for name, waiting in found.by_size.items())
+    print_table(("GPUS OF THE GANG", *WAITING), sizes)
+
+
+def _waiting(waiting: Waiting) -> tuple[str, ...]:
+    times = (waiting.median, waiting.p95, waiting.longest)
+    return (str(waiting.gangs), str(waiting.never_started), *map(duration, times))

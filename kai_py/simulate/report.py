@@ -1,0 +1,146 @@
+"""What does a simulation say? Use, waiting, fairness, evictions and costs, as numbers.
+
+Jain's index of received over entitled GPU-hours is 1 when every queue that was entitled to
+something received the same part of it, and 1/n when one of n received everything.
+Source: Jain, Chiu, Hawe, "A Quantitative Measure of Fairness" (1984).
+"""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kai_py.simulate.simulation import HOUR, Result, Wait
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How long gangs waited, seconds; of those that started."""
+
+    gangs: int
+    never_started: int
+    mean: float
+    median: float
+    p95: float
+    longest: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueueReport:
+    """One queue; GPU-hours."""
+
+    queue: str
+    received: float
+    entitled: float
+    evicted_pods: int
+    lost_gpu_hours: float
+    waiting: Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A simulation in numbers; ``used`` and ``idle_while_waiting`` are parts of all GPU-hours."""
+
+    hours: float
+    gpus: float
+    used: float
+    idle_while_waiting: float
+    """GPU-hours that were free while gangs waited for at least as many: what fragmentation, gang
+    sizes and bounds cost."""
+    jain: float
+    waiting: Waiting
+    by_size: dict[str, Waiting]
+    queues: tuple[QueueReport, ...]
+    evictions: dict[str, int]
+    lost_gpu_hours: float
+    cost: dict[str, float]
+    cycles: int
+
+
+def report(result: Result) -> Report:
+    """Sum a simulation up."""
+    total = result.gpus * result.scenario.hours
+    used, idle = _gpu_hours(result)
+    queues = tuple(
+        QueueReport(
+            queue=name,
+            received=course.received,
+            entitled=course.entitled,
+            evicted_pods=course.evicted_pods,
+            lost_gpu_hours=course.lost,
+            waiting=waiting([wait for wait in result.waits if wait.queue == name]),
+        )
+        for name, course in result.queues.items()
+    )
+    return Report(
+        hours=result.scenario.hours,
+        gpus=result.gpus,
+        used=used / total if total else 0.0,
+        idle_while_waiting=idle / total if total else 0.0,
+        jain=jain_index(queue.received / queue.entitled for queue in queues if queue.entitled > 0),
+        waiting=waiting(result.waits),
+        by_size=_by_size(result.waits),
+        queues=queues,
+        evictions={action.value: count for action, count in sorted(result.evictions.items())},
+        lost_gpu_hours=sum(queue.lost_gpu_hours for queue in queues),
+        cost=_cost(result),
+        cycles=result.cycles,
+    )
+
+
+def jain_index(parts: Iterable[float]) -> float:
+    """Fairness of ``parts``; 1 for none or all zero."""
+    values = list(parts)
+    squares = sum(value * value for value in values)
+    return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
+
+
+def waiting(waits: Sequence[Wait]) -> Waiting:
+    """Waiting times in numbers."""
+    times = sorted(wait.seconds for wait in waits if wait.seconds is not None)
+    return Waiting(
+        gangs=len(waits),
+        never_started=len(waits) - len(times),
+        mean=statistics.fmean(times) if times else 0.0,
+        median=statistics.median(times) if times else 0.0,
+        p95=times[-(-95 * len(times) // 100) - 1] if times else 0.0,
+        longest=times[-1] if times else 0.0,
+    )
+
+
+def _gpu_hours(result: Result) -> tuple[float, float]:
+    used = idle = 0.0
+    ends = [moment.seconds for moment in result.moments[1:]] + [result.scenario.hours * HOUR]
+    for moment, end in zip(result.moments, ends, strict=False):
+        hours = (end - moment.seconds) / HOUR
+        used += moment.used * hours
+        idle += min(result.gpus - moment.used, moment.waiting) * hours
+    return used, idle
+
+
+def _by_size(waits: Sequence[Wait]) -> dict[str, Waiting]:
+    """By GPUs of the gang, in powers of two."""
+    groups: dict[int, list[Wait]] = {}
+    for wait in waits:
+        groups.setdefault(_size(wait.gpus), []).append(wait)
+    return {_size_name(size): waiting(group) for size, group in sorted(groups.items())}
+
+
+def _size(gpus: float) -> int:
+    if gpus <= 0:
+        return 0
+    return 1 if gpus <= 1 else 2 ** (int(-(-gpus // 1)) - 1).bit_length()
+
+
+def _size_name(size: int) -> str:
+    if size <= 1:
+        return ("no GPU", "up to 1")[size]
+    return f"{size // 2 + 1} to {size}" if size > 2 else "2"
+
+
+def _cost(result: Result) -> dict[str, float]:
+    costs: dict[str, float] = {}
+    for kind in result.scenario.nodes:
+        sort = "spot" if kind.spot else "on demand"
+        price = kind.count * kind.price_per_hour * result.scenario.hours
+        costs[sort] = costs.get(sort, 0.0) + price
+    return {sort: price for sort, price in costs.items() if price}

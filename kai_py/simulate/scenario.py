@@ -1,0 +1,157 @@
+"""A made-up week: which nodes there are, which queues, and which Jobs come when.
+
+    hours: 24
+    nodes:
+    - {name: h100, count: 8, gpus: 8, pricePerHour: 88}
+    queues:
+    - {name: training, deservedGPUs: 32}
+    jobs:
+    - {name: train, queue: training, pods: 4, gpusPerPod: 8, minutes: 90, every: 60}
+
+Times are minutes from the start. A line of ``jobs`` stands for one Job, or for one ``every`` so
+many minutes, at even or (``random: true``) at random distances with that mean. Arrivals follow
+from ``seed`` alone.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, model_validator
+
+from kai_py.api.manifests import ManifestError, line_at, read_documents
+from kai_py.api.model import ApiModel, Name
+from kai_py.api.problems import field_problems
+from kai_py.api.queue import API_VERSION, QueueSpec
+
+Count = Annotated[int, Field(ge=1, le=100_000, strict=True)]
+Minutes = Annotated[float, Field(ge=0, le=10_000_000)]
+
+
+class ScenarioError(ValueError):
+    """A scenario cannot be used; the message has one line per problem."""
+
+
+class NodeKind(ApiModel):
+    """Nodes that are alike."""
+
+    name: Name
+    """Their names are this and a number."""
+    count: Count = 1
+    gpus: Annotated[int, Field(ge=0, le=1024, strict=True)] = 8
+    cpu: Annotated[float, Field(gt=0, le=100_000)] = 192
+    memory_gib: Annotated[float, Field(gt=0, le=1_000_000)] = 2048
+    labels: dict[str, str] = Field(default_factory=dict)
+    price_per_hour: Annotated[float, Field(ge=0)] = 0.0
+    """Of one node, in whatever currency."""
+    spot: bool = False
+    """Counted apart in the costs."""
+
+
+class QueueLine(QueueSpec):
+    """A Queue: its name, and its spec as users write it."""
+
+    name: Name
+
+
+class JobLine(ApiModel):
+    """One Job, or many at a rhythm."""
+
+    name: Name
+    queue: Name
+    pods: Count = 1
+    gpus_per_pod: Annotated[float, Field(ge=0, le=1024)] = 1
+    """Whole, or below 1 for a part of one GPU."""
+    cpu_per_pod: Annotated[float, Field(gt=0, le=10_000)] = 1
+    memory_gib_per_pod: Annotated[float, Field(gt=0, le=100_000)] = 1
+    minutes: Annotated[float, Field(gt=0, le=10_000_000)] = 60
+    """How long every pod runs; a pod that was evicted begins again."""
+    priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000_000, strict=True)] = 0
+    min_available: Count | None = None
+    """Pods that must start together, by default all."""
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    at: Minutes = 0
+    """When the first one comes."""
+    every: Annotated[float, Field(gt=0, le=10_000_000)] | None = None
+    """Time between two of them."""
+    count: Count | None = None
+    """How many come, by default until the end where ``every`` is set, else one."""
+    random: bool = False
+    """Whether distances are random (a Poisson process)."""
+
+    @model_validator(mode="after")
+    def _whole_or_a_part(self) -> "JobLine":
+        if self.gpus_per_pod > 1 and not self.gpus_per_pod.is_integer():
+            raise ValueError("gpusPerPod must be whole, or below 1 for a part of one GPU")
+        return self
+
+
+class Scenario(ApiModel):
+    """Everything that goes into a simulation."""
+
+    hours: Annotated[float, Field(gt=0, le=100_000)] = 24
+    """How long it lasts."""
+    seed: int = 0
+    """Fixes random arrivals."""
+    nodes: Annotated[tuple[NodeKind, ...], Field(min_length=1)]
+    queues: Annotated[tuple[QueueLine, ...], Field(min_length=1)]
+    jobs: tuple[JobLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A Job that comes ``seconds`` after the start, called ``name``."""
+
+    seconds: float
+    name: str
+    job: JobLine
+
+
+def parse_scenario(text: str, *, name: str = "scenario") -> Scenario:
+    """Read a scenario; problems say ``name:line: field: what is wrong``."""
+    try:
+        documents = read_documents(text)
+    except ManifestError as error:
+        raise ScenarioError(f"{name}:{error.line}: {error.reason}") from None
+    if len(documents) != 1:
+        raise ScenarioError(f"{name}: one document is expected, there are {len(documents)}")
+    value = documents[0].value
+    try:
+        return Scenario.model_validate(value, by_alias=True, by_name=False)
+    except ValidationError as error:
+        problems = field_problems(error, Scenario)
+        lines = sorted((line_at(value, problem.path), str(problem)) for problem in problems)
+        raise ScenarioError("\n".join(f"{name}:{line}: {it}" for line, it in lines)) from None
+
+
+def arrivals(scenario: Scenario) -> list[Arrival]:
+    """Every Job that comes, in order of time."""
+    coming = [
+        Arrival(seconds, _numbered(job, number), job)
+        for index, job in enumerate(scenario.jobs)
+        for number, seconds in enumerate(_times(scenario, job, index))
+    ]
+    return sorted(coming, key=lambda each: (each.seconds, each.name))
+
+
+def _numbered(job: JobLine, number: int) -> str:
+    return job.name if job.every is None and job.count is None else f"{job.name}-{number}"
+
+
+def _times(scenario: Scenario, job: JobLine, index: int) -> Iterator[float]:
+    chance = random.Random(f"{scenario.seed}/{index}")
+    end, seconds, came = scenario.hours * 3600, job.at * 60, 0
+    most = job.count if job.count is not None else (None if job.every else 1)
+    while seconds < end and (most is None or came < most):
+        yield seconds
+        came += 1
+        mean = (job.every or 0.0) * 60
+        seconds += chance.expovariate(1 / mean) if job.random and mean else mean
+
+
+def queue_manifest(line: QueueLine) -> dict[str, Any]:
+    """The Queue as a user would apply it."""
+    spec = line.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"name"})
+    document = {"apiVersion": API_VERSION, "kind": "Queue", "spec": spec}
+    return {**document, "metadata": {"name": line.name}}

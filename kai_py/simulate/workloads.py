@@ -1,0 +1,97 @@
+"""What a scenario's nodes and Jobs look like as objects of the API."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from kai_py.api.queue import QUEUE_NAME_KEY
+from kai_py.embedded.kubelet import RUN_SECONDS
+from kai_py.grouping.explicit import MIN_AVAILABLE_KEY
+from kai_py.simulate.scenario import Arrival, JobLine, NodeKind
+
+GPU_RESOURCE = "nvidia.com/gpu"
+FRACTION_KEY = "gpu-fraction"
+NAMESPACE = "default"
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+
+Manifest = dict[str, Any]
+
+
+def node_manifests(kind: NodeKind) -> Iterator[Manifest]:
+    """The nodes of a kind; their GPUs are those of a device plugin."""
+    amounts = {
+        "cpu": f"{kind.cpu:g}",
+        "memory": f"{kind.memory_gib:g}Gi",
+        "pods": "1000",
+        GPU_RESOURCE: str(kind.gpus),
+    }
+    for number in range(kind.count):
+        name = f"{kind.name}-{number}"
+        yield {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {HOSTNAME_LABEL: name, **kind.labels}},
+            "spec": {},
+            "status": {
+                "capacity": amounts,
+                "allocatable": amounts,
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }
+
+
+def priority_class(value: int) -> Manifest:
+    """The PriorityClass that pods of this priority name."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": priority_class_name(value)},
+        "value": value,
+    }
+
+
+def priority_class_name(value: int) -> str:
+    """Its name; a name has no minus sign at its start."""
+    return f"priority-{'below-' if value < 0 else ''}{abs(value)}"
+
+
+def job_manifest(arrival: Arrival) -> Manifest:
+    """The Job that a user would create; disruptions don't count as failures of it."""
+    job = arrival.job
+    marks = {QUEUE_NAME_KEY: job.queue}
+    if job.min_available is not None:
+        marks[MIN_AVAILABLE_KEY] = str(job.min_available)
+    disrupted = {"type": "DisruptionTarget", "status": "True"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": arrival.name, "annotations": marks},
+        "spec": {
+            "parallelism": job.pods,
+            "completions": job.pods,
+            "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [disrupted]}]},
+            "template": {
+                "metadata": {"annotations": _pod_marks(job)},
+                "spec": _pod_spec(job),
+            },
+        },
+    }
+
+
+def _pod_marks(job: JobLine) -> dict[str, str]:
+    marks = {RUN_SECONDS: f"{job.minutes * 60:g}"}
+    if 0 < job.gpus_per_pod < 1:
+        marks[FRACTION_KEY] = f"{job.gpus_per_pod:g}"
+    return marks
+
+
+def _pod_spec(job: JobLine) -> Manifest:
+    amounts = {"cpu": f"{job.cpu_per_pod:g}", "memory": f"{job.memory_gib_per_pod:g}Gi"}
+    if job.gpus_per_pod >= 1:
+        amounts[GPU_RESOURCE] = f"{job.gpus_per_pod:g}"
+    spec = {
+        "schedulerName": "kai-scheduler",
+        "restartPolicy": "Never",
+        "priorityClassName": priority_class_name(job.priority),
+        "containers": [{"name": "main", "image": "simulated", "resources": {"limits": amounts}}],
+    }
+    return {**spec, "nodeSelector": job.node_selector} if job.node_selector else spec

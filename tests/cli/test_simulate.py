@@ -1,0 +1,44 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from kai_py.cli import main
+from kai_py.cli.errors import CommandError
+
+SCENARIO = """
+hours: 2
+nodes: [{name: n, count: 1, gpus: 4}]
+queues: [{name: team, deservedGPUs: 4}]
+jobs: [{name: j, queue: team, pods: 4, minutes: 60}]
+"""
+
+
+def simulate(*arguments):
+    result = CliRunner().invoke(main.app, ["simulate", *arguments], obj=main.Invocation())
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.output
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    path = tmp_path / "scenario.yaml"
+    path.write_text(SCENARIO)
+    return path
+
+
+def test_it_reports_in_words_as_json_and_as_a_page(scenario, tmp_path):
+    assert "2 hours of 4 GPUs: 50.0% used" in simulate(str(scenario))
+    page = tmp_path / "report.html"
+    found = json.loads(simulate(str(scenario), "--json", "--html", str(page)))
+    assert found["waiting"]["gangs"] == 1
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_what_cannot_be_read_is_one_line(tmp_path, scenario):
+    with pytest.raises(CommandError, match="No such file"):
+        simulate(str(tmp_path / "none.yaml"))
+    scenario.write_text("hours: -1")
+    with pytest.raises(CommandError, match=r"scenario\.yaml:1: hours"):
+        simulate(str(scenario))

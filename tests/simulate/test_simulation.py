@@ -1,0 +1,149 @@
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_py.config import Configuration
+from kai_py.simulate.report import jain_index, report, waiting
+from kai_py.simulate.report_page import report_page
+from kai_py.simulate.scenario import ScenarioError, arrivals, parse_scenario
+from kai_py.simulate.simulation import Wait, simulate
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"
+
+TWO_IN_A_ROW = """
+hours: 4
+nodes: [{name: n, count: 2, gpus: 4, pricePerHour: 10}]
+queues: [{name: team, deservedGPUs: 8}]
+jobs:
+- {name: first, queue: team, pods: 8, minutes: 60}
+- {name: second, queue: team, pods: 4, minutes: 30, at: 10}
+"""
+
+
+def played(text):
+    return simulate(parse_scenario(text), Configuration())
+
+
+def test_hours_are_counted_exactly():
+    found = report(played(TWO_IN_A_ROW))
+    assert found.used == pytest.approx((8 * 60 + 4 * 30) / (8 * 240), rel=0.01)
+    [team] = found.queues
+    assert team.received == pytest.approx(10, rel=0.01)
+    assert team.waiting.gangs == 2
+    assert team.waiting.longest == pytest.approx(50 * 60, abs=10)
+    assert found.idle_while_waiting == 0
+    assert found.cost == {"on demand": 80}
+    assert found.evictions == {}
+
+
+def test_what_an_eviction_costs_is_told():
+    found = report(
+        played(
+            """
+            hours: 3
+            nodes: [{name: n, count: 1, gpus: 4}]
+            queues: [{name: team, deservedGPUs: 4}]
+            jobs:
+            - {name: low, queue: team, pods: 4, minutes: 60}
+            - {name: high, queue: team, pods: 4, minutes: 30, at: 30, priority: 100}
+            """
+        )
+    )
+    assert found.evictions == {"preempt": 4}
+    assert found.lost_gpu_hours == pytest.approx(2, rel=0.01)
+    assert found.queues[0].received == pytest.approx(2 + 2 + 4, rel=0.02)
+
+
+def test_room_that_a_gang_cannot_use_is_idle_while_it_waits():
+    found = report(
+        played(
+            """
+            hours: 1
+            nodes: [{name: n, count: 2, gpus: 4}]
+            queues: [{name: team, deservedGPUs: 8}]
+            jobs:
+            - {name: small, queue: team, gpusPerPod: 2, minutes: 600, count: 2}
+            - {name: pairs, queue: team, pods: 2, gpusPerPod: 4, minutes: 600, at: 0.1}
+            """
+        )
+    )
+    assert found.waiting.never_started == 1
+    assert found.idle_while_waiting == pytest.approx(0.5, rel=0.05)
+
+
+def test_the_same_scenario_gives_the_same_result():
+    text = (EXAMPLES / "two-teams.yaml").read_text().replace("hours: 24", "hours: 3")
+    assert report(played(text)) == report(played(text))
+
+
+def test_random_arrivals_keep_their_mean_and_follow_from_the_seed():
+    text = """
+    hours: 1000
+    nodes: [{name: n}]
+    queues: [{name: team}]
+    jobs: [{name: j, queue: team, every: 30, random: true}]
+    """
+    times = [each.seconds for each in arrivals(parse_scenario(text))]
+    assert len(times) == pytest.approx(2000, rel=0.1)
+    assert times == [each.seconds for each in arrivals(parse_scenario(text))]
+    other = arrivals(parse_scenario(text.replace("hours", "seed: 2\n    hours")))
+    assert times != [each.seconds for each in other]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nodes: [", "s:1: "),
+        ("- a", "s:"),
+        ("nodes: []\nqueues: [{name: a}]", "nodes"),
+        ("nodes: [{name: n, gpu: 8}]\nqueues: [{name: a}]", r"s:1: nodes\[0\].gpu: no such field"),
+        (
+            "nodes: [{name: n}]\nqueues: [{name: a}]\n"
+            "jobs:\n- {name: j, queue: a, gpusPerPod: 1.5}",
+            r"s:4: jobs\[0\].*gpusPerPod",
+        ),
+        ("nodes: [{name: n}]\nqueues: [{name: a, maxGPUs: -1}]", "maxGPUs"),
+    ],
+)
+def test_what_is_wrong_with_a_scenario_is_told_with_its_line(text, message):
+    with pytest.raises(ScenarioError, match=message):
+        parse_scenario(text, name="s")
+
+
+class Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+
+
+def test_the_page_fetches_nothing_and_runs_nothing():
+    result = played(TWO_IN_A_ROW)
+    tags = Tags()
+    tags.feed(report_page(result, report(result), title="<b>"))
+    names = [tag for tag, _ in tags.seen]
+    assert "script" not in names
+    assert "b" not in names
+    assert "svg" in names
+    assert not [attrs for _, attrs in tags.seen if {"src", "href"} & attrs.keys()]
+
+
+@given(st.lists(st.floats(0.001, 1000), min_size=1, max_size=20))
+def test_jains_index_lies_between_one_nth_and_one(parts):
+    assert 1 / len(parts) - 1e-9 <= jain_index(parts) <= 1 + 1e-9
+    assert jain_index([parts[0]] * 5) == pytest.approx(1)
+    assert jain_index([parts[0], 0, 0, 0]) == pytest.approx(0.25)
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=200))
+def test_the_95th_percentile_is_the_least_that_95_percent_do_not_pass(times):
+    found = waiting([Wait("g", "q", 1, 1, seconds) for seconds in times])
+    below = sum(seconds <= found.p95 for seconds in times)
+    assert below >= 0.95 * len(times)
+    less = sum(seconds < found.p95 for seconds in times)
+    assert less < 0.95 * len(times)
