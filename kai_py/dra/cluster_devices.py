@@ -52,6 +52,16 @@ class ClassMeaning:
 
     gpus: float = 0.0
     plugin_resource: str = ""
+    devices: int = field(default=0, compare=False)
+    """How many devices it matches; pods cost the same whatever it is."""
+
+
+@dataclass(slots=True)
+class _Kind:
+    """Devices that are alike for a class, and one of them."""
+
+    row: DeviceRow
+    devices: int = 0
 
 
 @dataclass
@@ -70,7 +80,7 @@ class ClusterDevices:
     _claims: Mapping[tuple[str, str], ResourceClaim] = field(default_factory=dict)
     _meanings: dict[str, ClassMeaning] = field(default_factory=dict)
     _node_gpus: tuple[int, int, Floats] | None = None
-    _known_kinds: tuple[int, Mapping[tuple[str, ...], DeviceRow]] | None = None
+    _known_kinds: tuple[int, Mapping[tuple[str, ...], _Kind]] | None = None
 
     def __post_init__(self) -> None:
         self.state = DeviceState(self.inventory.device)
@@ -80,6 +90,7 @@ class ClusterDevices:
             device_weight=self.device_gpus,
             class_resource=self.class_resource,
             gpu_resources=self.rules.resources,
+            class_count=self.class_count,
         )
 
     def sync(self, objects: DeviceObjects) -> bool:
@@ -93,7 +104,9 @@ class ClusterDevices:
             return False
         before = self._meanings
         self._meanings = {
-            name: ClassMeaning(self._class_gpus(name), self._class_resource(name))
+            name: ClassMeaning(
+                self._class_gpus(name), self._class_resource(name), self._class_devices(name)
+            )
             for name in objects.classes
         }
         return before != self._meanings
@@ -108,6 +121,14 @@ class ClusterDevices:
     def class_resource(self, name: str) -> str:
         """The resource by which a device plugin reports the devices of a class; "" if none."""
         return self._meanings.get(name, ClassMeaning()).plugin_resource
+
+    def class_count(self, name: str) -> float:
+        """Devices that a class matches; every placement of a partition counts."""
+        return float(self._meanings.get(name, ClassMeaning()).devices)
+
+    def _class_devices(self, name: str) -> int:
+        found = self._kinds().values()
+        return sum(kind.devices for kind in found if self._selects(self.classes[name], kind.row))
 
     def _class_resource(self, name: str) -> str:
         device_class = self.classes[name]
@@ -191,14 +212,15 @@ class ClusterDevices:
 
     def _matching(self, device_class: DeviceClass) -> list[DeviceRow]:
         """One device of each kind that the class selects."""
-        return [row for row in self._kinds().values() if self._selects(device_class, row)]
+        rows = (kind.row for kind in self._kinds().values())
+        return [row for row in rows if self._selects(device_class, row)]
 
-    def _kinds(self) -> Mapping[tuple[str, ...], DeviceRow]:
+    def _kinds(self) -> Mapping[tuple[str, ...], _Kind]:
         if self._known_kinds is None or self._known_kinds[0] != self.inventory.revision:
-            kinds: dict[tuple[str, ...], DeviceRow] = {}
+            kinds: dict[tuple[str, ...], _Kind] = {}
             for piece in self.inventory.slices().values():
                 for row in piece.rows:
-                    kinds.setdefault(_kind(row), row)
+                    kinds.setdefault(_kind(row), _Kind(row)).devices += 1
             self._known_kinds = (self.inventory.revision, kinds)
         return self._known_kinds[1]
 

@@ -13,7 +13,7 @@ import numpy as np
 from kai_py.policy.fair_share import FairShare, fair_share
 from kai_py.policy.rules import Rules
 from kai_py.policy.standing import Standing
-from kai_py.snapshot.accounting import GPU, Accounting
+from kai_py.snapshot.accounting import DEVICE_CLASS, GPU, Accounting
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.queue_specs import QueueProblem
 from kai_py.snapshot.queues import QueueTable, build_queues
@@ -147,6 +147,9 @@ def _capacity(
         plugin_gpus += accounting.gpus_per_unit(name) * nodes.allocatable[row]
         if name in resources:
             total[resources.index(name)] = nodes.allocatable[row, usable].sum()
+    for row, name in enumerate(resources):
+        if name.startswith(DEVICE_CLASS):
+            total[row] = accounting.class_count(name.removeprefix(DEVICE_CLASS))
     total[resources.index(GPU)] = np.maximum(plugin_gpus, device_gpus)[usable].sum()
     return total
 

@@ -126,4 +126,6 @@ def _units(resource_name: str) -> tuple[str, float]:
         return "CPU cores", 1e3
     if resource_name == "memory":
         return "GB memory", 1e9
+    if resource_name.startswith("deviceclass/"):
+        return f"devices of class {resource_name.removeprefix('deviceclass/')}", 1.0
     return ("GPUs" if resource_name in ("gpu", "nvidia.com/gpu") else resource_name), 1.0

@@ -1,8 +1,9 @@
 """What a pod costs its queue: the one accounting function, for shares, status and metrics alike.
 
-Quota resources are ``gpu`` (devices), ``cpu`` (millicores), ``memory`` (bytes) and any other
-resource by its own name. A pod pays for its requests and for the devices of its claims; a claim is
-paid for once, however many pods share it. Devices with admin access cost nothing.
+Quota resources are ``gpu`` (devices), ``cpu`` (millicores), ``memory`` (bytes), any other resource
+by its own name, and ``deviceclass/NAME``: devices that claims request through a DeviceClass. A pod
+pays for its requests and for the devices of its claims; a claim is paid for once, however many pods
+share it. Devices with admin access cost nothing.
 """
 
 import re
@@ -13,6 +14,7 @@ from kai_py.api.gpu_share import GpuShare
 from kai_py.api.records.resource import DeviceRequest, ResourceClaim, ResourceClaimSpec
 
 GPU = "gpu"
+DEVICE_CLASS = "deviceclass/"
 NOT_ACCOUNTED = frozenset({"pods"})
 MIG_RESOURCE = re.compile(r"^nvidia\.com/mig-(\d+)g\.")
 MIG_SLICES_PER_GPU = 7.0
@@ -22,6 +24,9 @@ ClassWeight = Callable[[str], float]
 
 ClassResource = Callable[[str], str]
 """The resource by which a device plugin would report the devices of a DeviceClass; "" if none."""
+
+ClassCount = Callable[[str], float]
+"""Devices that a DeviceClass matches in the cluster."""
 
 DeviceWeight = Callable[[str, str, str], float]
 """GPUs that (driver, pool, device) stands for."""
@@ -38,6 +43,7 @@ class Accounting:
     device_weight: DeviceWeight
     class_resource: ClassResource
     gpu_resources: tuple[str, ...] = ("*/gpu",)
+    class_count: ClassCount = lambda _: 0.0
 
     def requests(self, requests: Mapping[str, float]) -> dict[str, float]:
         """The cost of resource requests given in row units."""
@@ -69,17 +75,20 @@ class Accounting:
         allocation = claim.status.allocation
         if allocation is None:
             return self.claim_spec(claim.spec)
-        gpus = sum(
-            self.device_weight(result.driver, result.pool, result.device)
+        classes = _classes(claim.spec)
+        return total(
+            _cost(
+                self.device_weight(result.driver, result.pool, result.device),
+                classes.get(result.request, ""),
+                1,
+            )
             for result in allocation.devices.results
             if not result.admin_access
         )
-        return {GPU: gpus} if gpus else {}
 
     def claim_spec(self, spec: ResourceClaimSpec) -> dict[str, float]:
         """The most an unallocated claim can cost."""
-        gpus = sum(self._request(request) for request in spec.devices.requests)
-        return {GPU: gpus} if gpus else {}
+        return total(self._request(request) for request in spec.devices.requests)
 
     def mirrored(self, spec: ResourceClaimSpec) -> dict[str, float]:
         """What a claim takes of resources that a device plugin may report for the same devices."""
@@ -92,19 +101,38 @@ class Accounting:
                 taken[resource] = taken.get(resource, 0.0) + max(most.count, 1)
         return taken
 
-    def _request(self, request: DeviceRequest) -> float:
+    def _request(self, request: DeviceRequest) -> dict[str, float]:
+        exact = request.exactly
+        if exact is not None:
+            return {} if exact.admin_access else self._asked(exact.device_class_name, exact.count)
+        most: dict[str, float] = {}
+        for alternative in request.first_available:
+            cost = self._asked(alternative.device_class_name, alternative.count)
+            for name, amount in cost.items():
+                most[name] = max(most.get(name, 0.0), amount)
+        return most
+
+    def _asked(self, device_class: str, count: int) -> dict[str, float]:
+        devices = max(count, 1)
+        return _cost(self.class_weight(device_class) * devices, device_class, devices)
+
+
+def _cost(gpus: float, device_class: str, devices: int) -> dict[str, float]:
+    cost: dict[str, float] = {GPU: gpus} if gpus else {}
+    if device_class:
+        cost[DEVICE_CLASS + device_class] = float(devices)
+    return cost
+
+
+def _classes(spec: ResourceClaimSpec) -> dict[str, str]:
+    """Request, or request/alternative, as results name it, to the class it asks for."""
+    found: dict[str, str] = {}
+    for request in spec.devices.requests:
         if request.exactly is not None:
-            exact = request.exactly
-            if exact.admin_access:
-                return 0.0
-            return self.class_weight(exact.device_class_name) * max(exact.count, 1)
-        return max(
-            (
-                self.class_weight(alternative.device_class_name) * max(alternative.count, 1)
-                for alternative in request.first_available
-            ),
-            default=0.0,
-        )
+            found[request.name] = request.exactly.device_class_name
+        for each in request.first_available:
+            found[f"{request.name}/{each.name}"] = each.device_class_name
+    return found
 
 
 def total(costs: Iterable[Mapping[str, float]]) -> dict[str, float]:

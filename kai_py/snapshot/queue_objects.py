@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from kai_py.api.queue import API_VERSION, Queue
-from kai_py.snapshot.accounting import GPU
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
+from kai_py.snapshot.queue_specs import QueueFault, QueueProblem, QueueSpec
 
 
 def queue_spec(queue: Queue, created: float = 0.0) -> QueueSpec:
@@ -20,6 +20,12 @@ def queue_spec(queue: Queue, created: float = 0.0) -> QueueSpec:
             ceiling[name] = share.max.number() * unit
         if share.weight is not None:
             weights[name] = share.weight
+    for entry in spec.devices:
+        if entry.device_class_name is not None:
+            devices = DEVICE_CLASS + entry.device_class_name
+            deserved[devices] = entry.deserved.number()
+            if entry.max is not None:
+                ceiling[devices] = entry.max.number()
     return QueueSpec(
         name=queue.metadata.name,
         parent=spec.parent or "",
@@ -32,7 +38,20 @@ def queue_spec(queue: Queue, created: float = 0.0) -> QueueSpec:
         preempt_min_runtime=spec.preempt_min_runtime,
         reclaim_min_runtime=spec.reclaim_min_runtime,
         api_version=API_VERSION,
+        problems=tuple(
+            _not_enforced(queue.metadata.name, entry.name)
+            for entry in spec.devices
+            if entry.attribute is not None
+        ),
     )
+
+
+def _not_enforced(queue: str, entry: str) -> QueueProblem:
+    reason = (
+        f"queue {queue!r}: devices[{entry}] limits by attribute, which is not enforced; "
+        "use deviceClassName"
+    )
+    return QueueProblem(queue, QueueFault.NOT_ENFORCED, reason)
 
 
 def in_api_units(amounts: Mapping[str, float]) -> dict[str, float]:

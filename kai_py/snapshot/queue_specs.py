@@ -43,6 +43,7 @@ class QueueFault(StrEnum):
     CYCLE = "Cycle"
     DUPLICATE = "Duplicate"
     INVALID_AMOUNT = "InvalidAmount"
+    NOT_ENFORCED = "NotEnforced"
 
 
 @dataclass(frozen=True, slots=True)
