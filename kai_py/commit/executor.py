@@ -28,7 +28,7 @@ from kai_py.commit.status import pending_statuses
 from kai_py.commit.status_writer import StatusWriter
 from kai_py.grouping.gang import Owner
 from kai_py.observe.metrics import Metrics
-from kai_py.plan.decisions import Plan
+from kai_py.plan.decisions import ObjectProblem, Plan
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import PODS, QUEUES, RESOURCE_CLAIMS, WatchedQueue
@@ -63,6 +63,7 @@ class Executor:
     def __init__(self, given: Surroundings) -> None:
         self._given = given
         self._plan = Plan()
+        self._problems: tuple[ObjectProblem, ...] = ()
         self._grace = LeftoverGrace(given.settings.claim_grace)
         self._recorder = EventRecorder(
             given.client,
@@ -140,6 +141,14 @@ class Executor:
             found = find_leftovers(claims, pods, settings.scheduler_name, wanted)
             due = self._grace.due(found, asyncio.get_running_loop().time())
             self.committer.give_back(due)
+            self._tell_lasting_problems()
+
+    def _tell_lasting_problems(self) -> None:
+        """Tell of what was wrong at the last look already: pools are incomplete while written."""
+        before, self._problems = self._problems, self._plan.problems
+        for problem in self._problems:
+            if problem in before:
+                self._narrator.tell_problem(problem)
 
     def _access(self, concurrency: int) -> Access:
         mirror = self._given.mirror

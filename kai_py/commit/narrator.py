@@ -5,6 +5,7 @@ FailedScheduling  pod, gang's owner    it stays pending, the same sentence as it
 FailedBinding     pod, gang's owner    the API refused what was decided
 Preempted         pod, gang's owner    it was evicted, for whom and by which rule
 EvictionBlocked   pod                  a disruption budget says not now
+InvalidObject     node, slice          it is not used, with the field that is wrong
 TookRoom, LostRoom  both queues        when room moved between two of them
 MissingParent, Cycle, …  queue         it can't be used as written, as its Ready condition says
 Accepted          queue                it can be again
@@ -20,7 +21,7 @@ from kai_py.commit.queue_conditions import ACCEPTED, Finding
 from kai_py.commit.status import PendingStatus
 from kai_py.commit.transaction import GangOutcome
 from kai_py.grouping.gang import Owner
-from kai_py.plan.decisions import Unplaced
+from kai_py.plan.decisions import ObjectProblem, Unplaced
 from kai_py.watch.kinds import WatchedQueue
 
 FindQueue = Callable[[str], Owner | None]
@@ -67,6 +68,10 @@ class Narrator:
     def tell_pending(self, unplaced: Unplaced) -> None:
         """A gang stays pending; the recorder leaves out what was said before."""
         self._warn(unplaced.owner, "FailedScheduling", "Scheduling", unplaced.message)
+
+    def tell_problem(self, problem: ObjectProblem) -> None:
+        """An object of the cluster cannot be used."""
+        self._warn(problem.object, "InvalidObject", "Reading", problem.message)
 
     def tell_transition(self, status: PendingStatus) -> None:
         """A pod's condition is about to change."""

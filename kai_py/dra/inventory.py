@@ -6,7 +6,7 @@ slices of one name cannot exist in a cluster, but can in a test table.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,7 +14,7 @@ from kai_py.api.records.core import Node
 from kai_py.api.records.resource import DeviceTaintRule, ResourceSlice
 from kai_py.dra.features import ALL_FEATURES, Choice, Features
 from kai_py.dra.identity import DeviceID, PoolID
-from kai_py.dra.pools import Pool, PoolStatus, gather_pools
+from kai_py.dra.pools import Pool, PoolStatus, gather_pools, pool_fault
 from kai_py.dra.rows import DeviceRow, SliceRows, parse_slice
 
 OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
@@ -90,6 +90,7 @@ class Inventory:
     _rules: tuple[DeviceTaintRule, ...] = ()
     _views: dict[str, NodeView] = field(default_factory=dict)
     _devices: dict[PoolID, dict[str, DeviceRow]] = field(default_factory=dict)
+    _faults: tuple[int, tuple[tuple[ResourceSlice, str], ...]] | None = None
 
     @classmethod
     def of(
@@ -164,9 +165,22 @@ class Inventory:
         """Tell whether several nodes may see ``pool``."""
         return self._attached.get(pool, 0) > 0
 
+    def faults(self) -> tuple[tuple[ResourceSlice, str], ...]:
+        """Pools that no node can use, each by its first slice, and why."""
+        if self._faults is None or self._faults[0] != self.revision:
+            self._faults = (self.revision, tuple(self._find_faults()))
+        return self._faults[1]
+
     def slices(self) -> Mapping[str, SliceRows]:
         """All slices by key."""
         return self._slices
+
+    def _find_faults(self) -> Iterator[tuple[ResourceSlice, str]]:
+        for pool in sorted(self._pools):
+            slices = list(self._pools[pool].values())
+            fault = pool_fault(slices, self.features)
+            if fault:
+                yield min(slices, key=lambda rows: rows.slice.metadata.name).slice, fault
 
     def _candidates(self, node: Node) -> list[tuple[PoolID, list[SliceRows]]]:
         pools = dict(self._local.get(node.metadata.name, {}))

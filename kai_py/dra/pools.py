@@ -67,6 +67,21 @@ def gather_pools(
     return tuple(sorted(pools, key=lambda pool: (pool.has_binding_conditions, pool.id)))
 
 
+def pool_fault(slices: Sequence[SliceRows], features: Features) -> str:
+    """Why the pool of ``slices`` (all of one pool) is of no use to any node, "" if it is."""
+    newest = _newest(_understood(slices, features))
+    if not newest:
+        return ""
+    pool = newest[0].slice.spec.pool
+    expected, counters = pool.resource_slice_count, features.partitionable_devices
+    status, detail = _judge(newest, newest, expected, counters=counters)
+    if status is PoolStatus.READY:
+        return ""
+    if status is PoolStatus.INCOMPLETE:
+        detail = f"spec.pool.resourceSliceCount: there are {detail}"
+    return f"pool {pool.name} is {status.value}, its devices are not used: {detail}"
+
+
 def _understood(slices: Sequence[SliceRows], features: Features) -> list[SliceRows]:
     """Slices that count towards completeness: groups that nobody would check make one missing."""
     return [piece for piece in slices if features.compatibility_groups or not piece.has_groups]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.dra.inventory import Inventory
 from kai_py.plan.actions.allocate import allocate
 from kai_py.plan.actions.consolidate import consolidate
 from kai_py.plan.actions.preempt import preempt
@@ -27,6 +28,7 @@ from kai_py.plan.decisions import (
     Unplaced,
 )
 from kai_py.plan.device_trial import CycleDevices
+from kai_py.plan.object_problems import object_problems
 from kai_py.plan.place import Placer
 from kai_py.plan.quota import Quota, quota_of
 from kai_py.plan.reasons import Obstacle
@@ -112,7 +114,7 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
     for action in settings.actions:
         ACTIONS[action](state, ready)
     # 4. What was decided, and why the rest waits.
-    return _plan(state, pending)
+    return _plan(state, pending, memory.devices.inventory)
 
 
 def _placer(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) -> Placer:
@@ -122,7 +124,7 @@ def _placer(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) ->
     return Placer(memory.statics, settings.gpu_strategy, settings.cpu_strategy, scoring)
 
 
-def _plan(state: CycleState, pending: Sequence[Gang]) -> Plan:
+def _plan(state: CycleState, pending: Sequence[Gang], inventory: Inventory) -> Plan:
     """What was decided, in the order of decision."""
     starting: dict[str, list[Planned]] = {}
     nominations: list[Nomination] = []
@@ -140,6 +142,7 @@ def _plan(state: CycleState, pending: Sequence[Gang]) -> Plan:
         evictions=_evictions(state),
         unplaced=tuple(_unplaced(state, pending)),
         queues=queue_shares(state.quota, pending),
+        problems=object_problems(state.snapshot.nodes, inventory),
     )
 
 

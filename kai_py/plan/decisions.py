@@ -20,6 +20,7 @@ __all__ = [
     "Eviction",
     "GangPlacement",
     "Nomination",
+    "ObjectProblem",
     "Placement",
     "Plan",
     "PodRef",
@@ -162,6 +163,14 @@ class QueueShare:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectProblem:
+    """An object of the cluster that cannot be used; ``message`` names the field and says why."""
+
+    object: Owner
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything one cycle decided."""
 
@@ -170,6 +179,7 @@ class Plan:
     evictions: tuple[Eviction, ...] = ()
     unplaced: tuple[Unplaced, ...] = ()
     queues: tuple[QueueShare, ...] = ()
+    problems: tuple[ObjectProblem, ...] = ()
 
     @property
     def is_empty(self) -> bool:

@@ -108,7 +108,6 @@ class SnapshotBuilder:
         self._pods: dict[str, Pod] = {}
         self._queues: dict[tuple[str, str], QueueSpec] = {}
         self._topologies: dict[str, tuple[str, ...]] = {}
-        self._problems: dict[str, str] = {}
         self._assumed = Assumptions(settings.hold_seconds)
         self._card_memory = CardMemory()
         self._vacated = VacatedClaims()
@@ -211,7 +210,6 @@ class SnapshotBuilder:
             topologies=dict(self._topologies),
             leaving=tuple(self._gangs.leaving.values()),
             vacancies=self._vacated.vacancies(),
-            problems=(*self._problems.values(), *state.nodes.problems.values()),
         )
 
     def _leaves_pods(self, old: object | None, new: object | None) -> bool:

@@ -17,6 +17,8 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
+LARGEST_AMOUNT = 2**63 - 1
+"""Kubernetes reads anything larger as this."""
 BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pods")
 
 
@@ -47,7 +49,8 @@ class ResourceIndex:
 def amount(resource: str, quantity: str | float) -> float:
     """A Kubernetes quantity in the unit of its row; raises QuantityError for malformed text."""
     parsed = parse_quantity(quantity)
-    return float(parsed.milli()) if resource == "cpu" else float(parsed.value())
+    units = parsed.milli() if resource == "cpu" else parsed.value()
+    return float(max(-LARGEST_AMOUNT, min(units, LARGEST_AMOUNT)))
 
 
 def amounts(quantities: Mapping[str, str | int | float]) -> dict[str, float]:

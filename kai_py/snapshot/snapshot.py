@@ -86,4 +86,3 @@ class Snapshot:
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     gpu_sharing: GpuSharing = field(default_factory=GpuSharing)
-    problems: tuple[str, ...] = ()
