@@ -13,8 +13,9 @@ from tests.cluster.api import Api
 PODS = "/api/v1/namespaces/default/pods"
 
 
-class _Meta(msgspec.Struct, frozen=True):
+class _Meta(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
+    resource_version: str = ""
 
 
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
@@ -59,15 +60,24 @@ class Seen:
         return max(self.bound.values())
 
     async def follow(self, api: Api, revision: str) -> None:
-        """Note what happens from a revision on."""
+        """Note what happens from a revision on.
+
+        The server ends a watch whose client is too busy to read; the next one goes on from there.
+        """
         decoder = msgspec.json.Decoder(_Event)
-        async for line in api.watch(PODS, resourceVersion=revision):
-            pod, now = decoder.decode(line).object, time.perf_counter()
-            self.created.setdefault(pod.metadata.name, now)
-            if pod.spec.node_name and pod.metadata.name not in self.bound:
-                self.bound[pod.metadata.name] = now
-                async with self._changed:
-                    self._changed.notify_all()
+        while True:
+            async for line in api.watch(PODS, resourceVersion=revision):
+                pod = decoder.decode(line).object
+                revision = pod.metadata.resource_version
+                await self._note(pod)
+
+    async def _note(self, pod: _Pod) -> None:
+        name, now = pod.metadata.name, time.perf_counter()
+        self.created.setdefault(name, now)
+        if pod.spec.node_name and name not in self.bound:
+            self.bound[name] = now
+            async with self._changed:
+                self._changed.notify_all()
 
 
 @asynccontextmanager
