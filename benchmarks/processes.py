@@ -35,9 +35,10 @@ class KaiPy:
     @property
     def ready(self) -> bool:
         """Whether it has read the cluster and done a cycle."""
-        return SERVED.search(self.process.log.read_text(errors="replace")) is not None and bool(
-            self.cycles
-        )
+        try:
+            return self.cycles > 0
+        except (LookupError, OSError):  # it does not serve yet, or is too busy to answer
+            return False
 
     def _get(self, path: str) -> str:
         found = SERVED.search(self.process.log.read_text(errors="replace"))

@@ -35,6 +35,11 @@ class Subgroup:
             return (self,)
         return tuple(leaf for child in self.children for leaf in child.leaves())
 
+    @property
+    def is_unconstrained_leaf(self) -> bool:
+        """Whether its pods may go anywhere, each for itself as far as the tree is concerned."""
+        return self.topology is None and not self.children
+
     def floor(self) -> int:
         """The least number of pods that satisfies the tree."""
         if not self.children:

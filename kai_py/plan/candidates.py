@@ -17,10 +17,14 @@ from kai_py.snapshot.gangs import Gang, Member, PodState
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Pods to place together, all or none. ``surplus``: the gang has its floor without them."""
+    """Pods to place together, all or none. ``surplus``: the gang has its floor without them.
+
+    ``more``: the gang has further pods to ask for once these are placed.
+    """
 
     members: tuple[Member, ...]
     surplus: bool
+    more: bool = False
 
 
 def precondition(gang: Gang, quota: Quota) -> Obstacle | None:
@@ -46,12 +50,15 @@ def next_ask(gang: Gang, statement: Statement) -> Ask | None:
     left = [m for m in gang.pending if m.pod.uid not in statement.placed and not m.waiting]
     if not left:
         return None
+    if not gang.tree.children and len(left) == len(gang.members) == gang.tree.min_members:
+        return Ask(tuple(left), surplus=False)
     have, by_leaf = active_counts(gang, statement), _by_leaf(left)
     surplus = satisfied(gang.tree, have)
     wanted = (_one_more if surplus else _floor)(gang.tree, have, by_leaf)
     if not wanted:
         return None
-    return Ask(tuple(m for m in left if m.pod.uid in wanted), surplus)
+    chosen = tuple(m for m in left if m.pod.uid in wanted)
+    return Ask(chosen, surplus, more=len(chosen) < len(left))
 
 
 def active_counts(gang: Gang, statement: Statement) -> dict[str, int]:
@@ -99,12 +106,14 @@ def _members_missing(gang: Gang) -> Obstacle | None:
 
 
 def _claims_missing(gang: Gang) -> Obstacle | None:
+    waiting = next((m for m in gang.pending if m.waiting), None)
+    if waiting is None:
+        return None
     able = gang.counts(PodState.BOUND)
     for member in gang.pending:
         if not member.waiting:
             able[member.leaf] = able.get(member.leaf, 0) + 1
-    waiting = next((m for m in gang.pending if m.waiting), None)
-    if waiting is None or (satisfied(gang.tree, able) and any(not m.waiting for m in gang.pending)):
+    if satisfied(gang.tree, able) and any(not m.waiting for m in gang.pending):
         return None
     return Obstacle(Stage.CLAIMS, f"pod {waiting.pod}: {waiting.waiting}.")
 

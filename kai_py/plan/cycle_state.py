@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from kai_py.plan.candidates import next_ask
+from kai_py.plan.candidates import Ask, next_ask
 from kai_py.plan.place import Placer
 from kai_py.plan.quota import Quota
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.statement import Statement
-from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
@@ -30,7 +29,7 @@ class CycleState:
     most_moved: int
     staleness_grace: float
     obstacles: dict[str, Obstacle] = field(default_factory=dict)
-    _costs: dict[str, Floats] = field(default_factory=dict)
+    _asks: dict[str, tuple[int, Ask | None, Floats]] = field(default_factory=dict)
 
     @property
     def frees_room(self) -> bool:
@@ -45,15 +44,22 @@ class CycleState:
     def clear(self, gang: Gang) -> None:
         """Pods of ``gang`` were placed: nothing stops it, and what it asks for next differs."""
         self.obstacles.pop(gang.key, None)
-        self._costs.pop(gang.key, None)
+        self._asks.pop(gang.key, None)
+
+    def ask(self, gang: Gang) -> Ask | None:
+        """The pods to place next; None when none is left."""
+        return self._ask(gang)[1]
 
     def ask_cost(self, gang: Gang) -> Floats:
         """(quota resources,) the cost of the pods ``gang`` asks for next."""
-        known = self._costs.get(gang.key)
-        if known is not None:
+        return self._ask(gang)[2]
+
+    def _ask(self, gang: Gang) -> tuple[int, Ask | None, Floats]:
+        evicted = len(self.statement.evicted)
+        known = self._asks.get(gang.key)
+        if known is not None and known[0] == evicted:
             return known
         ask = next_ask(gang, self.statement)
         members = ask.members if ask is not None else gang.pending[:1]
-        cost = self.quota.cost(total(member.charge for member in members))
-        self._costs[gang.key] = cost
-        return cost
+        found = self._asks[gang.key] = (evicted, ask, self.quota.cost_of(members))
+        return found

@@ -18,6 +18,7 @@ from kai_py.plan.decisions import Action
 from kai_py.plan.domains import constrained, domain_candidates, unsatisfied
 from kai_py.plan.reasons import Obstacle, no_room
 from kai_py.plan.room import Room
+from kai_py.plan.running_fit import RunningFit, is_plain
 from kai_py.plan.scoring import Scoring
 from kai_py.plan.statement import Statement
 from kai_py.policy.fill import Strategy, fill
@@ -26,6 +27,9 @@ from kai_py.policy.neighbours import has_rules, narrowed
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints, ResourceIndex
 from kai_py.snapshot.shape import Shape
+
+MOST_RUNNING = 64
+"""Shapes whose fit is kept up to date at a time."""
 
 GPU_NODE_MALUS = 0.5
 """Pods without devices avoid GPU nodes; below 1, so that any stated preference outweighs it."""
@@ -42,6 +46,7 @@ class Placer:
     gpu_strategy: Strategy = Strategy.BINPACK
     cpu_strategy: Strategy = Strategy.BINPACK
     scoring: Scoring | None = None
+    _running: dict[int, RunningFit] = field(default_factory=dict)
 
     def place(
         self,
@@ -54,6 +59,11 @@ class Placer:
         allowed: Bools | None = None,
     ) -> Obstacle | None:
         """Place all of ``members`` or say what stops them; ``allowed``: (nodes,) bool."""
+        if len(members) == 1 and allowed is None and gang.tree.is_unconstrained_leaf:
+            row = self._row_for_one(statement, members[0].shape, room)
+            if row is not None:
+                statement.place(gang, members, row, action, room=room)
+                return None
         attempt = _Attempt(statement, gang, action, room)
         where = _Where(
             np.ones(len(statement.snapshot.nodes), np.bool_) if allowed is None else allowed
@@ -145,6 +155,58 @@ class Placer:
                 static = self._static(statement, shape, room)
         return None
 
+    def _row_for_one(self, statement: Statement, shape: Shape, room: Room) -> int | None:
+        """Where a single pod goes, if that is quickly said."""
+        if self.scoring is not None or self._strategy(shape) is not Strategy.BINPACK:
+            return None
+        running = self._running_fit(statement, shape, room)
+        return None if running is None else running.first()
+
+    def _place_plain(
+        self,
+        attempt: "_Attempt",
+        members: Sequence[Member],
+        where: "_Where",
+        running: RunningFit,
+    ) -> Obstacle | None:
+        statement, gang, action, room = attempt
+        shape, count = members[0].shape, len(members)
+        running.refresh()
+        copies = np.where(where.mask, running.copies, 0)
+        preference = running.preference
+        if where.preference is not None:
+            preference = preference + where.preference
+        chunks = fill(count, copies, preference, running.slack, self._strategy(shape))
+        found = sum(pods for _, pods in chunks)
+        if found < count:
+            static = self._static(statement, shape, room)
+            return no_room(statement, shape, static, copies=copies, needed=count, found=found)
+        start = 0
+        for row, pods in chunks:
+            statement.place(gang, members[start : start + pods], row, action, room=room)
+            start += pods
+        return None
+
+    def _running_fit(self, statement: Statement, shape: Shape, room: Room) -> RunningFit | None:
+        """The fit of a shape kept from pod to pod, where nothing but room decides."""
+        known = self._running.get(shape.number)
+        if known is not None and known.statement is statement and room is Room.NOW:
+            return known
+        if room is not Room.NOW or statement.snapshot.neighbours or not is_plain(shape):
+            return None
+        static = self._static(statement, shape, room)
+        made = RunningFit(
+            statement,
+            shape,
+            static.mask,
+            _lasting_preference(statement, shape, static),
+            _slack_row(shape, statement.snapshot.resources),
+        )
+        if len(self._running) >= MOST_RUNNING:
+            del self._running[next(iter(self._running))]
+        self._running[shape.number] = made
+        return made
+
     def _place_shape(
         self, attempt: "_Attempt", members: Sequence[Member], where: "_Where"
     ) -> Obstacle | None:
@@ -152,6 +214,9 @@ class Placer:
             return self._place_scored(attempt, members, where, self.scoring)
         statement, gang, action, room = attempt
         shape = members[0].shape
+        running = self._running_fit(statement, shape, room)
+        if running is not None:
+            return self._place_plain(attempt, members, where, running)
         nodes = statement.snapshot.nodes
         allocatable = nodes.allocatable
         paired = has_rules(shape)
@@ -212,14 +277,9 @@ class Placer:
     def _preference(
         self, attempt: "_Attempt", shape: Shape, static: StaticFit, where: "_Where", mask: Bools
     ) -> Floats:
-        statement = attempt.statement
-        preference = static.preference + _starts_now(attempt, shape, mask)
-        if where.preference is not None:
-            preference = preference + where.preference
-        if wants_devices(shape):
-            return preference
-        extended = statement.snapshot.nodes.allocatable[len(BASE_RESOURCES) :]
-        return preference - GPU_NODE_MALUS * extended.any(axis=0)
+        preference = _lasting_preference(attempt.statement, shape, static)
+        preference = preference + _starts_now(attempt, shape, mask)
+        return preference if where.preference is None else preference + where.preference
 
 
 class _Attempt(NamedTuple):
@@ -246,6 +306,14 @@ def _starts_now(attempt: "_Attempt", shape: Shape, mask: Bools) -> Floats | floa
     allocatable, resources = statement.snapshot.nodes.allocatable, statement.snapshot.resources
     copies = copies_that_fit(shape, resources, statement.free(Room.NOW), mask, allocatable)
     return np.where(copies > 0, NOW_BONUS, 0.0)
+
+
+def _lasting_preference(statement: Statement, shape: Shape, static: StaticFit) -> Floats:
+    """What stays the same in a cycle: stated preferences, and GPU nodes kept for those in need."""
+    if wants_devices(shape):
+        return static.preference
+    extended = statement.snapshot.nodes.allocatable[len(BASE_RESOURCES) :]
+    return static.preference - GPU_NODE_MALUS * extended.any(axis=0)
 
 
 def _members_of(group: Subgroup, members: Sequence[Member]) -> list[Member]:
@@ -285,8 +353,12 @@ def _size(group: Sequence[Member]) -> tuple[float, float, float, int]:
 
 def _slack(shape: Shape, resources: ResourceIndex, free: Floats) -> Floats:
     """(nodes,) how empty a node is in the resource the shape is packed by."""
+    row = _slack_row(shape, resources)
+    return np.zeros(free.shape[1]) if row is None else free[row]
+
+
+def _slack_row(shape: Shape, resources: ResourceIndex) -> int | None:
     extended = [name for name in shape.requests if name not in BASE_RESOURCES]
     if shape.gpu_share is not None:
         extended.insert(0, CARD)
-    row = resources.positions.get(extended[0] if extended else "cpu")
-    return np.zeros(free.shape[1]) if row is None else free[row]
+    return resources.positions.get(extended[0] if extended else "cpu")

@@ -5,7 +5,7 @@ its cost to the queue and all its ancestors. A gang whose queue does not exist i
 its pods that already run are found in ``unknown``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,13 +13,14 @@ import numpy as np
 from kai_py.policy.fair_share import FairShare, fair_share
 from kai_py.policy.rules import Rules
 from kai_py.policy.standing import Standing
-from kai_py.snapshot.accounting import DEVICE_CLASS, GPU, Accounting
-from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.accounting import DEVICE_CLASS, GPU, Accounting, total
+from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.queue_specs import QueueProblem
 from kai_py.snapshot.queues import QueueTable, build_queues
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 
+MOST_COSTS = 4096
 ALWAYS_COUNTED = (GPU, "cpu", "memory")
 
 
@@ -34,9 +35,30 @@ class Quota:
     rules: Rules
     problems: tuple[QueueProblem, ...] = ()
     _positions: Mapping[str, int] = field(default_factory=dict)
+    _costs: dict[int, tuple[Mapping[str, float], Floats]] = field(default_factory=dict)
 
     def cost(self, charge: Mapping[str, float]) -> Floats:
-        """(resources,) the charge on the quota axis; what no queue counts is left out."""
+        """(resources,) the charge on the quota axis; what no queue counts is left out.
+
+        Pods of a shape share their charge, so the answer is kept per charge object.
+        """
+        known = self._costs.get(id(charge))
+        if known is not None:
+            return known[1]
+        cost = self._cost(charge)
+        cost.flags.writeable = False
+        if len(self._costs) >= MOST_COSTS:
+            self._costs.clear()
+        self._costs[id(charge)] = (charge, cost)
+        return cost
+
+    def cost_of(self, members: Sequence[Member]) -> Floats:
+        """(resources,) what pods cost together."""
+        if len(members) == 1:
+            return self.cost(members[0].charge)
+        return self._cost(total(member.charge for member in members))
+
+    def _cost(self, charge: Mapping[str, float]) -> Floats:
         column = np.zeros(len(self.resources))
         for name, amount in charge.items():
             position = self._positions.get(name)
@@ -70,8 +92,8 @@ class Quota:
             for table, amounts in zip(tables, before, strict=True):
                 table[:, path] = amounts
 
-        for table in tables:
-            table[:, path] += cost
+        for table, amounts in zip(tables, before, strict=True):
+            table[:, path] = amounts + cost
         return undo
 
 
@@ -92,12 +114,12 @@ def quota_of(
     for table, amounts in zip((own, demand, fixed), sums, strict=True):
         for queue, charge in amounts.items():
             _post(table, queues, positions, queue, charge)
-    total = _capacity(snapshot, resources, accounting, device_gpus)
+    capacity = _capacity(snapshot, resources, accounting, device_gpus)
     demand = queues.subtree_sums(demand)
-    shares = fair_share(queues, total, demand, rules)
+    shares = fair_share(queues, capacity, demand, rules)
     standing = Standing(
         queues=queues,
-        total=total,
+        total=capacity,
         allocated=queues.subtree_sums(own),
         non_preemptible=queues.subtree_sums(fixed),
         fair=shares.fair,
@@ -141,17 +163,17 @@ def _capacity(
 ) -> Floats:
     nodes = snapshot.nodes
     usable = nodes.ready
-    total = np.zeros(len(resources))
+    capacity = np.zeros(len(resources))
     plugin_gpus = np.zeros(len(nodes))
     for name, row in snapshot.resources.positions.items():
         plugin_gpus += accounting.gpus_per_unit(name) * nodes.allocatable[row]
         if name in resources:
-            total[resources.index(name)] = nodes.allocatable[row, usable].sum()
+            capacity[resources.index(name)] = nodes.allocatable[row, usable].sum()
     for row, name in enumerate(resources):
         if name.startswith(DEVICE_CLASS):
-            total[row] = accounting.class_count(name.removeprefix(DEVICE_CLASS))
-    total[resources.index(GPU)] = np.maximum(plugin_gpus, device_gpus)[usable].sum()
-    return total
+            capacity[row] = accounting.class_count(name.removeprefix(DEVICE_CLASS))
+    capacity[resources.index(GPU)] = np.maximum(plugin_gpus, device_gpus)[usable].sum()
+    return capacity
 
 
 def _nothing() -> None:

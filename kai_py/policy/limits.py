@@ -63,6 +63,8 @@ def check_limits(
     standing: Standing, queue: int, request: Floats, *, preemptible: bool
 ) -> BoundExceeded | None:
     """Both rules for ``request`` (resources,) in ``queue``; None means it may start."""
+    if preemptible and not standing.queues.has_max[queue]:
+        return None
     over = check_max(standing, queue, request)
     if over is not None or preemptible:
         return over

@@ -34,13 +34,13 @@ class QueueLine:
         bound = np.where(
             np.isinf(standing.allocatable), standing.total[:, None], standing.allocatable
         )
+        entitled = (fair + tolerance(fair), deserved + tolerance(deserved))
+        columns = np.stack((*entitled, standing.allocatable, bound), axis=-1)
         self._standing = standing
         self._sign = -1 if reverse else 1
         self._all = rules.compared is Compared.ALL
-        self._fair = (fair + tolerance(fair)).T.tolist()
-        self._deserved = (deserved + tolerance(deserved)).T.tolist()
+        self._rows = columns.transpose(1, 0, 2).tolist()
         self._allocatable = [tuple(row) for row in standing.allocatable.T.tolist()]
-        self._bound = bound.T.tolist()
         self._priority = (-queues.priority).tolist()
         self._creation = queues.creation_order.tolist()
         self._parent = queues.parent.tolist()
@@ -100,28 +100,23 @@ class QueueLine:
         """The column of ``order_keys`` for one queue."""
         over = beyond = uses_none = False
         over_all, with_gang, without = True, 0.0, 0.0
-        allocatable = self._allocatable[queue]
-        rows = zip(
-            self._standing.allocated[:, queue].tolist(),
-            request,
-            self._taken.get(queue, self._none),
-            self._fair[queue],
-            self._deserved[queue],
-            allocatable,
-            self._bound[queue],
-            strict=True,
-        )
-        for held, asked, taken, fair, deserved, may_hold, bound in rows:
+        held_amounts = self._standing.allocated[:, queue].tolist()
+        taken_amounts = self._taken.get(queue, self._none)
+        rows = zip(held_amounts, request, taken_amounts, self._rows[queue], strict=True)
+        for held, asked, taken, (fair, deserved, may_hold, bound) in rows:
             after = held + asked
-            counts = self._all or asked > 0
-            over_all = over_all and held > fair
-            over = over or (counts and held > fair)
-            beyond = beyond or (counts and after > deserved)
-            uses_none = uses_none or (may_hold == 0 and after > 0)
+            if held <= fair:
+                over_all = False
+            elif self._all or asked > 0:
+                over = True
+            if after > deserved and (self._all or asked > 0):
+                beyond = True
+            if may_hold == 0 and after > 0:
+                uses_none = True
             left = after - taken
             with_gang = max(with_gang, left / bound if bound > 0 else left * NO_SHARE_PENALTY)
             without = max(without, held / bound if bound > 0 else held * NO_SHARE_PENALTY)
         is_over = over_all if self._all else over
-        last = (*allocatable, self._creation[queue])
+        last = (*self._allocatable[queue], self._creation[queue])
         key = (is_over, beyond, self._priority[queue], uses_none, with_gang, without, *last)
         return key if self._sign > 0 else tuple(-part for part in key)

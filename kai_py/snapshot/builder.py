@@ -99,6 +99,7 @@ class SnapshotBuilder:
         self._settings = settings
         self._ledger = NodeLedger()
         self._shapes = ShapeTable()
+        self._charges: dict[int, dict[str, float]] = {}
         self._gangs = GangLedger(settings.preemptible_below)
         self._neighbours = Neighbours()
         self._objects = ObjectCache()
@@ -371,7 +372,10 @@ class SnapshotBuilder:
         )
 
     def _charge(self, pod: Pod, shape: Shape, claims: PodClaims, node: str) -> dict[str, float]:
-        costs: list[Mapping[str, float]] = [self._devices.accounting.requests(shape.requests)]
+        own = self._devices.accounting.requests(shape.requests)
+        if not shape.claims and shape.gpu_share is None:
+            return self._charges.setdefault(shape.number, own)
+        costs: list[Mapping[str, float]] = [own]
         if shape.gpu_share is not None:
             memory = self._card_memory.at(node)
             costs.append(self._devices.accounting.gpu_share(shape.gpu_share, memory))

@@ -124,12 +124,12 @@ class Gang:
                 counted[member.leaf] = counted.get(member.leaf, 0) + 1
         return counted
 
-    @property
+    @cached_property
     def is_satisfied(self) -> bool:
         """Whether the bound pods reach the floor."""
         return satisfied(self.tree, self.counts(PodState.BOUND))
 
-    @property
+    @cached_property
     def can_be_satisfied(self) -> bool:
         """Whether enough pods exist, bound or pending, to reach the floor."""
         return satisfied(self.tree, self.counts(PodState.BOUND, PodState.PENDING))

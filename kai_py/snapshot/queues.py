@@ -67,6 +67,12 @@ class QueueTable:
         """(queues,) queues without children: the ones that take pods."""
         return np.equal(self.child_start, self.child_end)
 
+    @cached_property
+    def has_max(self) -> tuple[bool, ...]:
+        """(queues,) whether the queue or one above it has a maximum."""
+        own = np.asarray(np.isfinite(self.max).any(axis=0))
+        return tuple(bool(own[self.ancestors(queue)].any()) for queue in range(len(self)))
+
     def ancestors(self, queue: int) -> Index:
         """The queue's ancestors, root first, and the queue itself last."""
         return self.path[queue, : self.depth[queue] + 1]

@@ -12,7 +12,7 @@ search: room only shrinks during this action.
 
 from collections.abc import Iterable
 
-from kai_py.plan.candidates import Ask, next_ask, precondition
+from kai_py.plan.candidates import Ask, precondition
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action, Stage
 from kai_py.plan.domains import constrained
@@ -21,7 +21,6 @@ from kai_py.plan.place import by_shape
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.room import Room
 from kai_py.policy.limits import check_limits
-from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang
 
 Hopeless = dict[int, tuple[int, Obstacle]]
@@ -46,20 +45,20 @@ def _is_ready(state: CycleState, gang: Gang) -> bool:
 
 def _try(state: CycleState, gang: Gang, hopeless: Hopeless) -> bool:
     """Place what the gang asks for next; whether it should be asked again in this cycle."""
-    ask = next_ask(gang, state.statement)
+    ask = state.ask(gang)
     if ask is None:
         return False
     obstacle = _over_bounds(state, gang, ask) or _no_room(state, gang, ask, hopeless)
     if obstacle is None:
         state.clear(gang)
-    else:
-        state.stop(gang, obstacle)
-    return obstacle is None
+        return ask.more
+    state.stop(gang, obstacle)
+    return False
 
 
 def _over_bounds(state: CycleState, gang: Gang, ask: Ask) -> Obstacle | None:
     quota = state.quota
-    cost = quota.cost(total(member.charge for member in ask.members))
+    cost = quota.cost_of(ask.members)
     queue = quota.queues.positions[gang.queue]
     over = check_limits(quota.standing, queue, cost, preemptible=gang.preemptible)
     if over is None:

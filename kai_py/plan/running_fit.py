@@ -1,0 +1,159 @@
+"""How many pods of one shape fit on each node, and where the next one goes, kept up to date.
+
+Nothing but the room on nodes may decide: no devices of claims, no parts of GPUs, no host ports, no
+rules between pods. Then a placement changes the answer on its own node only, so a node is asked
+again when the statement says that its room changed:
+
+    fit[node] = floor(min over requested resources of free / request), 0 where it may not go
+
+For a single pod the next node is the first by (preference, fit, slack, row), what ``fill`` would
+choose for one pod: a sorted list of the nodes as they were, beside a heap of those that changed.
+O(n log n) once, then O(changes x log n).
+"""
+
+import heapq
+from collections.abc import Sequence
+from math import floor
+
+import numpy as np
+
+from kai_py.plan.room import Room
+from kai_py.plan.statement import Statement
+from kai_py.policy.fit import copies_that_fit
+from kai_py.policy.neighbours import has_rules
+from kai_py.snapshot.resources import Bools, Floats, Ints
+from kai_py.snapshot.shape import Shape
+
+FEW = 8
+"""So many changed nodes are asked one by one, more of them as arrays."""
+
+REORDER = 4
+"""When more than one in so many nodes changed, all are sorted anew."""
+
+Key = tuple[float, int, float, int]
+"""A node that has room: preference (less is better), pods that fit, slack, row."""
+
+
+def is_plain(shape: Shape) -> bool:
+    """Whether nothing but the room on nodes decides where pods of the shape fit."""
+    special = shape.claims or shape.mirrored or shape.host_ports or shape.gpu_share
+    return not special and bool(shape.requests) and not has_rules(shape)
+
+
+class RunningFit:
+    """The fit of a plain shape for pods that start now.
+
+    ``allowed``: (nodes,) bool, the static verdict. ``preference``: (nodes,) higher first.
+    ``slack_row``: the resource by which a node counts as empty, if any node has it.
+    """
+
+    def __init__(
+        self,
+        statement: Statement,
+        shape: Shape,
+        allowed: Bools,
+        preference: Floats,
+        slack_row: int | None,
+    ) -> None:
+        resources, free = statement.snapshot.resources, statement.free(Room.NOW)
+        self.statement = statement
+        reported = all(name in resources.positions for name in shape.requests)
+        self.allowed = allowed & reported
+        self.preference = preference
+        self.copies = copies_that_fit(
+            shape, resources, free, allowed, statement.snapshot.nodes.allocatable
+        )
+        self.slack = np.zeros(len(allowed)) if slack_row is None else free[slack_row].copy()
+        self._slack_row = slack_row
+        self._requests = [
+            (resources.positions[name], request)
+            for name, request in shape.requests.items()
+            if reported
+        ]
+        self._seen = len(statement.changes)
+        self._order: list[int] | None = None
+        self._next = 0
+        self._changed: dict[int, Key | None] = {}
+        self._heap: list[Key] = []
+
+    def refresh(self) -> None:
+        """Take in what changed since the last time."""
+        changes = self.statement.changes
+        if self._seen == len(changes):
+            return
+        rows = [row for row in dict.fromkeys(changes[self._seen :]) if self.allowed[row]]
+        self._seen = len(changes)
+        if len(rows) > FEW:
+            self._update_many(np.array(rows))
+        else:
+            for row in rows:
+                self._update(row)
+        if self._order is None:
+            return
+        if len(rows) * REORDER > len(self._order):
+            self._forget_order()
+            return
+        for row in rows:
+            self._enter(row)
+
+    def first(self) -> int | None:
+        """The row for a single pod; None when it fits nowhere."""
+        self.refresh()
+        unchanged, changed = self._first_unchanged(), self._first_changed()
+        if changed is None or (unchanged is not None and unchanged < changed):
+            return None if unchanged is None else unchanged[-1]
+        return changed[-1]
+
+    def _update(self, row: int) -> None:
+        idle, later = self.statement.idle, self.statement.later
+        free = [min(*pair) for pair in zip(_column(idle, row), _column(later, row), strict=True)]
+        fit = max(0, min(floor(free[position] / asked) for position, asked in self._requests))
+        self.copies[row] = fit
+        if self._slack_row is not None:
+            self.slack[row] = free[self._slack_row]
+
+    def _update_many(self, rows: Ints) -> None:
+        free = np.minimum(self.statement.idle[:, rows], self.statement.later[:, rows])
+        fits = [np.floor(free[position] / asked) for position, asked in self._requests]
+        self.copies[rows] = np.maximum(np.min(fits, axis=0), 0).astype(np.int64)
+        if self._slack_row is not None:
+            self.slack[rows] = free[self._slack_row]
+
+    def _forget_order(self) -> None:
+        self._order, self._next = None, 0
+        self._changed.clear()
+        self._heap.clear()
+
+    def _enter(self, row: int) -> None:
+        key = self._key(row) if self.copies[row] else None
+        self._changed[row] = key
+        if key is not None:
+            heapq.heappush(self._heap, key)
+
+    def _key(self, row: int) -> Key:
+        return (
+            -float(self.preference[row]),
+            int(self.copies[row]),
+            float(self.slack[row]),
+            row,
+        )
+
+    def _first_unchanged(self) -> Key | None:
+        if self._order is None:
+            rows = np.flatnonzero(self.copies)
+            keys = (rows, self.slack[rows], self.copies[rows], -self.preference[rows])
+            self._order = rows[np.lexsort(keys)].tolist()
+        while self._next < len(self._order) and self._order[self._next] in self._changed:
+            self._next += 1
+        return self._key(self._order[self._next]) if self._next < len(self._order) else None
+
+    def _first_changed(self) -> Key | None:
+        heap = self._heap
+        while heap and self._changed[heap[0][-1]] != heap[0]:
+            heapq.heappop(heap)
+        return heap[0] if heap else None
+
+
+def _column(amounts: Floats, row: int) -> Sequence[float]:
+    found: list[float] = amounts[:, row].tolist()
+    return found
