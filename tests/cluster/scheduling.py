@@ -54,10 +54,11 @@ async def install_definitions(api: Api) -> None:
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-        await eventually(lambda d=definition: _served(api, d), what=f"{path.name} served")
+        await eventually(lambda d=definition: is_served(api, d), what=f"{path.name} served")
 
 
-async def _served(api: Api, definition: Document) -> bool:
+async def is_served(api: Api, definition: Document) -> bool:
+    """Whether the objects of a definition can be listed."""
     spec = definition["spec"]
     collection = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
     stored = await api.get(f"{DEFINITIONS}/{definition['metadata']['name']}")

@@ -1,0 +1,44 @@
+"""The smallest structural definitions of KAI's kinds; fields that nobody checks are kept."""
+
+from tests.cluster.api import Api, ApiError, Document
+from tests.cluster.eventually import eventually
+from tests.cluster.scheduling import DEFINITIONS, is_served
+
+KEPT = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+KINDS = (
+    ("scheduling.run.ai", "v2", "Queue", "queues", "Cluster"),
+    ("scheduling.run.ai", "v2alpha2", "PodGroup", "podgroups", "Namespaced"),
+    ("kai.scheduler", "v1alpha1", "Topology", "topologies", "Cluster"),
+)
+
+
+def definition(group: str, version: str, kind: str, plural: str, scope: str) -> Document:
+    served = {
+        "name": version,
+        "served": True,
+        "storage": True,
+        "schema": {
+            "openAPIV3Schema": {"type": "object", "properties": {"spec": KEPT, "status": KEPT}}
+        },
+        "subresources": {"status": {}},
+    }
+    names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {"group": group, "names": names, "scope": scope, "versions": [served]},
+    }
+
+
+async def install_kai_definitions(api: Api) -> None:
+    """Define KAI's kinds and wait until they are served."""
+    for kind in KINDS:
+        wanted = definition(*kind)
+        try:
+            await api.post(DEFINITIONS, wanted)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        name = wanted["metadata"]["name"]
+        await eventually(lambda w=wanted: is_served(api, w), what=f"{name} served")
