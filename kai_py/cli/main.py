@@ -41,6 +41,7 @@ COMMANDS = (
     Command("snapshot", "kai_py.cli.snapshot", "Save what the scheduler sees to a file."),
     Command("replay", "kai_py.cli.replay", "Plan for a snapshot that KAI took."),
     Command("manifests", "kai_py.cli.manifests", "Print all that runs the scheduler in a cluster."),
+    Command("migrate", "kai_py.cli.migrate", "Tell what becomes of KAI's objects here."),
     Command("crds", "kai_py.cli.crds", "Print the custom resource definitions to apply."),
 )
 

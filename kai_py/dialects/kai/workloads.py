@@ -5,8 +5,8 @@ defaults. A workload is addressed in KAI's way if its top owner, else the pod, h
 label; under the ``kai`` rules also if nothing names a queue of ours: then the labels ``project``
 and the default queue count, as in KAI.
 
-priority         label ``priorityClassName``, else the pod's class, else what the workload is
-                 for: serving is ``inference``, a Notebook ``build``, all else ``train``
+priority         label ``priorityClassName`` or Ray's, else the pod's class, else what the
+                 workload is for: serving ``inference``, a Notebook ``build``, else ``train``
 preemptible      label ``kai.scheduler/preemptibility``, else below priority 100
 floor of a Job   annotation ``kai.scheduler/batch-min-member``, else 1
 topology         annotations ``kai.scheduler/topology…`` of the owner
@@ -122,7 +122,8 @@ def _constraint(marks: _Marks, owners: Owners) -> TopologyConstraint | None:
 
 
 def _terms(spec: GangSpec, pod: Pod, owners: Owners, marks: _Marks) -> tuple[Terms, str]:
-    named = marks.said(keys.PRIORITY_CLASS) or pod.spec.priority_class_name
+    labelled = marks.said(keys.PRIORITY_CLASS) or marks.said(keys.RAY_PRIORITY_CLASS)
+    named = labelled or pod.spec.priority_class_name
     grace, bad_grace = first_duration((keys.STALENESS_GRACE, marks.said(keys.STALENESS_GRACE)))
     delay, bad_delay = first_duration((keys.PREEMPTION_DELAY, marks.said(keys.PREEMPTION_DELAY)))
     terms = Terms(

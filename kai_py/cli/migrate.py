@@ -1,0 +1,95 @@
+"""``kai-py migrate``: what becomes of KAI-Scheduler's objects when kai_py takes its place."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from kai_py.api.manifests import ManifestError, read_documents
+from kai_py.cli.connection import Context, Kubeconfig, cluster_client
+from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.tables import print_table
+from kai_py.dialects.kai.migration import Note, Verdict, migration_notes
+from kai_py.simulate.objects import read_objects
+from kai_py.watch.errors import Forbidden, NotFound
+
+HEADINGS = ("VERDICT", "OBJECT", "FIELD", "WHAT")
+SETTINGS = (
+    ("SchedulingShard", "/apis/kai.scheduler/v1/schedulingshards"),
+    ("Config", "/apis/kai.scheduler/v1/configs"),
+)
+
+
+def command(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE...]", help="Manifests; - reads standard input."),
+    ] = None,
+    *,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Tell what works as it is, what means something else, what has no counterpart.
+
+    Reads the files, or the cluster where none is named. Exits with 1 when something has no
+    counterpart here.
+    """
+    documents = _written(files) if files else asyncio.run(_served(kubeconfig, context))
+    notes = list(migration_notes(documents))
+    if json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(notes), indent=2))
+    else:
+        print_table(HEADINGS, (_row(note) for note in notes))
+        typer.echo(_summary(notes))
+    if any(note.verdict is Verdict.MISSING for note in notes):
+        raise typer.Exit(ExitCode.FOUND)
+
+
+async def _served(kubeconfig: str, context: str) -> list[Any]:
+    """What the scheduler watches, and KAI's own settings where they are served."""
+    async with cluster_client(kubeconfig, context) as client:
+        documents = await read_objects(client)
+        for kind, path in SETTINGS:
+            with suppress(NotFound, Forbidden):
+                items = msgspec.json.decode(await client.read(path, kind=kind))["items"]
+                named = {"apiVersion": "kai.scheduler/v1", "kind": kind}
+                documents += [{**named, **item} for item in items]
+    return documents
+
+
+def _written(files: list[str]) -> list[Any]:
+    return [document for file in files for document in _read(file)]
+
+
+def _read(file: str) -> Iterator[Any]:
+    try:
+        raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        documents = read_documents(raw.decode("utf-8"))
+    except OSError as error:
+        raise CommandError(f"{file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{file}: is not UTF-8 text") from error
+    except ManifestError as error:
+        raise CommandError(f"{file}:{error.line}: {error.reason}") from error
+    for document in documents:
+        if not isinstance(document.value, dict):
+            continue
+        if document.value.get("kind") == "List":
+            yield from document.value.get("items") or ()
+        else:
+            yield document.value
+
+
+def _row(note: Note) -> tuple[str, ...]:
+    return note.verdict.value, note.subject, note.field or "-", note.text
+
+
+def _summary(notes: list[Note]) -> str:
+    counts = [(v, sum(note.verdict is v for note in notes)) for v in Verdict]
+    return ", ".join(f"{count} {verdict.value}" for verdict, count in counts)

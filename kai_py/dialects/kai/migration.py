@@ -1,0 +1,178 @@
+"""What becomes of a KAI user's objects here: what works, what means something else, what is gone?
+
+Every note stands at an object and, where one causes it, at a field. ``WORKS`` is said once per
+object of KAI's API; the other verdicts name what to do.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from kai_py.api.records.kai import KaiPodGroup, KaiQueue
+from kai_py.dialects.kai import keys
+from kai_py.dialects.kai.subgroups import problems_of
+
+Document = Mapping[str, Any]
+RESOURCES = ("gpu", "cpu", "memory")
+
+
+class Verdict(StrEnum):
+    """What becomes of something, the least welcome last."""
+
+    WORKS = "works"
+    DIFFERS = "differs"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """``subject`` is Kind/namespace/name or Kind/name, ``field`` may be empty."""
+
+    verdict: Verdict
+    subject: str
+    field: str
+    text: str
+
+
+UNREAD_MARKS: Mapping[str, str] = {
+    "kai.scheduler/numa-placement-predicted": "NUMA zones are not predicted",
+    "kai.scheduler/numa-placement-observed": "NUMA zones are not read",
+    "runai/shared-gpu-configmap": "no ConfigMap is made; see docs/gpu-sharing.md",
+    "kai.scheduler/ignore-workload-api": "has no meaning",
+}
+"""Labels and annotations of workloads that nobody reads here, and what that means."""
+
+SETTINGS: Mapping[str, tuple[Verdict, str]] = {
+    "partitionLabelValue": (Verdict.DIFFERS, "set nodePool.name in the configuration"),
+    "placementStrategy": (Verdict.DIFFERS, "set placement.gpu and placement.cpu"),
+    "minRuntime": (
+        Verdict.DIFFERS,
+        "set eviction.preemptMinRuntime and eviction.reclaimMinRuntime",
+    ),
+    "kValue": (Verdict.MISSING, "past usage does not change fair shares"),
+    "usageDBConfig": (Verdict.MISSING, "past usage does not change fair shares"),
+    "queueDepthPerAction": (Verdict.MISSING, "every waiting gang is looked at in every cycle"),
+    "scenarioSearchBudgets": (Verdict.DIFFERS, "set budgets.victims and budgets.victimsPerGang"),
+    "plugins": (Verdict.MISSING, "what plugins do is built in; placement.* and rules choose"),
+    "actions": (Verdict.DIFFERS, "set eviction.preempt, .reclaim and .consolidate"),
+    "args": (Verdict.DIFFERS, "see `kai-py run --help` and the configuration"),
+}
+"""Fields of a SchedulingShard."""
+
+GONE: Mapping[tuple[str, str], str] = {
+    ("scheduling.run.ai", "BindRequest"): "pods are bound directly; nobody writes or reads these",
+    ("kai.scheduler", "Config"): "there is no operator; one process does all, see docs/install.md",
+    ("kai.scheduler", "Karta"): "declare the kind in grouping.rules of the configuration",
+}
+
+
+def migration_notes(documents: Iterable[Document]) -> Iterator[Note]:
+    """Notes on ``documents``, in their order."""
+    known = list(documents)
+    queues = {_name(each) for each in known if _is(each, "scheduling.run.ai", "Queue")}
+    native = {_name(each) for each in known if _is(each, "scheduling.kai.io", "Queue")}
+    for document in known:
+        group, kind = _group(document), str(document.get("kind", ""))
+        if _is(document, "scheduling.run.ai", "Queue"):
+            yield from _queue(document, queues | native, native)
+        elif _is(document, "scheduling.run.ai", "PodGroup"):
+            yield from _pod_group(document)
+        elif _is(document, "kai.scheduler", "Topology"):
+            yield _note(Verdict.WORKS, document, "", "read as it is")
+        elif _is(document, "kai.scheduler", "SchedulingShard"):
+            yield from _shard(document)
+        elif (group, kind) in GONE:
+            yield _note(Verdict.MISSING, document, "", GONE[group, kind])
+        else:
+            yield from _workload(document)
+
+
+def _queue(document: Document, queues: set[str], native: set[str]) -> Iterator[Note]:
+    try:
+        queue = msgspec.convert(document, KaiQueue, strict=False)
+    except ValueError as error:
+        yield _note(Verdict.MISSING, document, "", f"cannot be read: {error}")
+        return
+    yield _note(Verdict.WORKS, document, "", "read as it is, beside queues of scheduling.kai.io")
+    written = document.get("spec", {}).get("resources") or {}
+    for resource in RESOURCES:
+        if "limit" not in (written.get(resource) or {}):
+            field = f"spec.resources.{resource}.limit"
+            text = "is left out: as in KAI nothing may use it; write -1 for no limit"
+            yield _note(Verdict.WORKS, document, field, text)
+    parent = queue.spec.parent_queue
+    if parent and parent not in queues:
+        text = f'"{parent}" is not there: KAI leaves the queue out, here it stands as a root'
+        yield _note(Verdict.DIFFERS, document, "spec.parentQueue", text)
+    if queue.metadata.name in native:
+        text = "a Queue of scheduling.kai.io has this name too; the older one counts: delete one"
+        yield _note(Verdict.DIFFERS, document, "metadata.name", text)
+
+
+def _pod_group(document: Document) -> Iterator[Note]:
+    try:
+        group = msgspec.convert(document, KaiPodGroup, strict=False)
+    except ValueError as error:
+        yield _note(Verdict.MISSING, document, "", f"cannot be read: {error}")
+        return
+    yield _note(Verdict.WORKS, document, "", "read as it is")
+    for problem in problems_of(group.spec):
+        text = f"{problem}: the gang waits until this is corrected"
+        yield _note(Verdict.DIFFERS, document, "spec.subGroups", text)
+    if group.spec.sub_groups and group.spec.min_member is not None:
+        text = "does not count beside subGroups: theirs do, as in KAI"
+        yield _note(Verdict.WORKS, document, "spec.minMember", text)
+    if group.spec.min_sub_group is not None:
+        text = "such gangs may also reclaim and preempt here, and are not stale while enough run"
+        yield _note(Verdict.DIFFERS, document, "spec.minSubGroup", text)
+
+
+def _shard(document: Document) -> Iterator[Note]:
+    text = "is not read: one process per node pool, each with a configuration file"
+    yield _note(Verdict.MISSING, document, "", text)
+    for field in document.get("spec") or {}:
+        verdict, advice = SETTINGS.get(field, (Verdict.MISSING, "has no counterpart"))
+        yield _note(verdict, document, f"spec.{field}", advice)
+
+
+def _workload(document: Document) -> Iterator[Note]:
+    for where, marks in _marks(document):
+        for key, text in UNREAD_MARKS.items():
+            if key in marks:
+                yield _note(Verdict.MISSING, document, f"{where}[{key}]", text)
+        if keys.QUEUE in marks and "scheduling.kai.io/queue-name" in marks:
+            text = "scheduling.kai.io/queue-name goes before it"
+            yield _note(Verdict.DIFFERS, document, f"{where}[{keys.QUEUE}]", text)
+
+
+def _marks(document: Document) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Labels and annotations of the object and of its pod template, with their path."""
+    spec = document.get("spec")
+    template = spec.get("template") if isinstance(spec, Mapping) else None
+    for path, owner in (("metadata", document), ("spec.template.metadata", template)):
+        metadata = owner.get("metadata") if isinstance(owner, Mapping) else None
+        for field in ("labels", "annotations"):
+            marks = metadata.get(field) if isinstance(metadata, Mapping) else None
+            if isinstance(marks, Mapping):
+                yield f"{path}.{field}", marks
+
+
+def _note(verdict: Verdict, document: Document, field: str, text: str) -> Note:
+    namespace = (document.get("metadata") or {}).get("namespace", "")
+    parts = (document.get("kind", ""), namespace, _name(document))
+    return Note(verdict, "/".join(part for part in parts if part), field, text)
+
+
+def _is(document: Document, group: str, kind: str) -> bool:
+    return _group(document) == group and document.get("kind") == kind
+
+
+def _group(document: Document) -> str:
+    return str(document.get("apiVersion", "")).rpartition("/")[0]
+
+
+def _name(document: Document) -> str:
+    return str((document.get("metadata") or {}).get("name", ""))

@@ -1,0 +1,142 @@
+"""kai-py migrate: what KAI's objects become, from files and from a cluster."""
+
+import asyncio
+import json
+
+import pytest
+import typer
+
+from kai_py.cli.migrate import command
+from kai_py.embedded.cluster import EmbeddedCluster
+from tests.cluster.kai_definitions import KINDS, definition
+
+SHARDS = ("kai.scheduler", "v1", "SchedulingShard", "schedulingshards", "Cluster")
+OBJECTS = """
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: team}
+spec:
+  parentQueue: gone
+  resources:
+    gpu: {quota: 4, limit: -1, overQuotaWeight: 1}
+    cpu: {quota: -1, limit: -1}
+    memory: {quota: -1}
+---
+apiVersion: scheduling.kai.io/v1alpha1
+kind: Queue
+metadata: {name: team}
+spec: {deservedGPUs: 4}
+---
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata: {name: serve, namespace: prod}
+spec:
+  minSubGroup: 3
+  subGroups: [{name: a, minMember: 1}, {name: b, minMember: 1}]
+---
+apiVersion: kai.scheduler/v1alpha1
+kind: Topology
+metadata: {name: dc}
+spec: {levels: [{nodeLabel: rack}]}
+---
+apiVersion: kai.scheduler/v1
+kind: SchedulingShard
+metadata: {name: default}
+spec:
+  placementStrategy: {gpu: spread}
+  kValue: 0.5
+  queueDepthPerAction: {reclaim: 5}
+---
+apiVersion: scheduling.run.ai/v1alpha2
+kind: BindRequest
+metadata: {name: p, namespace: prod}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, labels: {kai.scheduler/queue: team}}
+spec: {template: {metadata: {annotations: {kai.scheduler/numa-placement-observed: "0"}}}}
+"""
+
+
+def notes(capsys, *files, code=None):
+    if code is None:
+        command(list(files), json=True)
+    else:
+        with pytest.raises(typer.Exit) as left:
+            command(list(files), json=True)
+        assert left.value.exit_code == code
+    found = json.loads(capsys.readouterr().out)
+    return {(note["subject"], note["field"]): (note["verdict"], note["text"]) for note in found}
+
+
+@pytest.fixture
+def written(tmp_path):
+    path = tmp_path / "objects.yaml"
+    path.write_text(OBJECTS)
+    return str(path)
+
+
+def test_every_object_has_its_verdict(written, capsys):
+    found = notes(capsys, written, code=1)
+    assert {key: verdict for key, (verdict, _) in found.items()} == {
+        ("Queue/team", ""): "works",
+        ("Queue/team", "spec.resources.memory.limit"): "works",
+        ("Queue/team", "spec.parentQueue"): "differs",
+        ("Queue/team", "metadata.name"): "differs",
+        ("PodGroup/prod/serve", ""): "works",
+        ("PodGroup/prod/serve", "spec.subGroups"): "differs",
+        ("PodGroup/prod/serve", "spec.minSubGroup"): "differs",
+        ("Topology/dc", ""): "works",
+        ("SchedulingShard/default", ""): "missing",
+        ("SchedulingShard/default", "spec.placementStrategy"): "differs",
+        ("SchedulingShard/default", "spec.kValue"): "missing",
+        ("SchedulingShard/default", "spec.queueDepthPerAction"): "missing",
+        ("BindRequest/prod/p", ""): "missing",
+        (
+            "Deployment/web",
+            "spec.template.metadata.annotations[kai.scheduler/numa-placement-observed]",
+        ): "missing",
+    }
+    assert "only 2 subgroups below" in found["PodGroup/prod/serve", "spec.subGroups"][1]
+
+
+def test_what_works_ends_with_success_and_a_table(tmp_path, capsys):
+    path = tmp_path / "fine.yaml"
+    path.write_text(
+        "apiVersion: v1\nkind: List\nitems:\n- "
+        + OBJECTS.split("---")[3].strip().replace("\n", "\n  ")
+    )
+    command([str(path)])
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].split() == ["VERDICT", "OBJECT", "FIELD", "WHAT"]
+    assert out[1].split()[:3] == ["works", "Topology/dc", "-"]
+    assert out[-1] == "1 works, 0 differs, 0 missing"
+
+
+@pytest.mark.cluster
+def test_a_cluster_is_read_where_no_file_is_named(tmp_path, capsys):
+    path = tmp_path / "kubeconfig"
+    topology = {
+        "apiVersion": "kai.scheduler/v1alpha1",
+        "kind": "Topology",
+        "metadata": {"name": "dc"},
+        "spec": {"levels": [{"nodeLabel": "rack"}]},
+    }
+
+    shard = topology | {"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard", "spec": {}}
+
+    async def scene():
+        async with EmbeddedCluster() as cluster:
+            cluster.create_all(definition(*kind) for kind in (*KINDS, SHARDS))
+            cluster.create(topology)
+            cluster.create(shard)
+            cluster.write_kubeconfig(path)
+            with pytest.raises(typer.Exit):
+                await asyncio.to_thread(command, kubeconfig=str(path), json=True)
+
+    asyncio.run(scene())
+    found = json.loads(capsys.readouterr().out)
+    assert [(note["subject"], note["verdict"]) for note in found] == [
+        ("Topology/dc", "works"),
+        ("SchedulingShard/dc", "missing"),
+    ]
