@@ -133,36 +133,60 @@ class DeviceState:
                 self.changes.append(pool)
 
     def _apply(self, allocation: AllocationResult, sign: int) -> None:
+        by_pool: dict[PoolID, list[DeviceRequestAllocationResult]] = {}
         for result in allocation.devices.results:
-            if result.admin_access:
-                continue
-            device = DeviceID(result.driver, result.pool, result.device)
-            self._store(device, self._counted(device, result, sign))
+            if not result.admin_access:
+                by_pool.setdefault(PoolID(result.driver, result.pool), []).append(result)
+        for pool, results in by_pool.items():
+            self._put(pool, self._with_results(pool, results, sign))
 
-    def _counted(
-        self, device: DeviceID, result: DeviceRequestAllocationResult, sign: int
-    ) -> Holding:
-        before = self.holding(device)
-        consumes = before.consumes
-        if before.empty:
-            row = self.find(device)
-            consumes = row.consumes if row is not None else ()
-        if not result.share_id:
-            return Holding(before.whole + sign, before.shares, before.consumed, consumes)
-        consumed = dict(before.consumed)
-        for name, amount in result.consumed_capacity.items():
-            consumed[name] = consumed.get(name, 0) + sign * parse_quantity(amount).nano
-        left = tuple(sorted((name, amount) for name, amount in consumed.items() if amount))
-        return Holding(before.whole, before.shares + sign, left, consumes)
+    def _with_results(
+        self, pool: PoolID, results: Iterable[DeviceRequestAllocationResult], sign: int
+    ) -> PoolUsage:
+        """Return the usage of ``pool`` with results held, or with -1 given back."""
+        usage = self.usage(pool)
+        holdings, counters = dict(usage.holdings), usage.counters
+        for result in results:
+            before = holdings.get(result.device, NOTHING)
+            consumes = self._consumes(pool, result.device) if before.empty else before.consumes
+            after = _counted(before, result, sign, consumes)
+            if after.empty:
+                holdings.pop(result.device, None)
+            else:
+                holdings[result.device] = after
+            if consumes and before.empty != after.empty:
+                counters = _charged(counters, consumes, -1 if after.empty else 1)
+        return PoolUsage(holdings, counters)
+
+    def _consumes(self, pool: PoolID, device: str) -> tuple[Consumption, ...]:
+        row = self.find(DeviceID(pool.driver, pool.pool, device))
+        return () if row is None else row.consumes
 
     def _store(self, device: DeviceID, holding: Holding) -> None:
         pool = device.pool_id
+        self._put(pool, self.usage(pool).changed(device.device, holding))
+
+    def _put(self, pool: PoolID, usage: PoolUsage) -> None:
         self.changes.append(pool)
-        usage = self.usage(pool).changed(device.device, holding)
         if usage.holdings:
             self.pools[pool] = usage
         else:
             self.pools.pop(pool, None)
+
+
+def _counted(
+    before: Holding,
+    result: DeviceRequestAllocationResult,
+    sign: int,
+    consumes: tuple[Consumption, ...],
+) -> Holding:
+    if not result.share_id:
+        return Holding(before.whole + sign, before.shares, before.consumed, consumes)
+    consumed = dict(before.consumed)
+    for name, amount in result.consumed_capacity.items():
+        consumed[name] = consumed.get(name, 0) + sign * parse_quantity(amount).nano
+    left = tuple(sorted((name, amount) for name, amount in consumed.items() if amount))
+    return Holding(before.whole, before.shares + sign, left, consumes)
 
 
 def _charged(
