@@ -19,6 +19,7 @@ from kai_py.dra.errors import AllocationError
 from kai_py.dra.freed import Freed
 from kai_py.dra.funnel import device_funnel
 from kai_py.dra.funnel_text import tell
+from kai_py.dra.holdings import DeviceState
 from kai_py.plan.claim_users import ClaimUsers
 from kai_py.plan.decisions import ClaimAllocation
 from kai_py.plan.devices import Taken, Undo
@@ -38,6 +39,7 @@ class CycleDevices:
         self._fleet = devices.fleet
         self._snapshot = snapshot
         self._states = {Room.NOW: devices.state.copy(), Room.LATER: devices.state.copy()}
+        self._nobody = DeviceState(devices.inventory.device)
         self._found: dict[str, AllocationResult] = {}
         self._users = ClaimUsers()
         self._freed: dict[str, Freed] = {}
@@ -79,6 +81,12 @@ class CycleDevices:
         """Free what a leaving pod held; claims that others share stay allocated."""
         undo = [self._leave(ref, member.pod.uid) for ref in member.claims]
         return _all(undo) if undo else None
+
+    def ever_fits(self, shape: Shape) -> bool:
+        """Whether some node has the devices for one pod of ``shape`` when nobody holds any."""
+        nodes = self._snapshot.nodes.records
+        _, missing = self._shape_claims(shape, np.ones(len(nodes), dtype=np.bool_))
+        return bool(self._fleet.count_fits(missing, nodes, self._nobody, limit=1).any())
 
     def why_not(self, shape: Shape, mask: Bools) -> str:
         """One sentence: what keeps the claims of ``shape`` from being allocated in ``mask``."""

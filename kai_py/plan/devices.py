@@ -37,5 +37,8 @@ class DeviceTrial(Protocol):
     def give_back(self, member: Member) -> Undo | None:
         """Free what a leaving pod held; claims that others share stay allocated."""
 
+    def ever_fits(self, shape: Shape) -> bool:
+        """Whether some node has the devices for one pod of ``shape`` when nobody holds any."""
+
     def why_not(self, shape: Shape, mask: Bools) -> str:
         """One sentence: what keeps the claims of ``shape`` from being allocated in ``mask``."""

@@ -39,7 +39,7 @@ def seek_room(state: CycleState, gangs: Iterable[Gang], pool: VictimPool, plea: 
     hopeless: dict[Kind, list[tuple[int, int]]] = {}
     while (gang := line.pop()) is not None:
         ask = next_ask(gang, state.statement)
-        if ask is None or _may_never_hold(state, gang, ask):
+        if ask is None or _may_never_hold(state, gang, ask) or _lacks_devices(state, ask):
             continue
         kind, size = _kind(gang, ask), len(ask.members)
         known = hopeless.get(kind, ()) if kind is not None else ()
@@ -70,6 +70,13 @@ def _may_never_hold(state: CycleState, gang: Gang, ask: Ask) -> bool:
     cost = quota.cost(total(member.charge for member in ask.members))
     queue = quota.queues.positions[gang.queue]
     return not gang.preemptible and check_deserved(quota.standing, queue, cost) is not None
+
+
+def _lacks_devices(state: CycleState, ask: Ask) -> bool:
+    """No node has the devices of a claim, whoever leaves."""
+    shapes = {member.shape.number: member.shape for member in ask.members}
+    devices = state.statement.devices
+    return not all(devices.ever_fits(each) for each in shapes.values() if each.needs_devices)
 
 
 def _kind(gang: Gang, ask: Ask) -> Kind | None:

@@ -122,6 +122,17 @@ def test_reclaim_frees_exactly_the_devices_that_are_needed():
     assert {int(name[1:]) // 4 for name in evicted(plan)} == {int(nomination.node[1:])}
 
 
+def test_nobody_is_tried_as_a_victim_for_devices_that_no_node_has():
+    world = cluster(*hardware(2, 2), queue("team", 8), holder("low0", 0), high(1, count=3))
+    snapshot = world.snapshot()
+    world.devices.sync(snapshot.devices)
+    devices = CycleDevices(world.devices, snapshot)
+    shapes = {m.pod.name: m.shape for g in snapshot.gangs.values() for m in g.members}
+    assert not devices.ever_fits(shapes["high-0"])
+    world = cluster(*hardware(3), queue("team", 8), holder("low0", 0), high(1, count=3))
+    assert evicted(world.plan()) == ["low0"]
+
+
 def test_what_victims_free_is_promised_once():
     world = cluster(*hardware(2), queue("team", 8), holder("low0", 0), holder("low1", 1))
     world.add(high(2))
