@@ -78,6 +78,7 @@ class Executor:
             self._find_pod,
             message_interval=given.settings.message_interval,
             on_transition=self._narrator.tell_transition,
+            wake=given.wake,
         )
         self._queues = QueueStatusWriter(
             given.client,

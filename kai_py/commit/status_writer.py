@@ -2,8 +2,9 @@
 
 Only the newest wish per pod is kept: a pod whose reason changes twice while the API is slow is
 written once. The writer has its own few lanes, of which one at a time writes to a pod, so that the
-newest wish is also the last to arrive. A failed write is left to the next cycle, which sees that
-the pod still says something else.
+newest wish is also the last to arrive. What failed, or must wait because the pod was written to a
+moment ago, is left to another cycle, which is asked for: it sees that the pod still says something
+else.
 """
 
 import asyncio
@@ -38,8 +39,12 @@ class StatusWriter:
         *,
         message_interval: float,
         on_transition: Callable[[PendingStatus], None],
+        wake: Callable[[float], None],
     ) -> None:
+        """``wake`` asks for a cycle after so many seconds."""
         self._access = access
+        self._wake = wake
+        self._wakes_at = 0.0
         self._find_pod = find_pod
         self._message_interval = message_interval
         self._on_transition = on_transition
@@ -57,10 +62,17 @@ class StatusWriter:
         self._written = {uid: last for uid, last in self._written.items() if uid in named}
         for uid in [uid for uid in self._wanted if uid not in named]:
             del self._wanted[uid]
+        waits = [0.0]
         for wanted in statuses:
             pod = self._find_pod(wanted.pod)
-            if pod is not None and self._is_due(wanted, pod, now):
+            if pod is None or pod.spec.node_name or not differs(wanted, pod):
+                continue
+            waits.append(wait := self._wait(wanted, pod, now))
+            if wait <= 0:
                 self._enqueue(wanted, now)
+        if max(waits) > 0 and now >= self._wakes_at:
+            self._wakes_at = now + max(waits)
+            self._wake(max(waits))
 
     async def run(self) -> None:
         """Write until cancelled; several may run side by side."""
@@ -78,16 +90,15 @@ class StatusWriter:
         except TimeoutError:
             log.info("%d pod statuses were not written in time", self._queue.qsize())
 
-    def _is_due(self, wanted: PendingStatus, pod: Pod, now: float) -> bool:
-        if pod.spec.node_name or not differs(wanted, pod):
-            return False
+    def _wait(self, wanted: PendingStatus, pod: Pod, now: float) -> float:
+        """Seconds until the pod may be written to again; other words alone are not urgent."""
         last = self._written.get(wanted.pod.uid)
         if last is None:
-            return True
+            return 0.0
         written, at = last
-        if written == wanted:
-            return now - at >= self._message_interval
-        return not differs_in_words_only(wanted, pod) or now - at >= self._message_interval
+        if written != wanted and not differs_in_words_only(wanted, pod):
+            return 0.0
+        return at + self._message_interval - now
 
     def _enqueue(self, wanted: PendingStatus, now: float) -> None:
         uid = wanted.pod.uid
@@ -127,4 +138,5 @@ class StatusWriter:
             if is_gone(error):
                 return
             self._written.pop(wanted.pod.uid, None)
+            self._wake(self._message_interval)
             log.warning("status of pod %s: %s", wanted.pod, error)

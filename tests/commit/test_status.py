@@ -16,6 +16,7 @@ INTERVAL = 10.0
 def cluster():
     cluster = Cluster()
     cluster.transitions = []
+    cluster.wakes = []
     return cluster
 
 
@@ -26,6 +27,7 @@ async def writing(cluster, find_pod):
         find_pod,
         message_interval=INTERVAL,
         on_transition=cluster.transitions.append,
+        wake=cluster.wakes.append,
     )
     running = asyncio.create_task(writer.run())
     yield writer
@@ -140,6 +142,7 @@ async def test_a_failed_write_is_repeated_by_the_next_cycle(cluster, writer):
     cluster.fail_once("patch", "Pod/status", refuse(500))
     await say(writer, waits(Stage.RESOURCES, "no room.", pod))
     assert scheduled(cluster, "worker-0") is None
+    assert cluster.wakes == [INTERVAL]
     await say(writer, waits(Stage.RESOURCES, "no room.", pod), now=1.0)
     assert scheduled(cluster, "worker-0").message == "no room."
 
@@ -153,6 +156,7 @@ async def test_somebody_who_overwrites_us_is_answered_but_not_at_once(cluster, w
     for now in range(1, 12):
         await say(writer, waits(Stage.RESOURCES, "no room.", pod), now=float(now))
     assert writes(cluster) == 2
+    assert cluster.wakes == [INTERVAL - 1], "a cycle is asked for when it may be written"
 
 
 async def test_only_the_newest_wish_is_written(cluster):
@@ -162,6 +166,7 @@ async def test_only_the_newest_wish_is_written(cluster):
         lambda ref: cluster.pod(ref.name),
         message_interval=INTERVAL,
         on_transition=cluster.transitions.append,
+        wake=cluster.wakes.append,
     )
     for stage in (Stage.RESOURCES, Stage.DEVICES, Stage.QUEUE_MAX):
         writer.update(pending_statuses(waits(stage, stage.value, pod)), 0.0)
