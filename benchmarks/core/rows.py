@@ -4,6 +4,7 @@ from functools import partial
 
 from benchmarks.core import steady
 from benchmarks.core.cluster import counts
+from benchmarks.core.grouping import grouping_benchmarks
 from benchmarks.core.scenarios import SCENARIOS, Scenario
 from benchmarks.row import Benchmark, Measured
 from benchmarks.timing import median_seconds, peak_resident_mb
@@ -14,7 +15,7 @@ FACTORS = (1, 2)
 def core_benchmarks() -> list[Benchmark]:
     """All of them, in the order of the table."""
     rows = [_benchmark(each, factor) for each in SCENARIOS for factor in FACTORS]
-    return [*rows, *steady.benchmarks()]
+    return [*rows, *steady.benchmarks(), *grouping_benchmarks()]
 
 
 def measure(scenario: Scenario, factor: int) -> Measured:

@@ -24,6 +24,7 @@ from kai_py.api.records.core import (
     Record,
     StorageClass,
 )
+from kai_py.api.records.document import Document, document_decoder
 from kai_py.api.records.kai import KaiPodGroup, KaiQueue, KaiTopology
 from kai_py.api.records.resource import (
     DeviceClass,
@@ -138,6 +139,21 @@ KAI_TOPOLOGIES = define_kind(
     KaiTopology, "Topology", "topologies", "v1alpha1", group="kai.scheduler", namespaced=False
 )
 
+
+def _group_kind(name: str, group: str, *versions: str) -> Kind[Document]:
+    return Kind(
+        name=name,
+        plural=f"{name.lower()}s",
+        versions=dict.fromkeys(versions, document_decoder(("spec",))),
+        group=group,
+    )
+
+
+COSCHEDULING_GROUPS = _group_kind("PodGroup", "scheduling.x-k8s.io", "v1alpha1")
+VOLCANO_GROUPS = _group_kind("PodGroup", "scheduling.volcano.sh", "v1beta1")
+NATIVE_GROUPS = _group_kind("PodGroup", "scheduling.k8s.io", "v1beta1", "v1alpha3", "v1alpha2")
+NATIVE_WORKLOADS = _group_kind("Workload", "scheduling.k8s.io", "v1alpha1")
+
 WATCHED = (
     NODES,
     NAMESPACES,
@@ -159,6 +175,10 @@ WATCHED = (
     STATEFUL_SETS,
     JOBS,
     KAI_POD_GROUPS,
+    COSCHEDULING_GROUPS,
+    VOLCANO_GROUPS,
+    NATIVE_GROUPS,
+    NATIVE_WORKLOADS,
     PODS,
 )
 """What the scheduler mirrors."""

@@ -98,7 +98,10 @@ def record(each, versions):
     if (group, each["kind"]) == ("batch", "Job"):
         return "jobs", msgspec.convert(whole, Job)
     paths = TABLE.paths(GroupKind(group, each["kind"]))
-    collection = f"{each['kind'].lower()}s.{group}"
+    built_in = "." not in group or group.endswith(".k8s.io")
+    collection = f"{each['kind'].lower()}s" + ("" if built_in else f".{group}")
+    if each["kind"] in ("PodGroup", "Workload"):
+        return collection, document(whole, ["spec"])
     if paths:
         return collection, document(whole, paths)
     return collection, msgspec.convert(whole, ObjectMetadata)

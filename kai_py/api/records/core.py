@@ -222,6 +222,14 @@ class SchedulingGroup(Record, frozen=True):
     pod_group_name: str = ""
 
 
+class WorkloadReference(Record, frozen=True):
+    """pod.spec.workloadRef (1.35): a group of a Workload, and which copy of it."""
+
+    name: str = ""
+    pod_group: str = ""
+    pod_group_replica_key: str = ""
+
+
 class PodSpec(Record, frozen=True):
     """pod.spec."""
 
@@ -241,6 +249,7 @@ class PodSpec(Record, frozen=True):
     resource_claims: tuple[PodResourceClaim, ...] = ()
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     scheduling_group: SchedulingGroup | None = None
+    workload_ref: WorkloadReference | None = None
     volumes: tuple[Volume, ...] = ()
 
 

@@ -1,12 +1,18 @@
 """Which gang does a pod belong to, in a cluster whose users may speak KAI?
 
-Our own annotations go first, then KAI's PodGroups, then marks of frameworks, then owners; what is
-not a PodGroup gets KAI's defaults if its workload is addressed in KAI's way.
+Our own annotations go first, then KAI's PodGroups, then groups of other schedulers, then marks of
+frameworks, then owners; what is not a KAI PodGroup gets KAI's defaults if its workload is addressed
+in KAI's way.
 """
 
 from kai_py.api.records.core import Pod
+from kai_py.dialects.coscheduling import COSCHEDULING
 from kai_py.dialects.kai.pod_groups import POD_GROUP
 from kai_py.dialects.kai.workloads import Addressing, with_kai_defaults
+from kai_py.dialects.kueue import KUEUE
+from kai_py.dialects.native_groups import NATIVE_GROUP, NATIVE_WORKLOAD
+from kai_py.dialects.volcano import VOLCANO
+from kai_py.dialects.yunikorn import YUNIKORN
 from kai_py.grouping.explicit import EXPLICIT
 from kai_py.grouping.frameworks.spark import SPARK
 from kai_py.grouping.gang import GangSpec
@@ -16,7 +22,18 @@ from kai_py.grouping.queue_choice import Defaults
 from kai_py.grouping.rule_table import RuleTable
 from kai_py.grouping.terms import NO_TERMS
 
-SOURCES = (EXPLICIT, POD_GROUP, SPARK)
+SOURCES = (
+    EXPLICIT,
+    POD_GROUP,
+    NATIVE_GROUP,
+    NATIVE_WORKLOAD,
+    COSCHEDULING,
+    VOLCANO,
+    YUNIKORN,
+    KUEUE,
+    SPARK,
+)
+"""Who decides of several; see ``grouping.sources``."""
 
 
 class KaiGrouping:

@@ -1,0 +1,38 @@
+"""Kueue's groups of plain pods: a label names the group, an annotation says how many pods it has.
+
+Only for pods that nobody owns: Kueue also labels pods of sets, whose frameworks know better.
+Kueue's scheduling gates need nothing here: a gated pod waits, whoever gated it.
+
+Source: Kueue, "Run A Group Of Plain Pods".
+"""
+
+from kai_py.grouping.explicit import pod_owner
+from kai_py.grouping.gang import GangSpec, Subgroup
+from kai_py.grouping.lineage import Lineage
+from kai_py.grouping.marks import whole_number
+from kai_py.grouping.sources import Asked, Source
+
+GROUP_LABEL = "kueue.x-k8s.io/pod-group-name"
+COUNT_KEY = "kueue.x-k8s.io/pod-group-total-count"
+
+
+def _mark(lineage: Lineage) -> str:
+    meta = lineage.pod.metadata
+    name = meta.labels.get(GROUP_LABEL, "")
+    return f'label {GROUP_LABEL} "{name}"' if name and not meta.owner_references else ""
+
+
+def _gang(asked: Asked) -> GangSpec:
+    meta = asked.lineage.pod.metadata
+    count, problem = whole_number(meta, COUNT_KEY)
+    return GangSpec(
+        key=f"{meta.namespace}/PodGroup.kueue.x-k8s.io/{meta.labels[GROUP_LABEL]}",
+        owner=pod_owner(asked.lineage),
+        queue=asked.queue.name,
+        tree=Subgroup(min_members=1 if count is None else count),
+        expected_pods=count or 0,
+        problem=f"pod {meta.namespace}/{meta.name}: {problem}" if problem else "",
+    )
+
+
+KUEUE = Source(mark=_mark, gang=_gang)

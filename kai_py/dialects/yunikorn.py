@@ -1,0 +1,66 @@
+"""YuniKorn's task groups: an application is the gang, each task group a leaf of it.
+
+The pod that starts an application lists the groups, with their floors, in an annotation; every pod
+names its own. Until the list is seen, one pod of a group is its floor.
+
+Source: Apache YuniKorn, "Gang Scheduling".
+"""
+
+import msgspec
+
+from kai_py.api.records.core import ObjectMeta
+from kai_py.grouping.explicit import pod_owner
+from kai_py.grouping.gang import GangSpec, Subgroup
+from kai_py.grouping.lineage import Lineage
+from kai_py.grouping.sources import Asked, Source
+
+GROUP_KEY = "yunikorn.apache.org/task-group-name"
+GROUPS_KEY = "yunikorn.apache.org/task-groups"
+APPLICATION_KEYS = ("yunikorn.apache.org/app-id", "applicationId")
+
+
+class _TaskGroup(msgspec.Struct, rename="camel"):
+    name: str
+    min_member: int = 0
+
+
+def _application(meta: ObjectMeta) -> str:
+    for key in APPLICATION_KEYS:
+        name = meta.labels.get(key) or meta.annotations.get(key)
+        if name:
+            return name
+    return ""
+
+
+def _mark(lineage: Lineage) -> str:
+    meta = lineage.pod.metadata
+    name = meta.annotations.get(GROUP_KEY, "")
+    return f'annotation {GROUP_KEY} "{name}"' if name and _application(meta) else ""
+
+
+def _gang(asked: Asked) -> GangSpec:
+    meta = asked.lineage.pod.metadata
+    leaf, problem = meta.annotations[GROUP_KEY], ""
+    listed = [_TaskGroup(name=leaf, min_member=1)]
+    if GROUPS_KEY in meta.annotations:
+        try:
+            listed = msgspec.json.decode(meta.annotations[GROUPS_KEY], type=list[_TaskGroup])
+        except ValueError as error:
+            problem = f"pod {meta.namespace}/{meta.name}: annotation {GROUPS_KEY}: {error}"
+    known = leaf in {each.name for each in listed}
+    return GangSpec(
+        key=f"{meta.namespace}/Application.yunikorn.apache.org/{_application(meta)}",
+        owner=pod_owner(asked.lineage),
+        queue=asked.queue.name,
+        tree=Subgroup(
+            children=tuple(
+                Subgroup(name=each.name, min_members=max(each.min_member, 0)) for each in listed
+            )
+        ),
+        leaf=leaf,
+        problem=problem,
+        pod_problem="" if known else f'annotation {GROUP_KEY} "{leaf}" is not in {GROUPS_KEY}',
+    )
+
+
+YUNIKORN = Source(mark=_mark, gang=_gang)

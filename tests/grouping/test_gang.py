@@ -1,0 +1,49 @@
+"""Floors of trees, and whether members reach them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_py.grouping.gang import Subgroup, satisfied
+
+LEADER = Subgroup(name="leader", min_members=1)
+WORKERS = Subgroup(name="workers", min_members=3)
+BOTH = Subgroup(children=(LEADER, WORKERS))
+EITHER = Subgroup(min_subgroups=1, children=(LEADER, WORKERS))
+
+
+@pytest.mark.parametrize(
+    ("tree", "members", "reached"),
+    [
+        (BOTH, {"leader": 1, "workers": 3}, True),
+        (BOTH, {"leader": 1, "workers": 2}, False),
+        (BOTH, {"leader": 4}, False),
+        (EITHER, {"leader": 1}, True),
+        (EITHER, {"workers": 2}, False),
+        (Subgroup(), {}, True),
+        (Subgroup(min_members=2), {"": 2}, True),
+        (Subgroup(min_subgroups=0, children=(WORKERS,)), {}, True),
+    ],
+)
+def test_a_tree_is_satisfied_when_enough_of_its_children_are(tree, members, reached):
+    assert satisfied(tree, members) is reached
+
+
+def test_the_floor_takes_the_cheapest_children_that_are_enough():
+    assert BOTH.floor() == 4
+    assert EITHER.floor() == 1
+    assert Subgroup(children=(BOTH, EITHER), min_subgroups=1).floor() == 1
+
+
+leaves = st.lists(st.integers(0, 3), min_size=1, max_size=4)
+
+
+@given(leaves, st.integers(0, 4), st.data())
+def test_nothing_below_the_floor_satisfies_and_more_members_never_hurt(floors, needed, data):
+    children = tuple(Subgroup(name=str(i), min_members=n) for i, n in enumerate(floors))
+    tree = Subgroup(min_subgroups=min(needed, len(children)), children=children)
+    members = {str(i): data.draw(st.integers(0, 4)) for i in range(len(floors))}
+    reached = satisfied(tree, members)
+    if reached:
+        assert sum(members.values()) >= tree.floor()
+        assert satisfied(tree, {name: count + 1 for name, count in members.items()})

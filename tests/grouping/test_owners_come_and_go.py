@@ -1,0 +1,186 @@
+"""Owners that are late, refused, deleted or changed, and what that does to their pods' gangs."""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from kai_py.api.records.core import ObjectMeta, ObjectMetadata, OwnerReference, Pod, PodSpec
+from kai_py.api.records.document import document
+from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.grouping.explicit import EXPLICIT
+from kai_py.grouping.gang import GangSpec, Owner, Subgroup
+from kai_py.grouping.identify import Grouper
+from kai_py.grouping.owners import GroupKind
+from kai_py.grouping.rule_table import RuleTable, shipped_rules
+from kai_py.grouping.sources import Source
+from kai_py.snapshot.builder import SnapshotBuilder
+
+LWS = GroupKind("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
+COLLECTION = "leaderworkersets.leaderworkerset.x-k8s.io"
+QUEUE = "scheduling.kai.io/queue-name"
+
+
+def lws(size=2, version="1", **spec):
+    whole = {
+        "apiVersion": f"{LWS.group}/v1",
+        "kind": LWS.kind,
+        "metadata": {
+            "name": "llm",
+            "namespace": "default",
+            "uid": "lws",
+            "resourceVersion": version,
+            "annotations": {QUEUE: "team"},
+        },
+        "spec": {"leaderWorkerTemplate": {"size": size}} | spec,
+    }
+    return document(whole, RuleTable(shipped_rules()).paths(LWS))
+
+
+def pod(name, owner=LWS, uid="lws", **meta) -> Pod:
+    reference = OwnerReference(
+        api_version=f"{owner.group}/v1", kind=owner.kind, name="llm", uid=uid, controller=True
+    )
+    labels = {"leaderworkerset.sigs.k8s.io/group-index": "0"}
+    return Pod(
+        metadata=ObjectMeta(
+            name=name,
+            namespace="default",
+            uid=f"pod-{name}",
+            labels=labels,
+            owner_references=(reference,),
+            **meta,
+        ),
+        spec=PodSpec(scheduler_name="kai-scheduler"),
+    )
+
+
+@dataclass
+class World:
+    followed: list = field(default_factory=list)
+    grouper: Grouper = field(default_factory=Grouper)
+
+    def __post_init__(self):
+        self.asked = 0
+        self.builder = SnapshotBuilder(
+            self.identify, ClusterDevices(), lambda spec: spec, follow=self.followed.append
+        )
+
+    def identify(self, each, owners) -> GangSpec:
+        self.asked += 1
+        return self.grouper.identify(each, owners)
+
+    @property
+    def gangs(self):
+        return self.builder.freeze(0.0).gangs
+
+
+def test_a_kind_is_asked_for_once_and_its_pods_wait_until_it_is_known():
+    world = World()
+    world.builder.apply("pods", None, pod("a"))
+    world.builder.apply("pods", None, pod("b"))
+    assert world.followed == [LWS]
+    waiting = world.gangs["default/LeaderWorkerSet/llm"]
+    assert "LeaderWorkerSet default/llm, which owns pod a, is not known yet" in waiting.problem
+    world.builder.set_owner_kind(LWS, readable=True)
+    world.builder.apply(COLLECTION, None, lws())
+    (gang,) = world.gangs.values()
+    assert (gang.key, gang.queue, gang.problem) == ("default/LeaderWorkerSet/llm/0", "team", "")
+    assert len(gang.members) == 2
+
+
+def test_where_a_kind_is_refused_the_walk_ends():
+    world = World()
+    world.builder.apply("pods", None, pod("a"))
+    world.builder.set_owner_kind(LWS, readable=False)
+    assert list(world.gangs) == ["default/Pod/a"]
+    assert world.gangs["default/Pod/a"].problem == ""
+
+
+def test_a_deleted_owner_is_remembered_until_its_pods_are_gone():
+    world = World()
+    world.builder.apply(COLLECTION, None, lws())
+    world.builder.apply("pods", None, pod("a"))
+    before = world.gangs
+    world.builder.apply(COLLECTION, lws(), None)
+    assert world.gangs == before
+    world.builder.apply("pods", pod("a"), pod("a", annotations={"touched": "yes"}))
+    assert list(world.gangs) == ["default/LeaderWorkerSet/llm/0"]
+    world.builder.apply("pods", pod("a"), None)
+    assert world.gangs == {}
+    world.builder.apply("pods", None, pod("late"))
+    assert "not known yet" in world.gangs["default/LeaderWorkerSet/llm"].problem
+
+
+def test_an_owner_that_comes_back_decides_anew():
+    world = World()
+    world.builder.apply(COLLECTION, None, lws())
+    world.builder.apply("pods", None, pod("a"))
+    world.builder.apply(COLLECTION, lws(), None)
+    world.builder.apply(COLLECTION, None, lws(size=5, version="2"))
+    assert world.gangs["default/LeaderWorkerSet/llm/0"].tree.floor() == 5
+
+
+def test_pods_are_derived_again_when_an_owner_says_something_else_only():
+    world = World()
+    world.builder.apply(COLLECTION, None, lws())
+    world.builder.apply("pods", None, pod("a"))
+    asked = world.asked
+    world.builder.apply(COLLECTION, lws(), lws(version="2", replicas=7))
+    assert world.asked == asked
+    world.builder.apply(COLLECTION, lws(version="2"), lws(size=4, version="3"))
+    assert world.asked == asked + 1
+    assert world.gangs["default/LeaderWorkerSet/llm/0"].tree.floor() == 4
+
+
+def test_what_an_owner_says_is_worked_out_once(monkeypatch):
+    world = World()
+    drawn = []
+    framework = "kai_py.grouping.identify._drawn"
+    original = __import__("kai_py.grouping.identify", fromlist=["_drawn"])._drawn
+    monkeypatch.setattr(framework, lambda *args: drawn.append(1) or original(*args))
+    world.builder.apply(COLLECTION, None, lws(size=100))
+    for number in range(100):
+        world.builder.apply("pods", None, pod(f"p{number}"))
+    assert len(drawn) == 1
+
+
+def test_an_owner_of_a_broken_spec_holds_up_nobody_else():
+    world = World()
+    world.builder.apply(COLLECTION, None, lws(size="huge"))
+    world.builder.apply("pods", None, pod("a"))
+    alone = ObjectMetadata(metadata=ObjectMeta(name="nb", namespace="default", uid="nb"))
+    notebook = GroupKind("kubeflow.org", "Notebook")
+    world.builder.apply("notebooks.kubeflow.org", None, alone)
+    world.builder.apply("pods", None, pod("b", owner=notebook, uid="nb"))
+    problems = {key: gang.problem for key, gang in world.gangs.items()}
+    assert problems == {
+        "default/LeaderWorkerSet/llm": (
+            "LeaderWorkerSet default/llm: spec.leaderWorkerTemplate.size must be a whole number "
+            "of at least 0, is 'huge'"
+        ),
+        "default/Notebook/llm": "",
+    }
+
+
+def test_of_several_marks_the_first_source_decides_and_the_rest_are_named():
+    def other(asked):
+        return GangSpec("other", Owner("", "", "", "", ""), "", Subgroup())
+
+    source = Source(mark=lambda _lineage: 'label other/group "x"', gang=other)
+    world = World(grouper=Grouper(sources=(EXPLICIT, source)))
+    marked = pod("a", annotations={"scheduling.kai.io/pod-group": "ring"})
+    world.builder.apply("pods", None, marked)
+    world.builder.apply("pods", None, pod("b"))
+    assert sorted(world.gangs) == ["default/PodGroup/ring", "other"]
+
+
+def test_the_owner_chain_may_be_a_circle():
+    world = World()
+    reference = pod("x").metadata.owner_references
+    circle = lws()
+    circle = msgspec.structs.replace(
+        circle, metadata=msgspec.structs.replace(circle.metadata, owner_references=reference)
+    )
+    world.builder.apply(COLLECTION, None, circle)
+    world.builder.apply("pods", None, pod("a"))
+    assert list(world.gangs) == ["default/LeaderWorkerSet/llm/0"]

@@ -1,0 +1,82 @@
+"""Rule files: what is read, what is refused, and whose rules count."""
+
+import pytest
+
+from kai_py.config import ConfigurationError, parse_configuration
+from kai_py.grouping.owners import GroupKind
+from kai_py.grouping.queue_choice import Defaults
+from kai_py.grouping.rule import Treatment
+from kai_py.grouping.rule_table import RuleError, RuleTable, read_rules, shipped_rules
+
+OWN = """
+rules:
+  - owners: [{group: example.com, kinds: [Simulation]}]
+    leafLabel: role
+    leaves:
+      - {name: main}
+      - {name: helper, floor: {first: [spec.least], sum: [{each: spec.groups.*, field: size}]}}
+  - owners: [{group: ray.io, kinds: [RayCluster]}]
+    treatment: pods
+"""
+
+
+def test_every_shipped_file_is_valid_and_no_kind_is_named_twice():
+    rules = shipped_rules().rules
+    named = [
+        (each.group, kind, rule.defaults)
+        for rule in rules
+        for each in rule.owners
+        for kind in each.kinds
+    ]
+    assert len(named) == len(set(named)) > 50
+    RuleTable(shipped_rules())
+
+
+def test_own_rules_go_before_the_shipped_ones():
+    table = RuleTable(read_rules(OWN, "own.yaml"), shipped_rules())
+    ray = GroupKind("ray.io", "RayCluster")
+    assert table.rule(ray, Defaults.NATIVE).treatment is Treatment.PODS
+    assert table.rule(GroupKind("ray.io", "RayJob"), Defaults.NATIVE).framework == "RayJob"
+    assert table.rule(GroupKind("example.com", "Other"), Defaults.NATIVE) is None
+
+
+def test_a_table_knows_which_fields_its_rules_read():
+    table = RuleTable(read_rules(OWN, "own.yaml"))
+    paths = table.paths(GroupKind("example.com", "Simulation"))
+    assert paths == ("spec.least", "spec.groups.*.size")
+    assert RuleTable(shipped_rules()).paths(GroupKind("kubeflow.org", "Notebook")) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "rules:\n  - owners: [{group: a.b, kinds: [C]}]\n    flor: {}\n",
+            "own.yaml:3: rules[0].flor: no such field; did you mean floor?",
+        ),
+        (
+            "rules:\n  - owners: [{kinds: []}]\n",
+            "own.yaml:2: rules[0].owners[0].kinds: Tuple should have at least 1 item",
+        ),
+        (
+            "rules:\n  - owners: [{kinds: [C]}]\n    leaves: [{name: a}]\n",
+            "leaves need leafLabel: the pod label that tells them apart",
+        ),
+        ("rules: [", "own.yaml:1: "),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_refused_with_its_line(text, problem):
+    with pytest.raises(RuleError) as refused:
+        read_rules(text, "own.yaml")
+    assert problem in str(refused.value)
+
+
+def test_the_configuration_refuses_unknown_keys_and_unknown_code():
+    good = "grouping:\n  rules:\n    - owners: [{group: a.b, kinds: [C]}]\n      treatment: skip\n"
+    assert parse_configuration(good).grouping.rules[0].treatment is Treatment.SKIP
+    with pytest.raises(
+        ConfigurationError, match=r":4: grouping.rules\[0\].treatmnt: no such field"
+    ):
+        parse_configuration(good.replace("treatment", "treatmnt"))
+    with pytest.raises(ConfigurationError, match='no such framework "Rae"; known are Job'):
+        parse_configuration(good.replace("treatment: skip", "framework: Rae"))
