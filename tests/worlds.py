@@ -142,14 +142,16 @@ def replayed(before: World, plan: Plan) -> World:
     gangs = tuple(
         replace(
             each,
-            members=tuple(_at(m, to[m.pod.uid]) if m.pod.uid in to else m for m in each.members),
+            members=tuple(
+                at_node(m, to[m.pod.uid]) if m.pod.uid in to else m for m in each.members
+            ),
         )
         for each in before.gangs
     )
     return replace(before, gangs=gangs)
 
 
-def _at(each: Member, node: str) -> Member:
+def at_node(each: Member, node: str) -> Member:
     state = PodState.BOUND if node else PodState.PENDING
     return Member(
         **{

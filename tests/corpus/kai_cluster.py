@@ -7,12 +7,15 @@ from kai_py.api.gpu_share import GpuShare, SharedGpu
 from kai_py.api.records.core import (
     Affinity,
     Condition,
+    LabelSelector,
     Node,
     NodeAffinity,
     NodeSelector,
     NodeSelectorTerm,
     NodeStatus,
     ObjectMeta,
+    PodAffinity,
+    PodAffinityTerm,
     Requirement,
 )
 from kai_py.api.references import PodRef
@@ -21,6 +24,7 @@ from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.gpu_holdings import shared_holding
 from kai_py.snapshot.ledger import Holding, NodeLedger
+from kai_py.snapshot.neighbour import Neighbour
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
@@ -77,6 +81,7 @@ def snapshot_of(cluster: Mapping, accounting) -> Snapshot:
         queue_demand=_per_queue(gangs, lambda gang: gang.requested),
         queue_fixed=_per_queue([g for g in gangs if not g.preemptible], lambda g: g.allocated),
         topologies=_topologies(cluster),
+        neighbours=_neighbours(gangs),
         gpu_sharing=state.gpu_sharing,
         leaving=tuple(m for g in gangs for m in g.members if m.state == PodState.RELEASING),
     )
@@ -147,10 +152,18 @@ def _member(job: Mapping, task: Mapping, shapes: dict, accounting, memory: Mappi
     request, share = _resources(task["request"]), _share(task)
     if share is not None:
         request.pop(GPU, None)
-    key = (tuple(sorted(request.items())), repr(task.get("node_affinity")), share)
+    affinity, labels = _affinity(task), task.get("labels", {})
+    key = (tuple(sorted(request.items())), repr(affinity), share, tuple(sorted(labels.items())))
     shape = shapes.setdefault(
         key,
-        Shape(number=len(shapes), requests=request, affinity=_affinity(task), gpu_share=share),
+        Shape(
+            number=len(shapes),
+            requests=request,
+            affinity=affinity,
+            gpu_share=share,
+            namespace=job.get("namespace", ""),
+            labels=labels,
+        ),
     )
     charges = [accounting.requests(request)]
     if share is not None:
@@ -184,9 +197,19 @@ def _share(task: Mapping) -> GpuShare | None:
 
 
 def _affinity(task: Mapping) -> Affinity | None:
-    terms = task.get("node_affinity")
-    if not terms:
+    nodes, near, far = (
+        task.get(rule) for rule in ("node_affinity", "pod_affinity", "pod_anti_affinity")
+    )
+    if not (nodes or near or far):
         return None
+    return Affinity(
+        node_affinity=_node_affinity(nodes) if nodes else None,
+        pod_affinity=_pod_affinity(near) if near else None,
+        pod_anti_affinity=_pod_affinity(far) if far else None,
+    )
+
+
+def _node_affinity(terms) -> NodeAffinity:
     made = [
         NodeSelectorTerm(
             match_expressions=tuple(
@@ -196,8 +219,36 @@ def _affinity(task: Mapping) -> Affinity | None:
         )
         for term in terms
     ]
-    return Affinity(
-        node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=tuple(made)))
+    return NodeAffinity(required=NodeSelector(node_selector_terms=tuple(made)))
+
+
+def _pod_affinity(terms) -> PodAffinity:
+    return PodAffinity(
+        required=tuple(
+            PodAffinityTerm(
+                label_selector=LabelSelector(match_labels=dict(term["match_labels"])),
+                topology_key=term["topology_key"],
+            )
+            for term in terms
+        )
+    )
+
+
+def _neighbours(gangs) -> tuple[Neighbour, ...]:
+    """Pods on nodes, if any pod has rules about others."""
+    members = [m for gang in gangs for m in gang.members]
+    if not any(m.shape.pod_affinity or m.shape.pod_anti_affinity for m in members):
+        return ()
+    return tuple(
+        Neighbour(
+            m.pod.uid,
+            m.node,
+            m.pod.namespace,
+            m.shape.labels,
+            m.shape.pod_anti_affinity.required if m.shape.pod_anti_affinity else (),
+        )
+        for m in members
+        if m.node
     )
 
 

@@ -9,7 +9,6 @@ NOT_BUILT_YET = frozenset(
     {
         "DRA feature on",
         "NUMA topology",
-        "pod affinity",
     }
 )
 """Feature tags of cases that wait for something which is not built yet."""
