@@ -188,7 +188,7 @@ class SnapshotBuilder:
         state = self._ledger.freeze()
         for uid in self._card_memory.changed(state):
             self._derive(uid)
-        self._gangs.settle()
+        self._gangs.settle(now)
         return Snapshot(
             now=now,
             resources=state.resources,

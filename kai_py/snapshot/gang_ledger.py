@@ -5,7 +5,7 @@ queues, so a cycle costs the gangs that changed.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.snapshot.gangs import Gang, Member, PodState
@@ -33,6 +33,8 @@ class GangLedger:
         self._marked: dict[str, None] = {}
         self._succeeded: dict[str, str] = {}
         self._successes: dict[str, int] = {}
+        self._finishing: dict[str, None] = {}
+        self._short_since: dict[str, float] = {}
         self.gangs: dict[str, Gang] = {}
         self.pending: set[str] = set()
         self.leaving: dict[str, Member] = {}
@@ -56,6 +58,7 @@ class GangLedger:
         """The pod ran to its end in the gang called ``key``."""
         self.leave(uid)
         self._succeeded[uid] = key
+        self._finishing[key] = None
         self._count_success(key, 1)
 
     def leave(self, uid: str) -> None:
@@ -73,10 +76,10 @@ class GangLedger:
         """Uids of pods that are on no node."""
         return tuple(uid for uid, tracked in self._tracked.items() if not tracked.member.node)
 
-    def settle(self) -> None:
-        """Bring gangs and sums up to date."""
+    def settle(self, now: float) -> None:
+        """Bring gangs and sums up to date; a gang found below its floor is so since ``now``."""
         for key in self._marked:
-            self._rebuild(key)
+            self._rebuild(key, now)
         self._marked.clear()
 
     def _count_success(self, key: str, change: int) -> None:
@@ -85,7 +88,7 @@ class GangLedger:
             self._successes[key] = count
         self._marked[key] = None
 
-    def _rebuild(self, key: str) -> None:
+    def _rebuild(self, key: str, now: float) -> None:
         before = self.gangs.pop(key, None)
         if before is not None:
             self._post(before, -1.0)
@@ -93,12 +96,26 @@ class GangLedger:
         tracked = self._members.get(key)
         if not tracked:
             self._members.pop(key, None)
+            self._short_since.pop(key, None)
+            if key not in self._successes:
+                self._finishing.pop(key, None)
             return
-        gang = self._gang(tracked.values())
+        gang = self._timed(self._gang(tracked.values()), now)
         self.gangs[key] = gang
         self._post(gang, 1.0)
         if any(m.state in (PodState.PENDING, PodState.GATED) for m in gang.members):
             self.pending.add(key)
+
+    def _timed(self, gang: Gang, now: float) -> Gang:
+        """``gang`` with the time since which it runs below its floor, if it does.
+
+        Once a pod of it ended well it is finishing, also after that pod was deleted.
+        """
+        if gang.key in self._finishing or not gang.bound or gang.is_satisfied:
+            self._short_since.pop(gang.key, None)
+            return gang
+        since = self._short_since.setdefault(gang.key, now)
+        return gang if gang.stale_since is not None else replace(gang, stale_since=since)
 
     def _gang(self, tracked: Iterable[Tracked]) -> Gang:
         """The gang of these pods; where they disagree about it, the first in order decides.
