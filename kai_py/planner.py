@@ -78,9 +78,10 @@ class Planner:
         """The cluster as known; ``now`` in seconds since the epoch."""
         return self.builder.freeze(now)
 
-    def decide(self, snapshot: Snapshot) -> Plan:
-        """Run one cycle."""
-        return run_cycle(snapshot, self._settings, self._memory)
+    def decide(self, snapshot: Snapshot, actions: tuple[Action, ...] | None = None) -> Plan:
+        """Run one cycle; ``actions`` in place of those configured."""
+        settings = self._settings if actions is None else replace(self._settings, actions=actions)
+        return run_cycle(snapshot, settings, self._memory)
 
     def start_afresh(self) -> None:
         """Drop what earlier cycles remembered, after one that failed half-way."""

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from benchmarks.core.objects import NOW
 from kai_py.config import Configuration
-from kai_py.plan.decisions import Plan
+from kai_py.plan.decisions import Action, Plan
 from kai_py.planner import Planner
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.kinds import WATCHED, WatchedQueue
@@ -15,7 +15,12 @@ PLURALS = {kind.name: kind.plural for kind in WATCHED}
 
 
 class Cluster:
-    """Objects as the watch would tell them, and cycles over them."""
+    """Objects as the watch would tell them, and cycles over them.
+
+    ``actions``: those of a cycle; all when there are none.
+    """
+
+    actions: tuple[Action, ...] = ()
 
     def __init__(self, *objects: Iterable[Struct | WatchedQueue]) -> None:
         self.planner = Planner(Configuration())
@@ -38,8 +43,8 @@ class Cluster:
         return self.planner.freeze(NOW)
 
     def decide(self, snapshot: Snapshot) -> Plan:
-        """One full cycle: every action."""
-        return self.planner.decide(snapshot)
+        """One cycle."""
+        return self.planner.decide(snapshot, self.actions or None)
 
     def forget(self) -> None:
         """Let the next cycle find nothing computed before."""

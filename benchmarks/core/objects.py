@@ -37,7 +37,8 @@ NOW = EPOCH.timestamp() + 40 * 86_400
 NAMESPACE = "default"
 QUEUE_KEY = "scheduling.kai.io/queue-name"
 NODE_GPUS = 8
-RACK = "rack"
+RACK, BLOCK = "rack", "block"
+REQUIRED_KEY = "kai.scheduler/topology-required-placement"
 APART = {"apart": "true"}
 READY = NodeStatus(
     allocatable={"cpu": "20000", "memory": "20G", "pods": "110", "nvidia.com/gpu": str(NODE_GPUS)},
@@ -45,15 +46,16 @@ READY = NodeStatus(
 )
 
 
-def nodes(count: int, *, racks: int = 0) -> list[Node]:
-    """``count`` alike nodes; dealt to ``racks``, if there are any."""
+def nodes(count: int, *, racks: int = 0, block: int = 0) -> list[Node]:
+    """``count`` alike nodes; dealt to ``racks``, or in blocks of ``block``, if there are any."""
     return [
         Node(
             metadata=ObjectMeta(
                 name=name,
                 uid=f"uid-{name}",
                 labels={"kubernetes.io/hostname": name}
-                | ({RACK: f"rack-{i % racks}"} if racks else {}),
+                | ({RACK: f"rack-{i % racks}"} if racks else {})
+                | ({BLOCK: f"block-{i // block}"} if block else {}),
             ),
             status=READY,
         )
@@ -97,7 +99,10 @@ def grouped_queues(*, queues: int, departments: int, gpus: float) -> list[Watche
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """A workload: ``pods`` alike pods that start together; ``on``: their nodes if they run."""
+    """A workload: ``pods`` alike pods that start together; ``on``: their nodes if they run.
+
+    ``within``: the topology level, a node label, of which one domain must hold them all.
+    """
 
     name: str
     queue: str
@@ -107,6 +112,7 @@ class Work:
     number: int = 0
     on: tuple[int, ...] = ()
     one_per_rack: bool = False
+    within: str = ""
 
     @property
     def created(self) -> datetime:
@@ -136,7 +142,8 @@ class Work:
             namespace=NAMESPACE,
             uid=f"job-{self.name}",
             creation_timestamp=self.created,
-            annotations={QUEUE_KEY: self.queue},
+            annotations={QUEUE_KEY: self.queue}
+            | ({REQUIRED_KEY: self.within} if self.within else {}),
         )
         return Job(metadata=meta, spec=JobSpec(parallelism=self.pods, completions=self.pods))
 

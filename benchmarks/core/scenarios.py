@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from benchmarks.core.cluster import Cluster
 from benchmarks.core.objects import (
+    BLOCK,
     NODE_GPUS,
+    RACK,
     Work,
     departments,
     grouped_queues,
@@ -18,6 +20,7 @@ from benchmarks.core.objects import (
     queue,
 )
 from kai_py.api.records.core import Job, Pod
+from kai_py.plan.decisions import Action
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +99,35 @@ def one_gang(node_count: int, pods: int, gpus: int) -> Callable[[int], Cluster]:
     )
 
 
-def half_running(node_count: int, jobs: int) -> Callable[[int], Cluster]:
+def one_gang_in_a_block(node_count: int, pods: int, block: int) -> Callable[[int], Cluster]:
+    """One gang of whole nodes that needs a whole block."""
+
+    def build(factor: int) -> Cluster:
+        count, size = factor * node_count, factor * block
+        gang = Work(name="gang", queue="queue-0", pods=factor * pods, gpus=8, within=BLOCK)
+        queues = departments(NODE_GPUS * count)
+        return Cluster(queues, nodes(count, block=size), gang.objects())
+
+    return build
+
+
+def unschedulable_in_a_rack(node_count: int, racks: int) -> Callable[[int], Cluster]:
+    """The gang that can't be, of which all pods must be in one rack."""
+
+    def build(factor: int) -> Cluster:
+        count = factor * node_count
+        gpus = NODE_GPUS * count
+        works = running(gpus, count, "queue-0")
+        works.append(Work(name="gang", queue="queue-1", pods=10, gpus=8, number=gpus, within=RACK))
+        queues = [queue("queue-0", gpus - 79, weight=0), queue("queue-1", 80, weight=0)]
+        return Cluster(queues, nodes(count, racks=factor * racks), objects_of(works))
+
+    return build
+
+
+def half_running(
+    node_count: int, jobs: int, *, actions: tuple[Action, ...] = ()
+) -> Callable[[int], Cluster]:
     """Every second job runs, the others wait: only the queues of the others have them."""
 
     def build(factor: int) -> Cluster:
@@ -109,7 +140,9 @@ def half_running(node_count: int, jobs: int) -> Callable[[int], Cluster]:
             )
             for i in range(factor * jobs)
         ]
-        return in_departments(factor * node_count, works)
+        cluster = in_departments(factor * node_count, works)
+        cluster.actions = actions
+        return cluster
 
     return build
 
@@ -221,6 +254,14 @@ SCENARIOS: tuple[Scenario, ...] = (
         aim_ms=10,
     ),
     Scenario(
+        name="consolidation",
+        title="consolidation alone: 100 running + 100 pending, 50 nodes",
+        build=half_running(50, 200, actions=(Action.CONSOLIDATE,)),
+        outcome=lambda factor: f"{factor * 100} nominated",
+        peer="351 ms",
+        aim_ms=20,
+    ),
+    Scenario(
         name="many-queues",
         title="200 jobs, 50 nodes, 20 queues in 5 departments",
         build=many_queues,
@@ -268,6 +309,14 @@ SCENARIOS: tuple[Scenario, ...] = (
         aim_ms=50,
     ),
     Scenario(
+        name="unschedulable-rack",
+        title="the same, one GPU too few, all pods in one of 12 racks",
+        build=unschedulable_in_a_rack(200, 12),
+        outcome=lambda _: "nothing to do",
+        peer="27 s at 100 nodes",
+        aim_ms=50,
+    ),
+    Scenario(
         name="gang-64-1k",
         title="gang of 64 × 8, 1,000 nodes",
         build=one_gang(1_000, 64, 8),
@@ -298,6 +347,14 @@ SCENARIOS: tuple[Scenario, ...] = (
         outcome=bound(512),
         peer="12.1 s",
         aim_ms=10,
+    ),
+    Scenario(
+        name="gang-64-block",
+        title="gang of 64 × 8 within a block of 64 nodes, 10,000 nodes",
+        build=one_gang_in_a_block(10_000, 64, 64),
+        outcome=bound(64),
+        peer="26 ms",
+        aim_ms=5,
     ),
     Scenario(
         name="singles-1000-1k",

@@ -7,6 +7,7 @@ from benchmarks.core.cluster import Cluster, counts
 from benchmarks.core.objects import NODE_GPUS, RACK, Work, departments, nodes
 from benchmarks.core.steady import Churn, full_cluster
 from benchmarks.registry import benchmarks, chosen
+from kai_py.plan.decisions import Action
 
 
 def decided(cluster: Cluster) -> str:
@@ -93,3 +94,20 @@ def test_rows_have_names_of_their_own_and_are_chosen_by_them():
         "core/allocate-x2",
     ]
     assert chosen(["no such row"]) == []
+
+
+def test_a_gang_stays_within_its_block():
+    cluster = scenarios.one_gang_in_a_block(8, 4, 4)(1)
+    plan = cluster.decide(cluster.snapshot())
+    assert counts(plan) == "4 bound"
+    (gang,) = plan.placements
+    assert len({int(pod.node.removeprefix("node-")) // 4 for pod in gang.pods}) == 1
+
+
+def test_no_rack_can_be_cleared():
+    assert decided(scenarios.unschedulable_in_a_rack(24, 2)(1)) == "nothing to do"
+
+
+def test_consolidation_can_run_alone():
+    cluster = scenarios.half_running(4, 16, actions=(Action.CONSOLIDATE,))(1)
+    assert decided(cluster) == "8 nominated"
