@@ -60,6 +60,8 @@ class PlacementStrategy(enum.StrEnum):
     """The node that is left with the least CPU and GPUs."""
     FGD = "fgd"
     """Where the least room becomes useless for pods like those that run and wait."""
+    FRUGAL = "frugal"
+    """As fgd, in coarser steps; of equals the node with the fewest GPUs."""
 
 
 class LogLevel(enum.StrEnum):

@@ -97,3 +97,14 @@ def test_published_curves_are_met(strategy, published, within):
     ours = allocation_curve(placed, trace.capacity)
     for asked in range(1, 131):
         assert abs(ours[asked] - float(curve[str(asked)])) <= within, asked
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"no trace at {DATA}; point KAI_PY_DATA at it")
+def test_ours_packs_the_trace_better_than_fragmentation_gradient_descent():
+    trace = read_trace(DATA, "default", 42)
+    given = {
+        strategy: allocation_curve(replay(trace, strategy), trace.capacity)[130]
+        for strategy in (PlacementStrategy.FGD, PlacementStrategy.FRUGAL)
+    }
+    assert given[PlacementStrategy.FRUGAL] > given[PlacementStrategy.FGD] + 0.1

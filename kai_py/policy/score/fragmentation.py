@@ -13,6 +13,10 @@ A pod goes where F grows least, to the node and the GPU:
 
 Fragmentation gradient descent, "Beware of Fragmentation" (Weng et al., USENIX ATC 2023). Only so
 many levels, and ties by the stable order of the nodes: both matter, an exact gradient packs worse.
+
+*Frugal* is ours: half as many levels, and of the nodes on one level the one with the fewest GPUs
+goes first, so that large nodes stay free for pods that want many GPUs of one node.
+
 Amounts are rounded to 1e-6 milli before they are compared, so that equal ones tie.
 
 Per node the number of GPUs with at least s free and the sum of what the others have free are kept
@@ -29,7 +33,8 @@ from kai_py.policy.score.rooms import ANY_DEVICE, WHOLE, GpuAsk, GpuRooms, Score
 from kai_py.snapshot.resources import Bools, Floats, Ints
 
 DECIMALS = 6
-Levels = Callable[[Floats], Floats]
+LEVELS = 100.0
+FRUGAL_LEVELS = 50.0
 
 
 @dataclass(frozen=True)
@@ -114,17 +119,28 @@ def least_growth(ask: GpuAsk, rooms: GpuRooms, workload: TargetWorkload) -> tupl
     return np.round(after - before, DECIMALS), np.full(len(nodes), ANY_DEVICE, dtype=np.int64)
 
 
-def sigmoid_levels(growth: Floats) -> Floats:
-    """Levels 0 to 100 of the growth in milli."""
-    return np.asarray(np.floor(np.round(100.0 / (1.0 + np.exp(growth / 1000.0)), 9)))
+def sigmoid_levels(growth: Floats, levels: float) -> Floats:
+    """Levels 0 to ``levels`` of the growth in milli."""
+    return np.asarray(np.floor(np.round(levels / (1.0 + np.exp(growth / 1000.0)), 9)))
 
 
 def gradient(workload: TargetWorkload) -> Callable[[GpuAsk, GpuRooms], Scores]:
-    """The score for a target workload."""
+    """The score of fragmentation gradient descent for a target workload."""
 
     def score(ask: GpuAsk, rooms: GpuRooms) -> Scores:
         growth, device = least_growth(ask, rooms, workload)
-        return Scores(sigmoid_levels(growth), device)
+        return Scores(sigmoid_levels(growth, LEVELS), device)
+
+    return score
+
+
+def frugal(workload: TargetWorkload) -> Callable[[GpuAsk, GpuRooms], Scores]:
+    """The frugal score for a target workload."""
+
+    def score(ask: GpuAsk, rooms: GpuRooms) -> Scores:
+        growth, device = least_growth(ask, rooms, workload)
+        size = rooms.devices / (1.0 + rooms.devices)
+        return Scores(sigmoid_levels(growth, FRUGAL_LEVELS) - size, device)
 
     return score
 

@@ -11,7 +11,7 @@ from kai_py.policy.score.best_fit import best_fit
 from kai_py.policy.score.chance import by_lot
 from kai_py.policy.score.clustering import clustering
 from kai_py.policy.score.dot_product import dot_product
-from kai_py.policy.score.fragmentation import TargetWorkload, gradient
+from kai_py.policy.score.fragmentation import TargetWorkload, frugal, gradient
 from kai_py.policy.score.packing import packing
 from kai_py.policy.score.rooms import WHOLE, Score
 from kai_py.snapshot.shape import Shape
@@ -30,6 +30,7 @@ class PlacementStrategy(StrEnum):
     PACKING = "packing"
     BEST_FIT = "best-fit"
     FGD = "fgd"
+    FRUGAL = "frugal"
 
 
 FIXED: Mapping[PlacementStrategy, Score] = {
@@ -46,6 +47,8 @@ def score_of(strategy: PlacementStrategy, workload: TargetWorkload) -> Score:
         return by_lot()
     if strategy is PlacementStrategy.FGD:
         return gradient(workload)
+    if strategy is PlacementStrategy.FRUGAL:
+        return frugal(workload)
     return FIXED[strategy]
 
 

@@ -11,6 +11,7 @@ from kai_py.policy.score.fragmentation import (
     Parts,
     TargetWorkload,
     fragmentation,
+    frugal,
     gradient,
     least_growth,
     sigmoid_levels,
@@ -109,6 +110,21 @@ def test_a_gpu_that_fits_exactly_is_filled():
 
 def test_levels_are_whole_and_half_way_without_growth():
     growth = np.array([-1e4, -1000.0, 0.0, 1000.0, 1e4])
-    levels = sigmoid_levels(growth)
+    levels = sigmoid_levels(growth, 100.0)
     assert levels.tolist() == [math.floor(100 / (1 + math.exp(g / 1000))) for g in growth]
     assert levels[2] == 50
+
+
+def test_frugal_takes_the_smaller_of_equal_nodes_but_wastes_nothing_for_it():
+    target = workload([(0, (1, 1000), 1, True)], nodes=3)
+    machines = GpuRooms(
+        rows=np.arange(3),
+        cpu=np.full(3, 64.0),
+        parts=np.array([[1000.0] * 4, [1000.0, 1000.0, 0, 0], [500.0, 0, 0, 0]]),
+        devices=np.array([4, 2, 8]),
+        classes=np.zeros(3, dtype=int),
+    )
+    whole = frugal(target)(GpuAsk(1.0, 1, np.full(3, 1000.0)), machines).level
+    assert whole[1] > whole[0]
+    half = frugal(target)(GpuAsk(1.0, 1, np.full(3, 500.0)), machines).level
+    assert half.argmax() == 2
