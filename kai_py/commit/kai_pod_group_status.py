@@ -20,6 +20,7 @@ from kai_py.api.records.kai import (
     KaiSchedulingCondition,
 )
 from kai_py.commit.kai_amounts import resource_list
+from kai_py.commit.kai_messages import kai_message
 from kai_py.commit.queue_status import merge_patch
 from kai_py.plan.decisions import Plan, QueueShare, Stage, Unplaced
 from kai_py.snapshot.gangs import Gang
@@ -107,7 +108,7 @@ def _verdict(
     details = None
     if reason in QUOTA_REASONS and share is not None:
         details = {"queueDetails": _queue_details(share, gang)}
-    return KaiReason(reason=reason, message=unplaced.message, details=details)
+    return KaiReason(reason=reason, message=kai_message(unplaced), details=details)
 
 
 def _queue_details(share: QueueShare, gang: Gang) -> dict[str, Any]:

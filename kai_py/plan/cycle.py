@@ -200,6 +200,7 @@ def _unplaced(state: CycleState, pending: Sequence[Gang]) -> list[Unplaced]:
                 message=obstacle.message,
                 pods=left,
                 marked=gang.mark_unschedulable,
+                shortage=obstacle.shortage,
             )
         )
     return listed

@@ -124,10 +124,20 @@ class Eviction:
 
 
 @dataclass(frozen=True, slots=True)
+class Shortage:
+    """Room was found for ``found`` of ``needed`` pods; ``causes`` count nodes by what they lack."""
+
+    found: int
+    needed: int
+    causes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Unplaced:
     """A gang that stays pending: the stage that stops it and one sentence that says why.
 
-    ``marked``: whether its pods say so in a condition, which autoscalers read.
+    ``marked``: whether its pods say so in a condition, which autoscalers read. ``shortage``: what
+    was too little, where room was.
     """
 
     gang: str
@@ -137,6 +147,7 @@ class Unplaced:
     message: str
     pods: tuple[PodRef, ...]
     marked: bool = True
+    shortage: Shortage | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kai_py.plan.decisions import Stage
+from kai_py.plan.decisions import Shortage, Stage
 from kai_py.plan.room import Room
 from kai_py.plan.statement import Statement
 from kai_py.policy.fit import StaticFit
@@ -23,6 +23,7 @@ class Obstacle:
 
     stage: Stage
     message: str
+    shortage: Shortage | None = None
 
 
 def no_room(
@@ -53,7 +54,8 @@ def no_room(
         if needed == 1
         else f"{needed} pods must start together but room was found for {found}"
     )
-    return Obstacle(stage, f"{head}: {', '.join(reasons) or 'no node fits'}.")
+    message = f"{head}: {', '.join(reasons) or 'no node fits'}."
+    return Obstacle(stage, message, Shortage(found, needed, tuple(reasons)))
 
 
 def _short_of(
