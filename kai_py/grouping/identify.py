@@ -13,6 +13,8 @@ the top and a few dict reads. Sources: the owner-to-group tables of the framewor
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from kai_py.api.records.core import ObjectMetadata, OwnerReference, Pod
 from kai_py.api.records.document import Document
 from kai_py.grouping.blueprint import (
@@ -53,8 +55,7 @@ class _Kept:
     asked: tuple[tuple[tuple[str, str, str], object], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Decider:
+class _Decider(msgspec.Struct, frozen=True):
     """The owner that decides, those above it, and its rule; ``workload_class`` of the topmost."""
 
     link: Link
@@ -116,9 +117,7 @@ class Grouper:
             elif rule.treatment is Treatment.SKIP:
                 skipped.append(rule)
             else:
-                speaker = next((r for r in skipped if "workload_class" in r.model_fields_set), rule)
-                above = links[position + 1 :]
-                return _Decider(link, above, rule, speaker.workload_class.value)
+                return _Decider(link, links[position + 1 :], rule, _workload_class(skipped, rule))
         if unruled is None:
             return None
         return _Decider(unruled, (), NO_RULE, NO_RULE.workload_class.value)
@@ -171,6 +170,12 @@ def _owner(reference: OwnerReference, namespace: str) -> Owner:
     return Owner(reference.api_version, reference.kind, namespace, reference.name, reference.uid)
 
 
+def _workload_class(skipped: Sequence[Rule], rule: Rule) -> str:
+    """What the topmost rule that says so says the pods are for."""
+    telling = [each for each in skipped if "workload_class" in each.model_fields_set]
+    return (telling[0] if telling else rule).workload_class.value
+
+
 class _Remembering:
     """Owners that remember what was asked by name."""
 
@@ -193,9 +198,10 @@ class _Remembering:
 def _holds(kept: _Kept, objects: Sequence[OwnerObject], owners: Owners) -> bool:
     if len(objects) != len(kept.objects):
         return False
-    if any(now is not then for now, then in zip(objects, kept.objects, strict=True)):
-        return False
-    return all(owners.named(*name) is then for name, then in kept.asked)
+    for now, then in zip(objects, kept.objects, strict=True):
+        if now is not then:
+            return False
+    return not kept.asked or all(owners.named(*name) is then for name, then in kept.asked)
 
 
 def _drawn(rule: Rule, workload: Workload) -> Blueprint:

@@ -6,8 +6,7 @@ is not known (yet): then ``unknown`` says which, because whoever decided from be
 early.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
+import msgspec
 
 from kai_py.api.records.core import ObjectMeta, OwnerReference, Pod
 from kai_py.grouping.owners import Absence, GroupKind, OwnerObject, Owners, kind_of
@@ -15,31 +14,24 @@ from kai_py.grouping.owners import Absence, GroupKind, OwnerObject, Owners, kind
 LONGEST_CHAIN = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    """An owner: how it is referred to, and the object."""
+class Link(msgspec.Struct, frozen=True):
+    """An owner: how it is referred to, the object, and its kind."""
 
     reference: OwnerReference
     found: OwnerObject
-
-    @property
-    def kind(self) -> GroupKind:
-        """Group and kind of the owner."""
-        return kind_of(self.reference)
+    kind: GroupKind
 
 
-@dataclass(frozen=True)
-class Lineage:
-    """``owners`` stand nearest first; ``unknown`` is where the walk broke off, None if nowhere."""
+class Lineage(msgspec.Struct, frozen=True):
+    """``owners`` stand nearest first, as do ``metas``, which begin with the pod's.
+
+    ``unknown`` is where the walk broke off, None if nowhere.
+    """
 
     pod: Pod
+    metas: tuple[ObjectMeta, ...]
     owners: tuple[Link, ...] = ()
     unknown: OwnerReference | None = None
-
-    @cached_property
-    def metas(self) -> tuple[ObjectMeta, ...]:
-        """Metadata of the pod, then of its owners, nearest first."""
-        return (self.pod.metadata, *(link.found.metadata for link in self.owners))
 
     def nearest(self, *keys: str) -> str:
         """The value of the first annotation or label of ``keys`` that the nearest object has."""
@@ -54,6 +46,7 @@ class Lineage:
 def lineage_of(pod: Pod, owners: Owners) -> Lineage:
     """Walk from ``pod`` to the top. Cost: one lookup per owner."""
     links: list[Link] = []
+    metas = [pod.metadata]
     unknown: OwnerReference | None = None
     reference = controller(pod.metadata)
     while reference is not None and len(links) < LONGEST_CHAIN:
@@ -61,9 +54,10 @@ def lineage_of(pod: Pod, owners: Owners) -> Lineage:
         if isinstance(found, Absence):
             unknown = reference if found is Absence.UNKNOWN else None
             break
-        links.append(Link(reference, found))
+        links.append(Link(reference, found, kind_of(reference)))
+        metas.append(found.metadata)
         reference = controller(found.metadata)
-    return Lineage(pod, tuple(links), unknown)
+    return Lineage(pod, tuple(metas), tuple(links), unknown)
 
 
 def controller(meta: ObjectMeta) -> OwnerReference | None:

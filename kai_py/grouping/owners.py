@@ -5,6 +5,7 @@ asks is asked again when the object, or its kind, appears.
 """
 
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from kai_py.api.records.core import Job, ObjectMetadata, OwnerReference, Pod
@@ -52,5 +53,10 @@ class Owners(Protocol):
 
 def kind_of(reference: OwnerReference) -> GroupKind:
     """The kind of the object that ``reference`` points to."""
-    group, slash, _ = reference.api_version.rpartition("/")
-    return GroupKind(group if slash else "", reference.kind)
+    return _group_kind(reference.api_version, reference.kind)
+
+
+@lru_cache(maxsize=4096)
+def _group_kind(api_version: str, kind: str) -> GroupKind:
+    group, slash, _ = api_version.rpartition("/")
+    return GroupKind(group if slash else "", kind)

@@ -12,14 +12,15 @@ the mark that won is disregarded, and said so.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.lineage import Lineage
 from kai_py.grouping.owners import Owners
 from kai_py.grouping.queue_choice import QueueChoice
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """A pod, what is above it, its queue, and a view of everything else."""
 
     lineage: Lineage

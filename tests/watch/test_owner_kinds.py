@@ -1,0 +1,151 @@
+"""Kinds of owners: found in any version, refused politely, found again when they come back."""
+
+import asyncio
+import json
+from contextlib import suppress
+
+import pytest
+
+from kai_py.grouping.owners import GroupKind
+from kai_py.watch import owner_kinds
+from kai_py.watch.errors import Forbidden, NotFound, Unreachable
+from kai_py.watch.owner_kinds import OwnerKinds
+from tests.watch.collection_server import failure
+
+LWS = GroupKind("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
+
+
+class Server:
+    """Answers discovery; plays mirror and client at once."""
+
+    def __init__(self, *versions):
+        self.versions = list(versions)
+        self.refuses = False
+        self.down = False
+        self.followed = []
+
+    async def read(self, path, *, kind):
+        if self.down:
+            raise Unreachable("down")
+        if path == "/apis":
+            versions = [{"version": each} for each in self.versions]
+            groups = [{"name": LWS.group, "versions": versions}] if versions else []
+            return json.dumps({"groups": groups}).encode()
+        verbs = ["list", "watch"]
+        resources = [
+            {"name": "leaderworkersets", "kind": LWS.kind, "verbs": verbs, "namespaced": True},
+            {"name": "leaderworkersets/status", "kind": LWS.kind, "verbs": ["get"]},
+        ]
+        return json.dumps({"resources": resources}).encode()
+
+    async def peek(self, resource):
+        if self.refuses:
+            raise failure(403)
+
+    def follow(self, kind):
+        self.followed.append(kind)
+
+    def unfollow(self, kind):
+        self.followed.remove(kind)
+
+    def has_read(self, kind):
+        return True
+
+    def served(self, kind):
+        return kind if {*kind.versions} & {*self.versions} else None
+
+
+async def told(server, *, until, decoder=lambda _kind: None):
+    """What is said of the kind until ``until`` says it is enough."""
+    said = []
+
+    def readable(kind, *, readable):
+        assert kind == LWS
+        said.append(readable)
+
+    kinds = OwnerKinds(server, server, decoder, readable)
+    kinds.want(LWS)
+    task = asyncio.ensure_future(kinds.run())
+    try:
+        for _ in range(500):
+            if until(said):
+                break
+            await asyncio.sleep(0.01)
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    return said
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(owner_kinds, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(owner_kinds, "UNREACHED_SECONDS", 0.05)
+
+
+async def test_a_kind_is_followed_in_every_served_version_by_its_metadata():
+    server = Server("v2", "v1")
+    assert await told(server, until=bool) == [True]
+    (kind,) = server.followed
+    assert (kind.plural, kind.group, list(kind.versions)) == (
+        "leaderworkersets",
+        LWS.group,
+        ["v2", "v1"],
+    )
+    assert kind.metadata_only
+
+
+async def test_with_a_decoder_whole_objects_are_read():
+    server = Server("v1")
+    await told(server, until=bool, decoder=lambda _kind: json.loads)
+    assert not server.followed[0].metadata_only
+
+
+@pytest.mark.parametrize("obstacle", ["unserved", "refused"])
+async def test_what_cannot_be_read_is_said_and_tried_again(obstacle):
+    server = Server(*(["v1"] if obstacle == "refused" else []))
+    server.refuses = obstacle == "refused"
+
+    def enough(said):
+        if len(said) == 2:
+            server.refuses, server.versions = False, ["v1"]
+        return said[-1:] == [True]
+
+    said = await told(server, until=enough)
+    assert said[:2] == [False, False]
+    assert len(server.followed) == 1
+
+
+async def test_a_kind_that_disappears_is_looked_for_anew_in_other_versions():
+    server = Server("v1")
+
+    def enough(said):
+        if said == [True] and server.versions:
+            asyncio.get_running_loop().call_later(0.15, server.versions.clear)
+        if said[-1:] == [False]:
+            server.versions = ["v2"]
+        return said[-1:] == [True] and len(said) > 1
+
+    assert (await told(server, until=enough))[:2] == [True, False]
+    assert [list(kind.versions) for kind in server.followed] == [["v2"]]
+
+
+async def test_an_unreachable_server_says_nothing_of_kinds():
+    server = Server("v1")
+    server.down = True
+    kinds = OwnerKinds(server, server, lambda _kind: None, lambda *_args, **_kw: None)
+    kinds.want(LWS)
+    task = asyncio.ensure_future(kinds.run())
+    await kinds.wait_settled(0.2)
+    assert not kinds.settled
+    server.down = False
+    await kinds.wait_settled(2.0)
+    assert kinds.settled
+    task.cancel()
+    assert len(server.followed) == 1
+
+
+def test_refusals_are_the_errors_that_are_handled():
+    assert isinstance(failure(403), Forbidden)
+    assert isinstance(failure(404), NotFound)
