@@ -113,8 +113,15 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
     #    priority give; at last, gangs that lost too many pods for too long are ended.
     for action in settings.actions:
         ACTIONS[action](state, ready)
+        ready = [gang for gang in ready if _waits(state, gang)]
     # 4. What was decided, and why the rest waits.
     return _plan(state, pending, memory.devices.inventory)
+
+
+def _waits(state: CycleState, gang: Gang) -> bool:
+    """Whether any pod of the gang has found no place yet."""
+    placed = state.statement.placed
+    return any(member.pod.uid not in placed for member in gang.pending)
 
 
 def _placer(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) -> Placer:
