@@ -52,7 +52,7 @@ def kill_at(scheduler: KaiPy, number: int, loss: Passage) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 async def test_killed_anywhere_it_ends_with_all_or_none(real: Cluster, tmp_path: Path):
     chance = random.Random(SEED)
     view = View(real.api)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kai_py.api.quantity import parse_quantity
 from kai_py.embedded.documents import clone, name_of
 from kai_py.embedded.errors import FieldError, bad_value, required
 from kai_py.embedded.kinds.rules import Rules
@@ -35,6 +36,15 @@ def _default_node(node: Json) -> None:
     status = node.setdefault("status", {})
     if "capacity" in status:
         status.setdefault("allocatable", clone(status["capacity"]))
+
+
+def _validate_node(node: Json) -> list[FieldError]:
+    return [
+        bad_value(f"status.{field}.{resource}", text, "must be greater than or equal to 0")
+        for field in ("capacity", "allocatable")
+        for resource, text in (node["status"].get(field) or {}).items()
+        if parse_quantity(text).nano < 0
+    ]
 
 
 def _default_priority_class(priority_class: Json) -> None:
@@ -102,7 +112,11 @@ def _default_volume_claim(claim: Json) -> None:
 NAMESPACE_RULES = Rules(
     prepare=_prepare_namespace, default=_label_namespace, validate_update=_keep_finalizers
 )
-NODE_RULES = Rules(default=_default_node)
+NODE_RULES = Rules(
+    default=_default_node,
+    validate=_validate_node,
+    validate_status=lambda new, _old: _validate_node(new),
+)
 PRIORITY_CLASS_RULES = Rules(
     default=_default_priority_class,
     validate=_validate_priority_class,
