@@ -5,7 +5,7 @@ FailedScheduling  pod, gang's owner    it stays pending, the same sentence as it
 FailedBinding     pod, gang's owner    the API refused what was decided
 Preempted         pod, gang's owner    it was evicted, for whom and by which rule
 EvictionBlocked   pod                  a disruption budget says not now
-InvalidObject     node, slice          it is not used, with the field that is wrong
+InvalidObject     node, slice, pod     it is not used (as it says), with what is wrong
 TookRoom, LostRoom  both queues        when room moved between two of them
 MissingParent, Cycle, …  queue         it can't be used as written, as its Ready condition says
 Accepted          queue                it can be again

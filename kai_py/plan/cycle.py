@@ -149,7 +149,7 @@ def _plan(state: CycleState, pending: Sequence[Gang], inventory: Inventory) -> P
         evictions=_evictions(state),
         unplaced=tuple(_unplaced(state, pending)),
         queues=queue_shares(state.quota, pending),
-        problems=object_problems(state.snapshot.nodes, inventory),
+        problems=object_problems(state.snapshot, inventory),
     )
 
 

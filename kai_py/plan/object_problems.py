@@ -1,18 +1,20 @@
-"""Which nodes and ResourceSlices are of no use because of what they say?
+"""Which objects are of no use because of what they say, or not in the way they say?
 
 Nodes with amounts that are negative or no quantities, and pools of devices that are incomplete or
-contradict themselves. They are left out of placement; a pool is told of at its first slice.
+contradict themselves. They are left out of placement; a pool is told of at its first slice. Pods
+that name several groups: only one of them can count.
 """
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.dra.inventory import Inventory
 from kai_py.grouping.gang import Owner
 from kai_py.plan.decisions import ObjectProblem
-from kai_py.snapshot.nodes import NodeColumns
+from kai_py.snapshot.snapshot import Snapshot
 
 
-def object_problems(nodes: NodeColumns, inventory: Inventory) -> tuple[ObjectProblem, ...]:
-    """Problems of nodes by name, then of pools by driver and name."""
+def object_problems(snapshot: Snapshot, inventory: Inventory) -> tuple[ObjectProblem, ...]:
+    """Problems of nodes by name, then of pools by driver and name, then of waiting pods."""
+    nodes = snapshot.nodes
     faulty_nodes = [
         ObjectProblem(_owner("v1", "Node", nodes.records[nodes.positions[name]].metadata), text)
         for name, text in sorted(nodes.problems.items())
@@ -21,7 +23,14 @@ def object_problems(nodes: NodeColumns, inventory: Inventory) -> tuple[ObjectPro
         ObjectProblem(_owner("resource.k8s.io/v1", "ResourceSlice", piece.metadata), text)
         for piece, text in inventory.faults()
     ]
-    return (*faulty_nodes, *faulty_pools)
+    torn_pods = [
+        ObjectProblem(
+            Owner("v1", "Pod", each.pod.namespace, each.pod.name, each.pod.uid),
+            f"belongs to gang {each.gang}; disregarded: {', '.join(each.marks)}",
+        )
+        for each in snapshot.disregarded
+    ]
+    return (*faulty_nodes, *faulty_pools, *torn_pods)
 
 
 def _owner(api_version: str, kind: str, meta: ObjectMeta) -> Owner:

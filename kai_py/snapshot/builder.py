@@ -44,7 +44,7 @@ from kai_py.snapshot.ledger import Holding, NodeLedger
 from kai_py.snapshot.neighbour import Neighbours
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.shape import Shape, ShapeTable
-from kai_py.snapshot.snapshot import DeviceObjects, Snapshot
+from kai_py.snapshot.snapshot import DeviceObjects, Disregarded, Snapshot
 from kai_py.snapshot.vacated import VacatedClaims
 from kai_py.snapshot.volumes import volume_selectors
 
@@ -106,6 +106,7 @@ class SnapshotBuilder:
         self._dependencies = Dependencies()
         self._owner_kinds = OwnerKinds(follow)
         self._departed: dict[str, None] = {}
+        self._disregarded: dict[str, Disregarded] = {}
         self._pods: dict[str, Pod] = {}
         self._queues: dict[tuple[str, str], QueueSpec] = {}
         self._topologies: dict[str, tuple[str, ...]] = {}
@@ -210,6 +211,7 @@ class SnapshotBuilder:
             namespaces=self._objects.namespace_labels(),
             topologies=dict(self._topologies),
             leaving=tuple(self._gangs.leaving.values()),
+            disregarded=tuple(self._disregarded.values()),
             vacancies=self._vacated.vacancies(),
         )
 
@@ -265,6 +267,7 @@ class SnapshotBuilder:
 
     def _remove(self, uid: str) -> None:
         self._pods.pop(uid, None)
+        self._disregarded.pop(uid, None)
         self._drop_overlays(self._assumed.remove(uid))
         self._dependencies.forget(uid)
         self._card_memory.forget(uid)
@@ -283,6 +286,7 @@ class SnapshotBuilder:
 
     def _derive(self, uid: str) -> None:
         """Bring everything derived from a pod in line with the pod."""
+        self._disregarded.pop(uid, None)
         pod = self._pods.get(uid)
         if pod is None:
             return
@@ -319,6 +323,10 @@ class SnapshotBuilder:
         )
         if ours:
             spec = self._identify(pod, owners)
+            if spec.disregarded and not node:
+                meta = pod.metadata
+                reference = PodRef(meta.namespace, meta.name, uid)
+                self._disregarded[uid] = Disregarded(reference, spec.key, spec.disregarded)
             member = replace(
                 self._member(pod, shape, node, claims, spec),
                 gpus=gpus,

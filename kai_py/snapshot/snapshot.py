@@ -13,7 +13,7 @@ from kai_py.api.records.resource import (
     ResourceClaim,
     ResourceSlice,
 )
-from kai_py.api.references import ClaimRef
+from kai_py.api.references import ClaimRef, PodRef
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.gpu_sharing import GpuSharing
 from kai_py.snapshot.neighbour import Neighbour
@@ -49,6 +49,15 @@ class Hold:
     expires: float
 
 
+@dataclass(frozen=True, slots=True)
+class Disregarded:
+    """A waiting pod of ``gang`` that also asks for other groups, by ``marks``."""
+
+    pod: PodRef
+    gang: str
+    marks: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """The cluster at ``now`` (seconds since the epoch).
@@ -80,6 +89,7 @@ class Snapshot:
     host_ports: Mapping[int, frozenset[HostPort]] = field(default_factory=dict)
     holds: Mapping[str, Hold] = field(default_factory=dict)
     held_back: frozenset[str] = frozenset()
+    disregarded: tuple[Disregarded, ...] = ()
     leaving: tuple[Member, ...] = ()
     vacancies: tuple[Vacancy, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()

@@ -172,6 +172,11 @@ def test_of_several_marks_the_first_source_decides_and_the_rest_are_named():
     world.builder.apply("pods", None, marked)
     world.builder.apply("pods", None, pod("b"))
     assert sorted(world.gangs) == ["default/PodGroup/ring", "other"]
+    (torn,) = world.builder.freeze(0.0).disregarded
+    assert (torn.pod.name, torn.gang) == ("a", "default/PodGroup/ring")
+    assert torn.marks == ('label other/group "x"',)
+    world.builder.apply("pods", marked, None)
+    assert world.builder.freeze(0.0).disregarded == ()
 
 
 def test_the_owner_chain_may_be_a_circle():
