@@ -94,6 +94,15 @@ class Placement(ApiModel):
     """Among the GPUs of a node, for pods that ask for a part of one; by default as ``gpu``."""
 
 
+class FairShare(ApiModel):
+    """How past use counts when what is left over is divided among queues."""
+
+    half_life: PositiveDuration | None = None
+    """Time after which past use counts half; without it only the present counts."""
+    usage_weight: Annotated[float, Field(ge=0, le=100)] = 1.0
+    """How far past use lowers a queue's claim; 0: not at all."""
+
+
 class Eviction(ApiModel):
     """When running pods may be moved or ended for others."""
 
@@ -233,6 +242,8 @@ class Configuration(ApiModel):
     """The part of the cluster this replica schedules."""
     placement: Placement = Placement()
     """Choice of nodes."""
+    fair_share: FairShare = FairShare()
+    """How past use counts."""
     eviction: Eviction = Eviction()
     """When running pods may be ended for others."""
     budgets: Budgets = Budgets()

@@ -26,6 +26,7 @@ from kai_py.plan.decisions import Action, Plan
 from kai_py.policy.fill import Strategy
 from kai_py.policy.rules import PROFILES, Profile
 from kai_py.policy.score.strategies import PlacementStrategy
+from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.builder import SnapshotBuilder, SnapshotSettings
 from kai_py.snapshot.queue_objects import queue_spec
 from kai_py.snapshot.queue_specs import QueueSpec
@@ -55,7 +56,9 @@ class Planner:
         self._rules = RuleTable(configuration.grouping, shipped_rules())
         grouping = KaiGrouping(self._rules, _addressing(configuration))
         self._settings = cycle_settings(configuration)
-        self._memory = CycleMemory(self._devices)
+        half_life = configuration.fair_share.half_life
+        history = UsageHistory(half_life) if half_life else None
+        self._memory = CycleMemory(self._devices, history)
         self.builder = SnapshotBuilder(
             grouping.identify,
             self._devices,
@@ -85,7 +88,7 @@ class Planner:
 
     def start_afresh(self) -> None:
         """Drop what earlier cycles remembered, after one that failed half-way."""
-        self._memory = CycleMemory(self._devices)
+        self._memory = CycleMemory(self._devices, self._memory.history)
 
 
 def cycle_settings(configuration: Configuration) -> CycleSettings:
@@ -93,6 +96,7 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
     return CycleSettings(
         rules=replace(
             PROFILES[Profile(configuration.rules.value)],
+            usage_weight=configuration.fair_share.usage_weight,
             default_preempt_min_runtime=configuration.eviction.preempt_min_runtime,
             default_reclaim_min_runtime=configuration.eviction.reclaim_min_runtime,
         ),

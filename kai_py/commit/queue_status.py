@@ -2,8 +2,8 @@
 
 The amounts are the plan's: the same accounting that decided what starts. They include everything
 below the queue, and so do the waiting gangs. The status is written as a merge patch of what
-differs, under the resourceVersion it was compared with; ``usage`` and conditions of other writers
-stay as they are.
+differs, under the resourceVersion it was compared with; conditions of other writers stay as they
+are, and so does ``usage`` where none is kept.
 """
 
 import math
@@ -13,15 +13,15 @@ from datetime import datetime
 from typing import Any
 
 from kai_py.api.quantity import NANO, Quantity, QuantityFormat
-from kai_py.api.queue_status import Condition, PendingReason, QueueStatus
+from kai_py.api.queue_status import Condition, PendingReason, QueueStatus, Usage
 from kai_py.commit.queue_conditions import Finding, findings
 from kai_py.plan.decisions import Plan, QueueShare
 from kai_py.snapshot.accounting import GPU
-from kai_py.snapshot.queue_objects import in_api_units
+from kai_py.snapshot.queue_objects import GPUS, in_api_units, usage_status
 from kai_py.watch.kinds import WatchedQueue
 
-GPUS = "gpus"
-"""GPUs of every kind together, as users see them."""
+USAGE_SECONDS = 300.0
+"""Past use changes all the time; alone it is written no more often than this."""
 BYTES = ("memory", "ephemeral-storage")
 MICRO = NANO // 1_000_000
 MOST_RESOURCES = 64
@@ -34,6 +34,8 @@ class QueueReport:
     share: QueueShare
     findings: tuple[Finding, ...]
     pending: tuple[PendingReason, ...]
+    usage_period: int = 0
+    """Changes once in ``USAGE_SECONDS`` while past use is kept."""
 
 
 def queue_reports(plan: Plan) -> tuple[QueueReport, ...]:
@@ -50,6 +52,7 @@ def queue_reports(plan: Plan) -> tuple[QueueReport, ...]:
             share=replace(share, pending_gangs=sum(r.gangs for r in waiting[name].values())),
             findings=findings(share, shares),
             pending=tuple(waiting[name][reason] for reason in sorted(waiting[name])),
+            usage_period=_period(share.usage.at) if share.usage else 0,
         )
         for name, share in shares.items()
     )
@@ -72,7 +75,7 @@ def wanted_status(report: QueueReport, known: WatchedQueue, now: datetime) -> Qu
         fair_share=_amounts(share.fair_share),
         pending_gangs=share.pending_gangs,
         pending=report.pending,
-        usage=said.usage,
+        usage=_usage(report, said),
         conditions=(*ours, *(c for c in said.conditions if c.type not in types)),
     )
 
@@ -104,6 +107,20 @@ def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any
         elif before != value:
             changes[key] = value
     return changes
+
+
+def _usage(report: QueueReport, said: QueueStatus) -> Usage | None:
+    """What was written in this period stays."""
+    usage = report.share.usage
+    if usage is None:
+        return said.usage
+    if said.usage and _period(said.usage.observed_at.timestamp()) == report.usage_period:
+        return said.usage
+    return usage_status(usage)
+
+
+def _period(seconds: float) -> int:
+    return int(seconds // USAGE_SECONDS)
 
 
 def _count(waiting: dict[str, PendingReason], reason: str, pods: int) -> None:

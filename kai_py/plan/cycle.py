@@ -1,7 +1,7 @@
 """One scheduling cycle: from a snapshot to a plan, as a numbered list.
 
 Pure: the same snapshot, rules and settings give the same plan, byte for byte. The clock is
-``snapshot.now``. ``CycleMemory`` only keeps what would be computed again.
+``snapshot.now``. ``CycleMemory`` keeps what would be computed again, and past use.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +39,7 @@ from kai_py.policy.fill import Strategy
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.rules import NATIVE, Rules
 from kai_py.policy.score.strategies import PlacementStrategy
+from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
@@ -75,9 +76,13 @@ class CycleSettings:
 
 @dataclass
 class CycleMemory:
-    """Results that stay true while their inputs do; dropping it changes nothing but time."""
+    """What one cycle leaves to the next: results that stay true while their inputs do, and history.
+
+    Dropping results changes nothing but time; ``history`` is None where past use does not count.
+    """
 
     devices: ClusterDevices
+    history: UsageHistory | None = None
     statics: StaticFits = field(default_factory=StaticFits)
 
 
@@ -90,6 +95,7 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
         settings.rules,
         memory.devices.accounting,
         memory.devices.node_gpus(snapshot.nodes),
+        memory.history,
     )
     devices = CycleDevices(memory.devices, snapshot)
     statement = Statement(snapshot, quota, devices, settings.sharing_strategy)
@@ -257,6 +263,7 @@ def queue_shares(quota: Quota, pending: Sequence[Gang]) -> tuple[QueueShare, ...
                 if shares.scaled[row, q]
             },
             non_preemptible=_amounts(quota, standing.non_preemptible[:, q]),
+            usage=quota.usage.get(name),
         )
         for name, q in sorted(queues.positions.items())
     )

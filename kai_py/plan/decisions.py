@@ -11,7 +11,7 @@ from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.resource import AllocationResult
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.grouping.gang import Owner
-from kai_py.snapshot.queue_specs import QueueProblem
+from kai_py.snapshot.queue_specs import QueueProblem, UsageRecord
 
 __all__ = [
     "Action",
@@ -171,6 +171,8 @@ class QueueShare:
     parent: str = ""
     cut: dict[str, float] = field(default_factory=dict)
     non_preemptible: dict[str, float] = field(default_factory=dict)
+    usage: UsageRecord | None = field(default=None, compare=False)
+    """Past use up to this cycle, where it is kept."""
 
 
 @dataclass(frozen=True, slots=True)

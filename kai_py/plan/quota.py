@@ -13,9 +13,10 @@ import numpy as np
 from kai_py.policy.fair_share import FairShare, fair_share
 from kai_py.policy.rules import Rules
 from kai_py.policy.standing import Standing
+from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU, Accounting, total
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.queue_specs import QueueProblem
+from kai_py.snapshot.queue_specs import QueueProblem, UsageRecord
 from kai_py.snapshot.queues import QueueTable, build_queues
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
@@ -34,6 +35,8 @@ class Quota:
     demand: Floats
     rules: Rules
     problems: tuple[QueueProblem, ...] = ()
+    usage: Mapping[str, UsageRecord] = field(default_factory=dict)
+    """Past use by queue, where it counts."""
     _positions: Mapping[str, int] = field(default_factory=dict)
     _costs: dict[int, tuple[Mapping[str, float], Floats]] = field(default_factory=dict)
 
@@ -98,9 +101,13 @@ class Quota:
 
 
 def quota_of(
-    snapshot: Snapshot, rules: Rules, accounting: Accounting, device_gpus: Floats
+    snapshot: Snapshot,
+    rules: Rules,
+    accounting: Accounting,
+    device_gpus: Floats,
+    history: UsageHistory | None = None,
 ) -> Quota:
-    """The queues of a snapshot with their fair shares.
+    """The queues of a snapshot with their fair shares; with a ``history``, past use counts.
 
     ``device_gpus``: (nodes,) GPUs that ResourceSlices publish; where a node also reports device
     plugin GPUs both stand for the same cards, so the larger number counts.
@@ -116,11 +123,22 @@ def quota_of(
             _post(table, queues, positions, queue, charge)
     capacity = _capacity(snapshot, resources, accounting, device_gpus)
     demand = queues.subtree_sums(demand)
-    shares = fair_share(queues, capacity, demand, rules)
+    allocated = queues.subtree_sums(own)
+    past = None
+    if history is not None:
+        past = history.advance(
+            snapshot.now,
+            queues.names,
+            resources,
+            allocated=allocated,
+            total=capacity,
+            remembered={spec.name: spec.usage for spec in snapshot.queues if spec.usage},
+        )
+    shares = fair_share(queues, capacity, demand, rules, past)
     standing = Standing(
         queues=queues,
         total=capacity,
-        allocated=queues.subtree_sums(own),
+        allocated=allocated,
         non_preemptible=queues.subtree_sums(fixed),
         fair=shares.fair,
     )
@@ -131,6 +149,7 @@ def quota_of(
         demand=demand,
         rules=rules,
         problems=problems,
+        usage=history.records(snapshot.now) if history is not None else {},
         _positions=positions,
     )
 

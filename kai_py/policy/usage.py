@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kai_py.snapshot.queue_specs import UsageRecord
 from kai_py.snapshot.resources import Floats
 
 
@@ -35,15 +36,6 @@ class UsageState:
         """(resources, queues) past usage as a part of what was offered; 0 without history."""
         offered = np.broadcast_to(self.offered[:, None], self.held.shape)
         return np.divide(self.held, offered, out=np.zeros_like(self.held), where=offered > 0)
-
-
-@dataclass(frozen=True, slots=True)
-class UsageRecord:
-    """The history of one queue by resource name, as its status holds it."""
-
-    at: float
-    held: Mapping[str, float]
-    offered: Mapping[str, float]
 
 
 def observe(

@@ -1,10 +1,15 @@
 """From a Queue as users write it to the spec in row units: the only place that knows both."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from kai_py.api.queue import API_VERSION, Queue
+from kai_py.api.queue_status import Usage
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
-from kai_py.snapshot.queue_specs import QueueFault, QueueProblem, QueueSpec
+from kai_py.snapshot.queue_specs import QueueFault, QueueProblem, QueueSpec, UsageRecord
+
+GPUS = "gpus"
+"""GPUs of every kind together, as users see them."""
 
 
 def queue_spec(queue: Queue, created: float = 0.0) -> QueueSpec:
@@ -38,12 +43,38 @@ def queue_spec(queue: Queue, created: float = 0.0) -> QueueSpec:
         preempt_min_runtime=spec.preempt_min_runtime,
         reclaim_min_runtime=spec.reclaim_min_runtime,
         api_version=API_VERSION,
+        usage=_usage(queue.status.usage),
         problems=tuple(
             _not_enforced(queue.metadata.name, entry.name)
             for entry in spec.devices
             if entry.attribute is not None
         ),
     )
+
+
+def usage_status(record: UsageRecord) -> Usage:
+    """Past use as the status of a queue holds it."""
+    return Usage(
+        observed_at=datetime.fromtimestamp(record.at, UTC),
+        half_life=record.half_life,
+        used=_shown(record.held),
+        capacity=_shown(record.offered),
+    )
+
+
+def _usage(usage: Usage | None) -> UsageRecord | None:
+    if usage is None:
+        return None
+    at = usage.observed_at.timestamp()
+    return UsageRecord(at, _kept(usage.used), _kept(usage.capacity), usage.half_life)
+
+
+def _shown(amounts: Mapping[str, float]) -> dict[str, float]:
+    return {GPUS if name == GPU else name: amount for name, amount in in_api_units(amounts).items()}
+
+
+def _kept(amounts: Mapping[str, float]) -> dict[str, float]:
+    return {GPU if name == GPUS else name: amount * _unit(name) for name, amount in amounts.items()}
 
 
 def _not_enforced(queue: str, entry: str) -> QueueProblem:

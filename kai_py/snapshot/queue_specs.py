@@ -11,6 +11,20 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
+@dataclass(frozen=True, slots=True)
+class UsageRecord:
+    """Past use of one queue by resource, decayed up to ``at``, as its status holds it.
+
+    ``held``: amount-seconds of the queue; ``offered``: of the cluster in the same time. Both with
+    the ``half_life`` in seconds; 0 where nothing decays.
+    """
+
+    at: float
+    held: Mapping[str, float]
+    offered: Mapping[str, float]
+    half_life: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSpec:
     """A queue as it was written, in the units of the resource rows.
@@ -19,7 +33,7 @@ class QueueSpec:
     other base resources: a queue that is silent about them does not ration them. A resource missing
     in ``max`` is unlimited, in ``weights`` it has ``weight``. ``created`` and min runtimes are in
     seconds; a min runtime of None is inherited. ``api_version`` tells the API it was written in,
-    ``problems`` what was already found wrong with it there.
+    ``problems`` what was already found wrong with it there, ``usage`` what its status remembers.
     """
 
     name: str
@@ -34,6 +48,7 @@ class QueueSpec:
     reclaim_min_runtime: float | None = None
     api_version: str = ""
     problems: "tuple[QueueProblem, ...]" = ()
+    usage: UsageRecord | None = None
 
 
 class QueueFault(StrEnum):

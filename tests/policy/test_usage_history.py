@@ -1,0 +1,65 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_py.policy.usage_history import UsageHistory
+from kai_py.snapshot.queue_specs import UsageRecord
+
+HOUR = 3600.0
+RESOURCES = ("gpu",)
+
+
+def advance(history, now, allocated, remembered=None, total=8.0):
+    names = sorted(allocated)
+    found = history.advance(
+        now,
+        names,
+        RESOURCES,
+        allocated=np.array([[allocated[name] for name in names]], np.float64),
+        total=np.array([total]),
+        remembered=remembered or {},
+    )
+    return dict(zip(names, found[0].tolist(), strict=True))
+
+
+def test_what_was_held_since_the_last_cycle_is_past_use():
+    history = UsageHistory(HOUR)
+    assert advance(history, 0.0, {"a": 8, "b": 0}) == {"a": 0, "b": 0}
+    used = advance(history, HOUR, {"a": 0, "b": 8})
+    assert used == pytest.approx({"a": 1, "b": 0})
+    used = advance(history, 2 * HOUR, {"a": 0, "b": 0})
+    assert used == pytest.approx({"a": 1 / 3, "b": 2 / 3}), "an hour ago counts half"
+
+
+def test_queues_come_and_go():
+    history = UsageHistory(HOUR)
+    advance(history, 0.0, {"a": 4, "gone": 4})
+    used = advance(history, HOUR, {"a": 4, "new": 4})
+    assert used == pytest.approx({"a": 0.5, "new": 0})
+    assert set(history.records(HOUR)) == {"a", "new"}
+
+
+def test_a_restart_goes_on_with_what_statuses_remember():
+    first, second = UsageHistory(HOUR), UsageHistory(HOUR)
+    advance(first, 0.0, {"a": 8, "b": 0})
+    advance(first, HOUR, {"a": 0, "b": 0})
+    records = first.records(HOUR)
+    restarted = advance(second, HOUR, {"a": 0, "b": 0}, remembered=records)
+    assert restarted == pytest.approx({"a": 1, "b": 0})
+    stale = {"a": UsageRecord(0.0, {"gpu": 0.0}, {"gpu": 1.0})}
+    assert advance(second, HOUR, {"a": 0, "b": 0}, remembered=stale) == restarted
+
+
+@given(st.lists(st.tuples(st.floats(1, HOUR), st.integers(0, 8)), min_size=1, max_size=12))
+def test_looking_more_often_changes_nothing(steps):
+    often, rarely = UsageHistory(HOUR), UsageHistory(HOUR)
+    now, held = 0.0, 0
+    advance(often, now, {"a": held})
+    advance(rarely, now, {"a": held})
+    for seconds, then in steps:
+        for part in (0.25, 0.5):
+            advance(often, now + seconds * part, {"a": held})
+        now, held = now + seconds, then
+        assert advance(often, now, {"a": held}) == pytest.approx(advance(rarely, now, {"a": held}))
+        assert 0 <= advance(rarely, now, {"a": held})["a"] <= 1 + 1e-9
