@@ -86,9 +86,16 @@ class Grouper:
 
     def identify(self, pod: Pod, owners: Owners) -> GangSpec:
         """The gang of ``pod``, as far as its owners are known."""
+        return self.answer(self.ask(pod, owners))
+
+    def ask(self, pod: Pod, owners: Owners) -> Asked:
+        """What is above ``pod`` and which queue that names."""
         lineage = lineage_of(pod, owners)
         queue = choose_queue(lineage, owners, self._table.queue_keys, self._default_queue)
-        asked = Asked(lineage, queue, owners)
+        return Asked(lineage, queue, owners)
+
+    def answer(self, asked: Asked) -> GangSpec:
+        """The gang of the pod in question."""
         spec, disregarded = from_sources(asked, self._sources)
         if spec is None:
             spec = self._by_owner(asked)

@@ -50,7 +50,8 @@ class KaiGrouping:
 
     def identify(self, pod: Pod, owners: Owners) -> GangSpec:
         """The gang of ``pod``."""
-        spec = self._grouper.identify(pod, owners)
+        asked = self._grouper.ask(pod, owners)
+        spec = self._grouper.answer(asked)
         if spec.terms is not NO_TERMS:
             return spec
-        return with_kai_defaults(spec, pod, owners, self._addressing)
+        return with_kai_defaults(spec, asked, self._addressing)

@@ -26,8 +26,8 @@ from kai_py.dialects.kai.priority import is_preemptible, priority_of
 from kai_py.dialects.kai.times import first_duration
 from kai_py.dialects.kai.topology import constraint_of
 from kai_py.grouping.gang import GangSpec, TopologyConstraint
-from kai_py.grouping.lineage import lineage_of
 from kai_py.grouping.owners import Owners
+from kai_py.grouping.sources import Asked
 from kai_py.grouping.terms import Terms
 
 TRAIN = "train"
@@ -54,9 +54,10 @@ class _Marks:
         return next((text for text in found if text), "")
 
 
-def with_kai_defaults(spec: GangSpec, pod: Pod, owners: Owners, addressing: Addressing) -> GangSpec:
+def with_kai_defaults(spec: GangSpec, asked: Asked, addressing: Addressing) -> GangSpec:
     """``spec`` with KAI's defaults if the workload is addressed in KAI's way, else as it is."""
-    marks = _marks(pod, owners)
+    pod, owners = asked.lineage.pod, asked.owners
+    marks = _Marks(tuple(reversed(asked.lineage.metas)))
     if marks.said(QUEUE_NAME_KEY) or _namespace_queue(pod, owners):
         return spec
     queue = marks.said(addressing.queue_label)
@@ -83,10 +84,6 @@ def _defaulted(spec: GangSpec, pod: Pod, owners: Owners, marks: _Marks, queue: s
         problem=problem,
         terms=terms,
     )
-
-
-def _marks(pod: Pod, owners: Owners) -> _Marks:
-    return _Marks(tuple(reversed(lineage_of(pod, owners).metas)))
 
 
 def _namespace_queue(pod: Pod, owners: Owners) -> str:
