@@ -34,6 +34,7 @@ class VictimPool:
                 self._gangs.setdefault(queue, []).append(gang)
         self._units: dict[int, list[VictimUnit]] = {}
         self._gone: dict[int, int] = {}
+        self._ranges: dict[int, tuple[Floats, Floats, Floats]] = {}
 
     def queues(self) -> list[int]:
         """Queues with anybody who could leave."""
@@ -52,10 +53,24 @@ class VictimPool:
             if not any(member.pod.uid in evicted for member in units[position].members):
                 yield units[position]
 
+    def range(self, queue: int) -> tuple[Floats, Floats, Floats]:
+        """(resources,) three times: the least and the most that a unit gives back, and all do.
+
+        Of the units that were there when the action began.
+        """
+        known = self._ranges.get(queue)
+        if known is None:
+            costs = np.array([cost_of(self._state, unit) for unit in self.units(queue)])
+            if not len(costs):
+                costs = np.zeros((1, len(self._state.quota.resources)))
+            known = self._ranges[queue] = costs.min(axis=0), costs.max(axis=0), costs.sum(axis=0)
+        return known
+
     def forget(self, queue: int) -> None:
         """A gang of the queue that has running pods was given more: its units differ now."""
         self._units.pop(queue, None)
         self._gone.pop(queue, None)
+        self._ranges.pop(queue, None)
 
 
 def cheapest_first(state: CycleState, gangs: Iterable[Gang]) -> list[VictimUnit]:

@@ -31,6 +31,9 @@ from kai_py.snapshot.gangs import Gang
 Judge = Callable[[Sequence[VictimUnit]], VictimUnit | None]
 """The first of these units that may not be lost together with those before it, if any."""
 
+REFUSAL_PROBES = 8
+"""What a refused set of victims costs beside its placement: choosing starts anew."""
+
 
 class Outcome(Enum):
     """How a search ended."""
@@ -80,6 +83,7 @@ class VictimSearch:
             if settled.refused is None:
                 return Outcome.PLACED
             choice.ban(settled.refused)
+            self.probes -= REFUSAL_PROBES
             refused_any = True
         return Outcome.REFUSED if refused_any else Outcome.NO_ROOM
 

@@ -161,6 +161,29 @@ def legal_prefix(standing: Standing, reclaimer: Reclaimer, victims: Victims, rul
     )
 
 
+def most_victims(
+    standing: Standing, reclaimer: Reclaimer, smallest: Floats, rules: Rules
+) -> Floats:
+    """(queues,) how many evictions rule 3 can allow at each queue that faces the reclaimer.
+
+    ``smallest`` (resources, queues): the least that one eviction gives back of each resource. A
+    queue may give while it holds more than its due of any resource, so no more evictions than
+    bring every resource down to it.
+    """
+    ours, theirs = facing(standing.queues, reclaimer.queue)
+    rows = _compared_rows(reclaimer.request, rules)
+    starved = stays_within_deserved(standing, reclaimer, ours, rows)
+    due = np.where(
+        starved, np.minimum(standing.allocatable, standing.queues.deserved), standing.allocatable
+    )[rows][:, theirs]
+    excess = np.maximum(standing.allocated[rows][:, theirs] - due, 0.0)
+    least = smallest[rows][:, theirs]
+    unbounded = np.where(excess > 0, np.inf, 0.0)
+    steps = np.divide(excess, least, out=unbounded, where=least > 0)
+    most: Floats = np.ceil(steps - 1e-9).max(axis=0, initial=0.0)
+    return most
+
+
 def maintains_fair_share(holds: Floats, allocatable: Floats) -> Bools:
     """(n,) the strategy that takes from queues above their allocatable; (resources, n) inputs."""
     return exceeds_any(holds, allocatable)

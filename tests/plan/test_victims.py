@@ -1,6 +1,8 @@
 """Who leaves, who is moved and who stays when a gang takes room of others."""
 
 from kai_py.plan.decisions import Action, Stage
+from kai_py.policy.rules import KAI
+from kai_py.snapshot.queue_specs import QueueSpec
 from tests.scenario import START, cluster, evicted, job, node, pod, queue
 from tests.worlds import gang, kept_world, subgroup, world
 
@@ -157,6 +159,28 @@ def test_a_gang_with_pods_that_ended_well_is_not_short_of_them():
     assert evicted(world.plan(now=2000)) == []
     world.remove(done)
     assert evicted(world.plan(now=3000)) == [], "deleting what has ended changes nothing"
+
+
+def three_above_their_due(*more, **settings):
+    """8 GPUs full of one-GPU pods; 3 of them may be lost."""
+    queues = [
+        QueueSpec(name="rich", deserved={"gpu": 5.0}),
+        QueueSpec(name="poor", deserved={"gpu": 4.0}),
+    ]
+    running = [gang(f"r{i}", nodes="ab"[i // 4], queue="rich", created=i) for i in range(8)]
+    return world({"a": 4, "b": 4}, *running, *more, queues=queues, rules=KAI, **settings)
+
+
+def test_too_few_gpus_that_may_be_lost_are_a_no_without_a_search():
+    needy = gang("new", pods=1, gpus=4, queue="poor", created=50)
+    plan = three_above_their_due(needy, victim_probes=0).plan()
+    assert evicted(plan) == []
+    assert [each.stage for each in plan.unplaced] == [Stage.RESOURCES], "not for lack of probes"
+
+
+def test_all_that_may_be_lost_can_be_won():
+    plan = three_above_their_due(gang("new", pods=1, gpus=3, queue="poor", created=50)).plan()
+    assert evicted(plan) == ["r5-0", "r6-0", "r7-0"]
 
 
 def test_a_search_without_probes_left_says_so():

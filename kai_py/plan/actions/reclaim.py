@@ -20,6 +20,7 @@ import numpy as np
 from kai_py.plan.candidates import Ask
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action
+from kai_py.plan.reclaim_bound import may_suffice
 from kai_py.plan.seek_room import seek_room
 from kai_py.plan.victim_line import VictimPool, cost_of, most_saturated_first
 from kai_py.plan.victim_units import VictimUnit
@@ -35,6 +36,7 @@ from kai_py.policy.reclaim_rules import (
 from kai_py.policy.standing import Standing, as_it_stands
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.resources import Bools
 
 
 def reclaim(state: CycleState, gangs: Iterable[Gang]) -> None:
@@ -60,6 +62,9 @@ def _plea(
     reclaimer = Reclaimer(quota.queues.positions[gang.queue], cost, gang.preemptible)
     if may_reclaim(quota.standing, reclaimer, quota.rules) is not None:
         return None
+    asked = reclaimable_queues(quota.standing, reclaimer, quota.rules)
+    if not may_suffice(state, pool, reclaimer, ask, asked):
+        return None
     search = VictimSearch(
         state,
         gang,
@@ -68,14 +73,12 @@ def _plea(
         partial(_reason, state, gang),
         partial(_first_refused, state, reclaimer, as_it_stands(quota.standing)),
     )
-    return search, _units(state, pool, reclaimer, safe(reclaimer.queue))
+    return search, _units(state, pool, asked, safe(reclaimer.queue))
 
 
 def _units(
-    state: CycleState, pool: VictimPool, reclaimer: Reclaimer, safe: Sequence[float]
+    state: CycleState, pool: VictimPool, asked: Bools, safe: Sequence[float]
 ) -> Iterator[VictimUnit]:
-    quota = state.quota
-    asked = reclaimable_queues(quota.standing, reclaimer, quota.rules)
     by_queue = {
         queue: _unprotected(state, pool, queue, safe[queue])
         for queue in pool.queues()
