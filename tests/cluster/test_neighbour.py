@@ -59,12 +59,15 @@ async def test_devices_and_cpus_of_either_count_for_the_other(real: Cluster):
         await view.wait_bound("ours", 8)
         assert len(await view.held()) == len(set(await view.held())) == NODES * GPUS
         # Full: what comes now waits, whoever it belongs to, and starts when the other side leaves.
-        await real.submit(gpu_pod("next", THEIRS), job("more", 3))
-        await view.wait_pending("more", 3, reason="Unschedulable")
+        # One at a time: the API lets two schedulers that decide in the same moment clash.
+        await real.submit(gpu_pod("next", THEIRS))
         await view.wait_pending("next", 1, reason="Unschedulable")
         await real.api.delete(f"{view.path('jobs')}/ours", {"propagationPolicy": "Background"})
         await view.wait_bound("next", 1)
-        await view.wait_bound("more", 3)
+        await real.submit(job("more", 8))
+        await view.wait_pending("more", 8, reason="Unschedulable")
+        await real.api.delete(f"{view.path('pods')}/theirs-0")
+        await view.wait_bound("more", 8)
         assert len(await view.held()) == len(set(await view.held()))
         await all_run(view, kubelet)
 
