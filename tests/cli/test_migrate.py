@@ -89,7 +89,7 @@ def test_every_object_has_its_verdict(written, capsys):
         ("Topology/dc", ""): "works",
         ("SchedulingShard/default", ""): "missing",
         ("SchedulingShard/default", "spec.placementStrategy"): "differs",
-        ("SchedulingShard/default", "spec.kValue"): "missing",
+        ("SchedulingShard/default", "spec.kValue"): "differs",
         ("SchedulingShard/default", "spec.queueDepthPerAction"): "missing",
         ("BindRequest/prod/p", ""): "missing",
         (
