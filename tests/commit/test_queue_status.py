@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -15,12 +16,20 @@ from kai_py.api.crd import crds
 from kai_py.api.queue import read_queue
 from kai_py.api.records.core import ObjectMeta
 from kai_py.commit import report_writer
-from kai_py.commit.queue_status import merge_patch, queue_reports, status_patch, wanted_status
+from kai_py.commit.queue_status import (
+    USAGE_SECONDS,
+    merge_patch,
+    queue_reports,
+    status_patch,
+    wanted_status,
+)
 from kai_py.commit.queue_status_writer import QueueStatusWriter
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.embedded.crds import CustomResources, definitions_resource
 from kai_py.embedded.deletion import delete
 from kai_py.plan.decisions import Plan
+from kai_py.snapshot.queue_objects import queue_spec
+from kai_py.snapshot.queue_specs import UsageRecord
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import QUEUES, WatchedQueue
 from tests.commit.cluster import QUICK, Cluster, refuse
@@ -171,6 +180,25 @@ def test_past_usage_stays():
     assert status_of(plan, "q", was)["usage"]["used"] == {"gpus": 3.5}
     (report,) = queue_reports(plan)
     assert "usage" not in status_patch(wanted_status(report, was, NOW), was)["status"]
+
+
+def test_past_use_is_written_once_a_period_and_reads_back():
+    plan = scenario(node("n"), queue("q", 4)).plan()
+    (share,) = plan.queues
+    held = UsageRecord(NOW.timestamp(), {"gpu": 7.5, "cpu": 1500.0}, {"gpu": 15.0}, 3600.0)
+    first = Plan(queues=(replace(share, usage=held),))
+    status = status_of(first, "q")
+    assert status["usage"]["used"] == {"gpus": 7.5, "cpu": 1.5}
+    assert queue_spec(known("q", **status).queue).usage == held
+    soon = replace(held, at=held.at + 1, held={"gpu": 8.5})
+    (soon_report,) = queue_reports(Plan(queues=(replace(share, usage=soon),)))
+    assert soon_report == queue_reports(first)[0], "no news"
+    assert (
+        status_of(Plan(queues=(replace(share, usage=soon),)), "q", known("q", **status)) == status
+    )
+    later = replace(soon, at=held.at + 2 * USAGE_SECONDS)
+    again = status_of(Plan(queues=(replace(share, usage=later),)), "q", known("q", **status))
+    assert again["usage"]["used"] == {"gpus": 8.5}
 
 
 def test_noise_of_sums_is_no_change():
