@@ -11,6 +11,7 @@ from tests.dialects.feeding import Cluster, Document
 
 RUNNING = ("Bound", "Binding", "Running", "Releasing")
 ENDED = ("Succeeded", "Failed")
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 TERMS = {"preferred_level": "preferredTopologyLevel", "required_level": "requiredTopologyLevel"}
 
 
@@ -179,12 +180,17 @@ def _pod(job: Mapping, task: Mapping) -> Document:
     return _object("v1", "Pod", task["name"], metadata=metadata, spec=spec, status=status)
 
 
-def _affinity(task: Mapping) -> dict[str, Any] | None:
-    terms = task.get("node_affinity")
-    if not terms:
-        return None
-    required = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+def _affinity(task: Mapping) -> dict[str, Any]:
+    nodes = [{"matchExpressions": term} for term in task.get("node_affinity") or ()]
+    rules = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": nodes}}} if nodes else {}
+    for field, name in (("pod_affinity", "podAffinity"), ("pod_anti_affinity", "podAntiAffinity")):
+        terms = [
+            {"labelSelector": {"matchLabels": t["match_labels"]}, "topologyKey": t["topology_key"]}
+            for t in task.get(field) or ()
+        ]
+        if terms:
+            rules[name] = {REQUIRED: terms}
+    return rules
 
 
 def _time(seconds: float) -> str:
