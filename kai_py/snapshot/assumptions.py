@@ -5,6 +5,7 @@ when the watch shows the outcome, or when commit takes it back.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Pod
@@ -13,6 +14,20 @@ from kai_py.snapshot.snapshot import Hold
 
 SUCCEEDED = "Succeeded"
 FINISHED = (SUCCEEDED, "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a pod is: as the API has it, and as what is being written will make it.
+
+    ``promised`` names the node whose room is kept for it; "" in both names means none. ``gpus``:
+    the shared GPUs that it is being given a part of.
+    """
+
+    node: str
+    promised: str = ""
+    leaving: bool = False
+    gpus: tuple[SharedGpu, ...] = ()
 
 
 class Assumptions:
@@ -95,27 +110,21 @@ class Assumptions:
         """The API has an allocation for the claim."""
         self._claims.pop(claim_uid, None)
 
-    def node(self, pod_uid: str) -> str:
-        """The node the pod is assumed to be bound to, or ""."""
-        return self._nodes.get(pod_uid, "")
-
-    def gpus(self, pod_uid: str) -> tuple[SharedGpu, ...]:
-        """The shared GPUs that the pod is assumed to have a part of."""
-        return self._gpus.get(pod_uid, ())
+    def standing(self, pod: Pod) -> Standing:
+        """Where ``pod`` is; it leaves when it is terminating or being evicted."""
+        uid = pod.metadata.uid
+        hold = self._holds.get(uid)
+        return Standing(
+            node=pod.spec.node_name or self._nodes.get(uid, ""),
+            promised=hold.node if hold else "",
+            leaving=pod.metadata.deletion_timestamp is not None or uid in self._evicting,
+            gpus=self._gpus.get(uid, ()),
+        )
 
     def allocation(self, claim_uid: str) -> AllocationResult | None:
         """The allocation that is being written."""
         known = self._claims.get(claim_uid)
         return None if known is None else known[1]
-
-    def is_leaving(self, pod: Pod) -> bool:
-        """Whether the pod is terminating or being evicted."""
-        return pod.metadata.deletion_timestamp is not None or pod.metadata.uid in self._evicting
-
-    def promised(self, pod_uid: str) -> str:
-        """The node whose room is kept for the pod, or ""."""
-        hold = self._holds.get(pod_uid)
-        return hold.node if hold else ""
 
     def holds(self, now: float) -> Mapping[str, Hold]:
         """The promises that stand at ``now``; those from before a restart begin to run."""

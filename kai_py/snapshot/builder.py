@@ -7,20 +7,12 @@ derives just those pods again.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
 
-from kai_py.api.gpu_share import (
-    CARD,
-    GpuShare,
-    GpuShareError,
-    SharedGpu,
-    gpu_share,
-    legacy_mig_profile,
-)
-from kai_py.api.quantity import QuantityError
+from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Node, ObjectMeta, Pod
 from kai_py.api.records.kai import KaiTopology
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
@@ -28,28 +20,25 @@ from kai_py.api.records.sameness import same_owner
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owners import GroupKind, OwnerObject, Owners
-from kai_py.snapshot.accounting import Accounting, total
+from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.assumptions import FINISHED, SUCCEEDED, Assumptions
-from kai_py.snapshot.claims import PodClaims, pod_claims
 from kai_py.snapshot.dependencies import (
     Dependencies,
     ObjectCache,
     OwnerKinds,
     RecordingOwners,
 )
+from kai_py.snapshot.derivation import Demand, charge, demand, gpus_of, holding, member
 from kai_py.snapshot.gang_ledger import GangLedger, copied
-from kai_py.snapshot.gangs import Member, PodState
-from kai_py.snapshot.gpu_holdings import CardMemory, held_gpus, shared_holding
-from kai_py.snapshot.ledger import Holding, NodeLedger
+from kai_py.snapshot.gpu_holdings import CardMemory
+from kai_py.snapshot.ledger import NodeLedger
 from kai_py.snapshot.neighbour import Neighbours
 from kai_py.snapshot.queue_specs import QueueSpec
-from kai_py.snapshot.shape import Shape, ShapeTable
+from kai_py.snapshot.shape import ShapeTable
 from kai_py.snapshot.snapshot import DeviceObjects, Disregarded, Snapshot
 from kai_py.snapshot.vacated import VacatedClaims
-from kai_py.snapshot.volumes import volume_selectors
 
 Identify = Callable[[Pod, Owners], GangSpec]
-NO_SHAPE = Shape(number=-1, requests={})
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,51 +279,39 @@ class SnapshotBuilder:
         pod = self._pods.get(uid)
         if pod is None:
             return
-        node = pod.spec.node_name or self._assumed.node(uid)
+        standing = self._assumed.standing(pod)
         ours = pod.spec.scheduler_name == self._settings.scheduler_name
         ours = ours and self._in_pool(pod.metadata)
-        if pod.status.phase in FINISHED or (not ours and not node):
+        if pod.status.phase in FINISHED or (not ours and not standing.node):
             self._neighbours.remove(uid)
             self._ledger.set_holding(uid, None)
             self._end(pod, ours=ours)
             return
-        self._set_neighbour(pod, node)
+        self._set_neighbour(pod, standing.node)
         owners = RecordingOwners(self._objects, self._pods, self._owner_kinds)
-        claims = pod_claims(pod, owners.claim)
-        volumes = volume_selectors(pod, owners)
-        problem, share = _share(pod)
-        try:
-            shape = self._shapes.intern(
-                pod,
-                claims.uses,
-                volumes.selectors,
-                self._mirrored(claims),
-                share,
-                labels_matter=self._neighbours.refuse,
-            )
-        except QuantityError as error:
-            problem, shape = str(error), NO_SHAPE
-        self._card_memory.watch(uid, share)
-        gpus = self._assumed.gpus(uid) or held_gpus(pod, share)
-        releasing = self._assumed.is_leaving(pod)
-        self._ledger.set_holding(
-            uid,
-            _holding(pod, node, shape, gpus, releasing=releasing) if node else None,
+        asks = demand(
+            pod,
+            owners,
+            self._shapes,
+            self._devices.accounting,
+            labels_matter=self._neighbours.refuse,
         )
+        gpus = gpus_of(pod, asks, standing)
+        self._card_memory.watch(uid, asks.share)
+        self._ledger.set_holding(uid, holding(pod, asks, standing, gpus))
         if ours:
             spec = self._identify(pod, owners)
-            if spec.disregarded and not node:
-                meta = pod.metadata
-                reference = PodRef(meta.namespace, meta.name, uid)
-                self._disregarded[uid] = Disregarded(reference, spec.key, spec.disregarded)
-            member = replace(
-                self._member(pod, shape, node, claims, spec),
-                gpus=gpus,
-                waiting=claims.waiting or volumes.waiting or spec.pod_problem,
-                problem=problem and f"pod {pod.metadata.namespace}/{pod.metadata.name}: {problem}",
-            )
-            self._gangs.join(uid, spec, member)
+            self._disregard(pod, spec, standing.node)
+            cost = self._charge(pod, asks, standing.node)
+            joining = member(pod, asks, standing, gpus=gpus, spec=spec, cost=cost)
+            self._gangs.join(uid, spec, joining)
         self._dependencies.set(uid, owners.seen)
+
+    def _disregard(self, pod: Pod, spec: GangSpec, node: str) -> None:
+        if spec.disregarded and not node:
+            meta = pod.metadata
+            reference = PodRef(meta.namespace, meta.name, meta.uid)
+            self._disregarded[meta.uid] = Disregarded(reference, spec.key, spec.disregarded)
 
     def _end(self, pod: Pod, *, ours: bool) -> None:
         """The pod holds nothing any more; a gang remembers who of it ran to the end."""
@@ -350,57 +327,29 @@ class SnapshotBuilder:
         label = self._settings.pool_label
         return not label or meta.labels.get(label, "") == self._settings.pool
 
-    def _mirrored(self, claims: PodClaims) -> Mapping[str, float]:
-        accounting = self._devices.accounting
-        return total(accounting.mirrored(use.spec) for use in claims.uses)
-
-    def _member(
-        self, pod: Pod, shape: Shape, node: str, claims: PodClaims, spec: GangSpec
-    ) -> Member:
-        meta = pod.metadata
-        state = PodState.BOUND if node else PodState.PENDING
-        if self._assumed.is_leaving(pod):
-            state = PodState.RELEASING
-        elif not node and pod.spec.scheduling_gates:
-            state = PodState.GATED
-        return Member(
-            pod=PodRef(meta.namespace, meta.name, meta.uid),
-            shape=shape,
-            leaf=spec.leaf,
-            state=state,
-            node=node,
-            nominated=self._assumed.promised(meta.uid),
-            priority=pod.spec.priority,
-            created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
-            bound_since=_bound_since(pod),
-            charge=self._charge(pod, shape, claims, node),
-            claims=claims.references,
-            order=spec.order,
-            may_preempt=pod.spec.preemption_policy != "Never",
+    def _charge(self, pod: Pod, asks: Demand, node: str) -> dict[str, float]:
+        """What the pod costs; kept once per shape where that is enough."""
+        number = asks.shape.number
+        known = self._charges.get(number) if asks.costs_by_shape else None
+        if known is not None:
+            return known
+        cost = charge(
+            asks,
+            self._devices.accounting,
+            card_memory=self._card_memory.at(node),
+            pays_for=lambda claim: self._pays_for(pod, claim),
         )
+        if asks.costs_by_shape:
+            self._charges[number] = cost
+        return cost
 
-    def _charge(self, pod: Pod, shape: Shape, claims: PodClaims, node: str) -> dict[str, float]:
-        own = self._devices.accounting.requests(shape.requests)
-        if not shape.claims and shape.gpu_share is None:
-            return self._charges.setdefault(shape.number, own)
-        costs: list[Mapping[str, float]] = [own]
-        if shape.gpu_share is not None:
-            memory = self._card_memory.at(node)
-            costs.append(self._devices.accounting.gpu_share(shape.gpu_share, memory))
-        for use, key in zip(claims.uses, claims.references, strict=True):
-            if use.claim is None:
-                costs.append(self._devices.accounting.claim_spec(use.spec))
-            elif self._pays_for(pod, (key.namespace, key.name), use.claim):
-                costs.append(self._devices.accounting.claim(use.claim))
-        return total(costs)
-
-    def _pays_for(self, pod: Pod, key: tuple[str, str], claim: ResourceClaim) -> bool:
+    def _pays_for(self, pod: Pod, claim: ResourceClaim) -> bool:
         """Of the pods that share a claim the first that reserved it pays, else the first by uid."""
         for consumer in claim.status.reserved_for:
             if consumer.uid in self._pods:
                 return consumer.uid == pod.metadata.uid
-        sharers = self._dependencies.of((("resourceclaims", *key),))
-        return pod.metadata.uid == min((*sharers, pod.metadata.uid))
+        key = ("resourceclaims", claim.metadata.namespace, claim.metadata.name)
+        return pod.metadata.uid == min((*self._dependencies.of((key,)), pod.metadata.uid))
 
     def _settle_claim(self, claim: ResourceClaim) -> None:
         """The API has an allocation for the claim: what was assumed is now known."""
@@ -428,31 +377,3 @@ class SnapshotBuilder:
         key = ("resourceclaims", claim.metadata.namespace, claim.metadata.name)
         for uid in self._dependencies.of((key,)):
             self._derive(uid)
-
-
-def _share(pod: Pod) -> tuple[str, GpuShare | None]:
-    """What is wrong with what the pod says of a part of a GPU, and the part it asks for."""
-    try:
-        return "", gpu_share(pod)
-    except GpuShareError as error:
-        return str(error), None
-
-
-def _holding(
-    pod: Pod, node: str, shape: Shape, gpus: tuple[SharedGpu, ...], *, releasing: bool
-) -> Holding:
-    requests = total((shape.requests, shape.mirrored)) if shape.mirrored else shape.requests
-    shared = shared_holding(shape, gpus)
-    if shared is not None and shape.gpu_share is None:
-        requests = {name: amount for name, amount in requests.items() if name != CARD}
-    legacy_mig = bool(legacy_mig_profile(pod))
-    return Holding(node, requests, shape.host_ports, releasing, shared, legacy_mig)
-
-
-def _bound_since(pod: Pod) -> float:
-    for condition in pod.status.conditions:
-        if condition.type == "PodScheduled" and condition.status == "True":
-            return (
-                condition.last_transition_time.timestamp() if condition.last_transition_time else 0
-            )
-    return pod.status.start_time.timestamp() if pod.status.start_time else 0.0

@@ -20,16 +20,12 @@ Charge = Mapping[str, float]
 
 
 class PodState(IntEnum):
-    """Where a pod stands; finished pods leave their gang.
-
-    A pod is *stuck* when its deletion is overdue: it holds its room, and nobody may count on it.
-    """
+    """Where a pod stands; finished pods leave their gang."""
 
     GATED = 0
     PENDING = 1
     BOUND = 2
     RELEASING = 3
-    STUCK = 4
 
 
 @dataclass(frozen=True, slots=True)

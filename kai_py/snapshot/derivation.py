@@ -1,0 +1,181 @@
+"""What does a pod mean to the snapshot: what does it ask for, hold on its node, and bring its gang?
+
+Functions of the pod, of the objects its names resolve to, and of where it stands: bound, being
+bound, promised room, leaving. Whoever calls them remembers which objects were looked up, so that a
+change of one derives the pod again. What is wrong with a pod is part of the answer.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from kai_py.api.gpu_share import (
+    CARD,
+    GpuShare,
+    GpuShareError,
+    SharedGpu,
+    gpu_share,
+    legacy_mig_profile,
+)
+from kai_py.api.quantity import QuantityError
+from kai_py.api.records.core import Pod
+from kai_py.api.records.resource import ResourceClaim
+from kai_py.api.references import PodRef
+from kai_py.grouping.gang import GangSpec
+from kai_py.snapshot.accounting import Accounting, total
+from kai_py.snapshot.assumptions import Standing
+from kai_py.snapshot.claims import PodClaims, pod_claims
+from kai_py.snapshot.dependencies import RecordingOwners
+from kai_py.snapshot.gangs import Member, PodState
+from kai_py.snapshot.gpu_holdings import held_gpus, shared_holding
+from kai_py.snapshot.ledger import Holding
+from kai_py.snapshot.shape import Shape, ShapeTable
+from kai_py.snapshot.volumes import volume_selectors
+
+NO_SHAPE = Shape(number=-1, requests={})
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a pod asks for. ``waiting`` and ``problem`` are sentences, as in ``Member``.
+
+    A pod whose requests can't be read has ``NO_SHAPE``: it asks for nothing and is never placed.
+    """
+
+    shape: Shape
+    claims: PodClaims
+    share: GpuShare | None
+    waiting: str = ""
+    problem: str = ""
+
+    @property
+    def costs_by_shape(self) -> bool:
+        """Whether all pods of the shape cost the same, wherever they are."""
+        return not self.shape.claims and self.shape.gpu_share is None
+
+
+def demand(
+    pod: Pod,
+    owners: RecordingOwners,
+    shapes: ShapeTable,
+    accounting: Accounting,
+    *,
+    labels_matter: bool,
+) -> Demand:
+    """Resolve the claims and volumes of ``pod`` and find its shape."""
+    claims = pod_claims(pod, owners.claim)
+    volumes = volume_selectors(pod, owners)
+    mirrored = total(accounting.mirrored(use.spec) for use in claims.uses)
+    problem, share = _share(pod)
+    try:
+        shape = shapes.intern(
+            pod, claims.uses, volumes.selectors, mirrored, share, labels_matter=labels_matter
+        )
+    except QuantityError as error:
+        problem, shape = str(error), NO_SHAPE
+    return Demand(shape, claims, share, claims.waiting or volumes.waiting, problem)
+
+
+def gpus_of(pod: Pod, asks: Demand, standing: Standing) -> tuple[SharedGpu, ...]:
+    """The shared GPUs of which the pod has a part: those being written, else those it names."""
+    return standing.gpus or held_gpus(pod, asks.share)
+
+
+def holding(
+    pod: Pod, asks: Demand, standing: Standing, gpus: tuple[SharedGpu, ...]
+) -> Holding | None:
+    """What the pod holds of its node; None without a node."""
+    if not standing.node:
+        return None
+    shape = asks.shape
+    requests = total((shape.requests, shape.mirrored)) if shape.mirrored else shape.requests
+    shared = shared_holding(shape, gpus)
+    if shared is not None and shape.gpu_share is None:
+        requests = {name: amount for name, amount in requests.items() if name != CARD}
+    return Holding(
+        standing.node,
+        requests,
+        shape.host_ports,
+        standing.leaving,
+        shared,
+        legacy_mig=bool(legacy_mig_profile(pod)),
+    )
+
+
+def charge(
+    asks: Demand,
+    accounting: Accounting,
+    *,
+    card_memory: float,
+    pays_for: Callable[[ResourceClaim], bool],
+) -> dict[str, float]:
+    """What the pod costs its queue where a GPU has ``card_memory`` MiB.
+
+    ``pays_for``: whether this pod, of those that share a claim, is the one that pays for it.
+    """
+    costs = [accounting.requests(asks.shape.requests)]
+    if asks.costs_by_shape:
+        return costs[0]
+    if asks.shape.gpu_share is not None:
+        costs.append(accounting.gpu_share(asks.shape.gpu_share, card_memory))
+    for use in asks.claims.uses:
+        if use.claim is None:
+            costs.append(accounting.claim_spec(use.spec))
+        elif pays_for(use.claim):
+            costs.append(accounting.claim(use.claim))
+    return total(costs)
+
+
+def member(
+    pod: Pod,
+    asks: Demand,
+    standing: Standing,
+    *,
+    gpus: tuple[SharedGpu, ...],
+    spec: GangSpec,
+    cost: Mapping[str, float],
+) -> Member:
+    """The pod as a member of the gang that ``spec`` describes; ``cost`` is its charge."""
+    meta = pod.metadata
+    return Member(
+        pod=PodRef(meta.namespace, meta.name, meta.uid),
+        shape=asks.shape,
+        leaf=spec.leaf,
+        state=_state(pod, standing),
+        node=standing.node,
+        nominated=standing.promised,
+        priority=pod.spec.priority,
+        created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
+        bound_since=_bound_since(pod),
+        charge=cost,
+        claims=asks.claims.references,
+        gpus=gpus,
+        order=spec.order,
+        may_preempt=pod.spec.preemption_policy != "Never",
+        waiting=asks.waiting or spec.pod_problem,
+        problem=asks.problem and f"pod {meta.namespace}/{meta.name}: {asks.problem}",
+    )
+
+
+def _share(pod: Pod) -> tuple[str, GpuShare | None]:
+    """What is wrong with what the pod says of a part of a GPU, and the part it asks for."""
+    try:
+        return "", gpu_share(pod)
+    except GpuShareError as error:
+        return str(error), None
+
+
+def _state(pod: Pod, standing: Standing) -> PodState:
+    if standing.leaving:
+        return PodState.RELEASING
+    if standing.node:
+        return PodState.BOUND
+    return PodState.GATED if pod.spec.scheduling_gates else PodState.PENDING
+
+
+def _bound_since(pod: Pod) -> float:
+    """Unix seconds, 0 while the pod is not bound; the kubelet's start time where no one said."""
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "True":
+            since = condition.last_transition_time
+            return since.timestamp() if since else 0.0
+    return pod.status.start_time.timestamp() if pod.status.start_time else 0.0

@@ -1,0 +1,79 @@
+import pytest
+
+from kai_py.api.gpu_share import SharedGpu, gpu_share
+from kai_py.api.records.core import SchedulingGate
+from kai_py.grouping.gang import GangSpec, Owner, Subgroup
+from kai_py.snapshot.accounting import Accounting
+from kai_py.snapshot.assumptions import Standing
+from kai_py.snapshot.claims import pod_claims
+from kai_py.snapshot.derivation import Demand, charge, gpus_of, holding, member
+from kai_py.snapshot.gangs import PodState
+from kai_py.snapshot.shape import ShapeTable
+from tests.scenario import claim, claiming, pod, shared
+
+ACCOUNTING = Accounting(
+    class_weight=lambda _: 1.0, device_weight=lambda *_: 1.0, class_resource=lambda _: ""
+)
+SPEC = GangSpec(
+    key="default/Pod/p",
+    owner=Owner("v1", "Pod", "default", "p", "pod-p"),
+    queue="team",
+    tree=Subgroup("default", min_members=1),
+)
+
+
+def asked(each, *claims):
+    """What ``each`` asks for in a cluster with ``claims``."""
+    known = {(one.metadata.namespace, one.metadata.name): one for one in claims}
+    resolved = pod_claims(each, lambda namespace, name: known.get((namespace, name)))
+    share = gpu_share(each)
+    return Demand(ShapeTable().intern(each, resolved.uses, gpu_share=share), resolved, share)
+
+
+def cost(asks, *, pays=True):
+    return charge(asks, ACCOUNTING, card_memory=80_000.0, pays_for=lambda _: pays)
+
+
+@pytest.mark.parametrize(
+    ("standing", "gated", "state"),
+    [
+        (Standing(""), False, PodState.PENDING),
+        (Standing(""), True, PodState.GATED),
+        (Standing("node"), True, PodState.BOUND),
+        (Standing("node", leaving=True), False, PodState.RELEASING),
+        (Standing("", leaving=True), True, PodState.RELEASING),
+    ],
+)
+def test_the_state_of_a_member_follows_from_where_it_stands(standing, gated, state):
+    each = pod("p", scheduling_gates=(SchedulingGate(name="wait"),) if gated else ())
+    joined = member(each, asked(each), standing, gpus=(), spec=SPEC, cost={})
+    assert (joined.state, joined.node) == (state, standing.node)
+
+
+def test_a_pod_without_a_node_holds_nothing():
+    each = pod("p")
+    assert holding(each, asked(each), Standing("", promised="node"), ()) is None
+    held = holding(each, asked(each), Standing("node", leaving=True), ())
+    assert (held.node, held.requests["nvidia.com/gpu"], held.releasing) == ("node", 1.0, True)
+
+
+def test_gpus_being_written_go_before_those_that_the_labels_name():
+    each = shared(pod("p", 0), "0.5", group="labelled")
+    asks = asked(each)
+    assert [gpu.group for gpu in gpus_of(each, asks, Standing(""))] == ["labelled"]
+    written = (SharedGpu("written"),)
+    assert gpus_of(each, asks, Standing("node", gpus=written)) == written
+
+
+def test_a_pod_pays_for_its_own_claim_and_for_a_shared_one_only_if_it_is_asked_to():
+    own = asked(claiming(pod("p", 0), "mine"), claim("mine", 2, owner="p"))
+    assert cost(own, pays=False)["gpu"] == 2.0
+    common = asked(claiming(pod("p", 0), "ours", template=False), claim("ours", 2))
+    assert cost(common)["gpu"] == 2.0
+    assert "gpu" not in cost(common, pays=False)
+
+
+def test_a_part_of_a_gpu_costs_that_part():
+    asks = asked(shared(pod("p", 0), "0.25"))
+    assert cost(asks)["gpu"] == 0.25
+    assert not asks.costs_by_shape
