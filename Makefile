@@ -37,15 +37,17 @@ types: setup
 
 generate: setup
 	$(BIN)/kai-py crds --output-dir crds
+	$(BIN)/kai-py manifests --chart charts/kai-py
 
 picture: setup
 	$(BIN)/kai-py demo --svg docs/demo.svg
 
 drift: setup
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT \
-	  && $(BIN)/kai-py crds --output-dir "$$fresh" \
-	  && diff -r crds "$$fresh" \
-	  || { echo "crds/ differs from kai_py/api: run make generate and commit the result" >&2; exit 1; }
+	  && $(BIN)/kai-py crds --output-dir "$$fresh/crds" \
+	  && $(BIN)/kai-py manifests --chart "$$fresh/chart" \
+	  && diff -r crds "$$fresh/crds" && diff -r charts/kai-py "$$fresh/chart" \
+	  || { echo "crds/ or charts/ differ from the code: run make generate and commit" >&2; exit 1; }
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -1,5 +1,6 @@
 """``kai-py manifests``: everything that a cluster needs to run the scheduler, as YAML to apply."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -8,17 +9,26 @@ import typer
 from kai_py.api.crd import plain_yaml
 from kai_py.cli.configuration import configuration_from, with_options
 from kai_py.cli.errors import CommandError
+from kai_py.deploy.chart import chart
 from kai_py.deploy.objects import Installation, manifests
 
 
 def command(
     *,
-    image: Annotated[str, typer.Option(help="Container image whose entry point is kai-py.")],
+    image: Annotated[str, typer.Option(help="Container image whose entry point is kai-py.")] = "",
     namespace: Annotated[str, typer.Option(help="Namespace, made if needed.")] = "kai-py",
     replicas: Annotated[int, typer.Option(min=1, help="One schedules, the rest stand by.")] = 2,
     config: Annotated[Path | None, typer.Option(help="Configuration file to put inside.")] = None,
+    chart_dir: Annotated[
+        Path | None, typer.Option("--chart", help="Write the Helm chart into this directory.")
+    ] = None,
 ) -> None:
     """Print all to apply: ``kai-py manifests --image IMAGE | kubectl apply -f -``."""
+    if chart_dir is not None:
+        _write(chart_dir, chart())
+        return
+    if not image:
+        raise CommandError("--image is missing: the container image to run")
     options = {"leaderElection": {"namespace": namespace}}
     configuration = with_options(configuration_from(config), options)
     if configuration.http.port == 0:
@@ -27,3 +37,13 @@ def command(
         image=image, namespace=namespace, replicas=replicas, configuration=configuration
     )
     typer.echo("---\n".join(map(plain_yaml, manifests(wanted))), nl=False)
+
+
+def _write(directory: Path, files: Mapping[str, str]) -> None:
+    try:
+        for name, text in files.items():
+            path = directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"cannot write {error.filename}: {error.strerror}") from error

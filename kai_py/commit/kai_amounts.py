@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from kai_py.api.quantity import NANO, Quantity, QuantityFormat
-from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
 from kai_py.snapshot.queue_objects import in_api_units
 
 GPU_RESOURCE = "nvidia.com/gpu"
@@ -13,8 +13,13 @@ MICRO = NANO // 1_000_000
 
 
 def resource_list(amounts: Mapping[str, float]) -> dict[str, str]:
-    """Finite amounts above nothing, rounded to millionths, by name."""
-    shown = in_api_units(amounts)
+    """Finite amounts above nothing, rounded to millionths, by name.
+
+    Devices by class are left out: KAI's statuses count GPUs, whatever they were asked for by.
+    """
+    shown = in_api_units(
+        {name: amount for name, amount in amounts.items() if not name.startswith(DEVICE_CLASS)}
+    )
     named = {GPU_RESOURCE if name == GPU else name: amount for name, amount in shown.items()}
     return {
         name: str(Quantity(round(named[name] * 1_000_000) * MICRO, _format(name)))

@@ -7,6 +7,7 @@ import msgspec
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.kai import POD_GROUP_API_VERSION, KaiPodGroup, KaiQueue
+from kai_py.commit.kai_amounts import resource_list
 from kai_py.commit.kai_pod_group_status import kai_pod_group_patch, kai_pod_group_reports
 from kai_py.commit.kai_queue_status import kai_queue_patch, kai_queue_reports
 from kai_py.commit.status import differs, pending_statuses, status_patch
@@ -145,3 +146,8 @@ def test_pods_of_a_group_that_asks_so_are_not_marked():
     assert "conditions" not in status_patch(status, waiting, NOW)["status"]
     [marked] = pending_statuses(plan)
     assert differs(marked, waiting)
+
+
+def test_devices_by_class_are_no_resource_of_kai():
+    amounts = {"gpu": 3.0, "deviceclass/gpu.nvidia.com": 3.0, "cpu": 1500.0}
+    assert resource_list(amounts) == {"nvidia.com/gpu": "3", "cpu": "1500m"}

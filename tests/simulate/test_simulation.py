@@ -11,7 +11,7 @@ from kai_py.simulate.report_page import report_page
 from kai_py.simulate.scenario import ScenarioError, arrivals, parse_scenario
 from kai_py.simulate.simulation import Wait, simulate
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"
+SCENARIOS = Path(__file__).parents[2] / "docs" / "scenarios"
 
 TWO_IN_A_ROW = """
 hours: 4
@@ -75,7 +75,7 @@ def test_room_that_a_gang_cannot_use_is_idle_while_it_waits():
 
 
 def test_the_same_scenario_gives_the_same_result():
-    text = (EXAMPLES / "two-teams.yaml").read_text().replace("hours: 24", "hours: 3")
+    text = (SCENARIOS / "two-teams.yaml").read_text().replace("hours: 24", "hours: 3")
     assert report(played(text)) == report(played(text))
 
 
