@@ -22,6 +22,7 @@ from kai_py.dra.inventory import Inventory
 from kai_py.grouping.owners import GroupKind
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.deadlines import next_deadline
 from kai_py.plan.decisions import Action, Plan
 from kai_py.policy.fill import Strategy
 from kai_py.policy.rules import PROFILES, Profile
@@ -85,6 +86,10 @@ class Planner:
         """Run one cycle; ``actions`` in place of those configured."""
         settings = self._settings if actions is None else replace(self._settings, actions=actions)
         return run_cycle(snapshot, settings, self._memory)
+
+    def next_deadline(self, snapshot: Snapshot) -> float | None:
+        """When a plan could differ though nothing changes, seconds since the epoch."""
+        return next_deadline(snapshot, self._settings)
 
     def start_afresh(self) -> None:
         """Drop what earlier cycles remembered, after one that failed half-way."""

@@ -6,9 +6,10 @@
 
 One event loop does all input and output; only ``decide`` runs in a thread, so watches keep flowing
 while a plan is made. A cycle starts when something relevant changed, at most once per
-``cyclePeriod``, and at least once per ``resyncPeriod``. A cycle that fails is logged and counted,
-and the next one starts afresh. A process that lost its lease ends at once (exit code 1); ``stop``
-finishes what is under way and gives the lease back.
+``cyclePeriod``, at least once per ``resyncPeriod``, and when a time is up on which a decision
+depends (``plan.deadlines``). A cycle that fails is logged and counted, and the next one starts
+afresh. A process that lost its lease ends at once (exit code 1); ``stop`` finishes what is under
+way and gives the lease back.
 """
 
 import asyncio
@@ -84,6 +85,7 @@ class Scheduler:
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
         self._cycle_began: float | None = None
+        self._deadline: float | None = None
         self.mirror.subscribe(self._observe)
 
     def stop(self) -> None:
@@ -183,12 +185,18 @@ class Scheduler:
             await self._rest(began + pause)
 
     async def _rest(self, until: float) -> None:
-        """Sleep to ``until`` (loop time), then until something relevant happens."""
+        """Sleep to ``until`` (loop time), then until something relevant happens or is due."""
         delay = until - asyncio.get_running_loop().time()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stop.wait(), max(delay, 0.0))
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), self._configuration.resync_period)
+            await asyncio.wait_for(self._wake.wait(), self._longest_rest())
+
+    def _longest_rest(self) -> float:
+        longest = self._configuration.resync_period
+        if self._deadline is None:
+            return longest
+        return min(max(self._deadline - time.time(), 0.0), longest)
 
     async def _cycle(self, may_act: Callable[[], bool]) -> None:
         now = time.time()
@@ -197,6 +205,7 @@ class Scheduler:
         with self._metrics.cycle_seconds.labels("plan").time():
             plan = await asyncio.to_thread(self._planner.decide, snapshot)
         self.last_plan = plan
+        self._deadline = self._planner.next_deadline(snapshot)
         self._metrics.show_plan(plan)
         if self._kai_metrics is not None:
             self._kai_metrics.show_plan(plan)

@@ -1,8 +1,12 @@
-"""Keeps the statuses of KAI's Queues and PodGroups in line with the plans."""
+"""Keeps what KAI's Queues and PodGroups tell in line with the plans."""
 
 import asyncio
 from collections.abc import Iterable
 
+from kai_py.commit.kai_pod_group_marks import (
+    kai_pod_group_marks,
+    kai_pod_group_marks_patch,
+)
 from kai_py.commit.kai_pod_group_status import kai_pod_group_patch, kai_pod_group_reports
 from kai_py.commit.kai_queue_status import kai_queue_patch, kai_queue_reports
 from kai_py.commit.report_writer import Reported, ReportWriter
@@ -16,7 +20,7 @@ from kai_py.watch.mirror import Mirror
 
 
 class KaiStatuses:
-    """Both writers; a kind that is not served costs nothing."""
+    """All writers; a kind that is not served costs nothing."""
 
     def __init__(self, client: Client, mirror: Mirror, settings: CommitSettings) -> None:
         self._pool = settings.pool
@@ -40,12 +44,24 @@ class KaiStatuses:
             interval=settings.queue_status_interval,
             backoff=ObjectBackoff(settings.backoff),
         )
+        self._marks = ReportWriter(
+            client,
+            Reported(
+                served=lambda: mirror.served(KAI_POD_GROUPS),
+                find=mirror.objects(KAI_POD_GROUPS).get,
+                patch=kai_pod_group_marks_patch,
+                subresource="",
+            ),
+            interval=settings.queue_status_interval,
+            backoff=ObjectBackoff(settings.backoff),
+        )
 
     def update(self, plan: Plan, gangs: Iterable[Gang]) -> None:
         """Note what must be reported from now on."""
         self._queues.update(lambda: kai_queue_reports(plan))
         self._pod_groups.update(lambda: kai_pod_group_reports(plan, gangs, self._pool))
+        self._marks.update(lambda: kai_pod_group_marks(gangs))
 
     async def run(self) -> None:
         """Write until cancelled."""
-        await asyncio.gather(self._queues.run(), self._pod_groups.run())
+        await asyncio.gather(self._queues.run(), self._pod_groups.run(), self._marks.run())

@@ -1,6 +1,6 @@
 """Writes what objects report of plans, behind the cycle's back.
 
-An object whose status already says it is not written to. Each object is written to at most once per
+An object that already says it is not written to. Each object is written to at most once per
 interval, and all of them at a bounded rate, those first that have waited longest. What changes
 meanwhile is written in its newest form when its time has come, whether or not there is news.
 News costs the cycle nothing: it is only noted.
@@ -34,19 +34,20 @@ Known = TypeVar("Known", bound=Identified)
 class Reported(Generic[Report, Known]):
     """A kind whose objects report: where it is served, its objects, and how reports are written.
 
-    ``patch`` gives the merge patch of the status, None where the object says it already. It must be
-    the same for equal reports on an object that did not change. ``on_written`` is told of a report
-    that was written, with the object as it was before.
+    ``patch`` gives the merge patch of the ``subresource`` (empty: of the object), None where it
+    says it already. It must be the same for equal reports on an object that did not change.
+    ``on_written`` is told of a report that was written, with the object as it was before.
     """
 
     served: Callable[[], Resource[Known] | None]
     find: Callable[[Key], Known | None]
     patch: Callable[[Report, Known, datetime], dict[str, Any] | None]
     on_written: Callable[[Report, Known], None] = lambda _report, _known: None
+    subresource: str = "status"
 
 
 class ReportWriter(Generic[Report, Known]):
-    """Brings the statuses of one kind in line with the last reports; ``interval`` in seconds."""
+    """Brings the objects of one kind in line with the last reports; ``interval`` in seconds."""
 
     def __init__(
         self,
@@ -121,12 +122,12 @@ class ReportWriter(Generic[Report, Known]):
         pause, label = self._interval, f"{resource.kind.name} {namespace}/{name}"
         try:
             await self._client.patch(
-                resource, name, patch, namespace=namespace, subresource="status"
+                resource, name, patch, namespace=namespace, subresource=self._kind.subresource
             )
         except (Conflict, NotFound) as error:
-            log.debug("status of %s: %s", label, error)
+            log.debug("report of %s: %s", label, error)
         except ApiError as error:
-            log.warning("status of %s: %s", label, error)
+            log.warning("report of %s: %s", label, error)
             pause = max(pause, self._backoff.failed(label, loop.time()))
         else:
             self._backoff.succeeded(label)

@@ -52,6 +52,8 @@ def _writes() -> list[Rule]:
         _rule("resource.k8s.io", ("resourceclaims/binding",), ("patch",)),
         _rule(QUEUE_GROUP, ("queues/status",), ("patch",)),
         _rule("scheduling.run.ai", ("podgroups/status", "queues/status"), ("patch",)),
+        # Since when a gang runs below its floor, an annotation as in KAI.
+        _rule("scheduling.run.ai", ("podgroups",), ("patch",)),
         _rule("events.k8s.io", ("events",), ("create",)),
     ]
 

@@ -35,6 +35,7 @@ class GangLedger:
         self._successes: dict[str, int] = {}
         self._finishing: dict[str, None] = {}
         self._short_since: dict[str, float] = {}
+        self._seen_whole: dict[str, None] = {}
         self.gangs: dict[str, Gang] = {}
         self.pending: set[str] = set()
         self.leaving: dict[str, Member] = {}
@@ -97,6 +98,7 @@ class GangLedger:
         if not tracked:
             self._members.pop(key, None)
             self._short_since.pop(key, None)
+            self._seen_whole.pop(key, None)
             if key not in self._successes:
                 self._finishing.pop(key, None)
             return
@@ -109,13 +111,17 @@ class GangLedger:
     def _timed(self, gang: Gang, now: float) -> Gang:
         """``gang`` with the time since which it runs below its floor, if it does.
 
-        Once a pod of it ended well it is finishing, also after that pod was deleted.
+        Once a pod of it ended well it is finishing, also after that pod was deleted. What its group
+        says of a time before counts for a gang that was short when it was first seen here: a
+        restart doesn't start the time anew.
         """
         if gang.key in self._finishing or not gang.bound or gang.is_satisfied:
             self._short_since.pop(gang.key, None)
-            return gang
-        since = self._short_since.setdefault(gang.key, now)
-        return gang if gang.stale_since is not None else replace(gang, stale_since=since)
+            self._seen_whole[gang.key] = None
+            return gang if gang.stale_since is None else replace(gang, stale_since=None)
+        said = None if gang.key in self._seen_whole else gang.stale_since
+        since = now if said is None else min(said, now)
+        return replace(gang, stale_since=self._short_since.setdefault(gang.key, since))
 
     def _gang(self, tracked: Iterable[Tracked]) -> Gang:
         """The gang of these pods; where they disagree about it, the first in order decides.

@@ -1,6 +1,8 @@
 """In a cluster with KAI's definitions its users change nothing but the scheduler."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -160,3 +162,36 @@ async def test_a_group_that_appears_later_starts_its_pods(cluster: Cluster, view
         assert message == "PodGroup default/late does not exist (yet)"
         await cluster.submit(pod_group("late", minMember=2))
         await view.wait_bound("late", 2)
+
+
+async def test_a_gang_that_stays_short_is_ended_after_its_grace_also_after_a_restart(
+    cluster: Cluster, view: View, kai_scheduler: Running
+):
+    async with cluster.run_nodes(gpu_nodes(1, published_gpus=4)):
+        await cluster.submit(
+            kai_queue("kai-team"),
+            claim_template(),
+            pod_group("short", minMember=3, stalenessGracePeriod="8s"),
+            *members("short", 3),
+        )
+        await view.wait_bound("short", 3)
+        await cluster.api.delete("/api/v1/namespaces/default/pods/short-pod-2")
+        path = f"{POD_GROUPS}/short"
+        since = await eventually(lambda: stale_mark(cluster, path), within=15.0)
+        kai_scheduler.scheduler.stop()
+        await asyncio.sleep(3.0)
+        async with scheduling(cluster, identity="second"):
+            await eventually(lambda: gone(cluster, "short-pod-0", "short-pod-1"), within=12.0)
+        lasted = datetime.now(UTC) - datetime.fromisoformat(since)
+        assert 8.0 <= lasted.total_seconds() < 11.0, "the grace neither ends early nor starts anew"
+
+
+async def stale_mark(cluster: Cluster, path: str) -> str:
+    found = await cluster.api.get(path)
+    marks = found["metadata"].get("annotations", {})
+    return str(marks.get("kai.scheduler/stale-podgroup-timestamp", ""))
+
+
+async def gone(cluster: Cluster, *names: str) -> bool:
+    pods = await cluster.api.items("/api/v1/namespaces/default/pods")
+    return not {pod["metadata"]["name"] for pod in pods} & {*names}

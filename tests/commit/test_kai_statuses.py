@@ -8,12 +8,18 @@ import msgspec
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.kai import POD_GROUP_API_VERSION, KaiPodGroup, KaiQueue
 from kai_py.commit.kai_amounts import resource_list
+from kai_py.commit.kai_pod_group_marks import (
+    KaiPodGroupMarks,
+    kai_pod_group_marks,
+    kai_pod_group_marks_patch,
+)
 from kai_py.commit.kai_pod_group_status import kai_pod_group_patch, kai_pod_group_reports
 from kai_py.commit.kai_queue_status import kai_queue_patch, kai_queue_reports
 from kai_py.commit.status import differs, pending_statuses, status_patch
+from kai_py.dialects.kai.keys import STALE_SINCE
 from kai_py.grouping.gang import Owner
 from tests.commit.test_queue_status import apply_merge_patch
-from tests.scenario import cluster, job_with_pods, node, pod, queue
+from tests.scenario import START, cluster, job, job_with_pods, node, pod, queue
 
 NOW = datetime(2026, 5, 1, 12, 30, 15, tzinfo=UTC)
 LATER = datetime(2026, 5, 1, 13, 0, 0, tzinfo=UTC)
@@ -151,3 +157,36 @@ def test_pods_of_a_group_that_asks_so_are_not_marked():
 def test_devices_by_class_are_no_resource_of_kai():
     amounts = {"gpu": 3.0, "deviceclass/gpu.nvidia.com": 3.0, "cpu": 1500.0}
     assert resource_list(amounts) == {"nvidia.com/gpu": "3", "cpu": "1500m"}
+
+
+def marks_patch(said, since, uid="group-g"):
+    """The patch of the PodGroup g whose annotation says ``said``."""
+    group = kai_pod_group("g")
+    marks = {STALE_SINCE: said} if said else {}
+    meta = msgspec.structs.replace(group.metadata, annotations={"mine": "stays", **marks})
+    known = msgspec.structs.replace(group, metadata=meta)
+    return kai_pod_group_marks_patch(KaiPodGroupMarks(uid, since), known, NOW)
+
+
+def test_a_group_is_told_since_when_it_is_short_and_that_it_is_whole_again():
+    since = NOW.timestamp() - 0.25
+    patch = marks_patch("", since)
+    assert patch["metadata"]["annotations"] == {STALE_SINCE: "2026-05-01T12:30:15Z"}
+    assert patch["metadata"]["resourceVersion"] == "7"
+    assert marks_patch("2026-05-01T12:30:15Z", since) is None
+    healed = marks_patch("2026-05-01T12:30:15Z", None)
+    assert healed["metadata"]["annotations"] == {STALE_SINCE: None}
+    assert marks_patch("", None) is None
+    assert marks_patch("", since, uid="another of this name") is None
+
+
+def test_only_gangs_of_kai_groups_are_told():
+    owner = job("train", 3, "q")
+    short = [owner, *(pod(f"train-{i}", owner=owner, node="n") for i in range(2))]
+    gangs = list(cluster(node("n"), queue("q", 8), short).snapshot().gangs.values())
+    assert [gang.stale_since for gang in gangs] == [START + 1000.0]
+    assert kai_pod_group_marks(gangs) == {}
+    grouped = replace(gangs[0], owner=Owner(POD_GROUP_API_VERSION, "PodGroup", "default", "g", "u"))
+    assert kai_pod_group_marks([grouped]) == {
+        ("default", "g"): KaiPodGroupMarks("u", START + 1000.0)
+    }

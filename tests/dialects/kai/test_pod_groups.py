@@ -173,7 +173,6 @@ def test_terms_of_a_group():
             metadata={
                 "creationTimestamp": "2027-01-15T06:00:00Z",
                 "annotations": {
-                    "kai.scheduler/stale-podgroup-timestamp": "2027-01-15T08:00:00Z",
                     "kai.scheduler/last-eviction-timestamp": "2027-01-15T07:30:00+00:00",
                 },
             },
@@ -181,7 +180,54 @@ def test_terms_of_a_group():
     )
     assert (found.staleness_grace, found.preemption_delay) == (-1.0, 300.0)
     assert found.created == NOW - 7200
-    assert (found.stale_since, found.last_evicted) == (NOW, NOW - 1800)
+    assert found.last_evicted == NOW - 1800
+
+
+def short_group(said="", **spec):
+    """A group for three pods of which two run, since when its annotation says."""
+    marks = {"kai.scheduler/stale-podgroup-timestamp": said} if said else {}
+    return pod_group("g", minMember=3, metadata={"annotations": marks}, **spec)
+
+
+def running(count):
+    return members("g", count, nodeName="n")
+
+
+def ended(cluster, now):
+    return sorted(eviction.pod.name for eviction in cluster.plan(now).evictions)
+
+
+def test_a_restart_does_not_start_the_grace_anew():
+    before = "2027-01-15T07:59:30Z"
+    cluster = Cluster(QUEUE, node("n"), short_group(before), running(2))
+    assert cluster.gang(KEY.format("g")).stale_since == NOW - 30
+    assert ended(cluster, NOW + 29) == []
+    assert ended(cluster, NOW + 30) == ["g-0", "g-1"]
+    told_late = Cluster(QUEUE, node("n"), running(2), short_group(before))
+    assert ended(told_late, NOW + 30) == ["g-0", "g-1"]
+
+
+def test_a_mark_from_before_a_gang_was_whole_counts_no_more():
+    cluster = Cluster(QUEUE, node("n"), short_group("2027-01-15T07:00:00Z"), running(3))
+    assert cluster.gang(KEY.format("g")).stale_since is None
+    cluster.remove(running(3)[2:])
+    assert ended(cluster, NOW + 100) == []
+    assert ended(cluster, NOW + 159) == []
+    assert ended(cluster, NOW + 160) == ["g-0", "g-1"]
+
+
+def test_a_mark_in_the_future_does_not_lengthen_the_grace():
+    cluster = Cluster(QUEUE, node("n"), short_group("2027-01-15T09:00:00Z"), running(2))
+    assert cluster.gang(KEY.format("g")).stale_since == NOW
+
+
+def test_the_own_grace_of_a_group_counts_and_a_negative_one_never_ends():
+    cluster = Cluster(QUEUE, node("n"), short_group(stalenessGracePeriod="5s"), running(2))
+    assert ended(cluster, NOW) == []
+    assert ended(cluster, NOW + 5) == ["g-0", "g-1"]
+    lasting = Cluster(QUEUE, node("n"), short_group(stalenessGracePeriod="-1s"), running(2))
+    assert ended(lasting, NOW) == []
+    assert ended(lasting, NOW + 1e6) == []
 
 
 def test_one_attempt_is_one_attempt_until_the_condition_of_its_pool_goes():

@@ -1,0 +1,70 @@
+"""When does time alone change what the next plan says?"""
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from kai_py.config import Configuration, Eviction
+from kai_py.plan.deadlines import next_deadline
+from kai_py.planner import cycle_settings
+from tests.dialects.feeding import CREATED
+from tests.dialects.feeding import Cluster as Documents
+from tests.dialects.feeding import node as document_node
+from tests.dialects.feeding import pod as document_pod
+from tests.dialects.kai.test_queues import kai_queue
+from tests.scenario import START, at, cluster, job, job_with_pods, node, pod, queue
+
+SETTINGS = cycle_settings(Configuration())
+
+
+def deadline(*objects, now=1000.0, settings=SETTINGS):
+    """Seconds after the start of the scenario, None if there is no deadline."""
+    world = cluster(node("a", 4), queue("team", 8), *objects)
+    found = next_deadline(world.snapshot(now), settings)
+    return None if found is None else found - START
+
+
+def short_gang():
+    owner = job("train", 3, "team")
+    return [owner, *(pod(f"train-{i}", owner=owner, node="a") for i in range(2))]
+
+
+def test_the_end_of_a_grace_is_a_deadline_until_it_has_passed():
+    world = cluster(node("a", 4), queue("team", 8), short_gang())
+    assert next_deadline(world.snapshot(1000.0), SETTINGS) == START + 1060
+    assert next_deadline(world.snapshot(1059.5), SETTINGS) == START + 1060
+    assert next_deadline(world.snapshot(1060.0), SETTINGS) is None
+    endless = cycle_settings(Configuration(eviction=Eviction(staleness_grace=0.0)))
+    assert next_deadline(world.snapshot(1060.0), endless) is None
+
+
+def test_nothing_is_due_for_a_gang_that_is_whole_or_waits_without_terms():
+    assert deadline(job_with_pods("runs", 2, queue="team", node="a")) is None
+    assert deadline(job_with_pods("waits", 9, queue="team")) is None
+
+
+def started(pods, at_second):
+    """Pods with the moment at which they were bound."""
+    return [replace(each, status=replace(each.status, start_time=at(at_second))) for each in pods]
+
+
+def test_min_runtimes_are_due_only_while_somebody_waits():
+    safe = cycle_settings(
+        Configuration(eviction=Eviction(preempt_min_runtime=90.0, reclaim_min_runtime=30.5))
+    )
+    owner, *pods = job_with_pods("runs", 2, queue="team", node="a")
+    runs = [owner, *started(pods, 980.0)]
+    waits = job_with_pods("waits", 9, queue="team")
+    assert deadline(runs, settings=safe) is None
+    assert deadline(runs, waits, settings=safe) == 1011.0
+    assert deadline(runs, waits, settings=safe, now=1012.0) == 1070.0
+    assert deadline(runs, waits, settings=safe, now=1070.0) is None
+
+
+def test_the_end_of_a_preemption_delay_is_due():
+    marks = {"kai.scheduler/queue": "q", "kai.scheduler/preemption-delay": "5m"}
+    waits = document_pod("waits", gpus=9, labels=marks, annotations=marks)
+    world = Documents(kai_queue("q", quota=9, limit=-1), document_node("n"), waits)
+    created = datetime.fromisoformat(CREATED).timestamp()
+    assert next_deadline(world.snapshot(created + 299), SETTINGS) == created + 300
+    assert next_deadline(world.snapshot(created + 300), SETTINGS) is None
