@@ -20,6 +20,7 @@ from kai_py.commit.events import EventRecorder, TokenBucket, queue_object
 from kai_py.commit.holders import DeviceHolders
 from kai_py.commit.kai_statuses import KaiStatuses
 from kai_py.commit.narrator import Narrator
+from kai_py.commit.native_group_status import NativeGroupStatuses
 from kai_py.commit.queue_status_writer import QueueStatusWriter
 from kai_py.commit.recovery import LeftoverGrace, find_leftovers, wanted_pods
 from kai_py.commit.retry import ObjectBackoff
@@ -88,6 +89,7 @@ class Executor:
             backoff=ObjectBackoff(given.settings.backoff),
             on_transition=self._narrator.tell_queue,
         )
+        self._native_groups = NativeGroupStatuses(given.client, given.mirror, given.settings)
         self._kai = KaiStatuses(given.client, given.mirror, given.settings)
         self.committer = Committer(
             access=self._access(given.settings.concurrency),
@@ -108,6 +110,7 @@ class Executor:
         for unplaced in plan.unplaced:
             self._narrator.tell_pending(unplaced)
         self._queues.update(plan)
+        self._native_groups.update(plan, gangs)
         if self._given.settings.kai_statuses:
             self._kai.update(plan, gangs)
 
@@ -116,7 +119,7 @@ class Executor:
         """Keep writing and recovering; leaving finishes what is under way, a cancel drops it."""
         async with asyncio.TaskGroup() as group:
             writers = [self._statuses.run() for _ in range(self._given.settings.status_concurrency)]
-            writers += [self._queues.run(), self._kai.run()]
+            writers += [self._queues.run(), self._kai.run(), self._native_groups.run()]
             works = (self._recorder.run(), self._recover(), *writers)
             tasks = [group.create_task(work) for work in works]
             try:

@@ -39,10 +39,11 @@ class Form:
 
 def source(form: Form) -> Source:
     """The source for groups of ``form``."""
-    return Source(mark=form.mark, gang=lambda asked: _gang(form, asked))
+    return Source(mark=form.mark, gang=lambda asked: gang_of(form, asked))
 
 
-def _gang(form: Form, asked: Asked) -> GangSpec:
+def gang_of(form: Form, asked: Asked) -> GangSpec:
+    """The gang of the pod in question, as the object that it names says."""
     lineage = asked.lineage
     namespace, name = lineage.pod.metadata.namespace, form.name(lineage)
     found = asked.owners.named(form.collection, namespace, name)

@@ -1,21 +1,26 @@
 """Kubernetes' own groups, in the shapes of 1.35, 1.36 and 1.37.
 
 1.35         pod.spec.workloadRef names a group inside a Workload, each replica key of it one gang
-1.36, 1.37   pod.spec.schedulingGroup names a PodGroup
+1.36, 1.37   pod.spec.schedulingGroup names a PodGroup, which may be below composite groups (1.37)
 
-The gang policy's ``minCount`` is the floor; the basic policy starts with one pod. A topology
-constraint is a node label key, always required. The annotation
-``kai.scheduler/ignore-workload-api`` on a pod turns this off for it.
+The gang policy's ``minCount`` is the floor; the basic policy starts with one pod. A PodGroup with a
+priority gives it to its gang. Pods of one group that name several schedulers are refused, as by
+kube-scheduler. The annotation ``kai.scheduler/ignore-workload-api`` on a pod turns this off for it.
 
 Source: KEP-4671, scheduling.k8s.io v1alpha1 to v1beta1.
 """
 
+from dataclasses import replace
+
 from kai_py.api.records.document import Document
-from kai_py.dialects.group_objects import Form, source
+from kai_py.dialects.group_objects import Form, gang_of
+from kai_py.dialects.native_trees import GROUPS, TreeAbove, tree_above
 from kai_py.grouping.blueprint import Unusable
 from kai_py.grouping.counts import count_at, entries
-from kai_py.grouping.gang import Subgroup, TopologyConstraint
+from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.grouping.lineage import Lineage
+from kai_py.grouping.sources import Asked, Source
+from kai_py.grouping.terms import Terms
 
 IGNORE_KEY = "kai.scheduler/ignore-workload-api"
 
@@ -30,15 +35,6 @@ def _group_mark(lineage: Lineage) -> str:
     if not name or lineage.pod.metadata.annotations.get(IGNORE_KEY) == "true":
         return ""
     return f'spec.schedulingGroup "{name}"'
-
-
-def _group_tree(found: Document, _lineage: Lineage) -> Subgroup:
-    constraints = entries(found.content, "spec.schedulingConstraints.topology.*")
-    keys = [str(each.get("key") or each.get("level") or "") for each in constraints]
-    return Subgroup(
-        min_members=count_at(found.content, "spec.schedulingPolicy.gang.minCount", 1),
-        topology=TopologyConstraint(required_level=keys[0]) if keys else None,
-    )
 
 
 def _workload_name(lineage: Lineage) -> str:
@@ -70,22 +66,71 @@ def _workload_tree(found: Document, lineage: Lineage) -> Subgroup:
     raise Unusable(f'spec.podGroups has no group "{wanted}"')
 
 
-NATIVE_GROUP = source(
-    Form(
-        kind="PodGroup.scheduling.k8s.io",
-        collection="podgroups",
-        mark=_group_mark,
-        name=_group_name,
-        tree=_group_tree,
-    )
+_GROUP = Form(
+    kind="PodGroup.scheduling.k8s.io",
+    collection=GROUPS,
+    mark=_group_mark,
+    name=_group_name,
+    tree=lambda _found, _lineage: Subgroup(min_members=1),
 )
-NATIVE_WORKLOAD = source(
-    Form(
-        kind="Workload.scheduling.k8s.io",
-        collection="workloads",
-        mark=_workload_mark,
-        name=_workload_name,
-        tree=_workload_tree,
-        part=_workload_part,
+_WORKLOAD = Form(
+    kind="Workload.scheduling.k8s.io",
+    collection="workloads",
+    mark=_workload_mark,
+    name=_workload_name,
+    tree=_workload_tree,
+    part=_workload_part,
+)
+
+
+def _group_gang(asked: Asked) -> GangSpec:
+    spec = gang_of(_GROUP, asked)
+    meta = asked.lineage.pod.metadata
+    name = _group_name(asked.lineage)
+    found = asked.owners.named(GROUPS, meta.namespace, name)
+    if not isinstance(found, Document):
+        return spec
+    try:
+        above = tree_above(found, asked.owners)
+    except Unusable as error:
+        return replace(spec, problem=f"{_GROUP.kind} {meta.namespace}/{name}: {error}")
+    return _of_one_scheduler(_in_tree(spec, above, name), asked)
+
+
+def _in_tree(spec: GangSpec, above: TreeAbove, name: str) -> GangSpec:
+    root = above.root
+    spec = replace(spec, tree=above.tree, terms=_terms(root))
+    if not above.tree.children:
+        return spec
+    meta = root.metadata
+    return replace(
+        spec,
+        key=f"{meta.namespace}/CompositePodGroup.scheduling.k8s.io/{meta.name}",
+        owner=Owner(root.api_version, root.kind, meta.namespace, meta.name, meta.uid),
+        leaf=name,
     )
+
+
+def _terms(root: Document) -> Terms:
+    priority = root.first_at("spec.priority")
+    return Terms(
+        priority=priority if isinstance(priority, int) else None,
+        may_preempt=root.first_at("spec.preemptionPolicy") != "Never",
+    )
+
+
+def _of_one_scheduler(spec: GangSpec, asked: Asked) -> GangSpec:
+    """``spec``, refused if its pods name several schedulers: each would wait for the other's."""
+    named = asked.owners.schedulers(asked.lineage.pod)
+    if len(named) < 2 or spec.problem:
+        return spec
+    listed = ", ".join(f'"{each}"' for each in named)
+    mark = _group_mark(asked.lineage) or _workload_mark(asked.lineage)
+    hint = "all pods of a group must name the same scheduler in spec.schedulerName"
+    return replace(spec, problem=f"pods with {mark} name the schedulers {listed}; {hint}")
+
+
+NATIVE_GROUP = Source(mark=_group_mark, gang=_group_gang)
+NATIVE_WORKLOAD = Source(
+    mark=_workload_mark, gang=lambda asked: _of_one_scheduler(gang_of(_WORKLOAD, asked), asked)
 )

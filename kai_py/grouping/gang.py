@@ -21,13 +21,17 @@ class TopologyConstraint:
 
 @dataclass(frozen=True, slots=True)
 class Subgroup:
-    """A node of the gang's tree; the root's name is empty."""
+    """A node of the gang's tree; the root's name is empty.
+
+    ``leaves_whole``: its pods are evicted together or not at all, surplus or not.
+    """
 
     name: str = ""
     min_members: int = 0
     min_subgroups: int | None = None
     children: tuple["Subgroup", ...] = ()
     topology: TopologyConstraint | None = None
+    leaves_whole: bool = False
 
     def leaves(self) -> tuple["Subgroup", ...]:
         """The leaves in listing order; a tree of one node is its own leaf."""

@@ -201,6 +201,12 @@ class _Remembering:
         self.asked[collection, namespace, name] = found
         return found
 
+    def below(self, collection: str, namespace: str, parent: str) -> tuple[Document, ...]:
+        return self._owners.below(collection, namespace, parent)
+
+    def schedulers(self, pod: Pod) -> tuple[str, ...]:
+        return self._owners.schedulers(pod)
+
 
 def _holds(kept: _Kept, objects: Sequence[OwnerObject], owners: Owners) -> bool:
     if len(objects) != len(kept.objects):

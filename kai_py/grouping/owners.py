@@ -50,6 +50,12 @@ class Owners(Protocol):
         ``podgroups.scheduling.run.ai``.
         """
 
+    def below(self, collection: str, namespace: str, parent: str) -> tuple[Document, ...]:
+        """Groups that name the composite group ``parent`` as theirs, by name."""
+
+    def schedulers(self, pod: Pod) -> tuple[str, ...]:
+        """The schedulers that pods of the native group of ``pod`` name, in order."""
+
 
 def kind_of(reference: OwnerReference) -> GroupKind:
     """The kind of the object that ``reference`` points to."""

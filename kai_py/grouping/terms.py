@@ -11,6 +11,7 @@ class Terms:
     ``stale_since`` when it was first seen to. ``preemption_delay``: how long it waits, from its
     creation or ``last_evicted``, before it may evict others. ``attempted``: it asks for one attempt
     and had it. ``mark_unschedulable``: whether its pods say in a condition that they wait.
+    ``may_preempt``: whether it may evict others, if its pods may.
     """
 
     priority: int | None = None
@@ -21,6 +22,7 @@ class Terms:
     last_evicted: float | None = None
     attempted: bool = False
     mark_unschedulable: bool = True
+    may_preempt: bool = True
 
 
 NO_TERMS = Terms()

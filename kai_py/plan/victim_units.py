@@ -2,7 +2,8 @@
 
 A gang gives its surplus first: pods above a leaf's floor one by one, then subgroups above what
 their parent needs. What is left is its core: it leaves as a whole, because a gang without its floor
-is worth nothing. Leaves and subgroups that have most of their floor give first.
+is worth nothing. Leaves and subgroups that have most of their floor give first; one that is to
+leave whole gives no part of itself.
 
 O(pods x subgroups) per gang.
 """
@@ -91,6 +92,8 @@ class _Stock:
 
 def _pod(gang: Gang, tree: Subgroup, stock: _Stock) -> VictimUnit | None:
     """One pod above the floor of its leaf."""
+    if tree.leaves_whole:
+        return None
     if not tree.children:
         above = stock.have.get(tree.name, 0) > tree.min_members
         if not above or not stock.left.get(tree.name):
@@ -105,6 +108,8 @@ def _pod(gang: Gang, tree: Subgroup, stock: _Stock) -> VictimUnit | None:
 
 def _subgroup(gang: Gang, tree: Subgroup, stock: _Stock) -> VictimUnit | None:
     """All pods of one subgroup that its parent can do without."""
+    if tree.leaves_whole:
+        return None
     children = neediest_first(tree.children, stock.have)
     reached = sum(satisfied(child, stock.have) for child in children)
     needed = len(children) if tree.min_subgroups is None else tree.min_subgroups

@@ -31,6 +31,7 @@ from kai_py.snapshot.dependencies import (
 from kai_py.snapshot.derivation import Demand, charge, demand, gpus_of, holding, member
 from kai_py.snapshot.gang_ledger import GangLedger, copied
 from kai_py.snapshot.gpu_holdings import CardMemory
+from kai_py.snapshot.group_schedulers import GroupSchedulers
 from kai_py.snapshot.ledger import NodeLedger
 from kai_py.snapshot.neighbour import Neighbours
 from kai_py.snapshot.queue_specs import QueueSpec
@@ -94,6 +95,7 @@ class SnapshotBuilder:
         self._objects = ObjectCache()
         self._dependencies = Dependencies()
         self._owner_kinds = OwnerKinds(follow)
+        self._group_schedulers = GroupSchedulers()
         self._departed: dict[str, None] = {}
         self._disregarded: dict[str, Disregarded] = {}
         self._pods: dict[str, Pod] = {}
@@ -247,7 +249,10 @@ class SnapshotBuilder:
             uid = new.metadata.uid
             self._pods[uid] = new
             self._assumed.see(new)
+            regrouped = self._group_schedulers.set(new)
             self._derive(uid)
+            for sharer in self._dependencies.of(regrouped):
+                self._derive(sharer)
             if not isinstance(old, Pod) or old.metadata != new.metadata:
                 for owned in self._dependencies.of((("uid", uid),)):
                     self._derive(owned)
@@ -256,6 +261,7 @@ class SnapshotBuilder:
 
     def _remove(self, uid: str) -> None:
         self._pods.pop(uid, None)
+        regrouped = self._group_schedulers.remove(uid)
         self._disregarded.pop(uid, None)
         self._drop_overlays(self._assumed.remove(uid))
         self._dependencies.forget(uid)
@@ -263,6 +269,8 @@ class SnapshotBuilder:
         self._neighbours.remove(uid)
         self._ledger.set_holding(uid, None)
         self._gangs.leave(uid)
+        for sharer in self._dependencies.of(regrouped):
+            self._derive(sharer)
 
     def _set_neighbour(self, pod: Pod, node: str) -> None:
         """With the first pod that refuses others, the labels of waiting pods begin to matter."""
@@ -288,7 +296,7 @@ class SnapshotBuilder:
             self._end(pod, ours=ours)
             return
         self._set_neighbour(pod, standing.node)
-        owners = RecordingOwners(self._objects, self._pods, self._owner_kinds)
+        owners = self._owners()
         asks = demand(
             pod,
             owners,
@@ -316,12 +324,15 @@ class SnapshotBuilder:
     def _end(self, pod: Pod, *, ours: bool) -> None:
         """The pod holds nothing any more; a gang remembers who of it ran to the end."""
         uid = pod.metadata.uid
-        owners = RecordingOwners(self._objects, self._pods, self._owner_kinds)
+        owners = self._owners()
         if ours and pod.status.phase == SUCCEEDED:
             self._gangs.succeed(uid, self._identify(pod, owners).key)
         else:
             self._gangs.leave(uid)
         self._dependencies.set(uid, owners.seen)
+
+    def _owners(self) -> RecordingOwners:
+        return RecordingOwners(self._objects, self._pods, self._owner_kinds, self._group_schedulers)
 
     def _in_pool(self, meta: ObjectMeta) -> bool:
         label = self._settings.pool_label

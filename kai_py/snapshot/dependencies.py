@@ -1,11 +1,13 @@
 """What a pod was derived from, so that a change of any of it derives the pod again.
 
 Objects are keyed by (collection name, namespace, name), owners also by ("uid", uid), kinds of
-owners by ("kind", group, kind). Looking an object up through ``RecordingOwners`` records the key,
-found or not: an owner, claim or volume that appears later finds the pods that wait for it.
+owners by ("kind", group, kind), the groups below a composite group by ("below", collection,
+namespace, name), the schedulers of a group by ("schedulers", namespace, group). Looking an object
+up through ``RecordingOwners`` records the key, found or not: an owner, claim or volume that appears
+later finds the pods that wait for it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -29,9 +31,11 @@ from kai_py.api.records.resource import (
     ResourceSlice,
 )
 from kai_py.grouping.owners import Absence, GroupKind, OwnerObject, kind_of
+from kai_py.snapshot.group_schedulers import GroupSchedulers, group_key
 from kai_py.snapshot.snapshot import DeviceObjects
 
 Key = tuple[str, ...]
+PARENT_FIELD = "spec.parentCompositePodGroupName"
 DEFAULT_PRIORITY_CLASS: Key = ("priorityclasses", "", "")
 """Under no name stands the class of pods that name none."""
 
@@ -77,6 +81,7 @@ class ObjectCache:
     def __init__(self) -> None:
         """Start empty."""
         self._by_key: dict[Key, object] = {}
+        self._below: dict[Key, dict[str, Document]] = {}
         self._slices: dict[str, ResourceSlice] = {}
         self._classes: dict[str, DeviceClass] = {}
         self._taint_rules: dict[str, DeviceTaintRule] = {}
@@ -105,7 +110,7 @@ class ObjectCache:
             self._store_device_object(meta.name, changed, new)
         elif isinstance(changed, ResourceClaim):
             self._store_claim(changed, present=new is not None)
-        return key, ("uid", meta.uid)
+        return key, ("uid", meta.uid), *self._rehang(kind, old, new)
 
     def keep_departed(self, owner: OwnerObject) -> None:
         """Go on to find a deleted owner by uid, for the pods that it leaves behind."""
@@ -114,6 +119,11 @@ class ObjectCache:
     def drop_departed(self, uid: str) -> None:
         """Nobody asks for a deleted owner any more."""
         self._by_key.pop(("uid", uid), None)
+
+    def below(self, kind: str, namespace: str, parent: str) -> tuple[Document, ...]:
+        """Groups that name ``parent`` as the composite group above them, by name."""
+        found = self._below.get(("below", kind, namespace, parent), {})
+        return tuple(found[name] for name in sorted(found))
 
     def get(self, kind: str, namespace: str, name: str) -> object | None:
         """A watched object by kind and name."""
@@ -161,6 +171,16 @@ class ObjectCache:
                 claims_generation=self._claims_generation,
             )
         return self._frozen
+
+    def _rehang(self, kind: str, old: object | None, new: object | None) -> Iterator[Key]:
+        """Note what is below which composite group; gives the keys that this changes."""
+        for each in (old, new):
+            parent = each.first_at(PARENT_FIELD) if isinstance(each, Document) else None
+            if not isinstance(each, Document) or not isinstance(parent, str):
+                continue
+            key: Key = ("below", kind, each.metadata.namespace, parent)
+            _put(self._below.setdefault(key, {}), each.metadata.name, each if each is new else None)
+            yield key
 
     def _store(self, key: Key, new: object | None) -> None:
         if new is None:
@@ -235,11 +255,18 @@ class OwnerKinds:
 class RecordingOwners:
     """Looks objects up and remembers every key it was asked for."""
 
-    def __init__(self, objects: ObjectCache, pods: Mapping[str, Pod], kinds: OwnerKinds) -> None:
+    def __init__(
+        self,
+        objects: ObjectCache,
+        pods: Mapping[str, Pod],
+        kinds: OwnerKinds,
+        group_schedulers: GroupSchedulers,
+    ) -> None:
         """Look up in ``objects``, pods by uid in ``pods``."""
         self._objects = objects
         self._pods = pods
         self._kinds = kinds
+        self._group_schedulers = group_schedulers
         self.seen: list[Key] = []
 
     def owner(self, reference: OwnerReference) -> OwnerObject | Absence:
@@ -255,6 +282,19 @@ class RecordingOwners:
     def named(self, collection: str, namespace: str, name: str) -> object | None:
         """A watched object by collection and name."""
         return self._get(collection, namespace, name)
+
+    def below(self, collection: str, namespace: str, parent: str) -> tuple[Document, ...]:
+        """Groups that name the composite group ``parent`` as theirs, by name."""
+        self.seen.append(("below", collection, namespace, parent))
+        return self._objects.below(collection, namespace, parent)
+
+    def schedulers(self, pod: Pod) -> tuple[str, ...]:
+        """The schedulers that pods of the native group of ``pod`` name, in order."""
+        key = group_key(pod)
+        if key is None:
+            return ()
+        self.seen.append(key)
+        return self._group_schedulers.of(key)
 
     def namespace(self, name: str) -> ObjectMetadata | None:
         """The namespace called ``name``."""

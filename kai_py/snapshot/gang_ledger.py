@@ -141,7 +141,7 @@ class GangLedger:
             members=members,
             priority=priority,
             preemptible=by_priority if spec.preemptible is None else spec.preemptible,
-            may_preempt=all(m.may_preempt for m in members),
+            may_preempt=terms.may_preempt and all(m.may_preempt for m in members),
             created=min(m.created for m in members) if terms.created is None else terms.created,
             expected_pods=spec.expected_pods,
             problem=spec.problem,

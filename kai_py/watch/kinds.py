@@ -140,18 +140,27 @@ KAI_TOPOLOGIES = define_kind(
 )
 
 
-def _group_kind(name: str, group: str, *versions: str) -> Kind[Document]:
+def _group_kind(name: str, group: str, *versions: str, status: str = "") -> Kind[Document]:
+    paths = ("spec", status) if status else ("spec",)
     return Kind(
         name=name,
         plural=f"{name.lower()}s",
-        versions=dict.fromkeys(versions, document_decoder(("spec",))),
+        versions=dict.fromkeys(versions, document_decoder(paths)),
         group=group,
     )
 
 
 COSCHEDULING_GROUPS = _group_kind("PodGroup", "scheduling.x-k8s.io", "v1alpha1")
 VOLCANO_GROUPS = _group_kind("PodGroup", "scheduling.volcano.sh", "v1beta1")
-NATIVE_GROUPS = _group_kind("PodGroup", "scheduling.k8s.io", "v1beta1", "v1alpha3", "v1alpha2")
+NATIVE_GROUPS = _group_kind(
+    "PodGroup",
+    "scheduling.k8s.io",
+    "v1beta1",
+    "v1alpha3",
+    "v1alpha2",
+    status="status.conditions",
+)
+COMPOSITE_GROUPS = _group_kind("CompositePodGroup", "scheduling.k8s.io", "v1beta1", "v1alpha3")
 NATIVE_WORKLOADS = _group_kind("Workload", "scheduling.k8s.io", "v1alpha1")
 
 WATCHED = (
@@ -177,6 +186,7 @@ WATCHED = (
     KAI_POD_GROUPS,
     COSCHEDULING_GROUPS,
     VOLCANO_GROUPS,
+    COMPOSITE_GROUPS,
     NATIVE_GROUPS,
     NATIVE_WORKLOADS,
     PODS,

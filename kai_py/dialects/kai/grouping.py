@@ -6,6 +6,7 @@ in KAI's way.
 """
 
 from kai_py.api.records.core import Pod
+from kai_py.api.records.kai import POD_GROUP_API_VERSION
 from kai_py.dialects.coscheduling import COSCHEDULING
 from kai_py.dialects.kai.pod_groups import POD_GROUP
 from kai_py.dialects.kai.workloads import Addressing, with_kai_defaults
@@ -20,7 +21,6 @@ from kai_py.grouping.identify import Grouper
 from kai_py.grouping.owners import Owners
 from kai_py.grouping.queue_choice import Defaults
 from kai_py.grouping.rule_table import RuleTable
-from kai_py.grouping.terms import NO_TERMS
 
 SOURCES = (
     EXPLICIT,
@@ -52,6 +52,6 @@ class KaiGrouping:
         """The gang of ``pod``."""
         asked = self._grouper.ask(pod, owners)
         spec = self._grouper.answer(asked)
-        if spec.terms is not NO_TERMS:
+        if spec.owner.api_version == POD_GROUP_API_VERSION:
             return spec
         return with_kai_defaults(spec, asked, self._addressing)

@@ -123,8 +123,12 @@ def _terms(spec: GangSpec, pod: Pod, owners: Owners, marks: _Marks) -> tuple[Ter
     named = labelled or pod.spec.priority_class_name
     grace, bad_grace = first_duration((keys.STALENESS_GRACE, marks.said(keys.STALENESS_GRACE)))
     delay, bad_delay = first_duration((keys.PREEMPTION_DELAY, marks.said(keys.PREEMPTION_DELAY)))
-    terms = Terms(
-        priority=priority_of(named or spec.workload_class or TRAIN, owners),
+    priority = spec.terms.priority
+    if priority is None:
+        priority = priority_of(named or spec.workload_class or TRAIN, owners)
+    terms = replace(
+        spec.terms,
+        priority=priority,
         staleness_grace=grace,
         preemption_delay=delay or 0.0,
     )

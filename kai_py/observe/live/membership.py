@@ -3,6 +3,7 @@
 from typing import Any, Protocol
 
 from kai_py.api.records.core import ObjectMetadata, OwnerReference, Pod
+from kai_py.api.records.document import Document
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.identify import Grouper
 from kai_py.grouping.owners import Absence, OwnerObject
@@ -53,6 +54,12 @@ class _OwnersFor:
     def named(self, collection: str, namespace: str, name: str) -> object | None:
         known = next((kind for kind in OWNER_KINDS.values() if kind.plural == collection), None)
         return None if known is None else self._mirror.objects(known).get((namespace, name))
+
+    def below(self, _collection: str, _namespace: str, _parent: str) -> tuple[Document, ...]:
+        return ()
+
+    def schedulers(self, pod: Pod) -> tuple[str, ...]:
+        return (pod.spec.scheduler_name,)
 
     def namespace(self, name: str) -> ObjectMetadata | None:
         return self._mirror.objects(NAMESPACES).get(("", name))

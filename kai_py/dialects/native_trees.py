@@ -1,0 +1,94 @@
+"""Which tree does a PodGroup of Kubernetes stand in?
+
+A PodGroup may name a CompositePodGroup above it, which may name another. The topmost is the gang;
+``gang.minGroupCount`` of the groups below one must start together, with the basic policy any one.
+Groups that are needed and don't exist yet are leaves that wait for a pod. A topology constraint is
+a node label key, always required. With the disruption mode ``all`` (``PodGroup`` in 1.36) a group
+is evicted as a whole.
+
+Source: KEP-4671, scheduling.k8s.io v1alpha2 to v1beta1; composite groups from v1alpha3 on.
+"""
+
+from dataclasses import dataclass
+
+from kai_py.api.records.document import Document
+from kai_py.grouping.blueprint import Unusable
+from kai_py.grouping.counts import count_at, entries
+from kai_py.grouping.gang import Subgroup, TopologyConstraint
+from kai_py.grouping.owners import Owners
+
+GROUPS = "podgroups"
+COMPOSITES = "compositepodgroups"
+PARENT_FIELD = "spec.parentCompositePodGroupName"
+DEEPEST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class TreeAbove:
+    """The topmost object above a PodGroup (itself, if nothing is), and the tree below that."""
+
+    root: Document
+    tree: Subgroup
+
+
+def tree_above(group: Document, owners: Owners) -> TreeAbove:
+    """The tree that ``group`` stands in; raises Unusable where it has no end or a part is missing.
+
+    Cost: one lookup per group of the tree.
+    """
+    root = group
+    for _ in range(DEEPEST):
+        name = root.first_at(PARENT_FIELD)
+        if not name:
+            tree = _leaf(root, "") if root is group else _composite(root, "", owners, DEEPEST)
+            return TreeAbove(root, tree)
+        found = owners.named(COMPOSITES, root.metadata.namespace, str(name))
+        if not isinstance(found, Document):
+            raise Unusable(f'{PARENT_FIELD}: CompositePodGroup "{name}" does not exist (yet)')
+        root = found
+    raise Unusable(f"{PARENT_FIELD}: the composite groups above it have no end")
+
+
+def _leaf(group: Document, name: str) -> Subgroup:
+    return Subgroup(
+        name=name,
+        min_members=count_at(group.content, "spec.schedulingPolicy.gang.minCount", 1),
+        topology=_constraint(group),
+        leaves_whole=_leaves_whole(group),
+    )
+
+
+def _composite(group: Document, name: str, owners: Owners, depth: int) -> Subgroup:
+    if depth == 0:
+        raise Unusable(
+            f"{PARENT_FIELD}: the composite groups below {group.metadata.name} are loops"
+        )
+    meta = group.metadata
+    children = [
+        _composite(each, each.metadata.name, owners, depth - 1)
+        for each in owners.below(COMPOSITES, meta.namespace, meta.name)
+    ]
+    children += [
+        _leaf(each, each.metadata.name) for each in owners.below(GROUPS, meta.namespace, meta.name)
+    ]
+    needed = count_at(group.content, "spec.schedulingPolicy.gang.minGroupCount", 1)
+    missing = range(len(children), max(needed, 1))
+    children += [Subgroup(name=f"{meta.name}/{n}", min_members=1) for n in missing]
+    return Subgroup(
+        name=name,
+        min_subgroups=needed,
+        children=tuple(children),
+        topology=_constraint(group),
+        leaves_whole=_leaves_whole(group),
+    )
+
+
+def _constraint(group: Document) -> TopologyConstraint | None:
+    constraints = entries(group.content, "spec.schedulingConstraints.topology.*")
+    keys = [str(each.get("key") or each.get("level") or "") for each in constraints]
+    return TopologyConstraint(required_level=keys[0]) if keys else None
+
+
+def _leaves_whole(group: Document) -> bool:
+    mode = group.first_at("spec.disruptionMode")
+    return "all" in mode if isinstance(mode, dict) else mode == "PodGroup"

@@ -1,0 +1,155 @@
+"""Kubernetes' own Workload and PodGroup, on a control plane that has them switched on."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from tests.cluster.api import Api, Document
+from tests.cluster.clusters import Cluster
+from tests.cluster.controlplane import ControlPlane, control_plane
+from tests.cluster.eventually import eventually
+from tests.cluster.fake_kubelet import FakeKubelet, gpu_nodes
+from tests.cluster.manifests import IN_TEAM_A, job, pod, pod_spec, queue
+from tests.cluster.scheduling import install_definitions, scheduling
+from tests.cluster.view import View, condition
+
+GATES = (
+    "GenericWorkload",
+    "GangScheduling",
+    "TopologyAwareWorkloadScheduling",
+    "DRAWorkloadResourceClaims",
+    "WorkloadWithJob",
+)
+API = "scheduling.k8s.io/v1alpha2"
+GROUPS = f"/apis/{API}/namespaces/default/podgroups"
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with control_plane(
+        tmp_path_factory.mktemp("native"),
+        feature_gates=dict.fromkeys(GATES, True),
+        runtime_config={API: True},
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+async def native(plane: ControlPlane) -> AsyncIterator[Cluster]:
+    """The control plane with a scheduler at work, emptied afterwards."""
+    async with Api(plane.kubeconfig) as api:
+        cluster = Cluster("native", plane.kubeconfig, plane.url, api, lambda n: FakeKubelet(api, n))
+        await install_definitions(api)
+        async with scheduling(cluster):
+            yield cluster
+        for path in (GROUPS, f"/apis/{API}/namespaces/default/workloads", *OWN):
+            for found in await api.items(path):
+                await api.delete(f"{path}/{found['metadata']['name']}", {"gracePeriodSeconds": 0})
+
+
+OWN = (
+    "/apis/batch/v1/namespaces/default/jobs",
+    "/api/v1/namespaces/default/pods",
+    "/apis/scheduling.kai.io/v1alpha1/queues",
+)
+
+
+async def test_a_group_starts_whole_or_waits_whole(native: Cluster):
+    view = View(native.api)
+    async with native.run_nodes(gpu_nodes(1, plugin_gpus=4)):
+        await native.submit(queue(), workload("train", 3), group("train", 3), *members("train", 2))
+        message = await view.wait_pending("train", 2, reason="MembersMissing")
+        assert message == "the gang starts with 3 pods; 2 exist."
+        assert await said(native.api, "train") == ("", "")
+        await native.submit(members("train", 3)[2])
+        await view.wait_bound("train", 3)
+        await says(native.api, "train", "True", "Scheduled")
+        await native.submit(workload("late", 2), group("late", 2), *members("late", 2))
+        await view.wait_pending("late", 2, reason="Unschedulable")
+        await says(native.api, "late", "False", "Unschedulable")
+
+
+async def test_a_group_stays_within_the_domain_that_it_asks_for(native: Cluster):
+    view = View(native.api)
+    constraint = {"topology": [{"key": "kubernetes.io/hostname"}]}
+    async with native.run_nodes(gpu_nodes(2, plugin_gpus=4)):
+        await native.submit(
+            queue(), workload("a", 3, constraint), group("a", 3, constraint), *members("a", 3)
+        )
+        assert len(set((await view.wait_bound("a", 3)).values())) == 1
+        await native.submit(
+            workload("b", 5, constraint), group("b", 5, constraint), *members("b", 5)
+        )
+        await view.wait_pending("b", 5, reason="Unschedulable")
+
+
+async def test_a_job_of_the_controller_with_a_group_is_a_gang(native: Cluster):
+    view = View(native.api)
+    async with native.run_nodes(gpu_nodes(1, plugin_gpus=4)):
+        indexed = job("j", 3, pod_spec(gpus=1), pod_annotations=IN_TEAM_A)
+        indexed["spec"]["completionMode"] = "Indexed"
+        await native.submit(queue(), indexed)
+        bound = await view.wait_bound("j", 3)
+        found = await native.api.get(f"/api/v1/namespaces/default/pods/{min(bound)}")
+        await says(
+            native.api, found["spec"]["schedulingGroup"]["podGroupName"], "True", "Scheduled"
+        )
+
+
+async def test_pods_of_several_schedulers_are_refused(native: Cluster):
+    view = View(native.api)
+    strange = members("mixed", 2)[1]
+    strange["spec"]["schedulerName"] = "default-scheduler"
+    async with native.run_nodes(gpu_nodes(1, plugin_gpus=4)):
+        await native.submit(
+            queue(), workload("mixed", 2), group("mixed", 2), members("mixed", 1)[0], strange
+        )
+        message = await view.wait_pending("mixed-0", 1, reason="Invalid")
+        assert '"default-scheduler", "kai-scheduler"' in message
+        await says(native.api, "mixed", "False", "SchedulerError")
+
+
+def workload(name: str, floor: int, constraints: Document | None = None) -> Document:
+    template = {"name": "workers", "schedulingPolicy": {"gang": {"minCount": floor}}}
+    return {
+        "apiVersion": API,
+        "kind": "Workload",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"podGroupTemplates": [template | _constraints(constraints)]},
+    }
+
+
+def group(name: str, floor: int, constraints: Document | None = None) -> Document:
+    reference = {"workloadName": name, "podGroupTemplateName": "workers"}
+    return {
+        "apiVersion": API,
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "podGroupTemplateRef": {"workload": reference},
+            "schedulingPolicy": {"gang": {"minCount": floor}},
+        }
+        | _constraints(constraints),
+    }
+
+
+def _constraints(constraints: Document | None) -> Document:
+    return {"schedulingConstraints": constraints} if constraints else {}
+
+
+def members(name: str, count: int) -> list[Document]:
+    spec = {"schedulingGroup": {"podGroupName": name}}
+    return [pod(f"{name}-{i}", pod_spec(gpus=1, **spec)) for i in range(count)]
+
+
+async def said(api: Api, name: str) -> tuple[str, str]:
+    found = condition(await api.get(f"{GROUPS}/{name}"), "PodGroupScheduled")
+    return found.get("status", ""), found.get("reason", "")
+
+
+async def says(api: Api, name: str, status: str, reason: str) -> None:
+    async def reached() -> bool:
+        assert await said(api, name) == (status, reason)
+        return True
+
+    await eventually(reached)

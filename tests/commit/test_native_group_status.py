@@ -1,0 +1,105 @@
+"""What Kubernetes' own PodGroups say: kube-scheduler's conditions and reasons, from our plans."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from kai_py.api.records.core import ObjectMeta
+from kai_py.api.records.document import Document
+from kai_py.commit.native_group_status import native_group_patch, native_group_reports
+from tests.dialects.feeding import Cluster, node
+from tests.dialects.test_native_groups import QUEUE, TRAIN, composite, group, members
+
+NOW = datetime(2026, 5, 1, 12, 30, 15, tzinfo=UTC)
+OTHER = {"type": "Other", "status": "True", "reason": "Theirs", "message": ""}
+
+
+def conditions(cluster, name="train", before=(), version="v1alpha2", disrupted=None):
+    """Condition type to status and reason after a plan; None where nothing is written."""
+    snapshot = cluster.snapshot()
+    reports = native_group_reports(
+        cluster.planner.decide(snapshot), snapshot.gangs.values(), disrupted or {}
+    )
+    known = Document(
+        api_version=f"scheduling.k8s.io/{version}",
+        kind="PodGroup",
+        metadata=ObjectMeta(name=name, namespace="default", uid="u", resource_version="7"),
+        content={"status": {"conditions": list(before)}},
+    )
+    patch = native_group_patch(reports["default", name], known, NOW)
+    if patch is None:
+        return None
+    assert patch["metadata"] == {"uid": "u", "resourceVersion": "7"}
+    return {
+        each["type"]: (each["status"], each["reason"]) for each in patch["status"]["conditions"]
+    }
+
+
+def stated(status, reason, kind="PodGroupScheduled"):
+    return {"type": kind, "status": status, "reason": reason, "message": ""}
+
+
+RUNNING = Cluster(QUEUE, node("n"), group("train", 2), members("train", 2, nodeName="n"))
+WAITING = Cluster(QUEUE, node("n", 1), group("train", 2), members("train", 2))
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [
+        ("v1alpha2", "PodGroupScheduled"),
+        ("v1alpha3", "PodGroupInitiallyScheduled"),
+        ("v1beta1", "PodGroupInitiallyScheduled"),
+    ],
+)
+def test_a_group_with_its_floor_says_so_in_the_words_of_its_version(version, kind):
+    assert conditions(RUNNING, version=version) == {kind: ("True", "Scheduled")}
+
+
+def test_a_group_without_room_says_so_and_others_conditions_stay():
+    assert conditions(WAITING, before=[OTHER]) == {
+        "Other": ("True", "Theirs"),
+        "PodGroupScheduled": ("False", "Unschedulable"),
+    }
+
+
+def test_a_group_that_had_started_stays_scheduled():
+    assert conditions(WAITING, before=[stated("True", "Scheduled")]) is None
+
+
+def test_what_is_said_already_is_not_written():
+    assert conditions(RUNNING, before=[stated("True", "Scheduled")]) is None
+
+
+def test_half_a_group_says_nothing():
+    assert conditions(Cluster(QUEUE, node("n"), group("train", 2), members("train", 1))) is None
+
+
+def test_a_group_that_makes_no_sense_is_an_error():
+    stranger = members("train", 2, schedulerName="default-scheduler")
+    mixed = Cluster(QUEUE, group("train", 1), members("train", 1), stranger[1:])
+    assert conditions(mixed) == {"PodGroupScheduled": ("False", "SchedulerError")}
+
+
+def test_groups_below_a_composite_group_each_say_their_own():
+    cluster = Cluster(
+        QUEUE,
+        node("n", 2),
+        composite("serve"),
+        group("train", 2, parentCompositePodGroupName="serve"),
+        group("late", 2, parentCompositePodGroupName="serve"),
+        members("train", 2, nodeName="n"),
+        members("late", 2),
+    )
+    assert conditions(cluster) == {"PodGroupScheduled": ("True", "Scheduled")}
+    assert conditions(cluster, "late") == {"PodGroupScheduled": ("False", "Unschedulable")}
+
+
+def test_a_group_that_is_evicted_says_so_until_it_runs_again():
+    told = conditions(WAITING, disrupted={TRAIN: "team b takes the room"})
+    assert told is not None
+    assert told["DisruptionTarget"] == ("True", "PreemptionByScheduler")
+    before = [
+        stated("True", "Scheduled"),
+        stated("True", "PreemptionByScheduler", "DisruptionTarget"),
+    ]
+    assert conditions(RUNNING, before=before) == {"PodGroupScheduled": ("True", "Scheduled")}
