@@ -179,6 +179,10 @@ class Http(ApiModel):
     """Address to listen on."""
     port: Port = 8080
     """Port to listen on; 0 takes a free one."""
+    token_file: Path | None = None
+    """File with the bearer token that /v1 asks for, read anew for every request; else the
+    environment variable KAI_PY_HTTP_TOKEN. Without either /v1 is open on loopback and closed
+    elsewhere; metrics and probes are always open."""
 
 
 class Log(ApiModel):

@@ -24,6 +24,7 @@ from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.deadlines import next_deadline
 from kai_py.plan.decisions import Action, Plan
+from kai_py.plan.quota import gpus_of_nodes
 from kai_py.policy.fill import Strategy
 from kai_py.policy.rules import PROFILES, Profile
 from kai_py.policy.score.strategies import PlacementStrategy
@@ -31,6 +32,7 @@ from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.builder import SnapshotBuilder, SnapshotSettings
 from kai_py.snapshot.queue_objects import queue_spec
 from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.kinds import WatchedQueue
 
@@ -90,6 +92,11 @@ class Planner:
     def next_deadline(self, snapshot: Snapshot) -> float | None:
         """When a plan could differ though nothing changes, seconds since the epoch."""
         return next_deadline(snapshot, self._settings)
+
+    def node_gpus(self, snapshot: Snapshot) -> Floats:
+        """(nodes,) GPUs of each node of the snapshot that was decided last."""
+        published = self._devices.node_gpus(snapshot.nodes)
+        return gpus_of_nodes(snapshot, self._devices.accounting, published)
 
     def start_afresh(self) -> None:
         """Drop what earlier cycles remembered, after one that failed half-way."""

@@ -25,11 +25,18 @@ from kai_py.commit.settings import CommitSettings
 from kai_py.config import Configuration
 from kai_py.grouping.owners import GroupKind
 from kai_py.observe import health
+from kai_py.observe.cluster_view import ClusterView
+from kai_py.observe.decision_log import DecisionLog
+from kai_py.observe.http import Probes
+from kai_py.observe.http_api import Source
 from kai_py.observe.kai_metrics import KaiQueueMetrics
 from kai_py.observe.metrics import Metrics
+from kai_py.observe.share_history import ShareHistory
 from kai_py.plan.decisions import Plan
 from kai_py.planner import Planner
 from kai_py.relevance import is_relevant
+from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.client import Client
 from kai_py.watch.elector import Election, Elector
 from kai_py.watch.kinds import KAI_QUEUES, RESOURCE_CLAIMS
@@ -64,7 +71,9 @@ class Scheduler:
         on_plan: PlanListener = lambda _plan: None,
     ) -> None:
         self.mirror = Mirror(client)
-        self.last_plan: Plan | None = None
+        self.last_view: ClusterView | None = None
+        self.decisions = DecisionLog()
+        self.shares = ShareHistory()
         self._client = client
         self._configuration = configuration
         self._metrics = metrics
@@ -121,6 +130,11 @@ class Scheduler:
         kinds = self.mirror.status()
         unread = [] if self.mirror.synced else health.unread_kinds(kinds)
         return unread + health.unreached_kinds(kinds)
+
+    def probes(self) -> Probes:
+        """What can be asked of this process over HTTP."""
+        source = Source(lambda: self.last_view, self.decisions, self.shares)
+        return Probes(self._metrics.registry, self.unhealthy, self.unready, source)
 
     async def _work(self) -> None:
         if self._dry_run:
@@ -203,8 +217,10 @@ class Scheduler:
         with self._metrics.cycle_seconds.labels("freeze").time():
             snapshot = self._planner.freeze(now)
         with self._metrics.cycle_seconds.labels("plan").time():
-            plan = await asyncio.to_thread(self._planner.decide, snapshot)
-        self.last_plan = plan
+            plan, node_gpus = await asyncio.to_thread(self._decide, snapshot)
+        self.decisions.note(plan, snapshot.gangs, now)
+        self.shares.note(plan, now)
+        self.last_view = ClusterView(self.decisions.cycle, snapshot, plan, node_gpus)
         self._deadline = self._planner.next_deadline(snapshot)
         self._metrics.show_plan(plan)
         if self._kai_metrics is not None:
@@ -213,6 +229,9 @@ class Scheduler:
         if self._executor is not None and may_act():
             with self._metrics.cycle_seconds.labels("commit").time():
                 self._executor.carry_out(plan, snapshot.gangs.values(), now)
+
+    def _decide(self, snapshot: Snapshot) -> tuple[Plan, Floats]:
+        return self._planner.decide(snapshot), self._planner.node_gpus(snapshot)
 
     def _want_owner_kind(self, kind: GroupKind) -> None:
         self._owner_kinds.want(kind)

@@ -10,12 +10,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from kai_py.cli.addresses import address_of
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.demo.happenings import Told
 from kai_py.demo.live import LiveView, print_summary
@@ -36,6 +38,9 @@ def command(
         bool,
         typer.Option("--serve", help="Print a kubeconfig and keep cluster and scheduler running."),
     ] = False,
+    http: Annotated[
+        str | None, typer.Option(help="HOST:PORT to serve the dashboard on; port 0: a free one.")
+    ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="A JSON object per line for everything that happens.")
     ] = False,
@@ -50,7 +55,14 @@ def command(
     except ValueError as error:
         raise CommandError(f"--nodes: {error}") from error
     with _kubeconfig(wanted=serve) as kubeconfig:
-        wishes = Wishes(speed=speed, until_idle=until_idle, keep=serve, kubeconfig=kubeconfig)
+        wishes = Wishes(
+            speed=speed,
+            until_idle=until_idle,
+            keep=serve,
+            kubeconfig=kubeconfig,
+            http=address_of(http) if http is not None else None,
+            announce=_announce,
+        )
         told, interrupted = asyncio.run(_run(script, wishes, json=json, svg=svg))
     if interrupted and not serve:
         raise typer.Exit(ExitCode.INTERRUPTED)
@@ -68,6 +80,7 @@ async def _run(
     console = Console()
     if console.is_terminal and not console.is_dumb_terminal and not json and svg is None:
         view = LiveView(console, speed=wishes.speed, kubeconfig=wishes.kubeconfig)
+        wishes = replace(wishes, announce=view.announce)
         told = await perform(script, wishes, view, stop=stop, watch=view.watch)
         print_summary(console, told)
         return told, stop.is_set()
@@ -80,6 +93,10 @@ async def _run(
     else:
         told = await perform(script, wishes, printer, stop=stop)
     return told, stop.is_set()
+
+
+def _announce(url: str) -> None:
+    print(f"dashboard: {url}", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -4,9 +4,8 @@ The cluster is read once and one cycle is run on a copy of it. Every suggestion 
 it the gang starts. Nothing is written to any cluster. Exit codes: 0 it runs or starts, 1 it waits.
 """
 
-import enum
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -24,24 +23,14 @@ from kai_py.observe.explanation import (
     RUNNING,
     STARTING,
     Explanation,
+    Subject,
     explain,
-    gang_of_pod,
-    gangs_of_claim,
+    gang_keys,
 )
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.objects import Document
 from kai_py.simulate.suggestions import Suggestion, suggest
 from kai_py.simulate.what_if import settle_changed
-from kai_py.snapshot.snapshot import Snapshot
-
-
-class Subject(enum.StrEnum):
-    """What can be explained."""
-
-    GANG = "gang"
-    POD = "pod"
-    JOB = "job"
-    CLAIM = "claim"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +78,7 @@ def _answers(
     cluster.load(documents)
     snapshot = cluster.snapshot()
     plan = cluster.planner.decide(snapshot)
-    keys = list(_gang_keys(snapshot, subject, name))
+    keys = list(gang_keys(snapshot, subject, name))
     explanations = [found for key in keys if (found := explain(snapshot, plan, key)) is not None]
     if not explanations:
         raise CommandError(
@@ -113,22 +102,6 @@ def _answers(
         )
         for each in explanations
     ]
-
-
-def _gang_keys(snapshot: Snapshot, subject: Subject, name: str) -> Iterator[str]:
-    namespace, _, own_name = name.rpartition("/")
-    namespace = namespace or "default"
-    match subject:
-        case Subject.GANG:
-            yield name
-        case Subject.JOB:
-            yield f"{namespace}/Job/{own_name}"
-        case Subject.POD:
-            gang = gang_of_pod(snapshot, namespace, own_name)
-            if gang is not None:
-                yield gang.key
-        case Subject.CLAIM:
-            yield from (gang.key for gang in gangs_of_claim(snapshot, namespace, own_name))
 
 
 def _print(answer: Answer) -> None:

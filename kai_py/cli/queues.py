@@ -5,9 +5,6 @@ with now.
 """
 
 import asyncio
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -19,28 +16,13 @@ from kai_py.cli.connection import Context, Kubeconfig, cluster_client
 from kai_py.cli.reading import read_and_plan
 from kai_py.cli.tables import print_table
 from kai_py.config import Configuration
-from kai_py.plan.decisions import Plan, QueueShare
+from kai_py.observe.queue_rows import QueueRow, in_tree_order, queue_rows
+from kai_py.plan.decisions import Plan
 from kai_py.snapshot.accounting import GPU
-from kai_py.snapshot.queue_objects import in_api_units
 
 HEADINGS = (
     "QUEUE", "DESERVED", "MAX", "FAIR SHARE", "ALLOCATED", "REQUESTED", "PENDING", "PROBLEM",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class QueueRow:
-    """A queue; amounts by resource, cpu in cores; a ``max`` of None is no limit."""
-
-    queue: str
-    deserved: dict[str, float]
-    max: dict[str, float | None]
-    fair_share: dict[str, float]
-    allocated: dict[str, float]
-    requested: dict[str, float]
-    pending_gangs: int
-    pending_by_stage: dict[str, int]
-    problems: tuple[str, ...]
 
 
 def command(
@@ -57,7 +39,7 @@ def command(
     if json:
         typer.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2))
         return
-    print_table(HEADINGS, (_cells(row, resource) for row in rows))
+    print_table(HEADINGS, (_cells(row, depth, resource) for depth, row in in_tree_order(rows)))
 
 
 async def _plan(kubeconfig: str, context: str, configuration: Configuration) -> Plan:
@@ -66,38 +48,11 @@ async def _plan(kubeconfig: str, context: str, configuration: Configuration) -> 
     return plan
 
 
-def queue_rows(plan: Plan) -> Iterator[QueueRow]:
-    """One row per queue, by name."""
-    for share in plan.queues:
-        stages: dict[str, int] = {}
-        for unplaced in plan.unplaced:
-            if unplaced.queue == share.queue:
-                stages[unplaced.stage.value] = stages.get(unplaced.stage.value, 0) + 1
-        yield _row(share, stages)
-
-
-def _row(share: QueueShare, stages: dict[str, int]) -> QueueRow:
-    return QueueRow(
-        queue=share.queue,
-        deserved=in_api_units(share.deserved),
-        max={
-            name: None if math.isinf(amount) else amount
-            for name, amount in in_api_units(share.maximum).items()
-        },
-        fair_share=in_api_units(share.fair_share),
-        allocated=in_api_units(share.allocated),
-        requested=in_api_units(share.requested),
-        pending_gangs=sum(stages.values()),
-        pending_by_stage=stages,
-        problems=tuple(problem.reason for problem in share.problems),
-    )
-
-
-def _cells(row: QueueRow, resource: str) -> tuple[str, ...]:
+def _cells(row: QueueRow, depth: int, resource: str) -> tuple[str, ...]:
     stages = ", ".join(f"{count} {stage}" for stage, count in sorted(row.pending_by_stage.items()))
     views = (row.deserved, row.max, row.fair_share, row.allocated, row.requested)
     return (
-        row.queue,
+        "  " * depth + row.queue,
         *(_amount(view.get(resource, 0.0)) for view in views),
         stages or "-",
         "; ".join(row.problems),

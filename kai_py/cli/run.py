@@ -22,11 +22,13 @@ from prometheus_client import (
     ProcessCollector,
 )
 
+from kai_py.cli.addresses import address_of
 from kai_py.cli.configuration import configuration_from, with_options
 from kai_py.cli.connection import Context, Kubeconfig, cluster_client
 from kai_py.cli.errors import CommandError
 from kai_py.config import Configuration, LogFormat
-from kai_py.observe.http import Probes, serve
+from kai_py.observe.http import serve
+from kai_py.observe.http_access import Access
 from kai_py.observe.log import configure_logging
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.plan_text import describe_plan
@@ -46,7 +48,8 @@ def command(
         str | None, typer.Option(help="Schedule pods with this spec.schedulerName.")
     ] = None,
     http: Annotated[
-        str | None, typer.Option(help="HOST:PORT of metrics and probes; port 0 takes a free one.")
+        str | None,
+        typer.Option(help="HOST:PORT of dashboard, metrics and probes; port 0 takes a free one."),
     ] = None,
     log_format: Annotated[LogFormat | None, typer.Option(help="Form of log lines.")] = None,
     leader_elect: Annotated[
@@ -65,7 +68,7 @@ def command(
         "schedulerName": scheduler_name,
         "log": {"format": log_format},
         "leaderElection": {"enabled": leader_elect},
-        "http": _address(http) if http is not None else {},
+        "http": _address(http),
     }
     configuration = with_options(configuration_from(config), options)
     level = getattr(logging, configuration.log.level.value.upper())
@@ -109,26 +112,22 @@ async def _run(
             dry_run=show is not None,
             on_plan=show or (lambda _plan: None),
         )
-        probes = Probes(
-            registry=registry,
-            unhealthy=scheduler.unhealthy,
-            unready=scheduler.unready,
-            last_plan=lambda: scheduler.last_plan,
-        )
         loop = asyncio.get_running_loop()
         for ending in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(ending, scheduler.stop)
         try:
-            async with serve(probes, configuration.http.host, configuration.http.port) as port:
-                log.info("metrics and probes are served on port %d", port)
+            http = configuration.http
+            access = Access(http.host, http.token_file)
+            async with serve(scheduler.probes(), access, http.port) as port:
+                log.info("dashboard, metrics and probes are served on port %d", port)
                 await scheduler.run()
         except OSError as error:
             where = f"{configuration.http.host}:{configuration.http.port}"
             raise CommandError(f"cannot serve on {where}: {error.strerror}") from error
 
 
-def _address(text: str) -> dict[str, object]:
-    host, _, port = text.rpartition(":")
-    if not port.isdecimal() or int(port) > 65535:
-        raise CommandError(f'--http must be HOST:PORT or :PORT, is "{text}"')
-    return {"host": host.strip("[]") or "0.0.0.0", "port": int(port)}
+def _address(text: str | None) -> dict[str, object]:
+    if text is None:
+        return {}
+    host, port = address_of(text)
+    return {"host": host, "port": port}

@@ -27,6 +27,7 @@ class LiveView:
         self._speed = speed
         self._kubeconfig = kubeconfig
         self._feed = Feed()
+        self._dashboard = ""
         self._screen = Screen(self._feed, console)
         self._caption = "The cluster is empty."
         self._step = ""
@@ -45,6 +46,10 @@ class LiveView:
                 self._bound += 1
             case Told():
                 self._step, self._caption = "", OVER
+
+    def announce(self, url: str) -> None:
+        """Say where the dashboard is."""
+        self._dashboard = url
 
     def gatherer(self, observer: Observer) -> Gatherer:
         """What there is to draw, from what the observer sees."""
@@ -71,10 +76,11 @@ class LiveView:
         top.append(f"  speed x{self._speed:g}  {self._bound} pods bound", style="dim")
         caption = Text(no_wrap=True, overflow="ellipsis")
         caption.append(f" ▶ {self._step}", style="bold magenta").append(self._caption, style="bold")
-        if self._kubeconfig is None:
-            return (top, caption)
-        where = f" kubectl --kubeconfig {self._kubeconfig} get pods -w"
-        return (top, caption, Text(where, style="cyan", no_wrap=True, overflow="ellipsis"))
+        places = [f" {self._dashboard}"] if self._dashboard else []
+        if self._kubeconfig is not None:
+            places.append(f" kubectl --kubeconfig {self._kubeconfig} get pods -w")
+        lines = [Text(it, style="cyan", no_wrap=True, overflow="ellipsis") for it in places]
+        return (top, caption, *lines)
 
 
 def print_summary(console: Console, told: Told) -> None:

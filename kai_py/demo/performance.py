@@ -18,6 +18,9 @@ from kai_py.demo.observer import Observer
 from kai_py.demo.script import Script
 from kai_py.demo.stage import open_stage, scheduling
 from kai_py.demo.story import Story
+from kai_py.observe.http import serve
+from kai_py.observe.http_access import Access
+from kai_py.scheduler import Scheduler
 from kai_py.watch.client import Client, connect
 from kai_py.watch.credentials import Anonymous
 from kai_py.watch.kinds import PODS
@@ -33,13 +36,16 @@ class Wishes:
     """How to play.
 
     ``until_idle`` ends every Job and waits for it; ``kubeconfig`` is written once the cluster
-    answers; with ``keep`` everything goes on until it is stopped.
+    answers; with ``keep`` everything goes on until it is stopped. ``http`` is where the dashboard
+    is served, at an address that is announced.
     """
 
     speed: float = 1.0
     until_idle: bool = False
     keep: bool = False
     kubeconfig: Path | None = None
+    http: tuple[str, int] | None = None
+    announce: Callable[[str], None] = print
 
 
 class Performance:
@@ -81,7 +87,8 @@ async def perform(
             open_stage(script, speed=wishes.speed) as cluster,
             connect(Anonymous(cluster.url)) as client,
             _observing(client, show) as observer,
-            scheduling(cluster, observer.note_plan),
+            scheduling(cluster, observer.note_plan) as scheduler,
+            _serving(scheduler, wishes),
             _beside(watch(show, observer)),
         ):
             if wishes.kubeconfig is not None:
@@ -121,6 +128,18 @@ async def _observing(client: Client, show: Performance) -> AsyncIterator[Observe
     async with _beside(observer.mirror.run()):
         await observer.mirror.wait_synced()
         yield observer
+
+
+@asynccontextmanager
+async def _serving(scheduler: Scheduler, wishes: Wishes) -> AsyncIterator[None]:
+    if wishes.http is None:
+        yield
+        return
+    host, port = wishes.http
+    async with serve(scheduler.probes(), Access(host), port) as port:
+        named = f"[{host}]" if ":" in host else host
+        wishes.announce(f"http://{named}:{port}/")
+        yield
 
 
 @asynccontextmanager

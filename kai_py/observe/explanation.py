@@ -4,14 +4,25 @@ Made from a snapshot and the plan of its cycle, so the command line, the HTTP en
 read the same. GPUs stand for queues' amounts; a maximum of None is no limit.
 """
 
+import enum
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kai_py.plan.decisions import Plan, QueueShare
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
+
+
+class Subject(enum.StrEnum):
+    """What can be explained."""
+
+    GANG = "gang"
+    POD = "pod"
+    JOB = "job"
+    CLAIM = "claim"
+
 
 RUNNING = "Running"
 STARTING = "Starting"
@@ -59,7 +70,7 @@ def explain(snapshot: Snapshot, plan: Plan, key: str) -> Explanation | None:
         return None
     unplaced = next((each for each in plan.unplaced if each.gang == key), None)
     starting = any(placement.gang == key for placement in plan.placements)
-    line = [each.gang for each in _line(snapshot, plan, gang.queue)]
+    line = waiting_lines(snapshot, plan).get(gang.queue, ())
     return Explanation(
         gang=key,
         state=unplaced.stage.value if unplaced else STARTING if starting else RUNNING,
@@ -97,19 +108,34 @@ def gangs_of_claim(snapshot: Snapshot, namespace: str, name: str) -> tuple[Gang,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    gang: str
-    rank: tuple[int, float, str]
+def gang_keys(snapshot: Snapshot, subject: Subject, name: str) -> Iterator[str]:
+    """The gangs that ``name`` stands for; a namespace left out is ``default``."""
+    namespace, _, own_name = name.rpartition("/")
+    namespace = namespace or "default"
+    match subject:
+        case Subject.GANG:
+            yield name
+        case Subject.JOB:
+            yield f"{namespace}/Job/{own_name}"
+        case Subject.POD:
+            gang = gang_of_pod(snapshot, namespace, own_name)
+            if gang is not None:
+                yield gang.key
+        case Subject.CLAIM:
+            yield from (gang.key for gang in gangs_of_claim(snapshot, namespace, own_name))
 
 
-def _line(snapshot: Snapshot, plan: Plan, queue: str) -> list[_Waiting]:
-    line = []
+def waiting_lines(snapshot: Snapshot, plan: Plan) -> Mapping[str, Sequence[str]]:
+    """Per queue the keys of the gangs that wait in it: higher priority first, then older."""
+    lines: dict[str, list[Gang]] = {}
     for unplaced in plan.unplaced:
         gang = snapshot.gangs.get(unplaced.gang)
-        if unplaced.queue == queue and gang is not None:
-            line.append(_Waiting(gang.key, (-gang.priority, gang.created, gang.key)))
-    return sorted(line, key=lambda each: each.rank)
+        if gang is not None:
+            lines.setdefault(unplaced.queue, []).append(gang)
+    return {
+        queue: [g.key for g in sorted(line, key=lambda g: (-g.priority, g.created, g.key))]
+        for queue, line in lines.items()
+    }
 
 
 def _path(plan: Plan, queue: str) -> Iterator[QueueLevel]:

@@ -4,7 +4,7 @@
     /healthz    200 while watches hear of the server and the loop turns, else 503 and why
     /readyz     200 while every watch has its first list and reaches the server, else 503 and
                 which does not
-    /v1/plan    the last plan as JSON, 404 before the first
+    /v1/…       JSON about the cluster (``http_api``), guarded (``http_access``)
 
 The answers are computed from callables, so that this room knows nothing of what it shows.
 """
@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-import msgspec
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from kai_py.plan.decisions import Plan
+from kai_py.observe.http_access import Access, guard
+from kai_py.observe.http_api import Api, Source
 
-encode_plan = msgspec.json.Encoder().encode
+SHUTDOWN_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class Probes:
     registry: CollectorRegistry
     unhealthy: Callable[[], Sequence[str]]
     unready: Callable[[], Sequence[str]]
-    last_plan: Callable[[], Plan | None]
+    source: Source
 
 
-def make_app(probes: Probes) -> web.Application:
+def make_app(probes: Probes, access: Access) -> web.Application:
     """The HTTP application."""
 
     async def metrics(_request: web.Request) -> web.Response:
@@ -45,15 +45,12 @@ def make_app(probes: Probes) -> web.Application:
     async def readyz(_request: web.Request) -> web.Response:
         return _verdict(probes.unready())
 
-    async def plan(_request: web.Request) -> web.Response:
-        last = probes.last_plan()
-        if last is None:
-            raise web.HTTPNotFound(text="no cycle has run yet\n")
-        return web.Response(body=encode_plan(last), content_type="application/json")
-
-    app = web.Application()
-    routes = {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz, "/v1/plan": plan}
+    api = Api(probes.source)
+    app = web.Application(middlewares=[guard(access)])
+    routes = {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz}
     app.add_routes([web.get(path, handler) for path, handler in routes.items()])
+    app.add_routes(api.routes())
+    app.on_shutdown.append(api.close)
     return app
 
 
@@ -64,12 +61,14 @@ def _verdict(problems: Sequence[str]) -> web.Response:
 
 
 @asynccontextmanager
-async def serve(probes: Probes, host: str, port: int) -> AsyncIterator[int]:
+async def serve(probes: Probes, access: Access, port: int) -> AsyncIterator[int]:
     """Serve until the block is left; gives the port, which the system chooses for 0."""
-    runner = web.AppRunner(make_app(probes), access_log=None)
+    runner = web.AppRunner(
+        make_app(probes, access), access_log=None, shutdown_timeout=SHUTDOWN_SECONDS
+    )
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port)
+        site = web.TCPSite(runner, access.host, port)
         await site.start()
         yield int(runner.addresses[0][1])
     finally:

@@ -183,16 +183,23 @@ def _capacity(
     nodes = snapshot.nodes
     usable = nodes.ready
     capacity = np.zeros(len(resources))
-    plugin_gpus = np.zeros(len(nodes))
     for name, row in snapshot.resources.positions.items():
-        plugin_gpus += accounting.gpus_per_unit(name) * nodes.allocatable[row]
         if name in resources:
             capacity[resources.index(name)] = nodes.allocatable[row, usable].sum()
     for row, name in enumerate(resources):
         if name.startswith(DEVICE_CLASS):
             capacity[row] = accounting.class_count(name.removeprefix(DEVICE_CLASS))
-    capacity[resources.index(GPU)] = np.maximum(plugin_gpus, device_gpus)[usable].sum()
+    gpus = gpus_of_nodes(snapshot, accounting, device_gpus)
+    capacity[resources.index(GPU)] = gpus[usable].sum()
     return capacity
+
+
+def gpus_of_nodes(snapshot: Snapshot, accounting: Accounting, device_gpus: Floats) -> Floats:
+    """(nodes,) GPUs that each node has, usable or not; arguments as of ``quota_of``."""
+    plugin_gpus = np.zeros(len(snapshot.nodes))
+    for name, row in snapshot.resources.positions.items():
+        plugin_gpus += accounting.gpus_per_unit(name) * snapshot.nodes.allocatable[row]
+    return np.maximum(plugin_gpus, device_gpus)
 
 
 def _nothing() -> None:

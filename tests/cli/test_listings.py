@@ -11,6 +11,7 @@ from kai_py.cli.errors import CommandError
 from kai_py.cli.run import PlanPrinter, command
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.grouping.gang import Owner
+from kai_py.observe.queue_rows import queue_rows
 from kai_py.plan.decisions import Plan, QueueShare, Stage, Unplaced
 
 ALLOCATABLE = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "2"}
@@ -85,7 +86,7 @@ def test_an_unlimited_max_is_no_number():
         "q", {"cpu": 2000.0}, {"cpu": float("inf")}, {"cpu": 0.0}, {"cpu": 500.0}, {"cpu": 0.0}, 1
     )
     waiting = Unplaced("team-a/Job/train", JOB, "q", Stage.RESOURCES, "no room.", ())
-    (row,) = queues.queue_rows(Plan(unplaced=(waiting,), queues=(share,)))
+    (row,) = queue_rows(Plan(unplaced=(waiting,), queues=(share,)))
     assert row.max == {"cpu": None}
     assert row.deserved == {"cpu": 2.0}
     assert row.allocated == {"cpu": 0.5}

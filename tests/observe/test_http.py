@@ -1,13 +1,21 @@
 import json
 
 import aiohttp
+import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
 from kai_py.grouping.gang import Owner
+from kai_py.observe.cluster_view import ClusterView
+from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.http import Probes, serve
+from kai_py.observe.http_access import TOKEN_VARIABLE, Access
+from kai_py.observe.http_api import Source
 from kai_py.observe.metrics import Metrics
+from kai_py.observe.share_history import ShareHistory
 from kai_py.plan.decisions import Plan, QueueShare, Stage, Unplaced
+from tests.observe.views import view_of
+from tests.worlds import gang, world
 
 JOB = Owner("batch/v1", "Job", "team-a", "train", "u")
 
@@ -17,7 +25,9 @@ class State:
         self.metrics = Metrics(CollectorRegistry())
         self.unhealthy = []
         self.unready = []
-        self.plan = None
+        self.view = None
+        self.decisions = DecisionLog()
+        self.shares = ShareHistory()
 
 
 @pytest.fixture
@@ -25,15 +35,24 @@ async def state():
     return State()
 
 
-@pytest.fixture
-async def get(state):
-    probes = Probes(
+def probes_of(state):
+    return Probes(
         registry=state.metrics.registry,
         unhealthy=lambda: state.unhealthy,
         unready=lambda: state.unready,
-        last_plan=lambda: state.plan,
+        source=Source(lambda: state.view, state.decisions, state.shares),
     )
-    async with serve(probes, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
+
+
+@pytest.fixture
+async def port(state):
+    async with serve(probes_of(state), Access("127.0.0.1"), 0) as port:
+        yield port
+
+
+@pytest.fixture
+async def get(port):
+    async with aiohttp.ClientSession() as session:
 
         async def ask(path):
             async with session.get(f"http://127.0.0.1:{port}{path}") as response:
@@ -52,9 +71,10 @@ async def test_probes_say_what_is_wrong(state, get):
 
 
 async def test_the_last_plan_is_json(state, get):
-    assert (await get("/v1/plan"))[0] == 404
+    assert (await get("/v1/plan"))[0] == 503
     unplaced = Unplaced("team-a/Job/train", JOB, "q", Stage.RESOURCES, "no room.", ())
-    state.plan = Plan(unplaced=(unplaced,))
+    plan = Plan(unplaced=(unplaced,))
+    state.view = ClusterView(1, world({}).snapshot(0.0), plan, np.zeros(0))
     status, body = await get("/v1/plan")
     assert status == 200
     assert json.loads(body)["unplaced"][0]["stage"] == "Resources"
@@ -92,3 +112,84 @@ async def test_api_calls_are_counted_by_verb_kind_and_code(state, get):
     _, text = await get("/metrics")
     assert 'kai_py_api_calls_total{code="201",kind="Pod/binding",verb="create"} 1.0' in text
     assert 'kai_py_api_calls_total{code="0",kind="Pod/binding",verb="create"} 1.0' in text
+
+
+def look_at(state, snapshot):
+    state.view = view_of(snapshot)
+    state.decisions.note(state.view.plan, snapshot.gangs, snapshot.now)
+    state.shares.note(state.view.plan, snapshot.now)
+
+
+WAITING = gang("train", pods=2, gpus=8)
+
+
+async def test_state_nodes_and_explanations_are_json(state, get):
+    assert (await get("/v1/state"))[0] == 503
+    look_at(state, world({"n1": 4, "n2": 4}, WAITING).snapshot(0.0))
+    status, body = await get("/v1/state")
+    assert (status, json.loads(body)["pending"][0]["gang"]) == (200, WAITING.key)
+    assert json.loads(body)["domains"][0]["fill"] == "00"
+    status, body = await get("/v1/nodes?domain=&limit=1")
+    assert (status, [node["node"] for node in json.loads(body)["nodes"]]) == (200, ["n1"])
+    status, body = await get(f"/v1/explain/gang/{WAITING.key}")
+    assert (status, json.loads(body)[0]["state"]) == (200, "Resources")
+    status, body = await get("/v1/explain/pod/default/train-1")
+    assert (status, json.loads(body)[0]["gang"]) == (200, WAITING.key)
+    assert (await get("/v1/explain/gang/nobody"))[0] == 404
+    assert (await get("/v1/explain/cat/nobody"))[0] == 404
+    assert (await get("/v1/nodes?domain=elsewhere"))[0] == 404
+    assert (await get("/v1/nodes?limit=-1"))[0] == 400
+
+
+async def test_decisions_and_history_are_json(state, get):
+    look_at(state, world({"n1": 4}, WAITING).snapshot(0.0))
+    _, body = await get("/v1/decisions")
+    assert [(d["number"], d["kind"], d["stage"]) for d in json.loads(body)] == [
+        (1, "waiting", "Resources")
+    ]
+    assert json.loads((await get("/v1/decisions?since=1"))[1]) == []
+    assert len(json.loads((await get("/v1/decisions?seconds=60"))[1])) == 1
+    assert json.loads((await get("/v1/history"))[1])[0]["allocated"] == {"team": 0.0}
+    assert (await get("/v1/decisions?since=x"))[0] == 400
+
+
+async def test_a_state_that_is_known_is_not_sent_again(state, port):
+    look_at(state, world({"n1": 4}).snapshot(0.0))
+    url = f"http://127.0.0.1:{port}/v1/state"
+    async with aiohttp.ClientSession() as session:
+        async with session.get(url) as first:
+            tag = first.headers["ETag"]
+        async with session.get(url, headers={"If-None-Match": tag}) as second:
+            assert second.status == 304
+        state.view = view_of(world({"n1": 4}).snapshot(1.0), number=2)
+        async with session.get(url, headers={"If-None-Match": tag}) as third:
+            assert third.status == 200
+
+
+async def test_events_tell_what_was_missed_and_what_happens(state, port):
+    look_at(state, world({"n1": 4}, WAITING).snapshot(0.0))
+    url = f"http://127.0.0.1:{port}/v1/events?since=0"
+    async with aiohttp.ClientSession() as session, session.get(url) as events:
+        assert events.content_type == "text/event-stream"
+        first = await events.content.readuntil(b'data: {"cycle":1}\n\n')
+        assert b"id: 1\nevent: decision\n" in first
+        room = world({"n1": 16}, WAITING).snapshot(1.0)
+        look_at(state, room)
+        second = await events.content.readuntil(b'data: {"cycle":2}\n\n')
+        assert b'id: 2\nevent: decision\ndata: {"kind":"placed"' in second
+
+
+async def test_without_the_token_only_metrics_and_probes_answer(state, monkeypatch):
+    monkeypatch.setenv(TOKEN_VARIABLE, "secret")
+    async with (
+        serve(probes_of(state), Access("0.0.0.0"), 0) as port,
+        aiohttp.ClientSession() as session,
+    ):
+
+        async def ask(path, **headers):
+            async with session.get(f"http://127.0.0.1:{port}{path}", headers=headers) as got:
+                return got.status
+
+        assert await ask("/v1/decisions") == 401
+        assert await ask("/v1/decisions", Authorization="Bearer secret") == 200
+        assert [await ask(path) for path in ("/metrics", "/healthz")] == [200] * 2

@@ -24,6 +24,7 @@ from kai_py.observe.live.picture import (
     Slot,
     SlotState,
 )
+from kai_py.observe.natural_order import natural
 from kai_py.plan.decisions import Plan, QueueShare
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.requests import pod_requests
@@ -70,11 +71,11 @@ class Gatherer:
         views = []
         for node in self._mirror.objects(NODES).values():
             name = node.metadata.name
-            devices = sorted(published.get(name, ()), key=lambda d: (d[0], _natural(d[1])))
+            devices = sorted(published.get(name, ()), key=lambda d: (d[0], natural(d[1])))
             slots = [held.get(device, Slot()) for device in devices]
             slots += self._plugin_slots(node, on_node.get(name, ()), keys)
             views.append(NodeView(name=name, rack=_rack(node), slots=tuple(slots)))
-        return tuple(sorted(views, key=lambda view: (view.rack, _natural(view.name))))
+        return tuple(sorted(views, key=lambda view: (view.rack, natural(view.name))))
 
     def _plugin_slots(self, node: Node, pods: Iterable[Pod], keys: Mapping[str, str]) -> list[Slot]:
         total = int(_gpus(node.status.allocatable))
@@ -191,9 +192,3 @@ def _gpus(amounts: Mapping[str, str | int | float]) -> float:
 def _rack(node: Node) -> str:
     labels = node.metadata.labels
     return next((labels[key] for key in RACK_LABELS if key in labels), "")
-
-
-def _natural(name: str) -> tuple[tuple[int, str], ...]:
-    """``gpu-2`` before ``gpu-10``."""
-    parts = re.split(r"(\d+)", name)
-    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts)

@@ -1,0 +1,181 @@
+"""What was decided lately? The last decisions of the cycles, numbered, in memory.
+
+A cycle's decisions are what its plan says that the plan before did not: gangs placed, pods evicted
+and for whom, rooms promised, and gangs that begin to wait, wait at another stage, or no longer
+exist. Numbers grow by one, so a reader sees whether it missed any.
+"""
+
+import asyncio
+import enum
+from collections import deque
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from kai_py.plan.decisions import Eviction, GangPlacement, Plan, Unplaced
+
+KEPT = 5000
+
+
+class DecisionKind(enum.StrEnum):
+    """What was decided."""
+
+    PLACED = "placed"
+    EVICTED = "evicted"
+    NOMINATED = "nominated"
+    WAITING = "waiting"
+    GONE = "gone"
+    """The gang waited and was taken away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One decision about a gang; ``time`` in seconds since the epoch.
+
+    ``stage`` and ``message`` say why it waits, ``former_stage`` what stopped it before ("" if
+    nothing did). Of an eviction, ``action`` is the rule, ``beneficiary`` the gang that takes the
+    room and ``message`` the sentence of the event.
+    """
+
+    kind: DecisionKind
+    gang: str
+    queue: str
+    number: int = 0
+    time: float = 0.0
+    action: str = ""
+    pods: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    stage: str = ""
+    former_stage: str = ""
+    message: str = ""
+    beneficiary: str = ""
+    beneficiary_queue: str = ""
+
+
+class DecisionLog:
+    """The last ``kept`` decisions; belongs to one event loop."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._decisions: deque[Decision] = deque(maxlen=kept)
+        self._before = Plan()
+        self._changed = asyncio.Event()
+        self.cycle = 0
+
+    @property
+    def newest(self) -> int:
+        """Number of the last decision; 0 before the first."""
+        return self._decisions[-1].number if self._decisions else 0
+
+    def note(self, plan: Plan, gangs: Container[str], now: float) -> None:
+        """Take over a cycle's decisions; ``gangs`` are the keys of those that exist."""
+        for decision in new_decisions(self._before, plan, gangs):
+            number = self.newest + 1
+            self._decisions.append(replace(decision, number=number, time=now))
+        self._before = plan
+        self.cycle += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def since(self, number: int) -> tuple[Decision, ...]:
+        """Decisions after ``number``, oldest first, as far as they are kept."""
+        first = self._decisions[0].number if self._decisions else 1
+        return tuple(islice(self._decisions, max(number - first + 1, 0), None))
+
+    def made_after(self, time: float) -> tuple[Decision, ...]:
+        """Decisions made after ``time``, in seconds since the epoch."""
+        return tuple(decision for decision in self._decisions if decision.time > time)
+
+    async def cycle_after(self, cycle: int) -> int:
+        """Wait for a cycle later than ``cycle``; gives the number of the last one."""
+        while self.cycle <= cycle:
+            await self._changed.wait()
+        return self.cycle
+
+
+def new_decisions(before: Plan, plan: Plan, gangs: Container[str]) -> Iterator[Decision]:
+    """What ``plan`` decides that ``before`` did not."""
+    placed = {_identity(gang) for gang in before.placements}
+    for gang in plan.placements:
+        if _identity(gang) not in placed:
+            yield Decision(
+                kind=DecisionKind.PLACED,
+                gang=gang.gang,
+                queue=gang.queue,
+                action=gang.action.value,
+                pods=tuple(str(pod.pod) for pod in gang.pods),
+                nodes=tuple(dict.fromkeys(pod.node for pod in gang.pods)),
+            )
+    yield from _evicted(before, plan)
+    yield from _nominated(before, plan)
+    yield from _waiting(before, plan, gangs)
+
+
+def _identity(gang: GangPlacement) -> tuple[str, ...]:
+    return (gang.gang, *(f"{pod.pod.uid} {pod.node}" for pod in gang.pods))
+
+
+def _evicted(before: Plan, plan: Plan) -> Iterator[Decision]:
+    known = {eviction.pod.uid for eviction in before.evictions}
+    grouped: dict[tuple[str, ...], list[Eviction]] = {}
+    for eviction in plan.evictions:
+        if eviction.pod.uid not in known:
+            told = (eviction.gang, eviction.action, eviction.beneficiary, eviction.reason)
+            grouped.setdefault(told, []).append(eviction)
+    for evictions in grouped.values():
+        first = evictions[0]
+        yield Decision(
+            kind=DecisionKind.EVICTED,
+            gang=first.gang,
+            queue=first.queue,
+            action=first.action.value,
+            pods=tuple(str(each.pod) for each in evictions),
+            nodes=tuple(dict.fromkeys(each.node for each in evictions)),
+            message=first.reason,
+            beneficiary=first.beneficiary,
+            beneficiary_queue=first.beneficiary_queue,
+        )
+
+
+def _nominated(before: Plan, plan: Plan) -> Iterator[Decision]:
+    known = {(each.pod.uid, each.node) for each in before.nominations}
+    queues = {each.gang: each.queue for each in plan.unplaced}
+    grouped: dict[str, list[tuple[str, str]]] = {}
+    for each in plan.nominations:
+        if (each.pod.uid, each.node) not in known:
+            grouped.setdefault(each.gang, []).append((str(each.pod), each.node))
+    for gang, promised in grouped.items():
+        yield Decision(
+            kind=DecisionKind.NOMINATED,
+            gang=gang,
+            queue=queues.get(gang, ""),
+            pods=tuple(pod for pod, _ in promised),
+            nodes=tuple(dict.fromkeys(node for _, node in promised)),
+        )
+
+
+def _waiting(before: Plan, plan: Plan, gangs: Container[str]) -> Iterator[Decision]:
+    former = {each.gang: each for each in before.unplaced}
+    for each in plan.unplaced:
+        earlier = former.pop(each.gang, None)
+        if earlier is None or earlier.stage is not each.stage:
+            yield Decision(
+                kind=DecisionKind.WAITING,
+                gang=each.gang,
+                queue=each.queue,
+                pods=tuple(map(str, each.pods)),
+                stage=each.stage.value,
+                former_stage="" if earlier is None else earlier.stage.value,
+                message=each.message,
+            )
+    for each in former.values():
+        if each.gang not in gangs:
+            yield _gone(each)
+
+
+def _gone(unplaced: Unplaced) -> Decision:
+    return Decision(
+        kind=DecisionKind.GONE,
+        gang=unplaced.gang,
+        queue=unplaced.queue,
+        former_stage=unplaced.stage.value,
+    )

@@ -1,0 +1,192 @@
+"""What does the scheduler tell programs over HTTP? JSON, read-only.
+
+    /v1/state                       queues, domains of nodes, waiting gangs
+    /v1/nodes?domain=&offset=&limit=  the nodes of a domain with their pods and devices
+    /v1/explain/SUBJECT/NAME        gang, pod, job or claim: why it waits or where it runs
+    /v1/decisions?since=&seconds=   the last decisions: after a number, or of so many seconds
+    /v1/history                     GPUs of the queues over time
+    /v1/events?since=               server-sent events: ``decision`` and ``cycle``
+    /v1/plan                        the last plan
+
+Records are built when they are asked for, in a thread, and once per cycle; a scheduler that nobody
+looks at pays nothing. Before the first cycle, and on a replica that stands by, the answer is 503.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+from aiohttp import web
+
+from kai_py.observe.cluster_state import cluster_state
+from kai_py.observe.cluster_view import ClusterView
+from kai_py.observe.decision_log import Decision, DecisionLog
+from kai_py.observe.explanation import Subject, explain, gang_keys
+from kai_py.observe.node_state import MOST_NODES, node_page
+from kai_py.observe.share_history import ShareHistory
+
+HEARTBEAT_SECONDS = 15.0
+LEAST_BETWEEN_EVENTS = 0.25
+MOST_LISTENERS = 64
+encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the answers come from."""
+
+    view: Callable[[], ClusterView | None]
+    decisions: DecisionLog
+    shares: ShareHistory
+
+
+class Api:
+    """The handlers; ``close`` ends the streams that are open."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._state: tuple[int, bytes] = (0, b"")
+        self._building = asyncio.Lock()
+        self._listeners = 0
+        self._closing = asyncio.Event()
+
+    def routes(self) -> list[web.RouteDef]:
+        """What to add to an application."""
+        return [
+            web.get("/v1/state", self._get_state),
+            web.get("/v1/nodes", self._nodes),
+            web.get("/v1/explain/{subject}/{name:.+}", self._explain),
+            web.get("/v1/decisions", self._decisions),
+            web.get("/v1/history", self._history),
+            web.get("/v1/events", self._events),
+            web.get("/v1/plan", self._plan),
+        ]
+
+    async def close(self, _app: web.Application) -> None:
+        """End the streams."""
+        self._closing.set()
+
+    async def _get_state(self, request: web.Request) -> web.Response:
+        view = self._view()
+        tag = f'"{view.snapshot.now}-{view.number}"'
+        if request.headers.get("If-None-Match") == tag:
+            return web.Response(status=304, headers={"ETag": tag})
+        async with self._building:
+            if self._state[0] != view.number:
+                body = await asyncio.to_thread(lambda: encode(cluster_state(view)))
+                self._state = (view.number, body)
+        return _json(request, self._state[1], {"ETag": tag})
+
+    async def _nodes(self, request: web.Request) -> web.Response:
+        view, query = self._view(), request.query
+        offset, limit = _whole(query.get("offset", "0")), _whole(query.get("limit", "64"))
+        domain = query.get("domain", "")
+        page = await asyncio.to_thread(
+            lambda: node_page(view, domain, offset=offset, limit=min(limit, MOST_NODES))
+        )
+        if page is None:
+            raise web.HTTPNotFound(text=f'there is no domain "{domain}"\n')
+        return _json(request, encode(page))
+
+    async def _explain(self, request: web.Request) -> web.Response:
+        view, name = self._view(), request.match_info["name"]
+        try:
+            subject = Subject(request.match_info["subject"])
+        except ValueError:
+            known = ", ".join(Subject)
+            raise web.HTTPNotFound(text=f"what can be explained: {known}\n") from None
+        keys = gang_keys(view.snapshot, subject, name)
+        found = [explain(view.snapshot, view.plan, key) for key in keys]
+        explanations = [each for each in found if each is not None]
+        if not explanations:
+            raise web.HTTPNotFound(text=f"{subject} {name}: no gang of this scheduler has it\n")
+        return _json(request, encode(explanations))
+
+    async def _decisions(self, request: web.Request) -> web.Response:
+        query, log = request.query, self._source.decisions
+        if "seconds" in query:
+            view = self._view()
+            return _json(
+                request, encode(log.made_after(view.snapshot.now - _whole(query["seconds"])))
+            )
+        return _json(request, encode(log.since(_whole(query.get("since", "0")))))
+
+    async def _history(self, request: web.Request) -> web.Response:
+        return _json(request, encode(self._source.shares.samples))
+
+    async def _plan(self, request: web.Request) -> web.Response:
+        return _json(request, encode(self._view().plan))
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        if self._listeners >= MOST_LISTENERS:
+            raise web.HTTPServiceUnavailable(text="too many listen already\n")
+        start = request.headers.get("Last-Event-ID") or request.query.get("since")
+        log = self._source.decisions
+        told = min(_whole(start), log.newest) if start is not None else log.newest
+        response = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        )
+        await response.prepare(request)
+        self._listeners += 1
+        try:
+            await self._tell(response, told)
+        except ConnectionResetError:
+            pass  # the listener went away, which is how streams end
+        finally:
+            self._listeners -= 1
+        return response
+
+    async def _tell(self, response: web.StreamResponse, told: int) -> None:
+        log, cycle = self._source.decisions, -1
+        while not self._closing.is_set():
+            if log.cycle == cycle:
+                if not await self._next_cycle(cycle):
+                    await response.write(b": still here\n\n")
+                continue
+            cycle = log.cycle
+            fresh = log.since(told)
+            told = fresh[-1].number if fresh else told
+            told_cycle = f'event: cycle\ndata: {{"cycle":{cycle}}}\n\n'.encode()
+            await response.write(b"".join(map(_event, fresh)) + told_cycle)
+            await asyncio.sleep(LEAST_BETWEEN_EVENTS)
+
+    async def _next_cycle(self, cycle: int) -> bool:
+        """Wait for a cycle or the end; False when nothing came for a heartbeat."""
+        waits = (self._source.decisions.cycle_after(cycle), self._closing.wait())
+        tasks = [asyncio.ensure_future(wait) for wait in waits]
+        try:
+            done, _ = await asyncio.wait(
+                tasks, timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            for task in tasks:
+                task.cancel()
+        return bool(done)
+
+    def _view(self) -> ClusterView:
+        view = self._source.view()
+        if view is None:
+            raise web.HTTPServiceUnavailable(text="no cycle has run here yet\n")
+        return view
+
+
+def _event(decision: Decision) -> bytes:
+    return b"id: %d\nevent: decision\ndata: %s\n\n" % (decision.number, encode(decision))
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise web.HTTPBadRequest(text=f'a whole number is expected, not "{text[:40]}"\n')
+    return int(text)
+
+
+def _json(request: web.Request, body: bytes, headers: dict[str, str] | None = None) -> web.Response:
+    response = web.Response(
+        body=body,
+        content_type="application/json",
+        headers={"Cache-Control": "no-cache", **(headers or {})},
+    )
+    if "gzip" in request.headers.get("Accept-Encoding", ""):
+        response.enable_compression(web.ContentCoding.gzip)
+    return response

@@ -1,0 +1,131 @@
+"""Who holds what on these nodes? Pods with their GPUs, and every device that a driver publishes.
+
+Only the slices and claims of the nodes asked for are looked at, so a page of a large cluster costs
+little more than finding them: O(slices + claims) and the devices of the page.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kai_py.api.records.resource import ResourceClaim
+from kai_py.dra.holdings import DeviceState
+from kai_py.dra.inventory import Inventory
+from kai_py.dra.listing import DeviceEntry, list_devices
+from kai_py.observe.cluster_view import ClusterView, NodeUse
+from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.gangs import PodState
+
+MOST_NODES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Occupant:
+    """Pods of a gang on a node; ``leaving`` of them are being stopped."""
+
+    gang: str
+    queue: str
+    priority: int
+    pods: int
+    leaving: int
+    gpus: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """A node; ``others`` are GPUs that pods of other schedulers hold through a device plugin."""
+
+    node: str
+    gpus: float
+    used: float
+    others: float
+    ready: bool
+    cordoned: bool
+    taints: tuple[str, ...]
+    occupants: tuple[Occupant, ...]
+    devices: tuple[DeviceEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodePage:
+    """Some nodes of a domain, which has ``total``; the page begins at ``offset``."""
+
+    cycle: int
+    domain: str
+    offset: int
+    total: int
+    nodes: tuple[NodeState, ...]
+
+
+def node_page(view: ClusterView, domain: str, *, offset: int, limit: int) -> NodePage | None:
+    """At most ``limit`` nodes of a domain; None if there is no such domain."""
+    uses = view.domains.get(domain)
+    if uses is None:
+        return None
+    shown = uses[offset : offset + min(limit, MOST_NODES)]
+    devices: dict[str, list[DeviceEntry]] = {}
+    for entry in _devices(view, shown):
+        devices.setdefault(entry.node, []).append(entry)
+    return NodePage(
+        cycle=view.number,
+        domain=domain,
+        offset=offset,
+        total=len(uses),
+        nodes=tuple(_node(view, use, devices.get(use.name, ())) for use in shown),
+    )
+
+
+def _node(view: ClusterView, use: NodeUse, devices: Sequence[DeviceEntry]) -> NodeState:
+    nodes = view.snapshot.nodes
+    return NodeState(
+        node=use.name,
+        gpus=use.gpus,
+        used=use.used,
+        others=use.by_queue.get("", 0.0),
+        ready=bool(nodes.ready[use.row]),
+        cordoned=bool(nodes.unschedulable[use.row]),
+        taints=tuple(
+            f"{taint.key}={taint.value}:{taint.effect}" if taint.value
+            else f"{taint.key}:{taint.effect}"
+            for taint in nodes.records[use.row].spec.taints
+        ),
+        occupants=tuple(_occupants(view, use.name)),
+        devices=tuple(devices),
+    )  # fmt: skip
+
+
+def _occupants(view: ClusterView, node: str) -> Iterator[Occupant]:
+    found: dict[str, Occupant] = {}
+    for gang, member in view.members_on.get(node, ()):
+        before = found.get(gang.key)
+        found[gang.key] = Occupant(
+            gang=gang.key,
+            queue=gang.queue,
+            priority=gang.priority,
+            pods=1 + (before.pods if before else 0),
+            leaving=(member.state is PodState.RELEASING) + (before.leaving if before else 0),
+            gpus=member.charge.get(GPU, 0.0) + (before.gpus if before else 0.0),
+        )
+    yield from found.values()
+
+
+def _devices(view: ClusterView, shown: Sequence[NodeUse]) -> Sequence[DeviceEntry]:
+    names = {use.name for use in shown}
+    objects = view.snapshot.devices
+    every = objects.slices.values()
+    pools = {(s.spec.driver, s.spec.pool.name) for s in every if s.spec.node_name in names}
+    slices = [s for s in every if (s.spec.driver, s.spec.pool.name) in pools]
+    claims = [claim for claim in objects.claims.values() if _draws_on(claim, pools)]
+    rules = [objects.taint_rules[name] for name in sorted(objects.taint_rules)]
+    inventory = Inventory.of(slices, rules=rules)
+    allocations = [c.status.allocation for c in claims if c.status.allocation is not None]
+    state = DeviceState.of(inventory.device, allocations)
+    records = [view.snapshot.nodes.records[use.row] for use in shown]
+    entries = list_devices(inventory, state, records, claims, view.snapshot.gangs)
+    return [entry for entry in entries if entry.node]
+
+
+def _draws_on(claim: ResourceClaim, pools: set[tuple[str, str]]) -> bool:
+    allocation = claim.status.allocation
+    return allocation is not None and any(
+        (result.driver, result.pool) in pools for result in allocation.devices.results
+    )

@@ -1,0 +1,53 @@
+"""How did the queues fare over time? GPUs held and entitled to since the process started.
+
+A sample is taken at most once per interval. When ``MOST_SAMPLES`` are reached every second one is
+dropped and the interval doubles: memory is bounded, and the whole time stays in view.
+"""
+
+from dataclasses import dataclass
+
+from kai_py.plan.decisions import Plan
+from kai_py.snapshot.accounting import GPU
+
+FIRST_INTERVAL = 1.0
+MOST_SAMPLES = 360
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """GPUs by queue at ``time``, in seconds since the epoch."""
+
+    time: float
+    allocated: dict[str, float]
+    fair_share: dict[str, float]
+
+
+class ShareHistory:
+    """The samples, oldest first."""
+
+    def __init__(self) -> None:
+        self.interval = FIRST_INTERVAL
+        self._samples: list[Sample] = []
+        self._newest: Sample | None = None
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """The samples kept, and the newest whether or not it is kept."""
+        newest = self._newest
+        extra = () if newest is None or newest in self._samples[-1:] else (newest,)
+        return (*self._samples, *extra)
+
+    def note(self, plan: Plan, now: float) -> None:
+        """Take a sample if one is due."""
+        sample = Sample(
+            time=now,
+            allocated={share.queue: share.allocated.get(GPU, 0.0) for share in plan.queues},
+            fair_share={share.queue: share.fair_share.get(GPU, 0.0) for share in plan.queues},
+        )
+        self._newest = sample
+        if self._samples and now - self._samples[-1].time < self.interval:
+            return
+        self._samples.append(sample)
+        if len(self._samples) >= MOST_SAMPLES:
+            self._samples = self._samples[::2]
+            self.interval *= 2

@@ -1,0 +1,93 @@
+"""What a cycle decides that the one before did not, numbered and bounded."""
+
+import asyncio
+from dataclasses import replace
+
+from kai_py.api.references import PodRef
+from kai_py.grouping.gang import Owner
+from kai_py.observe.decision_log import DecisionLog
+from kai_py.plan.decisions import (
+    Action,
+    Eviction,
+    GangPlacement,
+    Nomination,
+    Placement,
+    Plan,
+    Stage,
+    Unplaced,
+)
+
+JOB = Owner("batch/v1", "Job", "default", "train", "u")
+PODS = tuple(PodRef("default", f"train-{i}", f"u{i}") for i in range(2))
+WAITS = Unplaced("train", JOB, "q", Stage.RESOURCES, "no room.", PODS)
+PLACED = GangPlacement("train", JOB, "q", Action.ALLOCATE, tuple(Placement(p, "n1") for p in PODS))
+LOST = tuple(
+    Eviction(pod, "n1", "train", JOB, "q", Action.RECLAIM, "other", "p", "other is owed it.")
+    for pod in PODS
+)
+
+
+def told(*plans, gangs=("train",)):
+    log = DecisionLog()
+    for time, plan in enumerate(plans):
+        log.note(plan, gangs, float(time))
+    return log.since(0)
+
+
+def test_a_gang_waits_once_per_stage_and_then_starts():
+    elsewhere = replace(WAITS, stage=Stage.QUEUE_MAX, message="the queue is full.")
+    waits, moved = Plan(unplaced=(WAITS,)), Plan(unplaced=(elsewhere,))
+    decisions = told(waits, waits, moved, Plan(placements=(PLACED,)), Plan())
+    assert [(d.kind, d.stage, d.former_stage, d.time) for d in decisions] == [
+        ("waiting", "Resources", "", 0.0),
+        ("waiting", "QueueMax", "Resources", 2.0),
+        ("placed", "", "", 3.0),
+    ]
+    assert [d.number for d in decisions] == [1, 2, 3]
+    assert decisions[2].nodes == ("n1",)
+    assert decisions[2].pods == ("default/train-0", "default/train-1")
+
+
+def test_a_plan_that_is_made_again_says_nothing_new():
+    plan = Plan(placements=(PLACED,), evictions=LOST)
+    assert len(told(plan, plan)) == len(told(plan)) == 2
+
+
+def test_evictions_of_a_gang_are_one_decision_with_rule_and_beneficiary():
+    (decision,) = told(Plan(evictions=LOST))
+    assert (decision.kind, decision.action, len(decision.pods)) == ("evicted", "reclaim", 2)
+    assert (decision.beneficiary, decision.beneficiary_queue) == ("other", "p")
+    assert decision.message == "other is owed it."
+
+
+def test_promised_room_is_told():
+    promised = tuple(Nomination("train", pod, "n2") for pod in PODS)
+    plan = Plan(nominations=promised, unplaced=(replace(WAITS, stage=Stage.NOMINATED),))
+    nominated, _ = told(plan)
+    assert (nominated.kind, nominated.nodes, nominated.queue) == ("nominated", ("n2",), "q")
+
+
+def test_a_gang_that_is_taken_away_while_it_waits_is_told():
+    decisions = told(Plan(unplaced=(WAITS,)), Plan(), gangs=())
+    assert [d.kind for d in decisions] == ["waiting", "gone"]
+    assert [d.kind for d in told(Plan(unplaced=(WAITS,)), Plan())] == ["waiting"]
+
+
+def test_old_decisions_are_dropped_and_numbers_show_it():
+    log = DecisionLog(kept=3)
+    for time in range(5):
+        log.note(Plan(unplaced=(replace(WAITS, gang=f"g{time}"),)), ["g0", "g1", "g2", "g3"], time)
+    assert [d.number for d in log.since(0)] == [3, 4, 5]
+    assert [d.number for d in log.since(4)] == [5]
+    assert log.since(5) == ()
+    assert [d.number for d in log.made_after(2.5)] == [4, 5]
+
+
+async def test_readers_wait_for_the_next_cycle():
+    log = DecisionLog()
+    waiting = asyncio.create_task(log.cycle_after(0))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    log.note(Plan(), (), 0.0)
+    assert await waiting == 1
+    assert await log.cycle_after(0) == 1

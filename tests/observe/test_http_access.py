@@ -1,0 +1,47 @@
+"""Who may read /v1."""
+
+import pytest
+
+from kai_py.observe.http_access import TOKEN_VARIABLE, Access
+
+
+@pytest.fixture(autouse=True)
+def no_token(monkeypatch):
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost:1", "[::1]:8080", "localhost"])
+def test_the_machine_itself_needs_no_token(host):
+    assert Access("127.0.0.1").refusal("", host) == ""
+
+
+@pytest.mark.parametrize("host", ["evil.example:8080", "", "10.0.0.1", "127.0.0.1.evil.example"])
+def test_loopback_under_another_name_is_refused(host):
+    assert "localhost" in Access("127.0.0.1").refusal("", host)
+
+
+@pytest.mark.parametrize("listening", ["0.0.0.0", "::", "10.1.2.3", "scheduler"])
+def test_elsewhere_nothing_is_open_without_a_token(listening):
+    refusal = Access(listening).refusal("Bearer ", "localhost:8080")
+    assert "http.tokenFile" in refusal
+
+
+def test_the_token_opens(tmp_path, monkeypatch):
+    path = tmp_path / "token"
+    path.write_text("secret\n")
+    access = Access("0.0.0.0", path)
+    assert access.refusal("Bearer secret", "any") == ""
+    for wrong in ("", "Bearer", "Bearer secre", "Basic secret", "secret", "Bearer sécret"):
+        assert "bearer token" in access.refusal(wrong, "any")
+    path.write_text("changed")
+    assert access.refusal("Bearer changed", "any") == ""
+    monkeypatch.setenv(TOKEN_VARIABLE, "from-env")
+    assert Access("0.0.0.0").refusal("bearer from-env", "any") == ""
+    assert Access("127.0.0.1").refusal("", "localhost")
+
+
+def test_a_token_file_that_says_nothing_opens_nothing(tmp_path):
+    path = tmp_path / "token"
+    assert "cannot be read" in Access("127.0.0.1", path).refusal("Bearer x", "localhost")
+    path.write_text("\n")
+    assert "is empty" in Access("127.0.0.1", path).refusal("Bearer ", "localhost")
