@@ -16,12 +16,11 @@ from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.domains import constrained, required_domains
 from kai_py.plan.place import by_shape
 from kai_py.plan.room import Room
-from kai_py.policy.fit import copies_that_fit
 from kai_py.policy.neighbours import has_rules
 from kai_py.policy.topology import NOWHERE
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.resources import Floats, Ints
 from kai_py.snapshot.shape import Shape
 
 
@@ -31,13 +30,11 @@ class Headroom:
     def __init__(self, state: CycleState, gang: Gang, members: Sequence[Member]) -> None:
         """Nobody is released yet."""
         self._state = state
-        nodes = state.snapshot.nodes
-        everywhere = np.zeros(len(nodes), dtype=np.int64)
-        domains = required_domains(state.statement, gang, gang.tree)
-        self._domain: list[int] = (everywhere if domains is None else domains).tolist()
-        self._freed = dict[int, Floats]()
+        self._domains = required_domains(state.statement, gang, gang.tree)
+        self._free = dict[int, list[float]]()
         self._freed_devices: dict[int, float] = {}
-        self._wants = [_Want(state, group, self._domain) for group in by_shape(members)]
+        self._given: dict[int, list[tuple[int, float]]] = {}
+        self._wants = [_Want(state, group, self._domains) for group in by_shape(members)]
         counts = [want.enough for want in self._wants]
         self._enough = sum(all(each) for each in zip(*counts, strict=True))
 
@@ -53,9 +50,11 @@ class Headroom:
             row = self._state.snapshot.nodes.positions.get(member.node)
             if row is None:
                 continue
-            vector = sign * most_of(self._state, member)
-            known = self._freed.get(row)
-            self._freed[row] = vector if known is None else known + vector
+            free = self._free.get(row)
+            if free is None:
+                free = self._free[row] = self._state.statement.later[:, row].tolist()
+            for position, amount in self._given_back(member):
+                free[position] += sign * amount
             if member.claims:
                 devices = self._freed_devices.get(row, 0.0) + sign * member.charge.get(GPU, 0.0)
                 self._freed_devices[row] = devices
@@ -63,21 +62,30 @@ class Headroom:
         for row in touched:
             self._recount(row)
 
+    def _given_back(self, member: Member) -> list[tuple[int, float]]:
+        """Resource row and amount of all that a node has again when a pod of this shape leaves."""
+        known = self._given.get(member.shape.number)
+        if known is None:
+            amounts = most_of(self._state, member).tolist()
+            known = [(position, amount) for position, amount in enumerate(amounts) if amount]
+            self._given[member.shape.number] = known
+        return known
+
     def _recount(self, row: int) -> None:
-        domain = self._domain[row]
+        domain = 0 if self._domains is None else int(self._domains[row])
         if domain == NOWHERE:
             return
         before = all(want.enough[domain] for want in self._wants)
-        free = (self._state.statement.later[:, row] + self._freed[row]).tolist()
+        free, devices = self._free[row], self._freed_devices.get(row, 0.0)
         for want in self._wants:
-            want.set(row, domain, want.copies(row, free, self._freed_devices.get(row, 0.0)))
+            want.set(row, domain, want.copies(row, free, devices))
         self._enough += all(want.enough[domain] for want in self._wants) - before
 
 
 class _Want:
     """``count`` pods of a shape, the copies that fit by node and their sums by domain."""
 
-    def __init__(self, state: CycleState, group: Sequence[Member], domain: Sequence[int]) -> None:
+    def __init__(self, state: CycleState, group: Sequence[Member], domains: Ints | None) -> None:
         statement, nodes, shape = state.statement, state.snapshot.nodes, group[0].shape
         resources, rows = state.snapshot.resources, nodes.allocatable
         self._count = len(group)
@@ -98,7 +106,7 @@ class _Want:
         self._allocatable = rows
         self._devices = group[0].charge.get(GPU, 0.0) if shape.needs_devices else 0.0
         self._mask = state.placer.statics.of(shape, nodes).mask
-        fitting = copies_that_fit(shape, resources, statement.later, self._mask, rows)
+        fitting = state.placer.copies_later(statement, shape)
         parts = statement.share_room(shape, Room.LATER, self._count)
         self._parts: list[int] = [] if parts is None else parts.total.tolist()
         self._whole = [] if self._card is None else statement.later[self._card].tolist()
@@ -110,11 +118,9 @@ class _Want:
             found = statement.devices.copies(shape, self._mask, self._count, Room.LATER)
             self._with_devices, fitting = found.tolist(), np.minimum(fitting, found)
         fitting = np.minimum(fitting, self._count)
-        self._by_row: list[int] = fitting.tolist()
-        sums = np.zeros(max(domain, default=0) + 1, dtype=np.int64)
-        inside = np.array(domain, dtype=np.int64) != NOWHERE
-        np.add.at(sums, np.array(domain, dtype=np.int64)[inside], fitting[inside])
-        self._sums: list[int] = sums.tolist()
+        self._at_first = fitting
+        self._by_row: dict[int, int] = {}
+        self._sums = _sums(fitting, domains)
         self.enough = [copies >= self._count for copies in self._sums]
 
     def copies(self, row: int, free: Sequence[float], devices: float) -> int:
@@ -135,9 +141,21 @@ class _Want:
 
     def set(self, row: int, domain: int, copies: int) -> None:
         """The node holds so many copies now."""
-        self._sums[domain] += copies - self._by_row[row]
+        before = self._by_row.get(row)
+        self._sums[domain] += copies - (int(self._at_first[row]) if before is None else before)
         self._by_row[row] = copies
         self.enough[domain] = self._sums[domain] >= self._count
+
+
+def _sums(fitting: Ints, domains: Ints | None) -> list[int]:
+    """Copies by domain; of all nodes where none is required."""
+    if domains is None:
+        return [int(fitting.sum())]
+    sums = np.zeros(int(domains.max(initial=0)) + 1, dtype=np.int64)
+    inside = domains != NOWHERE
+    np.add.at(sums, domains[inside], fitting[inside])
+    listed: list[int] = sums.tolist()
+    return listed
 
 
 def _per_card(state: CycleState, shape: Shape) -> list[float]:

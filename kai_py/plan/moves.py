@@ -10,11 +10,10 @@ from collections.abc import Sequence
 
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action
+from kai_py.plan.place import by_shape
 from kai_py.plan.room import Room
 from kai_py.plan.victim_units import VictimUnit
-from kai_py.policy.fit import copies_that_fit
 from kai_py.policy.limits import check_limits
-from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang, Member
 
 
@@ -43,21 +42,26 @@ def _place(state: CycleState, unit: VictimUnit, action: Action) -> bool:
     queue = state.quota.queue_of(unit.gang)
     if queue is None or any(member.claims for member in unit.members):
         return False
-    cost = state.quota.cost(total(member.charge for member in unit.members))
+    cost = state.quota.cost_of(unit.members)
     if check_limits(state.quota.standing, queue, cost, preemptible=unit.gang.preemptible):
         return False
-    if len(unit.members) > 1:
-        return _try(state, unit, action, staying=True) or _try(state, unit, action, staying=False)
-    return _has_room(state, unit.members[0]) and _try(state, unit, action, staying=False)
+    if not all(_may_have_room(state, group) for group in by_shape(unit.members)):
+        return False
+    if len(unit.members) > 1 and _try(state, unit, action, staying=True):
+        return True
+    return _try(state, unit, action, staying=False)
 
 
-def _has_room(state: CycleState, member: Member) -> bool:
-    """Whether any node has the resources for the pod: most victims find none."""
-    nodes, statement = state.snapshot.nodes, state.statement
-    mask = state.placer.statics.of(member.shape, nodes).mask
-    resources = state.snapshot.resources
-    fitting = copies_that_fit(member.shape, resources, statement.later, mask, nodes.allocatable)
-    return bool(fitting.any())
+def _may_have_room(state: CycleState, group: Sequence[Member]) -> bool:
+    """Whether the nodes have the resources for these pods of a shape: most victims find none."""
+    shape, positions = group[0].shape, state.snapshot.nodes.positions
+    copies = state.placer.copies_later(state.statement, shape)
+    found = int(copies.sum())
+    if found >= len(group) or len(group) == 1:
+        return found >= len(group)
+    mask = state.placer.statics.of(shape, state.snapshot.nodes).mask
+    rows = [positions.get(member.node) for member in group]
+    return found + sum(row is not None and not mask[row] for row in rows) >= len(group)
 
 
 def _try(state: CycleState, unit: VictimUnit, action: Action, *, staying: bool) -> bool:

@@ -46,7 +46,7 @@ class Placer:
     gpu_strategy: Strategy = Strategy.BINPACK
     cpu_strategy: Strategy = Strategy.BINPACK
     scoring: Scoring | None = None
-    _running: dict[int, RunningFit] = field(default_factory=dict)
+    _running: dict[tuple[int, Room], RunningFit] = field(default_factory=dict)
 
     def place(
         self,
@@ -189,10 +189,10 @@ class Placer:
 
     def _running_fit(self, statement: Statement, shape: Shape, room: Room) -> RunningFit | None:
         """The fit of a shape kept from pod to pod, where nothing but room decides."""
-        known = self._running.get(shape.number)
-        if known is not None and known.statement is statement and room is Room.NOW:
+        known = self._running.get((shape.number, room))
+        if known is not None and known.statement is statement:
             return known
-        if room is not Room.NOW or statement.snapshot.neighbours or not is_plain(shape):
+        if statement.snapshot.neighbours or not is_plain(shape):
             return None
         static = self._static(statement, shape, room)
         made = RunningFit(
@@ -201,11 +201,27 @@ class Placer:
             static.mask,
             _lasting_preference(statement, shape, static),
             _slack_row(shape, statement.snapshot.resources),
+            room=room,
+            now_bonus=NOW_BONUS,
         )
         if len(self._running) >= MOST_RUNNING:
             del self._running[next(iter(self._running))]
-        self._running[shape.number] = made
+        self._running[shape.number, room] = made
         return made
+
+    def copies_later(self, statement: Statement, shape: Shape) -> Ints:
+        """(nodes,) pods that fit by resources alone once those who leave have left; a fresh array.
+
+        Rules between pods and devices of claims are not asked.
+        """
+        known = self._running_fit(statement, shape, Room.LATER)
+        if known is not None:
+            known.refresh()
+            return known.copies.copy()
+        nodes = statement.snapshot.nodes
+        mask = self.statics.of(shape, nodes).mask
+        free = statement.free(Room.LATER)
+        return copies_that_fit(shape, statement.snapshot.resources, free, mask, nodes.allocatable)
 
     def _place_shape(
         self, attempt: "_Attempt", members: Sequence[Member], where: "_Where"
@@ -323,6 +339,8 @@ def _members_of(group: Subgroup, members: Sequence[Member]) -> list[Member]:
 
 def by_shape(members: Sequence[Member]) -> list[list[Member]]:
     """Members grouped by shape, the hardest to place first; order within a group is kept."""
+    if len(members) == 1:
+        return [list(members)]
     groups: dict[int, list[Member]] = {}
     for member in members:
         groups.setdefault(member.shape.number, []).append(member)

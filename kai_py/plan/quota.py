@@ -57,8 +57,10 @@ class Quota:
 
     def cost_of(self, members: Sequence[Member]) -> Floats:
         """(resources,) what pods cost together."""
-        if len(members) == 1:
-            return self.cost(members[0].charge)
+        charge = members[0].charge if members else {}
+        if all(member.charge is charge for member in members):
+            cost: Floats = self.cost(charge) * len(members)
+            return cost
         return self._cost(total(member.charge for member in members))
 
     def _cost(self, charge: Mapping[str, float]) -> Floats:

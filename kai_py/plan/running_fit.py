@@ -41,10 +41,11 @@ def is_plain(shape: Shape) -> bool:
 
 
 class RunningFit:
-    """The fit of a plain shape for pods that start now.
+    """The fit of a plain shape for pods that start now, or that wait for room.
 
     ``allowed``: (nodes,) bool, the static verdict. ``preference``: (nodes,) higher first.
-    ``slack_row``: the resource by which a node counts as empty, if any node has it.
+    ``slack_row``: the resource by which a node counts as empty, if any node has it. ``now_bonus``:
+    what nodes are preferred by that have room already, for pods that may wait.
     """
 
     def __init__(
@@ -54,15 +55,22 @@ class RunningFit:
         allowed: Bools,
         preference: Floats,
         slack_row: int | None,
+        *,
+        room: Room = Room.NOW,
+        now_bonus: float = 0.0,
     ) -> None:
-        resources, free = statement.snapshot.resources, statement.free(Room.NOW)
+        resources, free = statement.snapshot.resources, statement.free(room)
         self.statement = statement
+        self.room = room
         reported = all(name in resources.positions for name in shape.requests)
         self.allowed = allowed & reported
+        allocatable = statement.snapshot.nodes.allocatable
+        self.copies = copies_that_fit(shape, resources, free, allowed, allocatable)
         self.preference = preference
-        self.copies = copies_that_fit(
-            shape, resources, free, allowed, statement.snapshot.nodes.allocatable
-        )
+        if room is Room.LATER:
+            now = copies_that_fit(shape, resources, statement.free(Room.NOW), allowed, allocatable)
+            self.preference = preference + np.where(now > 0, now_bonus, 0.0)
+        self._lasting, self._now_bonus = preference, now_bonus
         self.slack = np.zeros(len(allowed)) if slack_row is None else free[slack_row].copy()
         self._slack_row = slack_row
         self._requests = [
@@ -105,17 +113,25 @@ class RunningFit:
         return changed[-1]
 
     def _update(self, row: int) -> None:
-        idle, later = self.statement.idle, self.statement.later
-        free = [min(*pair) for pair in zip(_column(idle, row), _column(later, row), strict=True)]
-        fit = max(0, min(floor(free[position] / asked) for position, asked in self._requests))
-        self.copies[row] = fit
+        idle, later = _column(self.statement.idle, row), _column(self.statement.later, row)
+        now = list(map(min, idle, later))
+        free = later if self.room is Room.LATER else now
+        self.copies[row] = max(0, min(floor(free[p] / asked) for p, asked in self._requests))
+        if self.room is Room.LATER:
+            starts = all(now[position] >= asked for position, asked in self._requests)
+            self.preference[row] = self._lasting[row] + (self._now_bonus if starts else 0.0)
         if self._slack_row is not None:
             self.slack[row] = free[self._slack_row]
 
     def _update_many(self, rows: Ints) -> None:
-        free = np.minimum(self.statement.idle[:, rows], self.statement.later[:, rows])
+        later = self.statement.later[:, rows]
+        now = np.minimum(self.statement.idle[:, rows], later)
+        free = later if self.room is Room.LATER else now
         fits = [np.floor(free[position] / asked) for position, asked in self._requests]
         self.copies[rows] = np.maximum(np.min(fits, axis=0), 0).astype(np.int64)
+        if self.room is Room.LATER:
+            starts = np.all([now[position] >= asked for position, asked in self._requests], axis=0)
+            self.preference[rows] = self._lasting[rows] + np.where(starts, self._now_bonus, 0.0)
         if self._slack_row is not None:
             self.slack[rows] = free[self._slack_row]
 

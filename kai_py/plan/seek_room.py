@@ -23,7 +23,6 @@ from kai_py.plan.victim_units import VictimUnit
 from kai_py.plan.victims import Outcome, VictimSearch
 from kai_py.policy.limits import check_deserved
 from kai_py.policy.min_runtime import preemption_delay
-from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang
 
 Plea = Callable[[Gang, Ask], tuple[VictimSearch, Iterable[VictimUnit]] | None]
@@ -46,13 +45,10 @@ def seek_room(state: CycleState, gangs: Iterable[Gang], pool: VictimPool, plea: 
         if any(size >= count and gang.priority <= priority for count, priority in known):
             continue
         made = plea(gang, ask)
-        if made is None:
-            continue
-        search, offered = made
-        outcome = _run(state, search, offered)
-        if outcome is Outcome.PLACED:
+        outcome = Outcome.REFUSED if made is None else _run(state, *made)
+        if made is not None and outcome is Outcome.PLACED:
             hopeless.clear()
-            _follow_up(state, line, pool, gang, search.taken)
+            _follow_up(state, line, pool, gang, made[0].taken)
         elif kind is not None and outcome is not Outcome.OUT_OF_BUDGET:
             hopeless.setdefault(kind, []).append((size, gang.priority))
 
@@ -66,10 +62,12 @@ def _has_a_turn(state: CycleState, gang: Gang) -> bool:
 
 def _may_never_hold(state: CycleState, gang: Gang, ask: Ask) -> bool:
     """Non-preemptible pods above what the queue deserves: nobody's leaving changes that."""
+    if gang.preemptible:
+        return False
     quota = state.quota
-    cost = quota.cost(total(member.charge for member in ask.members))
+    cost = quota.cost_of(ask.members)
     queue = quota.queues.positions[gang.queue]
-    return not gang.preemptible and check_deserved(quota.standing, queue, cost) is not None
+    return check_deserved(quota.standing, queue, cost) is not None
 
 
 def _lacks_devices(state: CycleState, ask: Ask) -> bool:

@@ -13,7 +13,6 @@ from kai_py.plan.headroom import Headroom
 from kai_py.plan.victim_line import cost_of
 from kai_py.plan.victim_units import VictimUnit, stays_behind
 from kai_py.policy.standing import exceeds, shared_depth
-from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang
 
 
@@ -67,13 +66,15 @@ class _Bounds:
 
     def __init__(self, state: CycleState, gang: Gang, ask: Ask) -> None:
         standing, queue = state.quota.standing, state.quota.queues.positions[gang.queue]
+        self.hold = self._free_of_cost = True
+        if not standing.queues.has_max[queue]:
+            return
         line = standing.queues.ancestors(queue)
         self._state = state
-        self._cost = state.quota.cost(total(member.charge for member in ask.members))
+        self._cost = state.quota.cost_of(ask.members)
         self._held = standing.allocated[:, line] + self._cost[:, None]
         self._max = standing.queues.max[:, line]
         self._shared = shared_depth(standing.queues, queue)
-        self.hold = True
         self._check()
         self._free_of_cost = self.hold
 

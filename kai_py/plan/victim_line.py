@@ -16,7 +16,6 @@ import numpy as np
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.victim_units import VictimUnit, victim_units
 from kai_py.policy.queue_line import QueueLine
-from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
 
@@ -87,6 +86,9 @@ def most_saturated_first(
     state: CycleState, by_queue: Mapping[int, Iterator[VictimUnit]]
 ) -> Iterator[VictimUnit]:
     """The order between queues, through the tree."""
+    if len(by_queue) == 1:
+        yield from next(iter(by_queue.values()))
+        return
     line = QueueLine(state.quota.standing, state.quota.rules, reverse=True)
     nothing = np.zeros(len(state.quota.resources))
     following = {queue: next(units, None) for queue, units in sorted(by_queue.items())}
@@ -101,4 +103,4 @@ def most_saturated_first(
 
 def cost_of(state: CycleState, unit: VictimUnit) -> Floats:
     """(quota resources,) what a unit gives back to its queue."""
-    return state.quota.cost(total(member.charge for member in unit.members))
+    return state.quota.cost_of(unit.members)

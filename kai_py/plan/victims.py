@@ -89,6 +89,8 @@ class VictimSearch:
 
     def _needed(self, choice: Choice) -> list[VictimUnit]:
         """The units without those that can stay; ``choice`` is as before afterwards."""
+        if self._exact and len(choice.units) == 1:
+            return choice.units
         spared = [] if self._exact else self._far_away(choice)
         kept = {id(unit): unit for unit in choice.units}
         for unit in spared:

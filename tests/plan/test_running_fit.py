@@ -38,19 +38,26 @@ def statement():
     return Statement(snapshot, quota, CycleDevices(world.devices, snapshot))
 
 
-def running_fit(trial, shape, preference):
+BONUS = 0.25
+
+
+def running_fit(trial, shape, preference, room=Room.NOW):
     allowed = np.arange(NODES) % 7 != 0
     slack_row = trial.snapshot.resources.positions["nvidia.com/gpu"]
-    return RunningFit(trial, shape, allowed, preference, slack_row)
+    return RunningFit(trial, shape, allowed, preference, slack_row, room=room, now_bonus=BONUS)
 
 
-def agrees(running, shape):
+def agrees(running, shape, preference):
     trial = running.statement
-    free = trial.free(Room.NOW)
     nodes, resources = trial.snapshot.nodes, trial.snapshot.resources
-    fresh = copies_that_fit(shape, resources, free, running.allowed, nodes.allocatable)
-    slack = free[resources.positions["nvidia.com/gpu"]]
-    taken = fill(1, fresh, running.preference, slack)
+    now, fresh = (
+        copies_that_fit(shape, resources, trial.free(room), running.allowed, nodes.allocatable)
+        for room in (Room.NOW, running.room)
+    )
+    if running.room is Room.LATER:
+        preference = preference + np.where(now > 0, BONUS, 0.0)
+    slack = trial.free(running.room)[resources.positions["nvidia.com/gpu"]]
+    taken = fill(1, fresh, preference, slack)
     assert running.first() == (taken[0][0] if taken else None)
     assert running.copies.tolist() == fresh.tolist()
 
@@ -73,14 +80,14 @@ steps = st.lists(
 
 
 @settings(deadline=None, max_examples=60)
-@given(steps, st.booleans())
-def test_kept_equals_fresh(done, tiers):
+@given(steps, st.booleans(), st.sampled_from(list(Room)))
+def test_kept_equals_fresh(done, tiers, kept_for):
     trial = statement()
     waiting = [members(trial, f"p{kind}-") for kind in range(len(REQUESTS))]
     runs = members(trial, "run")
     preference = np.arange(NODES) % 3.0 if tiers else np.zeros(NODES)
     shapes = [each[0][1].shape for each in waiting]
-    kept = [running_fit(trial, shape, preference) for shape in shapes]
+    kept = [running_fit(trial, shape, preference, kept_for) for shape in shapes]
     for act, kind, row, room, keep in done:
         with trial.trial() as attempt:
             if act == "evict" and runs:
@@ -94,9 +101,9 @@ def test_kept_equals_fresh(done, tiers):
                 _place(trial, waiting[kind], first, room)
             if keep:
                 attempt.keep()
-        agrees(kept[kind], shapes[kind])
+        agrees(kept[kind], shapes[kind], preference)
     for shape, running in zip(shapes, kept, strict=True):
-        agrees(running, shape)
+        agrees(running, shape, preference)
 
 
 def _place(trial, waiting, row, room):

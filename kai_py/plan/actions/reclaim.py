@@ -34,7 +34,6 @@ from kai_py.policy.reclaim_rules import (
     reclaimable_queues,
 )
 from kai_py.policy.standing import Standing, as_it_stands
-from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Bools
 
@@ -58,7 +57,7 @@ def _plea(
     state: CycleState, pool: VictimPool, safe: Callable[[int], list[float]], gang: Gang, ask: Ask
 ) -> tuple[VictimSearch, Iterable[VictimUnit]] | None:
     quota = state.quota
-    cost = quota.cost(total(member.charge for member in ask.members))
+    cost = quota.cost_of(ask.members)
     reclaimer = Reclaimer(quota.queues.positions[gang.queue], cost, gang.preemptible)
     if may_reclaim(quota.standing, reclaimer, quota.rules) is not None:
         return None
