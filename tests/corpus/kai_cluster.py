@@ -32,6 +32,8 @@ from kai_py.snapshot.snapshot import Snapshot
 NOW = 1_800_000_000.0
 GPU = "nvidia.com/gpu"
 UNITS = {"cpu_milli": "cpu", "gpu": GPU}
+STUCK = "StuckInReleasing"
+"""Its deletion is overdue: it holds its room, and nobody may count on it."""
 STATES = {
     "Pending": PodState.PENDING,
     "Pipelined": PodState.PENDING,
@@ -40,9 +42,9 @@ STATES = {
     "Binding": PodState.BOUND,
     "Running": PodState.BOUND,
     "Releasing": PodState.RELEASING,
-    "StuckInReleasing": PodState.STUCK,
+    STUCK: PodState.RELEASING,
 }
-HOLDING = (PodState.BOUND, PodState.RELEASING, PodState.STUCK)
+HOLDING = (PodState.BOUND, PodState.RELEASING)
 
 
 def snapshot_of(cluster: Mapping, accounting) -> Snapshot:
@@ -51,12 +53,16 @@ def snapshot_of(cluster: Mapping, accounting) -> Snapshot:
     for node in cluster["nodes"]:
         ledger.set_node(node["name"], _node(node))
     legacy = {name for node in cluster["nodes"] for name in node.get("legacy_mig_tasks", ())}
+    stuck = {
+        task["name"] for job in cluster["jobs"] for task in job["tasks"] if task["status"] == STUCK
+    }
     gangs = [_gang(job, cluster, shapes, accounting) for job in cluster["jobs"]]
     for gang in gangs:
         for member in gang.members:
             ledger.know_resources(member.shape.requests)
             if member.node:
-                releasing = member.state == PodState.RELEASING
+                leaving = member.state == PodState.RELEASING
+                releasing = leaving and member.pod.uid not in stuck
                 shared = shared_holding(member.shape, member.gpus)
                 holding = Holding(
                     member.node,
