@@ -93,9 +93,6 @@ class Quantity:
         )
 
 
-ZERO = Quantity(0)
-
-
 @lru_cache(maxsize=65536, typed=True)
 def parse_quantity(value: str | int | float) -> Quantity:
     """Read a quantity as it stands in JSON: a text, or a bare number.

@@ -161,10 +161,6 @@ class Inventory:
             self._devices[device.pool_id] = known
         return known.get(device.device)
 
-    def is_attached(self, pool: PoolID) -> bool:
-        """Tell whether several nodes may see ``pool``."""
-        return self._attached.get(pool, 0) > 0
-
     def faults(self) -> tuple[tuple[ResourceSlice, str], ...]:
         """Pools that no node can use, each by its first slice, and why."""
         if self._faults is None or self._faults[0] != self.revision:

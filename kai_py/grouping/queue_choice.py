@@ -8,7 +8,6 @@ addresses a queue in KAI's words also gets KAI's defaults, for example a Job who
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kai_py.api.queue import QUEUE_NAME_KEY
 from kai_py.api.records.core import ObjectMeta
 from kai_py.grouping.lineage import Lineage
 from kai_py.grouping.owners import Owners
@@ -35,9 +34,6 @@ class QueueChoice:
 
     name: str = ""
     defaults: Defaults = Defaults.NATIVE
-
-
-NATIVE_QUEUE_KEYS = (QueueKey(QUEUE_NAME_KEY),)
 
 
 def choose_queue(

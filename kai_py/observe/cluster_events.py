@@ -1,9 +1,5 @@
 """What has the cluster told of itself? Events (events.k8s.io/v1) as people read them."""
 
-from datetime import datetime
-
-import msgspec
-
 from kai_py.api.records.core import ObjectMeta, Record
 from kai_py.watch.resource import define_kind
 
@@ -25,8 +21,6 @@ class ClusterEvent(Record, frozen=True):
     reason: str = ""
     note: str = ""
     regarding: EventObject = EventObject()
-    event_time: datetime | None = None
-    reporting_controller: str = msgspec.field(name="reportingController", default="")
 
 
 CLUSTER_EVENTS = define_kind(ClusterEvent, "Event", "events", "v1", group="events.k8s.io")

@@ -11,7 +11,7 @@ host ports and queue usage in step. A trial undoes what it did unless it is kept
 Undoing runs the log backwards, so trials nest. Costs are per pod, never per node.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -287,9 +287,3 @@ def _collides(port: HostPort, taken: frozenset[HostPort]) -> bool:
         number == other and protocol == spoken and (not address or not held or address == held)
         for held, spoken, other in taken
     )
-
-
-def placed_members(statement: Statement, gang: Gang) -> Mapping[str, Planned]:
-    """What this cycle placed of ``gang``, by pod uid."""
-    uids = [member.pod.uid for member in gang.members]
-    return {uid: statement.placed[uid] for uid in uids if uid in statement.placed}

@@ -13,9 +13,7 @@ O(resources x depth).
 from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
-
-from kai_py.policy.standing import Standing, exceeds, tolerance
+from kai_py.policy.standing import Standing, exceeds
 from kai_py.snapshot.resources import Floats
 
 
@@ -81,30 +79,11 @@ def check_deserved(standing: Standing, queue: int, request: Floats) -> BoundExce
     return _first_exceeded(standing, queue, request, Bound.DESERVED)
 
 
-def copies_within(standing: Standing, queue: int, request: Floats, *, preemptible: bool) -> float:
-    """How many times ``request`` may start under both rules; inf if nothing bounds it."""
-    room = _room(standing, queue, Bound.MAX)
-    if not preemptible:
-        room = np.minimum(room, _room(standing, queue, Bound.DESERVED))
-    asked = request > 0
-    if not asked.any():
-        return float("inf")
-    return float(np.floor(((room + tolerance(room))[asked] / request[asked]).min()).clip(0))
-
-
 def _compared(standing: Standing, bound: Bound) -> tuple[Floats, Floats]:
     """The bound of every queue and what counts against it."""
     if bound is Bound.MAX:
         return standing.queues.max, standing.allocated
     return standing.queues.deserved, standing.non_preemptible
-
-
-def _room(standing: Standing, queue: int, bound: Bound) -> Floats:
-    """(resources,) the least room in the queue and above it."""
-    limit, held = _compared(standing, bound)
-    line = standing.queues.ancestors(queue)
-    room: Floats = (limit[:, line] - held[:, line]).min(axis=1)
-    return room
 
 
 def _first_exceeded(

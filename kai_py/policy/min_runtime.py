@@ -19,7 +19,7 @@ import numpy as np
 from kai_py.policy.rules import MinRuntimeMethod, Rules
 from kai_py.policy.standing import shared_depth
 from kai_py.snapshot.queues import QueueTable
-from kai_py.snapshot.resources import Bools, Floats, Ints
+from kai_py.snapshot.resources import Floats
 
 
 def preempt_min_runtime(queues: QueueTable, rules: Rules) -> Floats:
@@ -37,15 +37,9 @@ def reclaim_min_runtime(queues: QueueTable, reclaimer: int, rules: Rules) -> Flo
     return runtime[answering]
 
 
-def protected(started: Floats, min_runtime: Floats, now: float) -> Bools:
-    """(n,) whether gangs that ``started`` then (NaN: never) are still safe."""
-    safe: Bools = now < started + min_runtime
-    return safe
-
-
-def keeps_floors(active: Ints, evicted: Ints, floor: Ints) -> bool:
-    """Whether every leaf (n,) of a gang keeps its floor: what a protected gang may lose."""
-    return bool((active - evicted >= floor).all())
+def protected(started: float, min_runtime: float, now: float) -> bool:
+    """Whether a gang that ``started`` then (NaN: never) is still safe."""
+    return now < started + min_runtime
 
 
 @dataclass(frozen=True, slots=True)

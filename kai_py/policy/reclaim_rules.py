@@ -20,7 +20,6 @@ lines differ (siblings). "Within" and "above" are judged over the resources of `
 All are pure functions of arrays. A refusal carries the inequality that decided.
 """
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -148,16 +147,6 @@ def check_victims(
         nearest,
         float(holds[nearest, first]),
         float(bound[nearest, first]),
-    )
-
-
-def legal_prefix(standing: Standing, reclaimer: Reclaimer, victims: Victims, rules: Rules) -> int:
-    """How many of the first victims may be taken together under rule 3."""
-    counts = range(1, len(victims.queue) + 1)
-    return bisect_left(
-        counts,
-        1,
-        key=lambda count: bool(check_victims(standing, reclaimer, victims.first(count), rules)),
     )
 
 

@@ -112,10 +112,6 @@ class Mirror:
         reflector = self._reflectors.get(kind)
         return reflector is not None and reflector.synced
 
-    def rediscover(self) -> None:
-        """Ask the server soon which kinds it serves."""
-        self._rediscover.set()
-
     @property
     def synced(self) -> bool:
         """Whether every served kind has been read completely."""

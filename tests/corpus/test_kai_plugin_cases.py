@@ -3,9 +3,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from kai_py.grouping.gang import Subgroup, satisfied
 from kai_py.policy.limits import check_deserved, check_limits, check_max
 from kai_py.policy.min_runtime import (
-    keeps_floors,
     preempt_min_runtime,
     protected,
     reclaim_min_runtime,
@@ -182,8 +182,8 @@ def is_protected(given, victim, *, reclaim):
         runtimes = reclaim_min_runtime(built, pending, rules)
     else:
         runtimes = preempt_min_runtime(built, rules)
-    started = np.array([NOW - victim.get("last_start_age_seconds", np.nan)])
-    return bool(protected(started, runtimes[[built.positions[victim["queue"]]]], NOW)[0])
+    started = NOW - victim.get("last_start_age_seconds", np.nan)
+    return protected(started, runtimes[built.positions[victim["queue"]]], NOW)
 
 
 def victim_filter(*, reclaim):
@@ -207,11 +207,10 @@ def scenario_validator(*, reclaim):
 
 
 def loses_only_surplus(victim):
-    leaves = list(victim["pod_sets"].values())
-    gone = set(victim["evicted_tasks"])
-    active = np.array([leaf["active"] for leaf in leaves])
-    evicted = np.array([len(gone & set(leaf["tasks"])) for leaf in leaves])
-    return keeps_floors(active, evicted, np.array([leaf["min_available"] for leaf in leaves]))
+    leaves, gone = victim["pod_sets"], set(victim["evicted_tasks"])
+    floors = [Subgroup(name, min_members=leaf["min_available"]) for name, leaf in leaves.items()]
+    left = {name: leaf["active"] - len(gone & set(leaf["tasks"])) for name, leaf in leaves.items()}
+    return satisfied(Subgroup("gang", children=tuple(floors)), left)
 
 
 CHECKS = {

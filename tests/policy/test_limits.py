@@ -1,9 +1,7 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from kai_py.policy.limits import Bound, check_limits, copies_within
+from kai_py.policy.limits import Bound, check_limits
 from kai_py.policy.standing import Standing
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.queues import build_queues
@@ -95,18 +93,3 @@ def test_messages_keep_the_known_shape(request_, preemptible, resource, text):
     standing = stand([PARENT, CHILD], {"team": {"gpu": 1}})
     refused = check(standing, request_, preemptible=preemptible)
     assert refused.message(resource) == text
-
-
-@given(st.floats(0, 50), st.floats(0, 50), st.sampled_from([0.1, 0.25, 1.0, 3.0]), st.booleans())
-def test_copies_are_as_many_as_pass_one_by_one(maximum, deserved, size, preemptible):
-    team = QueueSpec(name="team", parent="dept", max={"gpu": maximum}, deserved={"gpu": deserved})
-    standing = stand([PARENT, team])
-    copies = copies_within(standing, 1, ask(gpu=size), preemptible=preemptible)
-    assert check_limits(standing, 1, ask(gpu=size) * copies, preemptible=preemptible) is None
-    more = ask(gpu=size) * (copies + 1)
-    assert check_limits(standing, 1, more, preemptible=preemptible) is not None
-
-
-def test_nothing_asked_for_is_unbounded():
-    standing = stand([PARENT, CHILD])
-    assert copies_within(standing, 1, ask(), preemptible=True) == float("inf")

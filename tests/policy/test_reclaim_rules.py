@@ -9,7 +9,6 @@ from kai_py.policy.reclaim_rules import (
     Victims,
     check_reclaim,
     check_victims,
-    legal_prefix,
     may_reclaim,
     reclaimable_queues,
 )
@@ -107,9 +106,9 @@ def test_victim_queue_is_left_alone_once_it_is_down_to_its_share():
     standing = stand(FLAT, {"b": (0, 8)}, FAIR)
     above_deserved = asks(standing, "a", gpu=5)
     taken = victims(standing, *[("b", 1)] * 4)
-    assert legal_prefix(standing, above_deserved, taken, NATIVE) == 2
-    assert legal_prefix(standing, asks(standing, "a", gpu=4), taken, NATIVE) == 4
-    refused = check_victims(standing, above_deserved, taken, NATIVE)
+    assert check_victims(standing, asks(standing, "a", gpu=4), taken, NATIVE) is None
+    assert check_victims(standing, above_deserved, taken.first(2), NATIVE) is None
+    refused = check_victims(standing, above_deserved, taken.first(3), NATIVE)
     assert (refused.rule, refused.queue, refused.against) == (ReclaimRule.VICTIM, "b", "a")
     assert (refused.value, refused.bound) == (6, 6)
 
@@ -279,4 +278,3 @@ def test_a_refused_prefix_stays_refused(scene, rules):
         for count in range(len(taken) + 1)
     ]
     assert legal == sorted(legal, reverse=True)
-    assert legal_prefix(standing, reclaimer, every, rules) == legal.count(True) - 1

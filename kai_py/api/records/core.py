@@ -33,7 +33,6 @@ class ObjectMeta(Record, frozen=True):
 
     name: str = ""
     namespace: str = ""
-    generate_name: str = ""
     uid: str = ""
     resource_version: str = ""
     generation: int = 0
@@ -169,7 +168,6 @@ class Resources(Record, frozen=True):
 class ContainerPort(Record, frozen=True):
     """Only host ports matter to placement."""
 
-    container_port: int = 0
     host_port: int = 0
     host_ip: str = msgspec.field(name="hostIP", default="")
     protocol: str = "TCP"
@@ -360,7 +358,6 @@ class JobSpec(Record, frozen=True):
 
     parallelism: int | None = None
     completions: int | None = None
-    suspend: bool = False
     scheduling: JobScheduling | None = None
 
 
@@ -406,7 +403,6 @@ class VolumeClaimSpec(Record, frozen=True):
 
     volume_name: str = ""
     storage_class_name: str | None = None
-    access_modes: tuple[str, ...] = ()
 
 
 class VolumeClaimStatus(Record, frozen=True):
@@ -460,6 +456,5 @@ class StorageClass(Record, frozen=True):
     """storage.k8s.io/v1 StorageClass."""
 
     metadata: ObjectMeta = ObjectMeta()
-    provisioner: str = ""
     volume_binding_mode: str = "Immediate"
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()

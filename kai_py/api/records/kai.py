@@ -13,7 +13,6 @@ from kai_py.api.records.core import Condition, ObjectMeta, QuantityText, Record
 
 QUEUE_API_VERSION = "scheduling.run.ai/v2"
 POD_GROUP_API_VERSION = "scheduling.run.ai/v2alpha2"
-TOPOLOGY_API_VERSION = "kai.scheduler/v1alpha1"
 UNLIMITED = -1.0
 DEFAULT_PRIORITY = 100
 

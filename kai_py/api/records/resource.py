@@ -15,7 +15,6 @@ from kai_py.api.records.core import Condition, NodeSelector, ObjectMeta, Quantit
 MAX_RESULTS_PER_CLAIM = 32
 MAX_RESERVED_FOR = 256
 DELETE_PROTECTION_FINALIZER = "resource.kubernetes.io/delete-protection"
-ADMIN_ACCESS_NAMESPACE_LABEL = "resource.kubernetes.io/admin-access"
 
 
 class DeviceAttribute(Record, frozen=True, omit_defaults=True):

@@ -88,16 +88,11 @@ def mask(selector: Selector, table: DeviceTable) -> Mask:
     return found
 
 
-def conjuncts(selector: Selector) -> tuple[Conjunct, ...]:
-    """Split a selector at its outermost ``&&``, with the source text of each condition."""
-    return _conjuncts(selector)
-
-
 def conjunct_masks(selector: Selector, table: DeviceTable) -> tuple[tuple[Conjunct, Mask], ...]:
     """Evaluate each condition on its own: which of them turned how many devices down."""
     return tuple(
         (conjunct, _sound(_evaluate(conjunct.plan, table), table))
-        for conjunct in _conjuncts(selector)
+        for conjunct in conjuncts(selector)
     )
 
 
@@ -121,7 +116,8 @@ def _take_apart(selector: Selector, node: Node) -> Plan:
 
 
 @lru_cache(maxsize=4096)
-def _conjuncts(selector: Selector) -> tuple[Conjunct, ...]:
+def conjuncts(selector: Selector) -> tuple[Conjunct, ...]:
+    """Split a selector at its outermost ``&&``, with the source text of each condition."""
     node = inline(selector.expression.checked.root)
     whole = Conjunct(" ".join(selector.text.split()), _plan(selector))
     if selector.max_cost > LIMIT or not isinstance(node, Logic) or not node.conjunction:

@@ -116,11 +116,6 @@ class Runtime:
         self._api.clock.call_later(delay, partial(self._enqueue, number, key))
 
 
-def own_key(_api: ApiServer, change: Change) -> Iterable[Key]:
-    """Look at the changed object itself."""
-    yield key_of(change.object)
-
-
 def key_of(document: Json) -> Key:
     """Return (namespace, name)."""
     return namespace_of(document), name_of(document)

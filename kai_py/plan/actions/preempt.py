@@ -20,7 +20,7 @@ from kai_py.plan.seek_room import seek_room
 from kai_py.plan.victim_line import VictimPool
 from kai_py.plan.victim_units import VictimUnit
 from kai_py.plan.victims import VictimSearch
-from kai_py.policy.min_runtime import preempt_min_runtime
+from kai_py.policy.min_runtime import preempt_min_runtime, protected
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
 
@@ -45,9 +45,8 @@ def _units(
     state: CycleState, pool: VictimPool, gang: Gang, queue: int, safe: float
 ) -> Iterator[VictimUnit]:
     lower = takewhile(lambda unit: unit.gang.priority < gang.priority, pool.units(queue))
-    return (
-        unit for unit in lower if unit.is_surplus or state.snapshot.now >= unit.gang.started + safe
-    )
+    now = state.snapshot.now
+    return (u for u in lower if u.is_surplus or not protected(u.gang.started, safe, now))
 
 
 def _anybody(_: Sequence[VictimUnit]) -> VictimUnit | None:

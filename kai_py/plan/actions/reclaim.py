@@ -25,7 +25,7 @@ from kai_py.plan.seek_room import seek_room
 from kai_py.plan.victim_line import VictimPool, cost_of, most_saturated_first
 from kai_py.plan.victim_units import VictimUnit
 from kai_py.plan.victims import VictimSearch
-from kai_py.policy.min_runtime import reclaim_min_runtime
+from kai_py.policy.min_runtime import protected, reclaim_min_runtime
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
     Victims,
@@ -90,9 +90,8 @@ def _unprotected(
     state: CycleState, pool: VictimPool, queue: int, safe: float
 ) -> Iterator[VictimUnit]:
     now = state.snapshot.now
-    return (
-        unit for unit in pool.units(queue) if unit.is_surplus or now >= unit.gang.started + safe
-    )
+    units = pool.units(queue)
+    return (u for u in units if u.is_surplus or not protected(u.gang.started, safe, now))
 
 
 def _first_refused(
