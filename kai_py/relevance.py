@@ -35,6 +35,7 @@ def _pod(pod: Pod) -> tuple[object, ...]:
         pod.status.phase,
         pod.status.nominated_node_name,
         pod.status.resource_claim_statuses,
+        pod.status.extended_resource_claim_status,
     )
 
 

@@ -40,8 +40,12 @@ class Room(Protocol):
         node: str,
         claims: Mapping[str, AllocationResult] | None = None,
         gpus: tuple[SharedGpu, ...] = (),
+        making: ResourceClaim | None = None,
     ) -> None:
-        """Count the pod as bound and its claims and parts of GPUs as allocated from now on."""
+        """Count the pod as bound and its claims and parts of GPUs as allocated from now on.
+
+        ``making``: a claim that does not exist yet, as it will be.
+        """
 
     def forget(self, pod_uid: str) -> None:
         """Take an assumption back."""
@@ -142,7 +146,8 @@ class Committer:
     def _start_gang(self, gang: GangPlacement) -> None:
         for placement in gang.pods:
             allocations = {new.claim.uid: new.allocation for new in placement.allocate}
-            self._room.assume(placement.pod, placement.node, allocations, placement.gpus)
+            making = placement.make.claim if placement.make is not None else None
+            self._room.assume(placement.pod, placement.node, allocations, placement.gpus, making)
         self._pods.update(placement.pod.uid for placement in gang.pods)
         self._claims.update(_claims(gang))
         self._start(self._bind(gang))

@@ -1,13 +1,16 @@
 """How is a gang brought to the cluster, all or none?
 
+    0. made      claims for extended resources, on nodes without a device plugin for them, exist
     1. claims    every claim of the gang is allocated and reserved; one that can't be ends it
     2. seen      the mirror shows these allocations, and nobody else holds one of the devices
     3. ready     drivers have met the binding conditions of the devices, where there are any
-    4. binding   all pods, at most ``lane`` at a time
+    4. told      pods say in their status which claim serves their extended resources
+    5. binding   all pods, at most ``lane`` at a time
 
-Nothing is bound before 1 to 3 hold for the whole gang. Up to there any failure gives back every
-claim. From 4 on a pod that can't be bound (deleted meanwhile, refused) is no error of the others:
-its claims are given back, and the next cycle completes the gang or evicts it.
+Nothing is bound before 0 to 4 hold for the whole gang. Up to there any failure gives back every
+claim, and deletes those that were made. From 5 on a pod that can't be bound (deleted meanwhile,
+refused) is no error of the others: its claims are given back, and the next cycle completes the gang
+or evicts it.
 
 Each step can be repeated: after a crash anywhere the next plan, made from what the API holds,
 starts a transaction that continues, or ``kai_py.commit.recovery`` gives the claims back.
@@ -15,7 +18,8 @@ starts a transaction that continues, or ``kai_py.commit.recovery`` gives the cla
 A pod that somebody else has bound elsewhere keeps its claims: they may be in use.
 
 Cost: per pod one binding, per claim two patches (finalizer, status) and none when it was allocated
-before; per undone claim one patch.
+before; per undone claim one patch. A claim that is made costs one create and one patch of the pod
+more, and to undo it a read, a patch and a delete.
 """
 
 import asyncio
@@ -30,9 +34,10 @@ from kai_py.commit.binding import BindingOutcome, BindingResult, bind, is_unboun
 from kai_py.commit.claim_writes import reach, release
 from kai_py.commit.claims import ClaimGoal, Lost, claim_goals
 from kai_py.commit.holders import DeviceHolders, DoubleAllocation
+from kai_py.commit.made_claims import make, reference, tell_pod, unmake
 from kai_py.commit.readiness import wait_until_ready
 from kai_py.commit.settings import CommitSettings
-from kai_py.plan.decisions import GangPlacement
+from kai_py.plan.decisions import GangPlacement, Placement
 from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)
@@ -80,7 +85,8 @@ class GangTransaction:
     known: Mapping[str, ResourceClaim] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._goals = claim_goals(self.gang)
+        self._goals = list(claim_goals(self.gang))
+        self._made: dict[str, ClaimRef] = {}
         self._walking = asyncio.Semaphore(self.settings.concurrency)
         self._started: dict[str, ResourceClaim | None] = {}
         self._problem = ""
@@ -88,9 +94,11 @@ class GangTransaction:
 
     async def run(self) -> GangOutcome:
         """Carry the gang out; every failure is in the outcome."""
+        await asyncio.gather(*(self._make(placement) for placement in self.gang.pods))
         await asyncio.gather(*(self._reach(goal) for goal in self._goals))
         await self._see_claims()
         await self._await_devices()
+        await self._tell_pods()
         if self._problem:
             await self._undo()
             return GangOutcome(self.gang, reason=self._problem, doubles=self._doubles)
@@ -98,13 +106,29 @@ class GangTransaction:
         await self._give_back(b.pod.uid for b in bindings if b.outcome in GIVES_BACK)
         return GangOutcome(self.gang, tuple(bindings))
 
+    async def _make(self, placement: Placement) -> None:
+        wanted, pod = placement.make, placement.pod
+        if wanted is None or self._problem:
+            return
+        async with self._walking:
+            made = await make(self.access, wanted)
+        if isinstance(made, Lost):
+            self._problem = self._problem or made.reason
+            return
+        claim = self._made[pod.uid] = reference(made)
+        self._goals.append(
+            ClaimGoal(claim, (pod,), (placement.node,), wanted.claim.status.allocation)
+        )
+        self._started[claim.uid] = made
+
     async def _reach(self, goal: ClaimGoal) -> None:
         uid = goal.claim.uid
         async with self._walking:
             if self._problem:
                 return
+            known = self._started.get(uid) or self.known.get(uid)
             self._started[uid] = None
-            reached = await reach(self.access, goal, self.known.get(uid))
+            reached = await reach(self.access, goal, known)
         if isinstance(reached, Lost):
             self._problem = self._problem or reached.reason
         else:
@@ -134,6 +158,13 @@ class GangTransaction:
         problems = await asyncio.gather(*waits)
         self._problem = next((problem for problem in problems if problem), "")
 
+    async def _tell_pods(self) -> None:
+        if self._problem:
+            return
+        made = [(p.pod, p.make) for p in self.gang.pods if p.make is not None]
+        problems = await asyncio.gather(*(tell_pod(self.access, *each) for each in made))
+        self._problem = next((problem for problem in problems if problem), "")
+
     async def _undo(self) -> None:
         """Give back all claims, but of no pod that an earlier attempt has bound after all."""
         pods = [placement.pod for placement in self.gang.pods] if self._started else []
@@ -150,6 +181,14 @@ class GangTransaction:
                 and any(consumer.uid in leaving for consumer in goal.consumers)
             )
         )
+        made = [claim for pod, claim in self._made.items() if pod in leaving]
+        await asyncio.gather(*(self._unmake(claim) for claim in made))
+
+    async def _unmake(self, claim: ClaimRef) -> None:
+        try:
+            await unmake(self.access, claim)
+        except ApiError as error:
+            log.warning("claim %s stays until its pod goes: %s", claim, error)
 
     async def _release(self, goal: ClaimGoal, leaving: frozenset[str]) -> None:
         try:

@@ -114,6 +114,9 @@ def claim_names(pod: Json) -> Iterable[str | None]:
             yield reference["resourceClaimName"]
         elif reference["name"] not in made or made[reference["name"]]:
             yield made.get(reference["name"])
+    extended = pod["status"].get("extendedResourceClaimStatus")
+    if extended:
+        yield extended["resourceClaimName"]
 
 
 def _amounts(texts: Mapping[str, str]) -> Counter[str]:

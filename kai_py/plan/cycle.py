@@ -167,7 +167,9 @@ def _gang_placement(state: CycleState, pods: Sequence[Planned]) -> GangPlacement
         queue=gang.queue,
         action=pods[0].action,
         pods=tuple(
-            Placement(p.member.pod, names[p.row], p.allocate, p.reserve, p.gpus, p.member.gpus)
+            Placement(
+                p.member.pod, names[p.row], p.allocate, p.reserve, p.gpus, p.member.gpus, p.make
+            )
             for p in pods
         ),
     )

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from kai_py.api.gpu_share import SharedGpu
-from kai_py.api.records.resource import AllocationResult
+from kai_py.api.records.core import ExtendedResourceRequest
+from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.grouping.gang import Owner
 from kai_py.snapshot.queue_specs import QueueProblem, UsageRecord
@@ -17,6 +18,7 @@ __all__ = [
     "Action",
     "ClaimAllocation",
     "ClaimRef",
+    "ClaimToMake",
     "Eviction",
     "GangPlacement",
     "Nomination",
@@ -68,12 +70,24 @@ class ClaimAllocation:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimToMake:
+    """A claim that serves a pod's extended resources: ``claim`` is what it shall be in the end.
+
+    ``uses`` is told in the pod's status.
+    """
+
+    claim: ResourceClaim
+    uses: tuple[ExtendedResourceRequest, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
     """A pod goes to a node.
 
     ``allocate``: claims this pod is the first to use. ``reserve``: every claim the pod uses, in
     which it must be listed in ``status.reservedFor`` before it is bound. ``gpus``: shared GPUs of
-    which it gets a part; ``former_gpus``: what its labels say of them now.
+    which it gets a part; ``former_gpus``: what its labels say of them now. ``make``: a claim that
+    is made for the pod first.
     """
 
     pod: PodRef
@@ -82,6 +96,7 @@ class Placement:
     reserve: tuple[ClaimRef, ...] = ()
     gpus: tuple[SharedGpu, ...] = ()
     former_gpus: tuple[SharedGpu, ...] = ()
+    make: ClaimToMake | None = None
 
 
 @dataclass(frozen=True, slots=True)

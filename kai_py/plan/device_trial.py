@@ -23,6 +23,7 @@ from kai_py.dra.holdings import DeviceState
 from kai_py.plan.claim_users import ClaimUsers
 from kai_py.plan.decisions import ClaimAllocation
 from kai_py.plan.devices import Taken, Undo
+from kai_py.plan.extended_claims import claim_to_make, claims_of_pod, claims_to_make
 from kai_py.plan.room import Room
 from kai_py.policy.node_selector import matches_selector
 from kai_py.snapshot.gangs import Member
@@ -51,31 +52,38 @@ class CycleDevices:
     def copies(self, shape: Shape, mask: Bools, count: int, room: Room) -> Ints:
         """(nodes,) int64: how many pods of ``shape``, at most ``count``, find devices where."""
         reachable, missing = self._shape_claims(shape, mask)
-        return self._fleet.count_fits(
-            missing,
-            self._snapshot.nodes.records,
-            self._states[room],
-            limit=count,
-            among=np.flatnonzero(reachable),
-        )
+        found = np.zeros(len(mask), dtype=np.int64)
+        for made, rows in claims_to_make(shape, self._snapshot, np.flatnonzero(reachable)):
+            found += self._fleet.count_fits(
+                [*missing, *made],
+                self._snapshot.nodes.records,
+                self._states[room],
+                limit=count,
+                among=rows,
+            )
+        return found
 
     def take(self, member: Member, row: int, room: Room) -> Taken | None:
         """Allocate the pod's claims on a node; None when the devices are not there."""
-        if not member.claims:
+        if not member.claims and not member.shape.extended.requests:
             return Taken()
         missing = [ref for ref in member.claims if self._allocation(ref) is None]
         claims = [self._snapshot.devices.claims[ref.namespace, ref.name] for ref in missing]
-        answer = self._fleet.allocate(claims, self._snapshot.nodes.records, row, self._states[room])
+        made = claims_of_pod(member, self._snapshot, row)
+        answer = self._fleet.allocate(
+            [*claims, *made], self._snapshot.nodes.records, row, self._states[room]
+        )
         if not isinstance(answer, Allocated) or self._lost(member.claims):
             return None
-        undo = [
-            self._hold(ref, allocation)
-            for ref, allocation in zip(missing, answer.allocations, strict=True)
-        ]
+        written = list(zip(missing, answer.allocations, strict=False))
+        undo = [self._hold(ref, allocation) for ref, allocation in written]
+        make = claim_to_make(member, made[0], answer.allocations[-1]) if made else None
+        if make is not None:
+            undo += [state.hold(answer.allocations[-1]) for state in self._states.values()]
         undo += [self._take_back(ref) for ref in member.claims if ref.uid in self._freed]
         undo += [self._users.join(ref.uid, member.pod.uid) for ref in member.claims]
-        written = zip(missing, answer.allocations, strict=True)
-        return Taken(tuple(ClaimAllocation(ref, found) for ref, found in written), _all(undo))
+        allocate = tuple(ClaimAllocation(ref, found) for ref, found in written)
+        return Taken(allocate, _all(undo), make)
 
     def give_back(self, member: Member) -> Undo | None:
         """Free what a leaving pod held; claims that others share stay allocated."""
@@ -86,18 +94,30 @@ class CycleDevices:
         """Whether some node has the devices for one pod of ``shape`` when nobody holds any."""
         nodes = self._snapshot.nodes.records
         _, missing = self._shape_claims(shape, np.ones(len(nodes), dtype=np.bool_))
-        return bool(self._fleet.count_fits(missing, nodes, self._nobody, limit=1).any())
+        everywhere = np.arange(len(nodes), dtype=np.int64)
+        return any(
+            self._fleet.count_fits(
+                [*missing, *made], nodes, self._nobody, limit=1, among=rows
+            ).any()
+            for made, rows in claims_to_make(shape, self._snapshot, everywhere)
+        )
 
     def why_not(self, shape: Shape, mask: Bools) -> str:
         """One sentence: what keeps the claims of ``shape`` from being allocated in ``mask``."""
         reachable, missing = self._shape_claims(shape, mask)
+        made, rows = max(
+            claims_to_make(shape, self._snapshot, np.flatnonzero(reachable)),
+            key=lambda part: (len(part[0]), len(part[1])),
+            default=((), np.flatnonzero(reachable)),
+        )
+        missing = [*missing, *made]
         if not missing:
             return "the claim is about to lose its devices, which others were given"
         state, nodes = self._states[Room.NOW], self._snapshot.nodes.records
-        funnel = device_funnel(self._fleet, missing, nodes, state, np.flatnonzero(reachable))
+        funnel = device_funnel(self._fleet, missing, nodes, state, rows)
         if isinstance(funnel, AllocationError):
             return str(funnel)
-        head = f"{int(np.count_nonzero(mask))} cannot allocate all claims"
+        head = f"{len(rows) if made else int(np.count_nonzero(mask))} cannot allocate all claims"
         return f"{head}: {tell(funnel, missing)}"
 
     def _shape_claims(self, shape: Shape, mask: Bools) -> tuple[Bools, list[ResourceClaim]]:

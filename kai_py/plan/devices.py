@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from kai_py.plan.decisions import ClaimAllocation
+from kai_py.plan.decisions import ClaimAllocation, ClaimToMake
 from kai_py.plan.room import Room
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Bools, Ints
@@ -19,10 +19,14 @@ Undo = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Devices found for a pod: what to write for claims that had none, and how to undo it."""
+    """Devices found for a pod: what to write for claims that had none, and how to undo it.
+
+    ``make``: the claim that serves its extended resources on a node without a device plugin.
+    """
 
     allocate: tuple[ClaimAllocation, ...] = ()
     undo: Undo | None = None
+    make: ClaimToMake | None = None
 
 
 class DeviceTrial(Protocol):

@@ -16,6 +16,7 @@ from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.domains import constrained, required_domains
 from kai_py.plan.place import by_shape
 from kai_py.plan.room import Room
+from kai_py.policy.fit import where_reported
 from kai_py.policy.neighbours import has_rules
 from kai_py.policy.topology import NOWHERE
 from kai_py.snapshot.accounting import GPU
@@ -89,15 +90,16 @@ class _Want:
         statement, nodes, shape = state.statement, state.snapshot.nodes, group[0].shape
         resources, rows = state.snapshot.resources, nodes.allocatable
         self._count = len(group)
-        self._possible = all(name in resources.positions for name in shape.requests)
+        reported = shape.reported_requests
+        self._possible = all(name in resources.positions for name in reported)
         self._request = [
             (resources.positions[name], amount, False)
-            for name, amount in shape.requests.items()
+            for name, amount in reported.items()
             if self._possible
         ]
         self._request += [
             (resources.positions[name], amount, True)
-            for name, amount in shape.mirrored.items()
+            for name, amount in where_reported(shape)
             if name in resources.positions
         ]
         self._once = bool(shape.host_ports)
@@ -189,7 +191,7 @@ def is_exact(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool:
         and not any(constrained(child) for child in gang.tree.children)
         and not state.snapshot.neighbours
         and not has_rules(shape)
-        and not shape.claims
+        and not shape.uses_claims
         and shape.gpu_share is None
         and not state.snapshot.gpu_sharing.rows.size
         and not shape.host_ports

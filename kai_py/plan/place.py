@@ -226,7 +226,7 @@ class Placer:
     def _place_shape(
         self, attempt: "_Attempt", members: Sequence[Member], where: "_Where"
     ) -> Obstacle | None:
-        if self.scoring is not None and not members[0].shape.claims:
+        if self.scoring is not None and not members[0].shape.uses_claims:
             return self._place_scored(attempt, members, where, self.scoring)
         statement, gang, action, room = attempt
         shape = members[0].shape

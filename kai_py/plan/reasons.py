@@ -13,7 +13,7 @@ from kai_py.plan.room import Room
 from kai_py.plan.statement import Statement
 from kai_py.policy.fit import StaticFit
 from kai_py.snapshot.gpu_sharing import MEMORY_LABEL
-from kai_py.snapshot.resources import Ints
+from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 
 
@@ -67,9 +67,11 @@ def _short_of(
     for name, request in sorted(shape.requests.items()):
         row = statement.snapshot.resources.positions.get(name)
         lacking = static.mask
+        if name in shape.extended.resources:
+            lacking = lacking & _reports(statement, row)
         if row is not None:
             taken = 0 if shape.needs_devices else copies
-            lacking = static.mask & (free[row] < (taken + 1) * request)
+            lacking = lacking & (free[row] < (taken + 1) * request)
         count = int(np.count_nonzero(lacking))
         if count:
             texts.append(
@@ -77,6 +79,12 @@ def _short_of(
             )
     texts += _short_of_gpus(statement, shape, static)
     return texts, bool(texts)
+
+
+def _reports(statement: Statement, row: int | None) -> Bools:
+    """(nodes,) bool: the node has a device plugin for the resource in this row."""
+    nodes = statement.snapshot.nodes
+    return np.zeros(len(nodes), np.bool_) if row is None else nodes.allocatable[row] > 0
 
 
 def _short_of_gpus(statement: Statement, shape: Shape, static: StaticFit) -> list[str]:

@@ -23,7 +23,7 @@ def may_suffice(
     state: CycleState, pool: VictimPool, reclaimer: Reclaimer, ask: Ask, asked_queues: Bools
 ) -> bool:
     """Whether enough GPUs could come free; ``asked_queues``: (queues,) whose pods may be lost."""
-    needed = sum(member.shape.requests.get(CARD, 0.0) for member in ask.members)
+    needed = sum(member.shape.reported_requests.get(CARD, 0.0) for member in ask.members)
     free = _free_gpus(state)
     return needed <= free or needed <= free + _most_lost(state, pool, reclaimer, asked_queues)
 

@@ -36,7 +36,7 @@ Key = tuple[float, int, float, int]
 
 def is_plain(shape: Shape) -> bool:
     """Whether nothing but the room on nodes decides where pods of the shape fit."""
-    special = shape.claims or shape.mirrored or shape.host_ports or shape.gpu_share
+    special = shape.uses_claims or shape.mirrored or shape.host_ports or shape.gpu_share
     return not special and bool(shape.requests) and not has_rules(shape)
 
 

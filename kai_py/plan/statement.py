@@ -19,7 +19,7 @@ import numpy as np
 
 from kai_py.api.gpu_share import CARD, SharedGpu
 from kai_py.api.references import ClaimRef
-from kai_py.plan.decisions import Action, ClaimAllocation
+from kai_py.plan.decisions import Action, ClaimAllocation, ClaimToMake
 from kai_py.plan.devices import DeviceTrial
 from kai_py.plan.quota import Quota
 from kai_py.plan.room import Room
@@ -46,6 +46,7 @@ class Planned:
     allocate: tuple[ClaimAllocation, ...] = ()
     reserve: tuple[ClaimRef, ...] = ()
     gpus: tuple[SharedGpu, ...] = ()
+    make: ClaimToMake | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,9 @@ class Statement:
                 break
             if taken.undo is not None:
                 self._undo.append(taken.undo)
-            planned = Planned(member, gang, row, room, action, taken.allocate, member.claims, gpus)
+            planned = Planned(
+                member, gang, row, room, action, taken.allocate, member.claims, gpus, taken.make
+            )
             self._put(member.pod.uid, planned)
             placed += 1
         if placed:

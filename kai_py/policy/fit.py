@@ -77,15 +77,16 @@ def copies_that_fit(
     ``free``, ``allocatable``: (resources, nodes) float64; free may be negative. The answer is min
     over the requested resources of floor(free / request), 0 outside ``mask``. A request for a
     resource that no node has fits nowhere. Mirrored requests count only on nodes that report the
-    resource: there, claims and device plugin hand out the same cards.
+    resource: there, claims and device plugin hand out the same cards. So do requests that other
+    nodes serve by claim.
     """
     fit = np.full(mask.shape, np.inf)
-    for name, request in shape.requests.items():
+    for name, request in shape.reported_requests.items():
         position = resources.positions.get(name)
         if position is None:
             return np.zeros(mask.shape, dtype=np.int64)
         np.minimum(fit, free[position] / request, out=fit)
-    for name, request in shape.mirrored.items():
+    for name, request in where_reported(shape):
         position = resources.positions.get(name)
         if position is not None:
             reported = allocatable[position] > 0
@@ -97,6 +98,12 @@ def copies_that_fit(
         np.minimum(counts, 1, out=counts)
     counts[~mask] = 0
     return counts
+
+
+def where_reported(shape: Shape) -> Iterator[tuple[str, float]]:
+    """Requests that count only on nodes that report the resource."""
+    yield from shape.mirrored.items()
+    yield from ((name, shape.requests[name]) for name in shape.extended.resources)
 
 
 def _filters(shape: Shape, nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:

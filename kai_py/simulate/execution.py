@@ -7,15 +7,17 @@ bound; victims go through the Eviction API, so disruption budgets hold here as w
 import logging
 from collections.abc import Callable
 
+import msgspec
+
 from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER
 from kai_py.api.records.resource_versions import encode_allocation
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import ApiError
-from kai_py.embedded.resources import CLAIMS
+from kai_py.embedded.resources import CLAIMS, PODS
 from kai_py.embedded.subresources import bind, evict
-from kai_py.plan.decisions import Eviction, GangPlacement, Placement, Plan
+from kai_py.plan.decisions import ClaimToMake, Eviction, GangPlacement, Placement, Plan
 from kai_py.snapshot.builder import SnapshotBuilder
 
 log = logging.getLogger(__name__)
@@ -54,6 +56,9 @@ def _start(
 
 def _reserve(placement: Placement, api: ApiServer) -> None:
     allocations = {new.claim: encode_allocation(new.allocation) for new in placement.allocate}
+    if placement.make is not None and placement.make.claim.status.allocation is not None:
+        made = _make(placement.pod, placement.make, api)
+        allocations[made] = encode_allocation(placement.make.claim.status.allocation)
     for claim in dict.fromkeys((*allocations, *placement.reserve)):
         held = _protected(claim, api)
         status = held.get("status") or {}
@@ -62,6 +67,28 @@ def _reserve(placement: Placement, api: ApiServer) -> None:
         if claim in allocations:
             change["allocation"] = allocations[claim]
         api.patch_status(CLAIMS, held, change)
+
+
+def _make(pod: PodRef, wanted: ClaimToMake, api: ApiServer) -> ClaimRef:
+    """Create the claim for a pod's extended resources and tell the pod of it."""
+    meta = wanted.claim.metadata
+    claim = api.create(
+        CLAIMS,
+        {
+            "metadata": {
+                "name": meta.name,
+                "annotations": meta.annotations,
+                "ownerReferences": msgspec.to_builtins(meta.owner_references),
+            },
+            "spec": msgspec.to_builtins(wanted.claim.spec),
+        },
+        pod.namespace,
+    )
+    uses = msgspec.to_builtins(wanted.uses)
+    told = {"resourceClaimName": meta.name, "requestMappings": list(uses)}
+    held = api.get(PODS, pod.name, pod.namespace)
+    api.patch_status(PODS, held, {"extendedResourceClaimStatus": told})
+    return ClaimRef(pod.namespace, meta.name, claim["metadata"]["uid"])
 
 
 def _protected(claim: ClaimRef, api: ApiServer) -> Json:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from kai_py.api.gpu_share import GpuShare
 from kai_py.api.records.resource import DeviceRequest, ResourceClaim, ResourceClaimSpec
+from kai_py.snapshot.extended_resources import ExtendedRequest
 
 GPU = "gpu"
 DEVICE_CLASS = "deviceclass/"
@@ -57,6 +58,20 @@ class Accounting:
             else:
                 cost[name] = cost.get(name, 0.0) + amount
         return cost
+
+    def extended(self, requests: Iterable[ExtendedRequest]) -> dict[str, float]:
+        """What requests cost beside ``requests`` because a DeviceClass answers to them.
+
+        The same whether a device plugin or a claim serves them: devices of the class, and GPUs
+        where the resource itself isn't counted as such.
+        """
+        costs = []
+        for asked in requests:
+            cost = self._asked(asked.device_class, asked.count)
+            if self.gpus_per_unit(asked.resource):
+                cost.pop(GPU, None)
+            costs.append(cost)
+        return total(costs)
 
     def gpu_share(self, share: GpuShare, card_memory: float) -> dict[str, float]:
         """The cost of a part of a GPU, where a GPU has ``card_memory`` MiB."""

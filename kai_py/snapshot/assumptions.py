@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Pod
-from kai_py.api.records.resource import AllocationResult
+from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.snapshot.snapshot import Hold
 
 SUCCEEDED = "Succeeded"
@@ -38,6 +38,7 @@ class Assumptions:
         self._hold_seconds = hold_seconds
         self._nodes: dict[str, str] = {}
         self._gpus: dict[str, tuple[SharedGpu, ...]] = {}
+        self._making: dict[str, ResourceClaim] = {}
         self._claims: dict[str, tuple[str, AllocationResult]] = {}
         self._evicting: dict[str, None] = {}
         self._holds: dict[str, Hold] = {}
@@ -49,9 +50,15 @@ class Assumptions:
         node: str,
         claims: Mapping[str, AllocationResult],
         gpus: tuple[SharedGpu, ...],
+        making: ResourceClaim | None = None,
     ) -> None:
-        """The pod goes to ``node`` with these new allocations, by claim uid, and shared GPUs."""
+        """The pod goes to ``node`` with these new allocations, by claim uid, and shared GPUs.
+
+        ``making``: a claim that does not exist yet.
+        """
         self._nodes[pod_uid] = node
+        if making is not None:
+            self._making[pod_uid] = making
         self._gpus[pod_uid] = gpus
         self._holds.pop(pod_uid, None)
         self._claims.update((uid, (pod_uid, found)) for uid, found in claims.items())
@@ -95,6 +102,7 @@ class Assumptions:
         """Drop the assumed binding; returns the claims whose assumed allocation went with it."""
         self._nodes.pop(pod_uid, None)
         self._gpus.pop(pod_uid, None)
+        self._making.pop(pod_uid, None)
         claims = tuple(uid for uid, (pod, _) in self._claims.items() if pod == pod_uid)
         for uid in claims:
             del self._claims[uid]
@@ -120,6 +128,10 @@ class Assumptions:
             leaving=pod.metadata.deletion_timestamp is not None or uid in self._evicting,
             gpus=self._gpus.get(uid, ()),
         )
+
+    def making(self, pod_uid: str) -> ResourceClaim | None:
+        """The claim that is being made for the pod."""
+        return self._making.get(pod_uid)
 
     def allocation(self, claim_uid: str) -> AllocationResult | None:
         """The allocation that is being written."""

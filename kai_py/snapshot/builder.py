@@ -6,7 +6,7 @@ is derived from (owners, namespace, claims, volumes) is remembered, so that a ch
 derives just those pods again.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -132,19 +132,23 @@ class SnapshotBuilder:
         node: str,
         claims: Mapping[str, AllocationResult] | None = None,
         gpus: tuple[SharedGpu, ...] = (),
+        making: ResourceClaim | None = None,
     ) -> None:
         """Count ``pod`` as bound to ``node``, and ``claims`` (by uid) as allocated, from now on.
 
-        ``gpus``: the shared GPUs of which it gets a part.
+        ``gpus``: the shared GPUs of which it gets a part. ``making``: the claim that is being made
+        for its extended resources, as it will be.
         """
-        self._assumed.bind(pod.uid, node, claims or {}, gpus)
+        self._assumed.bind(pod.uid, node, claims or {}, gpus, making)
+        if making is not None:
+            self._objects.show_claim_in_making(making)
         for uid in claims or {}:
             self._overlay_claim(uid)
         self._derive(pod.uid)
 
     def forget(self, pod_uid: str) -> None:
         """Take an assumption back: the pod is pending again, its claims as the API has them."""
-        self._drop_overlays(self._assumed.forget(pod_uid))
+        self._forget_claims(pod_uid)
         self._derive(pod_uid)
 
     def expect_leaving(self, pod_uid: str) -> None:
@@ -174,8 +178,9 @@ class SnapshotBuilder:
     def freeze(self, now: float) -> Snapshot:
         """The cluster as known at ``now``."""
         if self._devices.sync(self._objects.devices()):
-            for uid in self._dependencies.of_kind("resourceclaims"):
-                self._derive(uid)
+            for kind in ("resourceclaims", "extendedresources"):
+                for uid in self._dependencies.of_kind(kind):
+                    self._derive(uid)
         self._forget_departed()
         state = self._ledger.freeze()
         for uid in self._card_memory.changed(state):
@@ -263,7 +268,8 @@ class SnapshotBuilder:
         self._pods.pop(uid, None)
         regrouped = self._group_schedulers.remove(uid)
         self._disregarded.pop(uid, None)
-        self._drop_overlays(self._assumed.remove(uid))
+        self._forget_claims(uid)
+        self._assumed.remove(uid)
         self._dependencies.forget(uid)
         self._card_memory.forget(uid)
         self._neighbours.remove(uid)
@@ -377,8 +383,12 @@ class SnapshotBuilder:
         self._objects.overlay_claim(msgspec.structs.replace(claim, status=status))
         self._derive_sharers(claim)
 
-    def _drop_overlays(self, claims: Iterable[str]) -> None:
-        for uid in claims:
+    def _forget_claims(self, pod_uid: str) -> None:
+        """Show claims as the API has them that were assumed to be allocated for the pod."""
+        making = self._assumed.making(pod_uid)
+        if making is not None:
+            self._objects.drop_claim_in_making(making)
+        for uid in self._assumed.forget(pod_uid):
             self._objects.drop_overlay(uid)
             claim = self._objects.claim_by_uid(uid)
             if claim is not None:

@@ -18,12 +18,16 @@ ClaimLookup = Callable[[str, str], ResourceClaim | None]
 
 @dataclass(frozen=True, slots=True)
 class PodClaims:
-    """The claims of a pod, as placement sees them and by name; ``waiting`` says what is missing."""
+    """The claims of a pod, as placement sees them and by name; ``waiting`` says what is missing.
+
+    ``made``: the claim that serves its extended resources, once it is bound.
+    """
 
     uses: tuple[ClaimUse, ...] = ()
     references: tuple[ClaimRef, ...] = ()
     keys: tuple[tuple[str, str], ...] = ()
     waiting: str = ""
+    made: tuple[ClaimRef, ...] = ()
 
 
 def pod_claims(pod: Pod, lookup: ClaimLookup) -> PodClaims:
@@ -48,7 +52,18 @@ def pod_claims(pod: Pod, lookup: ClaimLookup) -> PodClaims:
         references.append(
             ClaimRef(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid)
         )
-    return PodClaims(tuple(uses), tuple(references), tuple(keys), waiting)
+    made = _made_for(pod, lookup)
+    return PodClaims(tuple(uses), tuple(references), tuple(keys), waiting, made)
+
+
+def _made_for(pod: Pod, lookup: ClaimLookup) -> tuple[ClaimRef, ...]:
+    told = pod.status.extended_resource_claim_status
+    if told is None or not pod.spec.node_name:
+        return ()
+    claim = lookup(pod.metadata.namespace, told.resource_claim_name)
+    if claim is None or not _owned_by(claim, pod):
+        return ()
+    return (ClaimRef(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid),)
 
 
 def _claim_name(pod: Pod, wanted: PodResourceClaim) -> tuple[str | None, str]:

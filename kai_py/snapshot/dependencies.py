@@ -31,6 +31,7 @@ from kai_py.api.records.resource import (
     ResourceSlice,
 )
 from kai_py.grouping.owners import Absence, GroupKind, OwnerObject, kind_of
+from kai_py.snapshot.extended_resources import classes_by_resource, resource_names
 from kai_py.snapshot.group_schedulers import GroupSchedulers, group_key
 from kai_py.snapshot.snapshot import DeviceObjects
 
@@ -87,6 +88,8 @@ class ObjectCache:
         self._taint_rules: dict[str, DeviceTaintRule] = {}
         self._claims: dict[tuple[str, str], ResourceClaim] = {}
         self._overlaid: dict[str, ResourceClaim] = {}
+        self._making: dict[tuple[str, str], ResourceClaim] = {}
+        self._class_names: Mapping[str, str] | None = None
         self._namespaces: dict[str, dict[str, str]] = {}
         self._generation = 0
         self._claims_generation = 0
@@ -108,6 +111,9 @@ class ObjectCache:
             _put(self._namespaces, meta.name, meta.labels if new is not None else None)
         elif kind in ("resourceslices", "deviceclasses", "devicetaintrules"):
             self._store_device_object(meta.name, changed, new)
+            named = [each for each in (old, new) if isinstance(each, DeviceClass)]
+            answers = dict.fromkeys(name for each in named for name in resource_names(each))
+            return key, *(("extendedresources", "", name) for name in answers)
         elif isinstance(changed, ResourceClaim):
             self._store_claim(changed, present=new is not None)
         return key, ("uid", meta.uid), *self._rehang(kind, old, new)
@@ -155,6 +161,28 @@ class ObjectCache:
         if original is not None:
             self._set_claim(original)
 
+    def show_claim_in_making(self, claim: ResourceClaim) -> None:
+        """Show a claim that is being made, as it will be, whatever the API has by its name."""
+        self._making[_name(claim)] = claim
+        self._set_claim(claim)
+
+    def drop_claim_in_making(self, claim: ResourceClaim) -> None:
+        """Show what the API has by the claim's name again."""
+        if self._making.pop(_name(claim), None) is None:
+            return
+        known = self.get("resourceclaims", *_name(claim))
+        if isinstance(known, ResourceClaim):
+            self._set_claim(known)
+        else:
+            self._claims.pop(_name(claim), None)
+            self._touch_claims()
+
+    def class_for(self, resource: str) -> str:
+        """The DeviceClass that answers to an extended resource, or ""."""
+        if self._class_names is None:
+            self._class_names = classes_by_resource(self._classes.values())
+        return self._class_names.get(resource, "")
+
     def namespace_labels(self) -> dict[str, dict[str, str]]:
         """Labels of every namespace."""
         return dict(self._namespaces)
@@ -191,6 +219,8 @@ class ObjectCache:
     def _store_device_object(self, name: str, changed: object, new: object | None) -> None:
         self._generation += 1
         self._frozen = None
+        if isinstance(changed, DeviceClass):
+            self._class_names = None
         if isinstance(changed, ResourceSlice):
             _put(self._slices, name, changed if new is not None else None)
         elif isinstance(changed, DeviceClass):
@@ -201,11 +231,15 @@ class ObjectCache:
     def _store_claim(self, claim: ResourceClaim, *, present: bool) -> None:
         if not present:
             self._overlaid.pop(claim.metadata.uid, None)
-            self._claims.pop((claim.metadata.namespace, claim.metadata.name), None)
-            self._touch_claims()
+            if _name(claim) not in self._making:
+                self._claims.pop(_name(claim), None)
+                self._touch_claims()
             return
         if claim.status.allocation is not None:
             self._overlaid.pop(claim.metadata.uid, None)
+            self._making.pop(_name(claim), None)
+        if _name(claim) in self._making:
+            return
         overlaid = self._overlaid.get(claim.metadata.uid)
         if overlaid is not None:
             status = msgspec.structs.replace(claim.status, allocation=overlaid.status.allocation)
@@ -213,7 +247,7 @@ class ObjectCache:
         self._set_claim(claim)
 
     def _set_claim(self, claim: ResourceClaim) -> None:
-        self._claims[claim.metadata.namespace, claim.metadata.name] = claim
+        self._claims[_name(claim)] = claim
         self._touch_claims()
 
     def _touch_claims(self) -> None:
@@ -306,6 +340,11 @@ class RecordingOwners:
         self.seen.append(("resourceclaims", namespace, name))
         return self._objects.claim(namespace, name)
 
+    def class_for(self, resource: str) -> str:
+        """The DeviceClass that answers to an extended resource, or ""."""
+        self.seen.append(("extendedresources", "", resource))
+        return self._objects.class_for(resource)
+
     def volume_claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
         """A PersistentVolumeClaim."""
         found = self._get("persistentvolumeclaims", namespace, name)
@@ -327,6 +366,10 @@ class RecordingOwners:
 
 
 Value = TypeVar("Value")
+
+
+def _name(claim: ResourceClaim) -> tuple[str, str]:
+    return claim.metadata.namespace, claim.metadata.name
 
 
 def _put(table: dict[str, Value], name: str, value: Value | None) -> None:

@@ -25,6 +25,7 @@ from kai_py.snapshot.accounting import Accounting, total
 from kai_py.snapshot.assumptions import Standing
 from kai_py.snapshot.claims import PodClaims, pod_claims
 from kai_py.snapshot.dependencies import RecordingOwners
+from kai_py.snapshot.extended_resources import extended_resources
 from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.gpu_holdings import held_gpus, shared_holding
 from kai_py.snapshot.ledger import Holding
@@ -50,7 +51,7 @@ class Demand:
     @property
     def costs_by_shape(self) -> bool:
         """Whether all pods of the shape cost the same, wherever they are."""
-        return not self.shape.claims and self.shape.gpu_share is None
+        return not self.shape.uses_claims and self.shape.gpu_share is None
 
 
 def demand(
@@ -68,7 +69,13 @@ def demand(
     problem, share = _share(pod)
     try:
         shape = shapes.intern(
-            pod, claims.uses, volumes.selectors, mirrored, share, labels_matter=labels_matter
+            pod,
+            claims.uses,
+            volumes.selectors,
+            mirrored,
+            share,
+            extended=extended_resources(pod, owners.class_for),
+            labels_matter=labels_matter,
         )
     except QuantityError as error:
         problem, shape = str(error), NO_SHAPE
@@ -115,6 +122,7 @@ def charge(
     costs = [accounting.requests(asks.shape.requests)]
     if asks.costs_by_shape:
         return costs[0]
+    costs.append(accounting.extended(asks.shape.extended.requests))
     if asks.shape.gpu_share is not None:
         costs.append(accounting.gpu_share(asks.shape.gpu_share, card_memory))
     for use in asks.claims.uses:
@@ -147,7 +155,7 @@ def member(
         created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
         bound_since=_bound_since(pod),
         charge=cost,
-        claims=asks.claims.references,
+        claims=(*asks.claims.references, *asks.claims.made),
         gpus=gpus,
         order=spec.order,
         may_preempt=pod.spec.preemption_policy != "Never",

@@ -33,8 +33,9 @@ class Member:
     """A pod of a gang.
 
     ``node`` is set while the pod holds room; ``nominated`` names the node whose room it waits for.
-    ``claims`` stand in the order of ``shape.claims``. ``gpus``: the shared GPUs it has a part of;
-    of a pending pod, those that its labels name from an attempt before. ``waiting`` and ``problem``
+    ``claims`` stand in the order of ``shape.claims``, then that of its extended resources.
+    ``gpus``: the shared GPUs it has a part of; of a pending pod, those that its labels name from an
+    attempt before. ``waiting`` and ``problem``
     are sentences: what must happen first, and what is wrong with the pod itself.
     """
 

@@ -14,6 +14,7 @@ from kai_py.api.gpu_share import GpuShare
 from kai_py.api.records.core import Affinity, NodeSelector, Pod, PodAffinity, Toleration
 from kai_py.api.records.core import TopologySpreadConstraint as SpreadConstraint
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
+from kai_py.snapshot.extended_resources import NO_EXTENDED_RESOURCES, ExtendedResources
 from kai_py.snapshot.neighbour import has_pod_rules
 from kai_py.snapshot.requests import pod_requests
 
@@ -49,7 +50,8 @@ class Shape:
     """One equivalence class. ``number`` is unique within a builder and orders shapes.
 
     ``mirrored``: what the claims take of resources that a device plugin may report for the same
-    devices (``nvidia.com/gpu`` beside ``gpu.nvidia.com``).
+    devices (``nvidia.com/gpu`` beside ``gpu.nvidia.com``). ``extended``: those of the requests that
+    nodes without a device plugin for them serve by claim.
     """
 
     number: int
@@ -62,6 +64,7 @@ class Shape:
     volume_selectors: tuple[NodeSelector, ...] = ()
     claims: tuple[ClaimUse, ...] = ()
     mirrored: Mapping[str, float] = field(default_factory=dict)
+    extended: ExtendedResources = NO_EXTENDED_RESOURCES
     gpu_share: GpuShare | None = None
     namespace: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -78,8 +81,20 @@ class Shape:
 
     @property
     def needs_devices(self) -> bool:
-        """Whether any claim still has to be allocated."""
-        return any(not use.is_allocated for use in self.claims)
+        """Whether any claim still has to be allocated, on some nodes at least."""
+        return bool(self.extended.requests) or any(not use.is_allocated for use in self.claims)
+
+    @property
+    def reported_requests(self) -> Mapping[str, float]:
+        """Those requests that every node must serve from what it reports, never by claim."""
+        if not self.extended.resources:
+            return self.requests
+        return {n: a for n, a in self.requests.items() if n not in self.extended.resources}
+
+    @property
+    def uses_claims(self) -> bool:
+        """Whether claims have a say in where a pod fits."""
+        return bool(self.claims or self.extended.requests)
 
     @property
     def shares_claims(self) -> bool:
@@ -106,6 +121,7 @@ class ShapeTable:
         mirrored: Mapping[str, float] | None = None,
         gpu_share: GpuShare | None = None,
         *,
+        extended: ExtendedResources = NO_EXTENDED_RESOURCES,
         labels_matter: bool = False,
     ) -> Shape:
         """The shape of ``pod``; raises QuantityError for a malformed request."""
@@ -130,6 +146,7 @@ class ShapeTable:
                 ],
                 mirrored,
                 gpu_share,
+                extended,
                 (pod.metadata.namespace, pod.metadata.labels) if labels_matter else None,
             )
         )
@@ -148,6 +165,7 @@ class ShapeTable:
             claims=claims,
             mirrored=mirrored or {},
             gpu_share=gpu_share,
+            extended=extended,
             namespace=pod.metadata.namespace if labels_matter else "",
             labels=pod.metadata.labels if labels_matter else {},
         )

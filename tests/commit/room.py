@@ -8,7 +8,7 @@ class RecordingRoom:
         self.held: dict[str, str] = {}
         self.leaving: set[str] = set()
 
-    def assume(self, pod, node, claims=None, gpus=()) -> None:
+    def assume(self, pod, node, claims=None, gpus=(), making=None) -> None:
         self.assumed[pod.uid] = node
 
     def forget(self, pod_uid) -> None:

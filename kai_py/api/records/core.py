@@ -268,6 +268,21 @@ class ResourceClaimStatus(Record, frozen=True):
     resource_claim_name: str | None = None
 
 
+class ExtendedResourceRequest(Record, frozen=True):
+    """Which request of a claim serves a container's extended resource."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class ExtendedResourceClaimStatus(Record, frozen=True):
+    """pod.status.extendedResourceClaimStatus: the claim made for the pod's extended resources."""
+
+    resource_claim_name: str = ""
+    request_mappings: tuple[ExtendedResourceRequest, ...] = ()
+
+
 class PodStatus(Record, frozen=True):
     """pod.status."""
 
@@ -276,6 +291,7 @@ class PodStatus(Record, frozen=True):
     nominated_node_name: str = ""
     start_time: datetime | None = None
     resource_claim_statuses: tuple[ResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
 
 
 class Pod(Record, frozen=True):

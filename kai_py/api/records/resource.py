@@ -14,6 +14,7 @@ from kai_py.api.records.core import Condition, NodeSelector, ObjectMeta, Quantit
 
 MAX_RESULTS_PER_CLAIM = 32
 MAX_RESERVED_FOR = 256
+EXTENDED_RESOURCE_CLAIM_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 DELETE_PROTECTION_FINALIZER = "resource.kubernetes.io/delete-protection"
 
 

@@ -158,7 +158,8 @@ def _claim_keys(_api: ApiServer, change: Change) -> Iterable[Key]:
     for reference in pod["spec"].get("resourceClaims") or ():
         if name := reference.get("resourceClaimName"):
             yield namespace, name
-    for entry in pod["status"].get("resourceClaimStatuses") or ():
+    extended = pod["status"].get("extendedResourceClaimStatus") or {}
+    for entry in (*(pod["status"].get("resourceClaimStatuses") or ()), extended):
         if name := entry.get("resourceClaimName"):
             yield namespace, name
 

@@ -66,9 +66,13 @@ def _free_in_sum(state: CycleState, ask: Ask) -> bool:
 
 
 def _least(state: CycleState, member: Member) -> Floats:
-    """(resources,) the least that a pod takes; a part of a GPU counts as its portion."""
+    """(resources,) the least that a pod takes; a part of a GPU counts as its portion.
+
+    What some nodes serve by claim may take nothing of a resource.
+    """
     resources, share = state.snapshot.resources, member.shape.gpu_share
-    known = {n: a for n, a in member.shape.requests.items() if n in resources.positions}
+    reported = member.shape.reported_requests
+    known = {n: a for n, a in reported.items() if n in resources.positions}
     taken = resources.vector(known)
     card = resources.positions.get(CARD)
     if share is not None and card is not None:

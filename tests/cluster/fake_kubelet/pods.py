@@ -44,9 +44,9 @@ class Container(msgspec.Struct, rename="camel"):
 
 
 class PodClaim(msgspec.Struct, rename="camel"):
-    """One entry of `spec.resourceClaims`."""
+    """One entry of `spec.resourceClaims`, or the claim for extended resources."""
 
-    name: str
+    name: str = ""
     resource_claim_name: str | None = None
 
 
@@ -66,6 +66,7 @@ class Status(msgspec.Struct, rename="camel"):
 
     phase: str = "Pending"
     resource_claim_statuses: list[PodClaim] = []
+    extended_resource_claim_status: PodClaim | None = None
 
 
 class Pod(msgspec.Struct):
@@ -100,7 +101,9 @@ class Pod(msgspec.Struct):
     def claim_names(self) -> list[str | None]:
         """Return the name of each claim, None for one not made from its template yet."""
         made = {c.name: c.resource_claim_name for c in self.status.resource_claim_statuses}
-        return [c.resource_claim_name or made.get(c.name) for c in self.spec.resource_claims]
+        names = [c.resource_claim_name or made.get(c.name) for c in self.spec.resource_claims]
+        extended = self.status.extended_resource_claim_status
+        return names if extended is None else [*names, extended.resource_claim_name]
 
 
 def running(pod: Pod, now: str) -> Document:

@@ -1,0 +1,131 @@
+"""How does the claim for a pod's extended resources come into being, and go again? (KEP-5004)
+
+Its name follows from the pod and from what it asks for, so a create whose answer got lost finds the
+claim on the next try. Whatever else bears the name is a leftover of an earlier attempt: it is
+deleted, and the gang tried again. Before the pod is bound its status tells which container uses
+which request; without that the kubelet would give it no device.
+"""
+
+from typing import Any
+
+import msgspec
+
+from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER, ResourceClaim
+from kai_py.api.references import ClaimRef, PodRef
+from kai_py.commit.access import Access, is_gone
+from kai_py.commit.claims import Lost
+from kai_py.commit.retry import persist
+from kai_py.plan.decisions import ClaimToMake
+from kai_py.watch.errors import AlreadyExists, ApiError, Conflict
+
+
+def reference(claim: ResourceClaim) -> ClaimRef:
+    """The claim as it is now, pinned by its uid."""
+    return ClaimRef(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid)
+
+
+async def make(access: Access, wanted: ClaimToMake) -> ResourceClaim | Lost:
+    """Create the claim, or find it as an earlier attempt made it."""
+    claim = reference(wanted.claim)
+    try:
+        return await persist(lambda: _create(access, wanted.claim), access.retry)
+    except AlreadyExists:
+        pass
+    except ApiError as error:
+        return Lost(f"claim {claim}: {error}")
+    try:
+        found = await access.read_claim(claim)
+    except ApiError as error:
+        return Lost(f"claim {claim}: {error}")
+    if found.metadata.deletion_timestamp is None and _is_the_same(found, wanted.claim):
+        return found
+    if _pods(found) == _pods(wanted.claim):
+        await unmake(access, reference(found))
+    return Lost(f"claim {claim}: one of that name, of an earlier attempt, is being deleted")
+
+
+async def unmake(access: Access, claim: ClaimRef) -> None:
+    """Delete a claim that no pod uses; raises ApiError when the API keeps failing."""
+    try:
+        found = await access.read_claim(claim)
+        if found.metadata.uid != claim.uid:
+            return
+        if DELETE_PROTECTION_FINALIZER in found.metadata.finalizers:
+            await persist(lambda: _unprotect(access, found), access.retry)
+        await persist(
+            lambda: access.call(
+                lambda: access.client.delete(
+                    access.claims, claim.name, namespace=claim.namespace, uid=claim.uid
+                )
+            ),
+            access.retry,
+        )
+    except Conflict:
+        return  # the claim controller is at it as well, and ends it with the pod
+    except ApiError as error:
+        if not is_gone(error):
+            raise
+
+
+async def tell_pod(access: Access, pod: PodRef, made: ClaimToMake) -> str:
+    """Write on the pod which claim serves it; gives the reason why that failed, else ""."""
+    status = {
+        "resourceClaimName": made.claim.metadata.name,
+        "requestMappings": msgspec.to_builtins(made.uses),
+    }
+    body = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": status}}
+    try:
+        written = await persist(
+            lambda: access.call(
+                lambda: access.client.patch(
+                    access.pods, pod.name, body, namespace=pod.namespace, subresource="status"
+                )
+            ),
+            access.retry,
+        )
+    except ApiError as error:
+        return f"pod {pod}: {error}"
+    if written.status.extended_resource_claim_status is None:
+        return (
+            f"pod {pod}: the API server doesn't keep status.extendedResourceClaimStatus; extended "
+            "resources are served by claims where its feature gate DRAExtendedResource is on"
+        )
+    return ""
+
+
+async def _create(access: Access, claim: ResourceClaim) -> ResourceClaim:
+    meta = claim.metadata
+    body: dict[str, Any] = {
+        "metadata": {
+            "name": meta.name,
+            "generateName": f"{meta.owner_references[0].name}-extended-resources-",
+            "annotations": meta.annotations,
+            "ownerReferences": msgspec.to_builtins(meta.owner_references),
+        },
+        "spec": msgspec.to_builtins(claim.spec),
+    }
+    return await access.call(
+        lambda: access.client.create(access.claims, body, namespace=meta.namespace)
+    )
+
+
+async def _unprotect(access: Access, claim: ResourceClaim) -> ResourceClaim:
+    meta = claim.metadata
+    left = [each for each in meta.finalizers if each != DELETE_PROTECTION_FINALIZER]
+    pinned = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+    return await access.call(
+        lambda: access.client.patch(
+            access.claims,
+            meta.name,
+            {"metadata": {**pinned, "finalizers": left}},
+            namespace=meta.namespace,
+        )
+    )
+
+
+def _is_the_same(found: ResourceClaim, wanted: ResourceClaim) -> bool:
+    return _pods(found) == _pods(wanted) and found.spec == wanted.spec
+
+
+def _pods(claim: ResourceClaim) -> list[str]:
+    return [owner.uid for owner in claim.metadata.owner_references if owner.controller]

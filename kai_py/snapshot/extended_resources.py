@@ -1,0 +1,167 @@
+"""Which extended resources does a DeviceClass answer to, and which claim do they become? (KEP-5004)
+
+A class answers to ``spec.extendedResourceName`` and to ``deviceclass.resource.kubernetes.io/NAME``;
+of several classes for one name the newest does, then the lowest by name. A node whose device plugin
+reports the resource serves it as ever; on any other node the pod gets one claim for all resources
+that are missing there:
+
+    container-I-request-J    I: index among init containers and containers, J: index of the
+                             resource among those the container names, sorted
+
+Containers and sidecars have requests of their own. A plain init container uses those of the
+containers that start after it, which do not run yet, and shares with its like one request for the
+largest rest.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from kai_py.api.records.core import Container, ExtendedResourceRequest, Pod
+from kai_py.api.records.resource import (
+    DeviceClaim,
+    DeviceClass,
+    DeviceRequest,
+    ExactDeviceRequest,
+    ResourceClaimSpec,
+)
+from kai_py.snapshot.resources import amount
+
+IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
+
+ClassFor = Callable[[str], str]
+"""The DeviceClass that answers to a resource, or ""."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendedRequest:
+    """``count`` devices of a class, in place of so many units of a resource."""
+
+    name: str
+    resource: str
+    device_class: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendedResources:
+    """What a pod asks of resources that a class answers to, and which container uses what of it."""
+
+    requests: tuple[ExtendedRequest, ...] = ()
+    uses: tuple[ExtendedResourceRequest, ...] = ()
+    resources: tuple[str, ...] = ()
+    """Names, sorted."""
+
+    def claim_spec(self, missing: Collection[str]) -> ResourceClaimSpec:
+        """The claim for a node that reports none of ``missing``."""
+        requests = tuple(
+            DeviceRequest(
+                name=asked.name,
+                exactly=ExactDeviceRequest(device_class_name=asked.device_class, count=asked.count),
+            )
+            for asked in self.requests
+            if asked.resource in missing
+        )
+        return ResourceClaimSpec(devices=DeviceClaim(requests=requests))
+
+
+NO_EXTENDED_RESOURCES = ExtendedResources()
+
+
+def resource_names(device_class: DeviceClass) -> tuple[str, ...]:
+    """The extended resources that a class answers to, if no other class does."""
+    explicit = device_class.spec.extended_resource_name
+    return (*((explicit,) if explicit else ()), IMPLICIT_PREFIX + device_class.metadata.name)
+
+
+def classes_by_resource(classes: Iterable[DeviceClass]) -> Mapping[str, str]:
+    """Resource to the class that answers to it."""
+    by_name = sorted(classes, key=lambda each: each.metadata.name, reverse=True)
+    oldest_first = sorted(by_name, key=_created)
+    return {
+        resource: device_class.metadata.name
+        for device_class in oldest_first
+        for resource in resource_names(device_class)
+    }
+
+
+def extended_resources(pod: Pod, class_for: ClassFor) -> ExtendedResources:
+    """What ``pod`` asks of such resources; raises QuantityError for a malformed quantity."""
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    asked = {
+        resource: device_class
+        for resource in sorted({name for each in containers for name in _named(each)})
+        if "/" in resource and (device_class := class_for(resource))
+    }
+    if not asked:
+        return NO_EXTENDED_RESOURCES
+    requests: list[ExtendedRequest] = []
+    uses: list[ExtendedResourceRequest] = []
+    for resource, device_class in asked.items():
+        made, used = _of_resource(pod, resource, device_class)
+        requests += made
+        uses += used
+    if not requests:
+        return NO_EXTENDED_RESOURCES
+    return ExtendedResources(
+        requests=tuple(sorted(requests, key=lambda each: each.name)),
+        uses=tuple(uses),
+        resources=tuple(dict.fromkeys(each.resource for each in requests)),
+    )
+
+
+def _of_resource(
+    pod: Pod, resource: str, device_class: str
+) -> tuple[list[ExtendedRequest], list[ExtendedResourceRequest]]:
+    """The requests for one resource, and which container uses which of them."""
+    lasting: dict[int, ExtendedRequest] = {}
+    passing: list[tuple[int, Container, int]] = []
+    uses: list[ExtendedResourceRequest] = []
+    for index, container, count in _asking(pod, resource):
+        if _ends_before_others_start(pod, index):
+            passing.append((index, container, count))
+            continue
+        name = _request_name(index, container, resource)
+        lasting[index] = ExtendedRequest(name, resource, device_class, count)
+        uses.append(ExtendedResourceRequest(container.name, resource, name))
+    rest, rest_name = 0, ""
+    sharing: list[Container] = []
+    for index, container, count in passing:
+        left = count
+        for later in (each for at, each in lasting.items() if at > index):
+            if left > 0:
+                uses.append(ExtendedResourceRequest(container.name, resource, later.name))
+                left -= later.count
+        if left > 0:
+            sharing.append(container)
+        if left > rest:
+            rest, rest_name = left, _request_name(index, container, resource)
+    uses += [ExtendedResourceRequest(each.name, resource, rest_name) for each in sharing]
+    own = [ExtendedRequest(rest_name, resource, device_class, rest)] if rest else []
+    return [*own, *lasting.values()], uses
+
+
+def _asking(pod: Pod, resource: str) -> Iterator[tuple[int, Container, int]]:
+    """Index, container and amount of those that ask for a resource."""
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    for index, container in enumerate(containers):
+        count = int(amount(resource, _named(container).get(resource, 0)))
+        if count > 0:
+            yield index, container, count
+
+
+def _ends_before_others_start(pod: Pod, index: int) -> bool:
+    starting = pod.spec.init_containers
+    return index < len(starting) and starting[index].restart_policy != "Always"
+
+
+def _request_name(index: int, container: Container, resource: str) -> str:
+    return f"container-{index}-request-{sorted(_named(container)).index(resource)}"
+
+
+def _named(container: Container) -> Mapping[str, str | int | float]:
+    return {**container.resources.limits, **container.resources.requests}
+
+
+def _created(device_class: DeviceClass) -> float:
+    created = device_class.metadata.creation_timestamp
+    return created.timestamp() if created else 0.0

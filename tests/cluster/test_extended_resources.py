@@ -1,0 +1,96 @@
+"""`nvidia.com/gpu` in a container is served by device plugins, by DRA drivers, or by both."""
+
+import asyncio
+
+import pytest
+
+from tests.cluster.api import Document
+from tests.cluster.clusters import Cluster
+from tests.cluster.eventually import eventually
+from tests.cluster.fake_kubelet import gpu_nodes
+from tests.cluster.manifests import job, pod, pod_spec, queue
+from tests.cluster.view import View, devices_of
+
+pytestmark = pytest.mark.usefixtures("scheduler")
+MADE = "resource.kubernetes.io/extended-resource-claim"
+
+
+async def running(view: View, prefix: str, count: int) -> list[Document]:
+    """Wait until the kubelet, which checks claims as drivers do, has started all pods."""
+
+    async def started() -> list[Document]:
+        pods = await view.pods(prefix)
+        phases = [each["status"].get("phase") for each in pods]
+        assert phases == ["Running"] * count, f"{phases}: {await view.say(prefix)}"
+        return pods
+
+    return await eventually(started, within=20.0)
+
+
+async def made_claims(view: View) -> list[Document]:
+    return [
+        claim
+        for claim in await view.claims()
+        if (claim["metadata"].get("annotations") or {}).get(MADE) == "true"
+    ]
+
+
+async def test_a_pod_gets_its_gpus_from_a_driver_without_naming_a_claim(
+    cluster: Cluster, view: View
+):
+    async with cluster.run_nodes(gpu_nodes(1, published_gpus=8)):
+        await cluster.submit(queue(), pod("train", pod_spec(gpus=2)))
+        [started] = await running(view, "train", 1)
+        [claim] = await made_claims(view)
+        told = started["status"]["extendedResourceClaimStatus"]
+        assert told["resourceClaimName"] == claim["metadata"]["name"]
+        [use] = told["requestMappings"]
+        assert (use["containerName"], use["resourceName"]) == ("main", "nvidia.com/gpu")
+        assert [request["name"] for request in claim["spec"]["devices"]["requests"]] == [
+            use["requestName"]
+        ]
+        assert len(devices_of(claim)) == 2
+        assert [user["name"] for user in claim["status"]["reservedFor"]] == ["train"]
+
+
+async def test_a_gang_runs_across_plugin_and_driver_nodes(cluster: Cluster, view: View):
+    nodes = [
+        *gpu_nodes(1, prefix="driver", published_gpus=4),
+        *gpu_nodes(1, prefix="plugin", plugin_gpus=4),
+    ]
+    async with cluster.run_nodes(nodes):
+        await cluster.submit(queue(), job("train", 8, pod_spec(gpus=1)))
+        await running(view, "train", 8)
+        bound = await view.bound("train")
+        assert sorted(bound.values()) == ["driver-0"] * 4 + ["plugin-0"] * 4
+        held = [device for claim in await made_claims(view) for device in devices_of(claim)]
+        assert len(held) == len(set(held)) == 4
+
+
+async def test_devices_are_free_again_when_the_pod_is_deleted(cluster: Cluster, view: View):
+    async with cluster.run_nodes(gpu_nodes(1, published_gpus=2)):
+        await cluster.submit(queue(), pod("first", pod_spec(gpus=2)))
+        await running(view, "first", 1)
+        await cluster.submit(pod("second", pod_spec(gpus=2)))
+        message = await view.wait_pending("second", 1, reason="Unschedulable")
+        assert "insufficient allocatable devices" in message
+        await cluster.api.delete(f"{view.path('pods')}/first")
+        await running(view, "second", 1)
+
+        async def one_left() -> bool:
+            return len(await made_claims(view)) == 1
+
+        await eventually(one_left, what="the first pod's claim gone", within=20.0)
+
+
+async def test_claims_and_extended_resources_share_a_node_without_meeting(
+    cluster: Cluster, view: View
+):
+    async with cluster.run_nodes(gpu_nodes(1, published_gpus=8)):
+        implicit = "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
+        spec = pod_spec()
+        spec["containers"][0]["resources"] = {"limits": {implicit: "3"}}
+        await cluster.submit(queue(), pod("implicit", spec), job("explicit", 5, pod_spec(gpus=1)))
+        await asyncio.gather(running(view, "implicit", 1), running(view, "explicit", 5))
+        held = await view.held()
+        assert len(held) == len(set(held)) == 8
