@@ -1,0 +1,34 @@
+"""What the package declares to need is what it imports, no more and no less."""
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BY_NAME = {"kubernetes"}
+"""Imported by name, where it is first needed (kai_py/watch/credentials.py)."""
+
+
+def imported(source: Path) -> set[str]:
+    """The top-level modules that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Import(names=names):
+                found |= {alias.name.partition(".")[0] for alias in names}
+            case ast.ImportFrom(module=str(module), level=0):
+                found.add(module.partition(".")[0])
+    return found
+
+
+def test_every_import_is_declared_and_every_declaration_imported():
+    modules = {name for source in (ROOT / "kai_py").rglob("*.py") for name in imported(source)}
+    foreign = (modules | BY_NAME) - sys.stdlib_module_names - {"kai_py"}
+    distributions = packages_distributions()
+    needed = {distributions[module][0].lower().replace("_", "-") for module in foreign}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = {re.match(r"[\w-]+", each)[0].lower() for each in project["dependencies"]}
+    assert needed == declared
