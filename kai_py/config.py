@@ -172,6 +172,13 @@ class Kai(ApiModel):
     """Serve the metrics kai_queue_* beside our own."""
 
 
+class Grove(ApiModel):
+    """Grove's PodGangs, read where a cluster serves them."""
+
+    write_status: bool = False
+    """Write their conditions Scheduled and DisruptionTarget."""
+
+
 class Http(ApiModel):
     """Where metrics, health and explanations are served."""
 
@@ -262,6 +269,8 @@ class Configuration(ApiModel):
     """One of several replicas schedules."""
     kai: Kai = Kai()
     """The API of KAI-Scheduler."""
+    grove: Grove = Grove()
+    """The API of Grove."""
     http: Http = Http()
     """Where metrics and health are served."""
     log: Log = Log()

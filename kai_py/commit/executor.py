@@ -21,6 +21,7 @@ from kai_py.commit.holders import DeviceHolders
 from kai_py.commit.kai_statuses import KaiStatuses
 from kai_py.commit.narrator import Narrator
 from kai_py.commit.native_group_status import NativeGroupStatuses
+from kai_py.commit.pod_gang_status import PodGangStatuses
 from kai_py.commit.queue_status_writer import QueueStatusWriter
 from kai_py.commit.recovery import LeftoverGrace, find_leftovers, wanted_pods
 from kai_py.commit.retry import ObjectBackoff
@@ -90,6 +91,7 @@ class Executor:
             on_transition=self._narrator.tell_queue,
         )
         self._native_groups = NativeGroupStatuses(given.client, given.mirror, given.settings)
+        self._pod_gangs = PodGangStatuses(given.client, given.mirror, given.settings)
         self._kai = KaiStatuses(given.client, given.mirror, given.settings)
         self.committer = Committer(
             access=self._access(given.settings.concurrency),
@@ -111,6 +113,7 @@ class Executor:
             self._narrator.tell_pending(unplaced)
         self._queues.update(plan)
         self._native_groups.update(plan, gangs)
+        self._pod_gangs.update(plan, gangs)
         if self._given.settings.kai_statuses:
             self._kai.update(plan, gangs)
 
@@ -119,7 +122,8 @@ class Executor:
         """Keep writing and recovering; leaving finishes what is under way, a cancel drops it."""
         async with asyncio.TaskGroup() as group:
             writers = [self._statuses.run() for _ in range(self._given.settings.status_concurrency)]
-            writers += [self._queues.run(), self._kai.run(), self._native_groups.run()]
+            writers += [self._queues.run(), self._kai.run()]
+            writers += [self._native_groups.run(), self._pod_gangs.run()]
             works = (self._recorder.run(), self._recover(), *writers)
             tasks = [group.create_task(work) for work in works]
             try:

@@ -18,7 +18,13 @@ from datetime import datetime
 from typing import Any
 
 from kai_py.api.records.document import Document
-from kai_py.commit.eviction import DISRUPTION_TARGET, PREEMPTED
+from kai_py.commit.group_conditions import (
+    Disrupted,
+    Statement,
+    conditions_patch,
+    disruption,
+    statuses_of,
+)
 from kai_py.commit.report_writer import Reported, ReportWriter
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.commit.settings import CommitSettings
@@ -69,23 +75,12 @@ def native_group_patch(
     report: NativeGroupReport, known: Document, now: datetime
 ) -> dict[str, Any] | None:
     """The merge patch of the status, or None if the PodGroup says it already."""
-    stated = {each["type"]: each for each in known.content.get("status", {}).get("conditions", ())}
-    wanted = dict(stated)
+    wanted = dict(disruption(known, report.disrupted))
     kind = _condition_type(known.api_version)
-    if report.reason and stated.get(kind, {}).get("status") != "True":
+    if report.reason and statuses_of(known).get(kind) != "True":
         status = "True" if report.reason == SCHEDULED else "False"
-        wanted[kind] = _condition(kind, status, report.reason, report.message)
-    if report.disrupted:
-        wanted[DISRUPTION_TARGET] = _condition(
-            DISRUPTION_TARGET, "True", PREEMPTED, report.disrupted
-        )
-    elif stated.get(DISRUPTION_TARGET, {}).get("reason") == PREEMPTED:
-        del wanted[DISRUPTION_TARGET]
-    conditions = [_timed(each, stated.get(name), now) for name, each in wanted.items()]
-    if conditions == list(stated.values()):
-        return None
-    guard = {"uid": known.metadata.uid, "resourceVersion": known.metadata.resource_version}
-    return {"metadata": guard, "status": {"conditions": conditions}}
+        wanted[kind] = Statement(status, report.reason, report.message)
+    return conditions_patch(known, wanted, now)
 
 
 def _reports(
@@ -107,24 +102,12 @@ def _condition_type(api_version: str) -> str:
     return "PodGroupScheduled" if api_version.endswith("v1alpha2") else "PodGroupInitiallyScheduled"
 
 
-def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, Any]:
-    return {"type": kind, "status": status, "reason": reason, "message": message}
-
-
-def _timed(wanted: dict[str, Any], stated: dict[str, Any] | None, now: datetime) -> dict[str, Any]:
-    """``wanted`` with the time at which its status came to be what it is."""
-    moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    if stated is None or stated.get("status") != wanted["status"]:
-        return {"lastTransitionTime": moment, **wanted}
-    return {**stated, **wanted}
-
-
 class NativeGroupStatuses:
     """Keeps the statuses of PodGroups in line with the plans; costs nothing where none is."""
 
     def __init__(self, client: Client, mirror: Mirror, settings: CommitSettings) -> None:
         self._mirror = mirror
-        self._disrupted: dict[str, str] = {}
+        self._disrupted = Disrupted()
         self._writer = ReportWriter(
             client,
             Reported(
@@ -141,11 +124,7 @@ class NativeGroupStatuses:
         if self._mirror.served(NATIVE_GROUPS) is None:
             return
         native = [gang for gang in gangs if is_native(gang)]
-        below = {gang.key for gang in native if not gang.is_satisfied}
-        said = self._disrupted | {each.gang: each.reason for each in plan.evictions}
-        evicted = {each.gang for each in plan.evictions}
-        self._disrupted = {key: text for key, text in said.items() if key in below | evicted}
-        disrupted = dict(self._disrupted)
+        disrupted = self._disrupted.update(plan, native)
         self._writer.update(lambda: native_group_reports(plan, native, disrupted))
 
     async def run(self) -> None:

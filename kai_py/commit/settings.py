@@ -12,7 +12,8 @@ class CommitSettings:
 
     ``concurrency``: bindings and claim writes under way at once; 16 is where an API server on two
     cores is busiest, more only queues there. ``seen_within``: how long the mirror may take to show
-    what was written. ``kai_statuses``: whether to write those of KAI's objects; ``pool``: the node
+    what was written. ``kai_statuses``, ``grove_statuses``: whether to write
+    those of KAI's and Grove's objects; ``pool``: the node
     pool they are told by. ``claim_grace``: how long a claim may hold devices for pods that nobody
     binds. ``queue_status_interval``: least time between two writes of a queue's status. ``retry``
     is for a single call, ``backoff`` for a gang, pod or queue as a whole.
@@ -26,6 +27,7 @@ class CommitSettings:
     message_interval: float = 10.0
     queue_status_interval: float = 5.0
     kai_statuses: bool = True
+    grove_statuses: bool = False
     pool: str = ""
     seen_within: float = 10.0
     claim_grace: float = 30.0

@@ -56,8 +56,9 @@ def _writes() -> list[Rule]:
         _rule("scheduling.run.ai", ("podgroups/status", "queues/status"), ("patch",)),
         # Since when a gang runs below its floor, an annotation as in KAI.
         _rule("scheduling.run.ai", ("podgroups",), ("patch",)),
-        # Whether Kubernetes' own groups have started, and why not.
+        # Whether Kubernetes' own groups, and Grove's, have started.
         _rule("scheduling.k8s.io", ("podgroups/status",), ("patch",)),
+        _rule("scheduler.grove.io", ("podgangs/status",), ("patch",)),
         _rule("events.k8s.io", ("events",), ("create",)),
     ]
 

@@ -3,6 +3,17 @@
 from dataclasses import dataclass
 
 
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A wish to be where the gang called ``gang`` is: on its nodes, or in their domains.
+
+    ``level`` is the node label whose values are the domains, empty for the nodes themselves.
+    """
+
+    gang: str
+    level: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """Times in seconds, points in time since the epoch; None leaves it to pods or configuration.
@@ -11,7 +22,8 @@ class Terms:
     ``stale_since`` when it was first seen to. ``preemption_delay``: how long it waits, from its
     creation or ``last_evicted``, before it may evict others. ``attempted``: it asks for one attempt
     and had it. ``mark_unschedulable``: whether its pods say in a condition that they wait.
-    ``may_preempt``: whether it may evict others, if its pods may.
+    ``may_preempt``: whether it may evict others, if its pods may. ``near``: where it would rather
+    be, the most wanted first.
     """
 
     priority: int | None = None
@@ -23,6 +35,7 @@ class Terms:
     attempted: bool = False
     mark_unschedulable: bool = True
     may_preempt: bool = True
+    near: tuple[Near, ...] = ()
 
 
 NO_TERMS = Terms()

@@ -16,6 +16,7 @@ from kai_py.api.gpu_share import CARD
 from kai_py.grouping.gang import Subgroup
 from kai_py.plan.decisions import Action
 from kai_py.plan.domains import constrained, domain_candidates, unsatisfied
+from kai_py.plan.nearness import PREFERENCE, both, near_nodes
 from kai_py.plan.reasons import Obstacle, no_room
 from kai_py.plan.room import Room
 from kai_py.plan.running_fit import RunningFit, is_plain
@@ -59,7 +60,8 @@ class Placer:
         allowed: Bools | None = None,
     ) -> Obstacle | None:
         """Place all of ``members`` or say what stops them; ``allowed``: (nodes,) bool."""
-        if len(members) == 1 and allowed is None and gang.tree.is_unconstrained_leaf:
+        near, anywhere = near_nodes(statement, gang), gang.tree.is_unconstrained_leaf
+        if len(members) == 1 and allowed is None and near is None and anywhere:
             row = self._row_for_one(statement, members[0].shape, room)
             if row is not None:
                 statement.place(gang, members, row, action, room=room)
@@ -68,7 +70,15 @@ class Placer:
         where = _Where(
             np.ones(len(statement.snapshot.nodes), np.bool_) if allowed is None else allowed
         )
-        return self._place_group(attempt, gang.tree, members, where)
+        if near is None:
+            return self._place_group(attempt, gang.tree, members, where)
+        with statement.trial() as trial:
+            if self._place_group(attempt, gang.tree, members, _Where(where.mask & near)) is None:
+                trial.keep()
+                return None
+        return self._place_group(
+            attempt, gang.tree, members, _Where(where.mask, np.where(near, PREFERENCE, 0.0))
+        )
 
     def _place_group(
         self, attempt: "_Attempt", group: Subgroup, members: Sequence[Member], where: "_Where"
@@ -87,7 +97,8 @@ class Placer:
             return found
         for candidate in found:
             with attempt.statement.trial() as trial:
-                inside = _Where(where.mask & candidate.mask, candidate.preference)
+                preference = both(where.preference, candidate.preference)
+                inside = _Where(where.mask & candidate.mask, preference)
                 if self._place_inside(attempt, group, members, inside) is None:
                     trial.keep()
                     return None

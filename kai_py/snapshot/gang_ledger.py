@@ -152,6 +152,7 @@ class GangLedger:
             last_evicted=terms.last_evicted,
             attempted=terms.attempted,
             mark_unschedulable=terms.mark_unschedulable,
+            near=terms.near,
         )
 
     def _post(self, gang: Gang, sign: float) -> None:

@@ -152,6 +152,7 @@ def _group_kind(name: str, group: str, *versions: str, status: str = "") -> Kind
 
 COSCHEDULING_GROUPS = _group_kind("PodGroup", "scheduling.x-k8s.io", "v1alpha1")
 VOLCANO_GROUPS = _group_kind("PodGroup", "scheduling.volcano.sh", "v1beta1")
+POD_GANGS = _group_kind("PodGang", "scheduler.grove.io", "v1alpha1", status="status.conditions")
 NATIVE_GROUPS = _group_kind(
     "PodGroup",
     "scheduling.k8s.io",
@@ -184,6 +185,7 @@ WATCHED = (
     STATEFUL_SETS,
     JOBS,
     KAI_POD_GROUPS,
+    POD_GANGS,
     COSCHEDULING_GROUPS,
     VOLCANO_GROUPS,
     COMPOSITE_GROUPS,

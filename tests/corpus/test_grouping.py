@@ -1,8 +1,8 @@
 """Owner objects and pods in, gangs out: one file per framework in ``grouping/``.
 
 A tree is written as its floor (``4``, ``2 within rack``) or as subgroups by name, with ``need`` for
-how many of them must reach theirs. Owners are named ``Kind/name``; ``pods`` lists the gang's pods
-by leaf.
+how many of them must reach theirs and ``within`` for their common domain. Owners are named
+``Kind/name``; ``pods`` lists the gang's pods by leaf.
 """
 
 from pathlib import Path
@@ -100,7 +100,7 @@ def record(each, versions):
     paths = TABLE.paths(GroupKind(group, each["kind"]))
     built_in = "." not in group or group.endswith(".k8s.io")
     collection = f"{each['kind'].lower()}s" + ("" if built_in else f".{group}")
-    if each["kind"] in ("PodGroup", "Workload"):
+    if each["kind"] in ("PodGroup", "PodGang", "Workload"):
         return collection, document(whole, ["spec"])
     if paths:
         return collection, document(whole, paths)
@@ -140,10 +140,11 @@ def metadata(each, kind, name, versions):
 
 
 def written(tree: Subgroup):
+    within = tree.topology.required_level if tree.topology else ""
     if not tree.children:
-        within = tree.topology.required_level if tree.topology else ""
         return f"{tree.min_members} within {within}" if within else tree.min_members
     need = {} if tree.min_subgroups is None else {"need": tree.min_subgroups}
+    need |= {"within": within} if within else {}
     return need | {child.name: written(child) for child in tree.children}
 
 

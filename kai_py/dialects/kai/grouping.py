@@ -1,13 +1,14 @@
 """Which gang does a pod belong to, in a cluster whose users may speak KAI?
 
-Our own annotations go first, then KAI's PodGroups, then groups of other schedulers, then marks of
-frameworks, then owners; what is not a KAI PodGroup gets KAI's defaults if its workload is addressed
-in KAI's way.
+Our own annotations go first, then KAI's PodGroups, then Grove's PodGangs, then groups of other
+schedulers, then marks of frameworks, then owners; what is not a KAI PodGroup gets KAI's defaults if
+its workload is addressed in KAI's way.
 """
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.kai import POD_GROUP_API_VERSION
 from kai_py.dialects.coscheduling import COSCHEDULING
+from kai_py.dialects.grove import GROVE, near_its_base
 from kai_py.dialects.kai.pod_groups import POD_GROUP
 from kai_py.dialects.kai.workloads import Addressing, with_kai_defaults
 from kai_py.dialects.kueue import KUEUE
@@ -25,6 +26,7 @@ from kai_py.grouping.rule_table import RuleTable
 SOURCES = (
     EXPLICIT,
     POD_GROUP,
+    GROVE,
     NATIVE_GROUP,
     NATIVE_WORKLOAD,
     COSCHEDULING,
@@ -51,7 +53,7 @@ class KaiGrouping:
     def identify(self, pod: Pod, owners: Owners) -> GangSpec:
         """The gang of ``pod``."""
         asked = self._grouper.ask(pod, owners)
-        spec = self._grouper.answer(asked)
+        spec = near_its_base(self._grouper.answer(asked), asked.lineage)
         if spec.owner.api_version == POD_GROUP_API_VERSION:
             return spec
         return with_kai_defaults(spec, asked, self._addressing)

@@ -129,8 +129,8 @@ def _terms(spec: GangSpec, pod: Pod, owners: Owners, marks: _Marks) -> tuple[Ter
     terms = replace(
         spec.terms,
         priority=priority,
-        staleness_grace=grace,
-        preemption_delay=delay or 0.0,
+        staleness_grace=spec.terms.staleness_grace if grace is None else grace,
+        preemption_delay=spec.terms.preemption_delay if delay is None else delay,
     )
     problem = bad_grace or bad_delay
     where = f"pod {pod.metadata.namespace}/{pod.metadata.name}: annotation "

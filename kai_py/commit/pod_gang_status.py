@@ -1,0 +1,95 @@
+"""What may a scheduler say in Grove's PodGangs? Grove declares these conditions and leaves them.
+
+Scheduled         True, reason PodGangScheduled, once the floors are bound; it stays
+DisruptionTarget  reason PreemptionByScheduler, while a gang that we evict is below its floor
+
+Off unless configured: Grove plans to write Scheduled itself.
+
+Source: Grove, scheduler.grove.io/v1alpha1, PodGangStatus.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from kai_py.api.records.document import Document
+from kai_py.commit.group_conditions import (
+    Disrupted,
+    Statement,
+    conditions_patch,
+    disruption,
+    statuses_of,
+)
+from kai_py.commit.report_writer import Reported, ReportWriter
+from kai_py.commit.retry import ObjectBackoff
+from kai_py.commit.settings import CommitSettings
+from kai_py.plan.decisions import Plan
+from kai_py.snapshot.gangs import Gang
+from kai_py.watch.client import Client
+from kai_py.watch.kinds import POD_GANGS
+from kai_py.watch.mirror import Mirror
+from kai_py.watch.resource import Key
+
+API_VERSION = "scheduler.grove.io/v1alpha1"
+SCHEDULED = "Scheduled"
+REASON = "PodGangScheduled"
+
+
+@dataclass(frozen=True, slots=True)
+class PodGangReport:
+    """Whether the floors of a PodGang are bound, and why it is evicted, if it is."""
+
+    scheduled: bool
+    disrupted: str = ""
+
+
+def pod_gang_reports(
+    gangs: Iterable[Gang], disrupted: Mapping[str, str]
+) -> dict[Key, PodGangReport]:
+    """A report on every PodGang; ``disrupted``: why gangs are evicted, by key."""
+    return {
+        (gang.owner.namespace, gang.owner.name): PodGangReport(
+            gang.is_satisfied and bool(gang.bound), disrupted.get(gang.key, "")
+        )
+        for gang in gangs
+    }
+
+
+def pod_gang_patch(report: PodGangReport, known: Document, now: datetime) -> dict[str, Any] | None:
+    """The merge patch of the status, or None if the PodGang says it already."""
+    wanted = dict(disruption(known, report.disrupted))
+    if report.scheduled and statuses_of(known).get(SCHEDULED) != "True":
+        wanted[SCHEDULED] = Statement("True", REASON)
+    return conditions_patch(known, wanted, now)
+
+
+class PodGangStatuses:
+    """Keeps the conditions of PodGangs in line with the plans."""
+
+    def __init__(self, client: Client, mirror: Mirror, settings: CommitSettings) -> None:
+        self._on = settings.grove_statuses
+        self._mirror = mirror
+        self._disrupted = Disrupted()
+        self._writer = ReportWriter(
+            client,
+            Reported(
+                served=lambda: mirror.served(POD_GANGS),
+                find=mirror.objects(POD_GANGS).get,
+                patch=pod_gang_patch,
+            ),
+            interval=settings.queue_status_interval,
+            backoff=ObjectBackoff(settings.backoff),
+        )
+
+    def update(self, plan: Plan, gangs: Iterable[Gang]) -> None:
+        """Note what must be reported from now on."""
+        if not self._on or self._mirror.served(POD_GANGS) is None:
+            return
+        ours = [gang for gang in gangs if gang.owner.api_version == API_VERSION]
+        disrupted = self._disrupted.update(plan, ours)
+        self._writer.update(lambda: pod_gang_reports(ours, disrupted))
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        await self._writer.run()

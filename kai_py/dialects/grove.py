@@ -1,0 +1,156 @@
+"""Grove's PodGangs: a label on a pod names one, its podgroups are the leaves of the gang.
+
+spec.podgroups[]                     a leaf each, ``minReplicas`` its floor; 0 is elastic
+spec.topologyConstraintGroupConfigs  subgroups that keep some of the leaves together
+packConstraint                       of the gang, a subgroup or a leaf: node label keys
+spec.reuseReservationRef             prefer the nodes of that gang
+
+Newer Groves make a PodGroup of KAI of every PodGang and name it on the pods; then that decides. A
+scaled gang, whose cliques name the base gang in a label, prefers the NVLink clique of the base gang
+on either path: they share one ComputeDomain, and nothing else says so.
+
+Source: Grove, scheduler.grove.io/v1alpha1 and its scheduler backends.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from kai_py.api.records.document import Document
+from kai_py.dialects.group_objects import Form, gang_of
+from kai_py.dialects.kai import keys
+from kai_py.dialects.kai.pod_groups import KIND as POD_GROUP
+from kai_py.dialects.kai.priority import priority_of
+from kai_py.dialects.kai.times import first_duration
+from kai_py.grouping.blueprint import Unusable, number_label
+from kai_py.grouping.counts import count_at, entries
+from kai_py.grouping.gang import GangSpec, Subgroup, TopologyConstraint
+from kai_py.grouping.lineage import Lineage
+from kai_py.grouping.owners import Owners
+from kai_py.grouping.sources import Asked, Source
+from kai_py.grouping.terms import Near, Terms
+
+POD_GANGS = "podgangs.scheduler.grove.io"
+KIND = "PodGang.scheduler.grove.io"
+GANG_LABEL = "grove.io/podgang"
+CLIQUE_LABEL = "grove.io/podclique"
+BASE_LABEL = "grove.io/base-podgang"
+TOPOLOGY_KEYS = ("grove.io/topology-name", keys.TOPOLOGY)
+NVLINK_CLIQUE = "nvidia.com/gpu.clique"
+
+_rank = number_label("grove.io/podclique-pod-index")
+
+
+def _name(lineage: Lineage) -> str:
+    return lineage.pod.metadata.labels.get(GANG_LABEL, "")
+
+
+def _mark(lineage: Lineage) -> str:
+    name = _name(lineage)
+    if not name or keys.POD_GROUP in lineage.pod.metadata.annotations:
+        return ""
+    return f'label {GANG_LABEL} "{name}"'
+
+
+def _tree(found: Document, _lineage: Lineage) -> Subgroup:
+    spec, topology = found.content.get("spec", {}), _topology(found)
+    leaves = {
+        str(entry.get("name", "")): Subgroup(
+            name=str(entry.get("name", "")),
+            min_members=count_at(entry, "minReplicas", 1, where="spec.podgroups"),
+            topology=_constraint(entry, topology),
+        )
+        for entry in entries(spec, "podgroups.*")
+    }
+    if not leaves:
+        raise Unusable("spec.podgroups is empty")
+    joined = [_joined(config, leaves, topology) for config in entries(spec, _CONFIGS)]
+    inside = {leaf.name for group in joined for leaf in group.children}
+    alone = [leaf for name, leaf in leaves.items() if name not in inside]
+    return Subgroup(children=(*joined, *alone), topology=_constraint(spec, topology))
+
+
+_CONFIGS = "topologyConstraintGroupConfigs.*"
+
+
+def _joined(config: Mapping[str, Any], leaves: Mapping[str, Subgroup], topology: str) -> Subgroup:
+    name, names = str(config.get("name", "")), config.get("podGroupNames") or ()
+    where = f"spec.topologyConstraintGroupConfigs[{name}].podGroupNames"
+    strange = [each for each in names if each not in leaves]
+    if strange or not names:
+        raise Unusable(f"{where} names {strange or 'nothing'}; every name must be a podgroup")
+    children = tuple(leaves[each] for each in names)
+    return Subgroup(name=name, children=children, topology=_constraint(config, topology))
+
+
+def _topology(found: Document) -> str:
+    annotations = found.metadata.annotations
+    return next((annotations[key] for key in TOPOLOGY_KEYS if annotations.get(key)), "")
+
+
+def _constraint(holder: Mapping[str, Any], topology: str) -> TopologyConstraint | None:
+    pack = next(iter(entries(holder, "topologyConstraint.packConstraint")), {})
+    required, preferred = str(pack.get("required") or ""), str(pack.get("preferred") or "")
+    if not required and not preferred:
+        return None
+    return TopologyConstraint(topology, required, preferred)
+
+
+_FORM = Form(kind=KIND, collection=POD_GANGS, mark=_mark, name=_name, tree=_tree)
+
+
+def _gang(asked: Asked) -> GangSpec:
+    spec, pod = gang_of(_FORM, asked), asked.lineage.pod
+    found = asked.owners.named(POD_GANGS, pod.metadata.namespace, _name(asked.lineage))
+    if not isinstance(found, Document) or spec.problem:
+        return spec
+    terms, problem = _terms(found, asked.owners)
+    leaf = pod.metadata.labels.get(CLIQUE_LABEL, "")
+    known = leaf in {each.name for each in spec.tree.leaves()}
+    return replace(
+        spec,
+        leaf=leaf,
+        order=_rank(pod),
+        terms=terms,
+        problem=problem and f"{KIND} {pod.metadata.namespace}/{found.metadata.name}: {problem}",
+        pod_problem=""
+        if known
+        else f'label {CLIQUE_LABEL} "{leaf}" is no podgroup of {KIND} {found.metadata.name}',
+    )
+
+
+def _terms(found: Document, owners: Owners) -> tuple[Terms, str]:
+    meta = found.metadata
+    grace, bad_grace = first_duration(
+        (keys.STALENESS_GRACE, meta.annotations.get(keys.STALENESS_GRACE))
+    )
+    delay, bad_delay = first_duration(
+        (keys.PREEMPTION_DELAY, meta.annotations.get(keys.PREEMPTION_DELAY))
+    )
+    named = meta.labels.get(keys.PRIORITY_CLASS) or found.first_at("spec.priorityClassName")
+    reused = next(iter(entries(found.content, "spec.reuseReservationRef")), {})
+    namespace = reused.get("namespace") or meta.namespace
+    terms = Terms(
+        priority=priority_of(str(named), owners) if named else None,
+        staleness_grace=grace,
+        preemption_delay=delay or 0.0,
+        near=_gangs(namespace, str(reused["name"]), "") if reused.get("name") else (),
+    )
+    return terms, bad_grace or bad_delay
+
+
+def near_its_base(spec: GangSpec, lineage: Lineage) -> GangSpec:
+    """``spec``; of a scaled gang, with the wish to be in the NVLink clique of its base gang."""
+    base = lineage.nearest(BASE_LABEL)
+    if not base:
+        return spec
+    near = _gangs(lineage.pod.metadata.namespace, base, NVLINK_CLIQUE)
+    return replace(spec, terms=replace(spec.terms, near=(*spec.terms.near, *near)))
+
+
+def _gangs(namespace: str, name: str, level: str) -> tuple[Near, ...]:
+    """A PodGang, or the PodGroup of KAI that stands for it."""
+    return tuple(Near(f"{namespace}/{kind}/{name}", level) for kind in (KIND, POD_GROUP))
+
+
+GROVE = Source(mark=_mark, gang=_gang)
