@@ -70,7 +70,7 @@ class Scheduler:
         dry_run: bool = False,
         on_plan: PlanListener = lambda _plan: None,
     ) -> None:
-        self.mirror = Mirror(client)
+        self.mirror = Mirror(client, on_refused=self._note_refused)
         self.last_view: ClusterView | None = None
         self.decisions = DecisionLog()
         self.shares = ShareHistory()
@@ -131,10 +131,14 @@ class Scheduler:
         unread = [] if self.mirror.synced else health.unread_kinds(kinds)
         return unread + health.unreached_kinds(kinds)
 
+    def forgone(self) -> list[str]:
+        """What the scheduler does without because it may not read it, as sentences."""
+        return health.forgone_kinds(self.mirror.status())
+
     def probes(self) -> Probes:
         """What can be asked of this process over HTTP."""
         source = Source(lambda: self.last_view, self.decisions, self.shares)
-        return Probes(self._metrics.registry, self.unhealthy, self.unready, source)
+        return Probes(self._metrics.registry, self.unhealthy, self.unready, source, self.forgone)
 
     async def _work(self) -> None:
         if self._dry_run:
@@ -239,6 +243,10 @@ class Scheduler:
     def _note_owner_kind(self, kind: GroupKind, *, readable: bool) -> None:
         self._planner.builder.set_owner_kind(kind, readable=readable)
         self._wake.set()
+
+    def _note_refused(self, kind: Kind[Any], *, refused: bool) -> None:
+        self._metrics.kind_refused.labels(kind.permission).set(refused)
+        self._note_owner_kind(GroupKind(kind.group, kind.name), readable=not refused)
 
     def _observe(self, kind: Kind[Any], old: Any, new: Any) -> None:
         self._planner.builder.apply(kind.collection_name, old, new)

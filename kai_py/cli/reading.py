@@ -3,6 +3,7 @@
 import asyncio
 import time
 from contextlib import suppress
+from typing import Any
 
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.config import Configuration
@@ -14,6 +15,7 @@ from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.client import Client
 from kai_py.watch.mirror import Mirror
 from kai_py.watch.owner_kinds import OwnerKinds
+from kai_py.watch.resource import Kind
 
 READ_SECONDS = 60.0
 OWNERS_SECONDS = 10.0
@@ -21,12 +23,15 @@ OWNERS_SECONDS = 10.0
 
 async def read_and_plan(client: Client, configuration: Configuration) -> tuple[Snapshot, Plan]:
     """The cluster as it is now and what one cycle decides about it; nothing is written."""
-    mirror = Mirror(client)
 
     def follow(kind: GroupKind) -> None:
         owner_kinds.want(kind)
 
+    def note_refused(kind: Kind[Any], *, refused: bool) -> None:
+        planner.builder.set_owner_kind(GroupKind(kind.group, kind.name), readable=not refused)
+
     planner = Planner(configuration, follow=follow)
+    mirror = Mirror(client, on_refused=note_refused)
     owner_kinds = OwnerKinds(client, mirror, planner.owner_decoder, planner.builder.set_owner_kind)
     mirror.subscribe(lambda kind, old, new: planner.builder.apply(kind.collection_name, old, new))
     reading = asyncio.gather(mirror.run(), owner_kinds.run())

@@ -21,17 +21,32 @@ def stale_watches(kinds: Iterable[KindStatus]) -> list[str]:
     return [
         f"{kind.kind}: nothing heard for {kind.age:.0f} s: {kind.problem or 'no error'}"
         for kind in kinds
-        if kind.api_version and kind.age > STALE_SECONDS
+        if kind.api_version and kind.age > STALE_SECONDS and not kind.missing_permission
     ]
 
 
 def unread_kinds(kinds: Iterable[KindStatus]) -> list[str]:
-    """Kinds whose first list is not complete."""
+    """Kinds whose first list is waited for."""
     return [
-        f"{kind.kind}: not read yet: {kind.problem or 'still reading'}"
+        f"{kind.kind}: not read yet: {_obstacle(kind)}"
         for kind in kinds
-        if not kind.synced
+        if not kind.synced and (kind.required or not kind.missing_permission)
     ]
+
+
+def forgone_kinds(kinds: Iterable[KindStatus]) -> list[str]:
+    """Kinds that count as not served because we may not read them."""
+    return [
+        f"{kind.kind}: goes unread: {_obstacle(kind)}"
+        for kind in kinds
+        if kind.missing_permission and not kind.required
+    ]
+
+
+def _obstacle(kind: KindStatus) -> str:
+    if kind.missing_permission:
+        return f"the permission to list and watch {kind.missing_permission} is missing"
+    return kind.problem or "still reading"
 
 
 def unreached_kinds(kinds: Iterable[KindStatus]) -> list[str]:

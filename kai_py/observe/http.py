@@ -3,7 +3,7 @@
     /metrics    Prometheus text
     /healthz    200 while watches hear of the server and the loop turns, else 503 and why
     /readyz     200 while every watch has its first list and reaches the server, else 503 and
-                which does not
+                which does not; kinds that it does without are named either way
     /v1/…       JSON about the cluster (``http_api``), guarded (``http_access``)
 
 The answers are computed from callables, so that this room knows nothing of what it shows.
@@ -24,12 +24,16 @@ SHUTDOWN_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Probes:
-    """Sources of the answers; ``unhealthy`` and ``unready`` give sentences, none if all is well."""
+    """Sources of the answers; ``unhealthy`` and ``unready`` give sentences, none if all is well.
+
+    ``forgone``: sentences on what the scheduler does without.
+    """
 
     registry: CollectorRegistry
     unhealthy: Callable[[], Sequence[str]]
     unready: Callable[[], Sequence[str]]
     source: Source
+    forgone: Callable[[], Sequence[str]] = tuple
 
 
 def make_app(probes: Probes, access: Access) -> web.Application:
@@ -40,10 +44,10 @@ def make_app(probes: Probes, access: Access) -> web.Application:
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def healthz(_request: web.Request) -> web.Response:
-        return _verdict(probes.unhealthy())
+        return _verdict(probes.unhealthy(), ())
 
     async def readyz(_request: web.Request) -> web.Response:
-        return _verdict(probes.unready())
+        return _verdict(probes.unready(), probes.forgone())
 
     api = Api(probes.source)
     app = web.Application(middlewares=[guard(access)])
@@ -54,10 +58,11 @@ def make_app(probes: Probes, access: Access) -> web.Application:
     return app
 
 
-def _verdict(problems: Sequence[str]) -> web.Response:
-    if not problems:
-        return web.Response(text="ok\n")
-    return web.Response(status=503, text="".join(f"{problem}\n" for problem in problems))
+def _verdict(problems: Sequence[str], notes: Sequence[str]) -> web.Response:
+    lines = [*(problems or ("ok",)), *notes]
+    return web.Response(
+        status=503 if problems else 200, text="".join(f"{line}\n" for line in lines)
+    )
 
 
 @asynccontextmanager

@@ -124,6 +124,12 @@ class Metrics:
             ("kind",),
             registry=registry,
         )
+        self.kind_refused = Gauge(
+            "kai_py_kind_refused",
+            "1 for a kind that could not be read because the permission is missing, else 0.",
+            ("kind",),
+            registry=registry,
+        )
         self.loop_lag = Gauge(
             "kai_py_event_loop_lag_seconds",
             "How late the event loop last woke up.",

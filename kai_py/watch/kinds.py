@@ -2,7 +2,7 @@
 
 Every record type holds only the fields that somebody reads. Owners and namespaces are needed for
 their labels, annotations and owner references alone, so only metadata is asked for. A kind that a
-server does not serve is simply empty.
+server does not serve is simply empty, and so is one that it refuses us, unless it is required.
 """
 
 from dataclasses import dataclass
@@ -81,8 +81,8 @@ def owner_kind(name: str, plural: str, *versions: str, group: str) -> Kind[Objec
     return define_kind(ObjectMetadata, name, plural, *versions, group=group, metadata_only=True)
 
 
-PODS = define_kind(Pod, "Pod", "pods", "v1")
-NODES = define_kind(Node, "Node", "nodes", "v1", namespaced=False)
+PODS = define_kind(Pod, "Pod", "pods", "v1", required=True)
+NODES = define_kind(Node, "Node", "nodes", "v1", namespaced=False, required=True)
 NAMESPACES = define_kind(
     ObjectMetadata, "Namespace", "namespaces", "v1", namespaced=False, metadata_only=True
 )
@@ -93,6 +93,7 @@ PRIORITY_CLASSES = define_kind(
     "v1",
     group="scheduling.k8s.io",
     namespaced=False,
+    required=True,
 )
 DISRUPTION_BUDGETS = define_kind(
     PodDisruptionBudget, "PodDisruptionBudget", "poddisruptionbudgets", "v1", group="policy"
@@ -127,10 +128,17 @@ QUEUES = Kind(
     versions={VERSION: _decode_queue},
     group=GROUP,
     namespaced=False,
+    required=True,
 )
 
 KAI_QUEUES = define_kind(
-    KaiQueue, "Queue", "queues", "v2", group="scheduling.run.ai", namespaced=False
+    KaiQueue,
+    "Queue",
+    "queues",
+    "v2",
+    group="scheduling.run.ai",
+    namespaced=False,
+    required=True,
 )
 KAI_POD_GROUPS = define_kind(
     KaiPodGroup, "PodGroup", "podgroups", "v2alpha2", group="scheduling.run.ai"

@@ -2,7 +2,9 @@
 
 Each served kind has a reflector of its own that runs, waits and fails by itself. Which kinds are
 served is asked again every half minute and whenever a collection turns out to be gone: CRDs come
-and go while we run. A kind that is not served is empty.
+and go while we run. A kind that is not served is empty. So is one that we may not read, once the
+server has refused it for a while from the start; only required kinds are waited for. A kind that
+was read before keeps its objects when it is refused, and grows stale.
 
 All changes are told synchronously, in the order in which they were received (per kind), in the
 event loop that runs the mirror. After the first sync the mirrored objects are moved out of the
@@ -16,7 +18,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 from kai_py.watch.backoff import Backoff
 from kai_py.watch.client import Client
@@ -28,6 +30,8 @@ from kai_py.watch.reflector import Reflector
 from kai_py.watch.resource import Key, Kind, Resource, T
 
 DISCOVERY_SECONDS = 30.0
+REFUSED_SECONDS = 5.0
+"""A server that has just started refuses everything for a moment."""
 GC_THRESHOLDS = (50_000, 50, 100)
 
 logger = logging.getLogger(__name__)
@@ -48,13 +52,36 @@ class KindStatus:
     """Why the last attempt failed, empty while all is well."""
     rejected: tuple[Rejected, ...]
     """Objects that could not be decoded and are left out."""
+    required: bool = False
+    """Whether nothing is decided before it was read."""
+    missing_permission: str = ""
+    """What must be allowed to be listed and watched, while it was never read for that reason."""
+
+
+class OnRefused(Protocol):
+    """Told when a kind that we may not read is given up, and when it can be read after all."""
+
+    def __call__(self, kind: Kind[Any], *, refused: bool) -> None:
+        """Called at every change."""
+
+
+def _ignore(kind: Kind[Any], *, refused: bool) -> None:
+    del kind, refused
 
 
 class Mirror:
     """The mirrored cluster; ``run`` it in one task, read and subscribe in the same event loop."""
 
-    def __init__(self, client: Client, kinds: Sequence[Kind[Any]] = WATCHED) -> None:
+    def __init__(
+        self,
+        client: Client,
+        kinds: Sequence[Kind[Any]] = WATCHED,
+        *,
+        on_refused: OnRefused = _ignore,
+    ) -> None:
         self._client = client
+        self._on_refused = on_refused
+        self._refused: dict[Kind[Any], None] = {}
         self._collections = {kind: Collection(kind, self._tell) for kind in kinds}
         self._listeners: dict[Kind[Any], list[OnChange]] = {kind: [] for kind in kinds}
         self._hears_all: list[OnChange] = []
@@ -114,13 +141,15 @@ class Mirror:
 
     @property
     def synced(self) -> bool:
-        """Whether every served kind has been read completely."""
+        """Whether every served kind has been read completely, or need not be."""
         return self._discovered and all(
-            item.synced for kind, item in self._reflectors.items() if kind not in self._followed
+            item.synced or (kind in self._refused and not kind.required)
+            for kind, item in self._reflectors.items()
+            if kind not in self._followed
         )
 
     async def wait_synced(self) -> None:
-        """Wait until every served kind has been read completely."""
+        """Wait until ``synced``."""
         await self._synced.wait()
 
     def status(self) -> tuple[KindStatus, ...]:
@@ -172,6 +201,7 @@ class Mirror:
             resource,
             self._collections[kind],
             on_synced=self._note_synced,
+            on_refused=self._note_synced,
         )
         self._reflectors[kind] = reflector
         self._tasks[kind] = group.create_task(self._reflect(reflector), name=f"watch {kind.name}")
@@ -182,6 +212,7 @@ class Mirror:
         logger.info("%s is not served any more", kind.name)
         self._tasks.pop(kind).cancel()
         del self._reflectors[kind]
+        self._set_refused(kind, refused=False)
         self._collections[kind].replace({})
 
     async def _reflect(self, reflector: Reflector[Any]) -> None:
@@ -203,8 +234,21 @@ class Mirror:
         for kind, reflector in self._reflectors.items():
             if reflector.synced:
                 self._absences[kind].reset()
+            self._set_refused(kind, refused=_is_refused(reflector))
         if self.synced:
             self._synced.set()
+
+    def _set_refused(self, kind: Kind[Any], *, refused: bool) -> None:
+        if refused == (kind in self._refused):
+            return
+        if refused:
+            self._refused[kind] = None
+            consequence = "nothing is scheduled without" if kind.required else "going on without"
+            text = "%s %s: the permission to list and watch it is missing"
+            logger.warning(text, consequence, kind.permission)
+        else:
+            del self._refused[kind]
+        self._on_refused(kind, refused=refused)
 
     def _tell(self, kind: Kind[Any], old: Any, new: Any) -> None:
         for listener in self._listeners[kind]:
@@ -223,7 +267,13 @@ class Mirror:
             age=now - reflector.last_contact if reflector else 0.0,
             problem=reflector.problem if reflector else self._problem,
             rejected=tuple(collection.rejected.values()),
+            required=kind.required,
+            missing_permission=kind.permission if kind in self._refused else "",
         )
+
+
+def _is_refused(reflector: Reflector[Any]) -> bool:
+    return not reflector.synced and reflector.refused_for >= REFUSED_SECONDS
 
 
 async def _settle_memory(synced: asyncio.Event) -> None:

@@ -29,6 +29,7 @@ from kai_py.watch.collection import Collection, Entry, entry_key, entry_version
 from kai_py.watch.errors import (
     ApiError,
     BadRequest,
+    Forbidden,
     Gone,
     Invalid,
     Malformed,
@@ -76,6 +77,7 @@ class Reflector(Generic[T]):
         collection: Collection[T],
         *,
         on_synced: Callable[[], None] = lambda: None,
+        on_refused: Callable[[], None] = lambda: None,
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self.resource = resource
@@ -86,9 +88,13 @@ class Reflector(Generic[T]):
         """Why the last attempt failed, empty while all is well."""
         self.last_contact = asyncio.get_running_loop().time()
         """When the server was last heard of, in the event loop's time."""
+        self.refused_for = 0.0
+        """Seconds from the first to the last of the refusals in a row; 0 without."""
+        self._refused_since: float | None = None
         self._transport = transport
         self._collection = collection
         self._on_synced = on_synced
+        self._on_refused = on_refused
         self._uniform = uniform
         self._backoff = Backoff(uniform=uniform)
         self._initial_attempts = INITIAL_ATTEMPTS
@@ -129,10 +135,26 @@ class Reflector(Generic[T]):
         await self._watch()
 
     def _note(self, error: ApiError) -> None:
-        self.problem = str(error)
+        known, self.problem = self.problem, str(error)
+        if isinstance(error, Forbidden):
+            self._note_refusal(repeated=self.problem == known)
+            return
+        self._forget_refusals()
         logger.warning("watching %s: %s", self.resource.kind.name, error)
         if isinstance(error, (Gone, BadRequest, Invalid, Malformed)):
             self.version = ""
+
+    def _note_refusal(self, *, repeated: bool) -> None:
+        """Permissions come and go; a refusal that lasts is logged once."""
+        level = logging.DEBUG if repeated else logging.WARNING
+        logger.log(level, "watching %s: %s", self.resource.kind.name, self.problem)
+        now = asyncio.get_running_loop().time()
+        self._refused_since = now if self._refused_since is None else self._refused_since
+        self.refused_for = now - self._refused_since
+        self._on_refused()
+
+    def _forget_refusals(self) -> None:
+        self._refused_since, self.refused_for = None, 0.0
 
     def _delay(self, *, lived: float) -> float:
         if lived >= STEADY_SECONDS or self._progressed:
@@ -176,6 +198,7 @@ class Reflector(Generic[T]):
         self._collection.replace(seen)
         self.version = version
         self.problem = ""
+        self._forget_refusals()
         self.synced = True
         self._on_synced()
 

@@ -66,12 +66,19 @@ class Kind(Generic[T]):
     """Ask the server for PartialObjectMetadata only."""
     field_selector: str = ""
     """Mirror only the objects that it selects, for example ``status.phase!=Succeeded``."""
+    required: bool = False
+    """Where it is served nothing can be decided without it; others may be refused to us."""
 
     @property
     def collection_name(self) -> str:
         """Plural name; a custom resource's with its group, for several groups have queues."""
         built_in = "." not in self.group or self.group.endswith(".k8s.io")
         return self.plural if built_in else f"{self.plural}.{self.group}"
+
+    @property
+    def permission(self) -> str:
+        """Resource and group as roles and ``kubectl auth can-i`` name them."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def at(self, version: str = "") -> "Resource[T]":
         """Give the resource at a version, by default the preferred one."""
@@ -87,6 +94,7 @@ def define_kind(
     group: str = "",
     namespaced: bool = True,
     metadata_only: bool = False,
+    required: bool = False,
 ) -> Kind[T]:
     """Declare a kind whose versions are all decoded by the same msgspec record."""
     decode = msgspec.json.Decoder(record).decode
@@ -97,6 +105,7 @@ def define_kind(
         group=group,
         namespaced=namespaced,
         metadata_only=metadata_only,
+        required=required,
     )
 
 

@@ -3,16 +3,23 @@
 Only on the real API server: it alone has RBAC and the admission of pods.
 """
 
+import asyncio
 import dataclasses
 import itertools
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry
 
+from kai_py.cli.connection import cluster_client
 from kai_py.config import Commit, Configuration, LeaderElection
 from kai_py.deploy.objects import NAME, Installation, manifests
+from kai_py.observe.metrics import Metrics
+from kai_py.scheduler import Scheduler
 from tests.cluster.api import Document
 from tests.cluster.clusters import Cluster
 from tests.cluster.eventually import eventually
@@ -109,3 +116,67 @@ async def test_the_permissions_suffice_to_bind_to_preempt_and_to_tell(
             if sample.labels.get("code") in {"401", "403"}
         ]
         assert refused == []
+
+
+@asynccontextmanager
+async def without_reading(real: Cluster, *plurals: str) -> AsyncIterator[None]:
+    """The role of the scheduler without the permission to read these kinds."""
+    path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NAME}"
+    rules = (await real.api.get(path))["rules"]
+    left = [_without(rule, plurals) if "list" in rule["verbs"] else rule for rule in rules]
+    await real.api.patch(path, {"rules": [rule for rule in left if rule["resources"]]})
+    try:
+        yield
+    finally:
+        await real.api.patch(path, {"rules": rules})
+
+
+def _without(rule: Document, plurals: tuple[str, ...]) -> Document:
+    return {**rule, "resources": [each for each in rule["resources"] if each not in plurals]}
+
+
+async def test_kinds_that_it_may_not_read_are_done_without(
+    real: Cluster, space: str, tmp_path: Path
+) -> None:
+    view = View(real.api)
+    its = await as_its_account(real, space, tmp_path / "kubeconfig")
+    async with (
+        without_reading(real, "poddisruptionbudgets", "persistentvolumes", "deployments"),
+        real.run_nodes(gpu_nodes(1, published_gpus=4)),
+        scheduling(its, configured(space)) as running,
+    ):
+        await real.submit(queue(), claim_template(), job("trains", 4))
+        await view.wait_bound("trains", 4)
+        assert running.scheduler.forgone() == [
+            f"{kind}: goes unread: the permission to list and watch {resource} is missing"
+            for kind, resource in (
+                ("PersistentVolume", "persistentvolumes"),
+                ("PodDisruptionBudget", "poddisruptionbudgets.policy"),
+                ("Deployment", "deployments.apps"),
+            )
+        ]
+        assert running.count("kai_py_kind_refused", kind="deployments.apps") == 1
+
+
+async def test_without_nodes_it_is_not_ready_and_names_the_permission(
+    real: Cluster, space: str, tmp_path: Path
+) -> None:
+    its = await as_its_account(real, space, tmp_path / "kubeconfig")
+    wanted = "Node: not read yet: the permission to list and watch nodes is missing"
+    async with (
+        without_reading(real, "nodes"),
+        cluster_client(str(its.kubeconfig), "") as client,
+    ):
+        metrics = Metrics(CollectorRegistry())
+        scheduler = Scheduler(client, configured(space), metrics, identity="refused")
+        running = asyncio.create_task(scheduler.run())
+        try:
+            await eventually(lambda: _says(scheduler, wanted), within=20.0)
+            assert scheduler.unhealthy() == []
+        finally:
+            scheduler.stop()
+            await running
+
+
+async def _says(scheduler: Scheduler, sentence: str) -> bool:
+    return sentence in scheduler.unready()

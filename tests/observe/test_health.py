@@ -1,8 +1,14 @@
-from kai_py.observe.health import stale_watches, stuck_cycle, unreached_kinds, unread_kinds
+from kai_py.observe.health import (
+    forgone_kinds,
+    stale_watches,
+    stuck_cycle,
+    unreached_kinds,
+    unread_kinds,
+)
 from kai_py.watch.mirror import KindStatus
 
 
-def kind(name, *, age=0.0, synced=True, api_version="v1", problem=""):
+def kind(name, *, age=0.0, synced=True, api_version="v1", problem="", **more):
     return KindStatus(
         kind=name,
         api_version=api_version,
@@ -11,6 +17,7 @@ def kind(name, *, age=0.0, synced=True, api_version="v1", problem=""):
         age=age,
         problem=problem,
         rejected=(),
+        **more,
     )
 
 
@@ -41,3 +48,19 @@ def test_kinds_whose_watch_fails_for_a_while_are_named():
 def test_a_cycle_that_does_not_end_is_stuck():
     assert stuck_cycle(119.0) == []
     assert "121 s" in stuck_cycle(121.0)[0]
+
+
+def test_kinds_that_may_not_be_read_are_forgone_unless_they_are_required():
+    refused = {"synced": False, "age": 1e6, "problem": "403"}
+    budgets = kind(
+        "PodDisruptionBudget", missing_permission="poddisruptionbudgets.policy", **refused
+    )
+    pods = kind("Pod", missing_permission="pods", required=True, **refused)
+    assert forgone_kinds([budgets, pods, kind("Node")]) == [
+        "PodDisruptionBudget: goes unread: the permission to list and watch "
+        "poddisruptionbudgets.policy is missing"
+    ]
+    assert unread_kinds([budgets, pods, kind("Node")]) == [
+        "Pod: not read yet: the permission to list and watch pods is missing"
+    ]
+    assert stale_watches([budgets, pods]) == []

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import aiohttp
 import numpy as np
@@ -193,3 +194,14 @@ async def test_without_the_token_only_metrics_and_probes_answer(state, monkeypat
         assert await ask("/v1/decisions") == 401
         assert await ask("/v1/decisions", Authorization="Bearer secret") == 200
         assert [await ask(path) for path in ("/metrics", "/healthz")] == [200] * 2
+
+
+async def test_ready_names_what_it_does_without(state):
+    probes = replace(probes_of(state), forgone=lambda: ["PodDisruptionBudget: goes unread"])
+    async with serve(probes, Access("127.0.0.1"), 0) as port, aiohttp.ClientSession() as session:
+        for sentences, status in (([], 200), (["Pod: not read yet"], 503)):
+            state.unready = sentences
+            async with session.get(f"http://127.0.0.1:{port}/readyz") as response:
+                lines = (await response.text()).splitlines()
+                assert response.status == status
+            assert lines == [*(sentences or ["ok"]), "PodDisruptionBudget: goes unread"]

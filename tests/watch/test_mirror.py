@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from kai_py.observe.health import stale_watches, unread_kinds
 from kai_py.watch import kinds
 from kai_py.watch.client import Client
 from kai_py.watch.discovery import discover
@@ -22,11 +23,12 @@ KINDS = (kinds.PODS, kinds.RESOURCE_CLAIMS, kinds.QUEUES)
 
 
 class ClusterServer:
-    """Collections by path, served in memory; ``broken`` paths answer 503."""
+    """Collections by path, served in memory; ``broken`` paths answer 503, ``refused`` ones 403."""
 
     def __init__(self, *paths):
         self.collections = {path: CollectionServer() for path in (PODS, *paths)}
         self.broken = set()
+        self.refused = set()
         self.down = False
         self.asked = []
 
@@ -37,6 +39,8 @@ class ClusterServer:
             raise Unreachable("down")
         if call.path in self.broken:
             raise failure(503)
+        if call.path in self.refused:
+            raise failure(403)
         if call.path in self.collections:
             return self.collections[call.path].list(call.parameters)
         return json.dumps(self._discovery(call.path)).encode()
@@ -45,6 +49,8 @@ class ClusterServer:
     async def stream(self, call, *, idle):
         if self.down:
             raise Unreachable("down")
+        if call.path in self.refused:
+            raise failure(403)
         if call.path not in self.collections:
             raise failure(404)
         transport = MemoryTransport(self.collections[call.path])
@@ -75,8 +81,8 @@ def queue(name, **spec):
 
 
 @asynccontextmanager
-async def mirrored(server, *, kinds=KINDS):
-    mirror = Mirror(Client(server), kinds)
+async def mirrored(server, *, kinds=KINDS, **hears):
+    mirror = Mirror(Client(server), kinds, **hears)
     task = asyncio.ensure_future(mirror.run())
     try:
         yield mirror
@@ -262,6 +268,96 @@ def test_server_that_is_not_there_yet_is_waited_for():
             server.down = False
             await asyncio.wait_for(mirror.wait_synced(), 60)
             assert status(mirror, "Pod").problem == ""
+
+    virtual_time.run(main())
+
+
+CLAIMS_V1 = CLAIMS.format("v1")
+
+
+def test_an_optional_kind_that_is_refused_is_gone_without_until_it_may_be_read(caplog):
+    async def main():
+        server = ClusterServer(CLAIMS_V1)
+        server.refused.add(CLAIMS_V1)
+        server.collections[CLAIMS_V1].put("c")
+        heard = []
+
+        def hear(kind, *, refused):
+            heard.append((kind.name, refused))
+
+        async with mirrored(server, on_refused=hear) as mirror:
+            await asyncio.sleep(4)
+            assert not mirror.synced, "a server that has just started refuses for a moment"
+            await asyncio.wait_for(mirror.wait_synced(), 60)
+            await asyncio.sleep(600)
+            assert heard == [("ResourceClaim", True)]
+            claims = status(mirror, "ResourceClaim")
+            assert claims.missing_permission == "resourceclaims.resource.k8s.io"
+            assert (claims.synced, claims.required) == (False, False)
+            said = [r.message for r in caplog.records if "resourceclaim" in r.message.lower()]
+            assert len(said) == 2, "the refusal, and what follows from it"
+            assert "permission to list and watch it is missing" in said[1]
+            server.refused.clear()
+            await asyncio.sleep(60)
+            assert names(mirror, kinds.RESOURCE_CLAIMS) == ["c"]
+            assert heard == [("ResourceClaim", True), ("ResourceClaim", False)]
+            assert status(mirror, "ResourceClaim").missing_permission == ""
+
+    caplog.set_level("INFO", logger="kai_py.watch")
+    virtual_time.run(main())
+
+
+def test_a_refusal_that_passes_quickly_is_waited_out():
+    async def main():
+        server = ClusterServer(CLAIMS_V1)
+        server.refused.update((CLAIMS_V1, PODS))
+        heard = []
+
+        def hear(kind, *, refused):
+            heard.append((kind.name, refused))
+
+        async with mirrored(server, on_refused=hear) as it:
+            await asyncio.sleep(4)
+            server.refused.clear()
+            await asyncio.wait_for(it.wait_synced(), 10)
+            assert it.has_read(kinds.RESOURCE_CLAIMS)
+            assert heard == []
+
+    virtual_time.run(main())
+
+
+def test_a_required_kind_that_is_refused_is_waited_for_and_its_permission_named():
+    async def main():
+        server = ClusterServer(QUEUES)
+        server.refused.update((PODS, QUEUES))
+        async with mirrored(server) as mirror:
+            await asyncio.sleep(600)
+            assert not mirror.synced
+            assert unread_kinds(mirror.status()) == [
+                "Pod: not read yet: the permission to list and watch pods is missing",
+                "Queue: not read yet: the permission to list and watch queues.scheduling.kai.io "
+                "is missing",
+            ]
+            assert stale_watches(mirror.status()) == [], "a restart would not help"
+            server.refused.clear()
+            await asyncio.wait_for(mirror.wait_synced(), 60)
+
+    virtual_time.run(main())
+
+
+def test_what_was_read_stays_when_it_is_refused_later_and_grows_stale():
+    async def main():
+        server = ClusterServer(CLAIMS_V1)
+        server.collections[CLAIMS_V1].put("c")
+        async with mirrored(server) as mirror:
+            await mirror.wait_synced()
+            server.refused.add(CLAIMS_V1)
+            server.collections[CLAIMS_V1].cut()
+            await asyncio.sleep(200)
+            assert names(mirror, kinds.RESOURCE_CLAIMS) == ["c"]
+            assert status(mirror, "ResourceClaim").missing_permission == ""
+            said = stale_watches(mirror.status())
+            assert any(each.startswith("ResourceClaim: nothing heard") for each in said)
 
     virtual_time.run(main())
 
