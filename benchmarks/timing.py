@@ -4,12 +4,13 @@ The garbage collector is set as the running scheduler sets it: what exists befor
 frozen. The median of several runs is taken; slow steps are repeated less often.
 """
 
-import gc
 import resource
 import statistics
 import time
 from collections.abc import Callable
 from typing import TypeVar
+
+from kai_py.watch.mirror import settle_memory
 
 MEGABYTE = 1e6
 T = TypeVar("T")
@@ -24,10 +25,10 @@ def median_seconds(
 ) -> tuple[float, T]:
     """Seconds of ``step``, and what its last run gave; ``prepare`` runs before each, untimed.
 
-    At most ``most`` runs, none begun after ``budget`` seconds.
+    At most ``most`` runs, none begun after ``budget`` seconds. Garbage is collected as in the
+    scheduler's own process.
     """
-    gc.collect()
-    gc.freeze()
+    settle_memory()
     times: list[float] = []
     began = time.perf_counter()
     while True:

@@ -7,6 +7,8 @@ stand in the order in which they were made, which is the order in which they sho
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from msgspec import Struct
+
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import ExtendedResourceRequest
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
@@ -80,8 +82,7 @@ class ClaimToMake:
     uses: tuple[ExtendedResourceRequest, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """A pod goes to a node.
 
     ``allocate``: claims this pod is the first to use. ``reserve``: every claim the pod uses, in
@@ -99,8 +100,7 @@ class Placement:
     make: ClaimToMake | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GangPlacement:
+class GangPlacement(Struct, frozen=True):
     """Pods of one gang that are bound together, all or none."""
 
     gang: str
@@ -110,8 +110,7 @@ class GangPlacement:
     pods: tuple[Placement, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Nomination:
+class Nomination(Struct, frozen=True):
     """A pod is promised room on a node that others are leaving."""
 
     gang: str
@@ -119,8 +118,7 @@ class Nomination:
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class Eviction:
+class Eviction(Struct, frozen=True):
     """A pod must leave. ``reason`` is one sentence: who takes the room, by which rule.
 
     ``moved_to``: the node on which there is room for it; empty when there is none.

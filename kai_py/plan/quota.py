@@ -58,6 +58,8 @@ class Quota:
     def cost_of(self, members: Sequence[Member]) -> Floats:
         """(resources,) what pods cost together."""
         charge = members[0].charge if members else {}
+        if len(members) == 1:
+            return self.cost(charge)
         if all(member.charge is charge for member in members):
             cost: Floats = self.cost(charge) * len(members)
             return cost
@@ -85,20 +87,19 @@ class Quota:
         queue = self.queue_of(gang)
         if queue is None:
             return _nothing
-        path = self.queues.ancestors(queue)
-        cost = (sign * self.cost(charge))[:, None]
         tables = [self.standing.allocated]
         if not gang.preemptible:
             tables.append(self.standing.non_preemptible)
-
-        before = [table[:, path] for table in tables]
+        columns = [table[:, each] for table in tables for each in self.queues.lines[queue]]
+        before = [column.copy() for column in columns]
 
         def undo() -> None:
-            for table, amounts in zip(tables, before, strict=True):
-                table[:, path] = amounts
+            for column, amounts in zip(columns, before, strict=True):
+                column[:] = amounts
 
-        for table, amounts in zip(tables, before, strict=True):
-            table[:, path] = amounts + cost
+        cost = sign * self.cost(charge)
+        for column in columns:
+            np.add(column, cost, out=column)
         return undo
 
 

@@ -114,11 +114,11 @@ class RunningFit:
 
     def _update(self, row: int) -> None:
         idle, later = _column(self.statement.idle, row), _column(self.statement.later, row)
-        now = list(map(min, idle, later))
-        free = later if self.room is Room.LATER else now
-        self.copies[row] = max(0, min(floor(free[p] / asked) for p, asked in self._requests))
+        free = later if self.room is Room.LATER else list(map(min, idle, later))
+        fit = min([free[position] / asked for position, asked in self._requests])
+        self.copies[row] = max(0, floor(fit))
         if self.room is Room.LATER:
-            starts = all(now[position] >= asked for position, asked in self._requests)
+            starts = all(min(idle[p], later[p]) >= asked for p, asked in self._requests)
             self.preference[row] = self._lasting[row] + (self._now_bonus if starts else 0.0)
         if self._slack_row is not None:
             self.slack[row] = free[self._slack_row]

@@ -13,9 +13,9 @@ Undoing runs the log backwards, so trials nest. Costs are per pod, never per nod
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.api.gpu_share import CARD, SharedGpu
 from kai_py.api.references import ClaimRef
@@ -34,8 +34,7 @@ from kai_py.snapshot.shape import HostPort, Shape
 from kai_py.snapshot.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """A pod placed in this cycle."""
 
     member: Member
@@ -49,8 +48,7 @@ class Planned:
     make: ClaimToMake | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Evicted:
+class Evicted(Struct, frozen=True):
     """A pod that must leave in this cycle, for whom and why."""
 
     member: Member
@@ -251,7 +249,7 @@ class Statement:
         self._undo.append(lambda: self._drop(self.placed, uid))
 
     def _occupy(self, shape: Shape, row: int, count: int, room: Room) -> None:
-        amounts = self.vector(shape) * count
+        amounts = self.vector(shape) if count == 1 else self.vector(shape) * count
         self._shift_later(row, -amounts)
         if room is Room.NOW:
             self.idle[:, row] -= amounts

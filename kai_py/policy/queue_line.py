@@ -40,9 +40,9 @@ class QueueLine:
         self._sign = -1 if reverse else 1
         self._all = rules.compared is Compared.ALL
         self._rows = columns.transpose(1, 0, 2).tolist()
-        self._allocatable = [tuple(row) for row in standing.allocatable.T.tolist()]
+        last = np.vstack((standing.allocatable, queues.creation_order))
+        self._last: list[list[float]] = last.T.tolist()
         self._priority = (-queues.priority).tolist()
-        self._creation = queues.creation_order.tolist()
         self._parent = queues.parent.tolist()
         self._request: dict[int, list[float]] = {}
         self._first_leaf: dict[int, int] = {}
@@ -114,9 +114,11 @@ class QueueLine:
             if may_hold == 0 and after > 0:
                 uses_none = True
             left = after - taken
-            with_gang = max(with_gang, left / bound if bound > 0 else left * NO_SHARE_PENALTY)
-            without = max(without, held / bound if bound > 0 else held * NO_SHARE_PENALTY)
+            with_part = left / bound if bound > 0 else left * NO_SHARE_PENALTY
+            part = held / bound if bound > 0 else held * NO_SHARE_PENALTY
+            with_gang = max(with_gang, with_part)
+            without = max(without, part)
         is_over = over_all if self._all else over
-        last = (*self._allocatable[queue], self._creation[queue])
+        last = self._last[queue]
         key = (is_over, beyond, self._priority[queue], uses_none, with_gang, without, *last)
         return key if self._sign > 0 else tuple(-part for part in key)

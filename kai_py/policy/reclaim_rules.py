@@ -248,6 +248,8 @@ def _freed(standing: Standing, victims: Victims) -> Floats:
 
 def _taken_before(theirs: Index, amount: Floats) -> Floats:
     """(resources, n) what is taken from the same queue before each victim."""
+    if len(theirs) == 1:
+        return np.zeros_like(amount)
     order = np.argsort(theirs, kind="stable")
     group = theirs[order].astype(np.int64)
     taken = np.zeros_like(amount)

@@ -73,6 +73,11 @@ class QueueTable:
         own = np.asarray(np.isfinite(self.max).any(axis=0))
         return tuple(bool(own[self.ancestors(queue)].any()) for queue in range(len(self)))
 
+    @cached_property
+    def lines(self) -> tuple[tuple[int, ...], ...]:
+        """By queue, its ancestors, root first, and the queue itself last."""
+        return tuple(tuple(self.ancestors(queue).tolist()) for queue in range(len(self)))
+
     def ancestors(self, queue: int) -> Index:
         """The queue's ancestors, root first, and the queue itself last."""
         return self.path[queue, : self.depth[queue] + 1]

@@ -276,8 +276,13 @@ def _is_refused(reflector: Reflector[Any]) -> bool:
     return not reflector.synced and reflector.refused_for >= REFUSED_SECONDS
 
 
-async def _settle_memory(synced: asyncio.Event) -> None:
-    await synced.wait()
+def settle_memory() -> None:
+    """Never search what is there now for garbage again, and what comes seldom."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+
+
+async def _settle_memory(synced: asyncio.Event) -> None:
+    await synced.wait()
+    settle_memory()
