@@ -12,6 +12,7 @@ from kai_py.deploy.chart import IMAGE, NAMESPACE, PORT, REPLICAS, chart
 
 HELM = shutil.which("helm")
 CHART = Path(__file__).parents[2] / "charts" / "kai-py"
+TEMPLATE = (HELM, "template", "release", str(CHART), "--kube-version", "1.36.0")
 
 
 def test_no_stand_in_is_left():
@@ -45,7 +46,7 @@ def test_values_have_a_schema_of_the_configuration():
 def test_helm_renders_what_was_asked_for():
     values = ["--set", "image=registry.example/kai-py:1", "--set", "config.http.port=9090"]
     shown = subprocess.run(
-        [HELM, "template", "release", str(CHART), "--namespace", "gpu", *values],
+        [*TEMPLATE, "--namespace", "gpu", *values],
         capture_output=True,
         text=True,
         check=True,
@@ -64,7 +65,7 @@ def test_helm_refuses_what_the_scheduler_would():
     for wrong in ("config.schedulerNam=x", "replicas=0", "image="):
         values = ["--set", "image=i", "--set", wrong]
         done = subprocess.run(
-            [HELM, "template", "release", str(CHART), *values],
+            [*TEMPLATE, *values],
             capture_output=True,
             text=True,
             check=False,
