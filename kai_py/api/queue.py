@@ -198,7 +198,7 @@ class QueueSpec(ApiModel):
     reclaim_min_runtime: Duration | None = None
     """A workload is not reclaimed by other queues before it ran this long."""
     reserve_after: Duration | None = None
-    """The first gang of the queue gets room kept free for it after waiting this long."""
+    """A gang that waited this long for room gets nodes kept free for it, one gang at a time."""
     namespaces: NamespaceFilter | None = None
     """Namespaces whose workloads may use the queue; absent means every namespace."""
 

@@ -72,7 +72,8 @@ class GangSpec:
     ``leaf`` and ``order`` are the asking pod's own: its subgroup, and its rank in the gang (lower
     is placed first). ``queue`` is empty when nothing names one; ``preemptible`` is None when the
     priority decides. ``workload_class`` is what pods of this kind are for (``train``, ``build``,
-    ``inference``): dialects derive default priorities from it.
+    ``inference``): dialects derive default priorities from it. ``expected_runtime``: seconds that
+    its pods are said to run.
     ``problem`` tells, in one sentence naming object and field, why the gang can't be placed;
     ``pod_problem`` why this pod can't, though the rest of the gang may. ``disregarded`` names the
     other groups that the pod asks for and does not get, because a source before theirs decided.
@@ -90,6 +91,7 @@ class GangSpec:
     pod_problem: str = ""
     terms: Terms = NO_TERMS
     workload_class: str = ""
+    expected_runtime: float | None = None
     disregarded: tuple[str, ...] = ()
 
 

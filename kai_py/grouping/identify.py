@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from kai_py.api.duration import DurationError, parse_duration
 from kai_py.api.records.core import ObjectMetadata, OwnerReference, Pod
 from kai_py.api.records.document import Document
 from kai_py.grouping.blueprint import (
@@ -41,6 +42,9 @@ MOST_KEPT = 100_000
 TOPOLOGY_KEY = "kai.scheduler/topology"
 REQUIRED_LEVEL_KEY = "kai.scheduler/topology-required-placement"
 PREFERRED_LEVEL_KEY = "kai.scheduler/topology-preferred-placement"
+EXPECTED_RUNTIME_KEY = "scheduling.kai.io/expected-runtime"
+"""How long the pods will run, on a pod or above it: such pods may use room kept for later."""
+
 ONE_POD = Blueprint(tree=Subgroup(min_members=1))
 NO_RULE = Rule.model_construct(owners=())
 
@@ -99,7 +103,10 @@ class Grouper:
         spec, disregarded = from_sources(asked, self._sources)
         if spec is None:
             spec = self._by_owner(asked)
-        return replace(spec, disregarded=tuple(disregarded)) if disregarded else spec
+        if disregarded:
+            spec = replace(spec, disregarded=tuple(disregarded))
+        said = asked.lineage.nearest(EXPECTED_RUNTIME_KEY)
+        return _with_runtime(spec, asked.lineage.pod, said) if said else spec
 
     def _by_owner(self, asked: Asked) -> GangSpec:
         if asked.lineage.unknown is not None:
@@ -206,6 +213,15 @@ class _Remembering:
 
     def schedulers(self, pod: Pod) -> tuple[str, ...]:
         return self._owners.schedulers(pod)
+
+
+def _with_runtime(spec: GangSpec, pod: Pod, said: str) -> GangSpec:
+    try:
+        return replace(spec, expected_runtime=parse_duration(said))
+    except DurationError as error:
+        meta = pod.metadata
+        problem = f"pod {meta.namespace}/{meta.name}: {EXPECTED_RUNTIME_KEY}: {error}"
+        return spec if spec.problem else replace(spec, problem=problem)
 
 
 def _holds(kept: _Kept, objects: Sequence[OwnerObject], owners: Owners) -> bool:

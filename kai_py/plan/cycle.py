@@ -13,6 +13,7 @@ from kai_py.plan.actions.allocate import allocate
 from kai_py.plan.actions.consolidate import consolidate
 from kai_py.plan.actions.preempt import preempt
 from kai_py.plan.actions.reclaim import reclaim
+from kai_py.plan.actions.reserve import announce, reserve
 from kai_py.plan.actions.resume import resume
 from kai_py.plan.actions.stale import stale
 from kai_py.plan.cycle_state import CycleState
@@ -32,6 +33,7 @@ from kai_py.plan.object_problems import object_problems
 from kai_py.plan.place import Placer
 from kai_py.plan.quota import Quota, quota_of
 from kai_py.plan.reasons import Obstacle
+from kai_py.plan.reservations import Reservations
 from kai_py.plan.room import Room
 from kai_py.plan.scoring import Scoring
 from kai_py.plan.statement import Planned, Statement
@@ -115,12 +117,15 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
 
     # 2. Gangs that were promised room start, or keep it.
     resume(state, ready)
-    # 3. Everybody else takes what is free, then what moving others gives, then what fairness and
+    # 3. Gangs that have waited too long get nodes that empty for them.
+    reserve(state, [gang for gang in ready if _waits(state, gang)])
+    # 4. Everybody else takes what is free, then what moving others gives, then what fairness and
     #    priority give; at last, gangs that lost too many pods for too long are ended.
     for action in settings.actions:
         ACTIONS[action](state, ready)
         ready = [gang for gang in ready if _waits(state, gang)]
-    # 4. What was decided, and why the rest waits.
+    announce(state)
+    # 5. What was decided, and why the rest waits.
     return _plan(state, pending, memory.devices.inventory)
 
 
@@ -134,7 +139,8 @@ def _placer(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) ->
     scoring = None
     if settings.strategy is not None and snapshot.pending:
         scoring = Scoring.of(settings.strategy, snapshot, memory.statics)
-    return Placer(memory.statics, settings.gpu_strategy, settings.cpu_strategy, scoring)
+    kept = Reservations(snapshot.now)
+    return Placer(memory.statics, settings.gpu_strategy, settings.cpu_strategy, scoring, kept)
 
 
 def _plan(state: CycleState, pending: Sequence[Gang], inventory: Inventory) -> Plan:

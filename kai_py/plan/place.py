@@ -17,7 +17,8 @@ from kai_py.grouping.gang import Subgroup
 from kai_py.plan.decisions import Action
 from kai_py.plan.domains import constrained, domain_candidates, unsatisfied
 from kai_py.plan.nearness import PREFERENCE, both, near_nodes
-from kai_py.plan.reasons import Obstacle, no_room
+from kai_py.plan.reasons import Obstacle, keeping, no_room
+from kai_py.plan.reservations import Reservations, without
 from kai_py.plan.room import Room
 from kai_py.plan.running_fit import RunningFit, is_plain
 from kai_py.plan.scoring import Scoring
@@ -47,6 +48,7 @@ class Placer:
     gpu_strategy: Strategy = Strategy.BINPACK
     cpu_strategy: Strategy = Strategy.BINPACK
     scoring: Scoring | None = None
+    reservations: Reservations = field(default_factory=Reservations)
     _running: dict[tuple[int, Room], RunningFit] = field(default_factory=dict)
 
     def place(
@@ -60,6 +62,9 @@ class Placer:
         allowed: Bools | None = None,
     ) -> Obstacle | None:
         """Place all of ``members`` or say what stops them; ``allowed``: (nodes,) bool."""
+        kept = self.reservations.closed_to(gang)
+        if kept:
+            allowed = without(kept, allowed, len(statement.snapshot.nodes))
         near, anywhere = near_nodes(statement, gang), gang.tree.is_unconstrained_leaf
         if len(members) == 1 and allowed is None and near is None and anywhere:
             row = self._row_for_one(statement, members[0].shape, room)
@@ -70,14 +75,26 @@ class Placer:
         where = _Where(
             np.ones(len(statement.snapshot.nodes), np.bool_) if allowed is None else allowed
         )
+        obstacle = self._place_near(attempt, members, where, near)
+        return obstacle if obstacle is None or not kept else keeping(obstacle, len(kept))
+
+    def _place_near(
+        self,
+        attempt: "_Attempt",
+        members: Sequence[Member],
+        where: "_Where",
+        near: Bools | None,
+    ) -> Obstacle | None:
+        """On the nodes ``near`` the gang if they hold it, else as many there as there is room."""
+        tree = attempt.gang.tree
         if near is None:
-            return self._place_group(attempt, gang.tree, members, where)
-        with statement.trial() as trial:
-            if self._place_group(attempt, gang.tree, members, _Where(where.mask & near)) is None:
+            return self._place_group(attempt, tree, members, where)
+        with attempt.statement.trial() as trial:
+            if self._place_group(attempt, tree, members, _Where(where.mask & near)) is None:
                 trial.keep()
                 return None
         return self._place_group(
-            attempt, gang.tree, members, _Where(where.mask, np.where(near, PREFERENCE, 0.0))
+            attempt, tree, members, _Where(where.mask, np.where(near, PREFERENCE, 0.0))
         )
 
     def _place_group(

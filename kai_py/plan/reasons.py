@@ -4,7 +4,7 @@ The shape of the text follows kube-scheduler's ("0/8 nodes are available: ..."),
 alerts search for it; in front stands what a gang needs and how much of it found room.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -56,6 +56,12 @@ def no_room(
     )
     message = f"{head}: {', '.join(reasons) or 'no node fits'}."
     return Obstacle(stage, message, Shortage(found, needed, tuple(reasons)))
+
+
+def keeping(obstacle: Obstacle, nodes: int) -> Obstacle:
+    """The obstacle of a gang from which so many nodes are kept."""
+    kept = f"{nodes} nodes are kept for gangs that have waited longer"
+    return replace(obstacle, message=f"{obstacle.message.rstrip('.')}; {kept}.")
 
 
 def _short_of(

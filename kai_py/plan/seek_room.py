@@ -11,6 +11,7 @@ A gang has one turn per action. It has none before its preemption delay has pass
 
 from collections.abc import Callable, Iterable, Sequence
 
+from kai_py.plan.actions.reserve import kept_from
 from kai_py.plan.candidates import Ask, next_ask, precondition
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Stage
@@ -40,7 +41,9 @@ def seek_room(state: CycleState, gangs: Iterable[Gang], pool: VictimPool, plea: 
         ask = next_ask(gang, state.statement)
         if ask is None or _may_never_hold(state, gang, ask) or _lacks_devices(state, ask):
             continue
-        kind, size = _kind(gang, ask), len(ask.members)
+        if kept_from(state, gang, state.ask_cost(gang)) is not None:
+            continue
+        kind, size = _kind(state, gang, ask), len(ask.members)
         known = hopeless.get(kind, ()) if kind is not None else ()
         if any(size >= count and gang.priority <= priority for count, priority in known):
             continue
@@ -77,9 +80,11 @@ def _lacks_devices(state: CycleState, ask: Ask) -> bool:
     return not all(devices.ever_fits(each) for each in shapes.values() if each.needs_devices)
 
 
-def _kind(gang: Gang, ask: Ask) -> Kind | None:
+def _kind(state: CycleState, gang: Gang, ask: Ask) -> Kind | None:
     """What decides over room; None where more does than can be compared."""
     if constrained(gang.tree) or len(by_shape(ask.members)) > 1:
+        return None
+    if state.placer.reservations.kept:
         return None
     return gang.queue, gang.preemptible, ask.members[0].shape.number
 

@@ -67,6 +67,8 @@ class JobLine(ApiModel):
     memory_gib_per_pod: Annotated[float, Field(gt=0, le=100_000)] = 1
     minutes: Annotated[float, Field(gt=0, le=10_000_000)] = 60
     """How long every pod runs; a pod that was evicted begins again."""
+    expected_minutes: Annotated[float, Field(gt=0, le=10_000_000)] | None = None
+    """What its annotation says of the time it runs; without it nothing is said."""
     priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000_000, strict=True)] = 0
     min_available: Count | None = None
     """Pods that must start together, by default all."""

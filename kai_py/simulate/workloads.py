@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
+from kai_py.api.duration import format_duration
 from kai_py.api.queue import QUEUE_NAME_KEY
 from kai_py.embedded.kubelet import RUN_SECONDS
 from kai_py.grouping.explicit import MIN_AVAILABLE_KEY
+from kai_py.grouping.identify import EXPECTED_RUNTIME_KEY
 from kai_py.simulate.scenario import Arrival, JobLine, NodeKind
 
 GPU_RESOURCE = "nvidia.com/gpu"
@@ -60,6 +62,8 @@ def job_manifest(arrival: Arrival) -> Manifest:
     marks = {QUEUE_NAME_KEY: job.queue}
     if job.min_available is not None:
         marks[MIN_AVAILABLE_KEY] = str(job.min_available)
+    if job.expected_minutes is not None:
+        marks[EXPECTED_RUNTIME_KEY] = format_duration(job.expected_minutes * 60)
     disrupted = {"type": "DisruptionTarget", "status": "True"}
     return {
         "apiVersion": "batch/v1",

@@ -153,6 +153,7 @@ class GangLedger:
             attempted=terms.attempted,
             mark_unschedulable=terms.mark_unschedulable,
             near=terms.near,
+            expected_runtime=spec.expected_runtime,
         )
 
     def _post(self, gang: Gang, sign: float) -> None:

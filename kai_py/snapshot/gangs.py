@@ -68,6 +68,7 @@ class Gang:
     the last eviction of a pod of it, before it may evict others. ``attempted``: it asks for one
     attempt and had it. ``mark_unschedulable``: whether its pods say in a condition that they wait.
     ``near``: where it would rather be.
+    ``expected_runtime`` (seconds): how long its pods are said to run; None where nobody said.
     """
 
     key: str
@@ -90,6 +91,7 @@ class Gang:
     attempted: bool = False
     mark_unschedulable: bool = True
     near: tuple[Near, ...] = ()
+    expected_runtime: float | None = None
 
     @cached_property
     def pending(self) -> tuple[Member, ...]:

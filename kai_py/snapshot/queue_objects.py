@@ -42,6 +42,7 @@ def queue_spec(queue: Queue, created: float = 0.0) -> QueueSpec:
         created=created,
         preempt_min_runtime=spec.preempt_min_runtime,
         reclaim_min_runtime=spec.reclaim_min_runtime,
+        reserve_after=spec.reserve_after,
         api_version=API_VERSION,
         usage=_usage(queue.status.usage),
         problems=tuple(

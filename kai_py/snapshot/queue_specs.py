@@ -31,9 +31,10 @@ class QueueSpec:
 
     Of a resource missing in ``deserved`` nothing is guaranteed, except for cpu, memory and the
     other base resources: a queue that is silent about them does not ration them. A resource missing
-    in ``max`` is unlimited, in ``weights`` it has ``weight``. ``created`` and min runtimes are in
-    seconds; a min runtime of None is inherited. ``api_version`` tells the API it was written in,
-    ``problems`` what was already found wrong with it there, ``usage`` what its status remembers.
+    in ``max`` is unlimited, in ``weights`` it has ``weight``. ``created``, min runtimes and
+    ``reserve_after`` are in seconds; None is inherited. ``api_version`` tells the API it was
+    written in, ``problems`` what was already found wrong with it there, ``usage`` what its status
+    remembers.
     """
 
     name: str
@@ -46,6 +47,7 @@ class QueueSpec:
     created: float = 0.0
     preempt_min_runtime: float | None = None
     reclaim_min_runtime: float | None = None
+    reserve_after: float | None = None
     api_version: str = ""
     problems: "tuple[QueueProblem, ...]" = ()
     usage: UsageRecord | None = None

@@ -12,6 +12,7 @@ search: room only shrinks during this action.
 
 from collections.abc import Iterable
 
+from kai_py.plan.actions.reserve import kept_from
 from kai_py.plan.candidates import Ask, precondition
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action, Stage
@@ -62,14 +63,15 @@ def _over_bounds(state: CycleState, gang: Gang, ask: Ask) -> Obstacle | None:
     queue = quota.queues.positions[gang.queue]
     over = check_limits(quota.standing, queue, cost, preemptible=gang.preemptible)
     if over is None:
-        return None
+        return kept_from(state, gang, cost)
     stage = Stage.QUEUE_MAX if over.bound == "OverLimit" else Stage.NON_PREEMPTIBLE
     return Obstacle(stage, over.message(quota.resources[over.resource]))
 
 
 def _no_room(state: CycleState, gang: Gang, ask: Ask, hopeless: Hopeless) -> Obstacle | None:
     """Place the pods, or say why not."""
-    comparable = not constrained(gang.tree) and len(by_shape(ask.members)) == 1
+    same_nodes = not state.placer.reservations.kept
+    comparable = same_nodes and not constrained(gang.tree) and len(by_shape(ask.members)) == 1
     shape, size = ask.members[0].shape.number, len(ask.members)
     known = hopeless.get(shape) if comparable else None
     if known is not None and size >= known[0]:

@@ -1,0 +1,197 @@
+"""Reserve: a gang that has waited too long for room gets nodes that empty for it.
+
+    of every queue with a ``reserveAfter``, the first gang that waited longer for the pods of its
+    floor; the longest waiting of all queues first:
+        let running pods end, one after the other, until the gang has room
+        keep the nodes that it then takes (``reservations``)
+
+Pods end by their expected runtime; those that say nothing after all others, those on the emptiest
+nodes first. So a node that empties stays the first choice, and the choice settles. Pods that serve
+for ever count only if they say when they end. A gang that could never have the room as its own,
+because it asks for more than its queue's fair share, or more non-preemptible pods than the queue
+deserves, gets nothing kept. O(pods in the way x log of them) per gang.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kai_py.plan.candidates import Ask, precondition
+from kai_py.plan.cycle_state import CycleState
+from kai_py.plan.decisions import Action, Stage
+from kai_py.plan.reasons import Obstacle
+from kai_py.plan.reservations import Reservation, without
+from kai_py.plan.room import Room
+from kai_py.plan.statement import Evicted
+from kai_py.policy.limits import check_deserved, check_max
+from kai_py.policy.standing import exceeds_any
+from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.resources import Bools, Floats
+
+ENDLESS = frozenset({"DaemonSet", "Deployment", "ReplicaSet", "Service", "StatefulSet"})
+"""Kinds of owners whose pods run until somebody ends them."""
+
+MOST_ENDING = 4096
+"""Pods that are thought away for one gang at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """A running pod, and when it is expected to end; inf if it does not say."""
+
+    member: Member
+    gang: Gang
+    at: float
+
+
+def reserve(state: CycleState, gangs: Iterable[Gang]) -> None:
+    """Keep nodes for those of ``gangs`` that waited too long."""
+    for gang in _due(state, gangs):
+        ask = state.ask(gang)
+        if ask is None or ask.surplus or not _may_hold(state, gang, ask):
+            continue
+        taken = tuple(row for each in state.placer.reservations.kept for row in each.rows)
+        allowed = without(taken, None, len(state.snapshot.nodes))
+        found = _earliest(state, gang, ask, allowed)
+        if found is not None:
+            rows, start = found
+            cost = state.quota.cost_of(ask.members)
+            state.placer.reservations.kept.append(Reservation(gang, rows, start, cost))
+
+
+def announce(state: CycleState) -> None:
+    """Tell the gangs that still wait which nodes are kept for them."""
+    for each in state.placer.reservations.kept:
+        obstacle = state.obstacles.get(each.gang.key)
+        if obstacle is not None:
+            names = ", ".join(state.snapshot.nodes.names[row] for row in each.rows[:3])
+            more = f" and {len(each.rows) - 3} more" if len(each.rows) > 3 else ""
+            kept = f"{obstacle.message} Nodes are kept for it as they empty: {names}{more}."
+            state.stop(each.gang, replace(obstacle, message=kept))
+
+
+def kept_from(state: CycleState, gang: Gang, cost: Floats) -> Obstacle | None:
+    """What is left below the queue's bounds may be kept for a gang that has waited longer."""
+    ahead = state.placer.reservations.ahead_of(gang)
+    if ahead is None:
+        return None
+    quota = state.quota
+    queue, both = quota.queues.positions[gang.queue], cost + ahead.cost
+    if check_max(quota.standing, queue, np.where(cost > 0, both, 0.0)) is None:
+        return None
+    why = f"what is left of queue {gang.queue} is kept for {ahead.gang.key}, which waits longer"
+    return Obstacle(Stage.QUEUE_MAX, f"{why}.")
+
+
+def reserve_after(queues: Sequence[QueueSpec]) -> Mapping[str, float]:
+    """Seconds by queue name; a queue that does not say has those of the queue above it."""
+    specs = {spec.name: spec for spec in queues}
+    found: dict[str, float] = {}
+    for name in specs:
+        at, seen = name, set[str]()
+        while at in specs and at not in seen:
+            seconds = specs[at].reserve_after
+            if seconds is not None:
+                found[name] = seconds
+                break
+            seen.add(at)
+            at = specs[at].parent
+    return found
+
+
+def _due(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
+    """At most one gang per queue: of the highest priority among those due, the oldest."""
+    after, now = reserve_after(state.snapshot.queues), state.snapshot.now
+    if not after:
+        return []
+    first: dict[str, Gang] = {}
+    for gang in sorted(gangs, key=lambda each: (-each.priority, _since(each), each.key)):
+        wait = after.get(gang.queue)
+        if wait is None or gang.queue in first or now < _since(gang) + wait:
+            continue
+        promised = any(member.pod.uid in state.snapshot.holds for member in gang.pending)
+        if not promised and precondition(gang, state.quota) is None:
+            first[gang.queue] = gang
+    return sorted(first.values(), key=lambda each: (_since(each), each.key))
+
+
+def _since(gang: Gang) -> float:
+    """Since when the gang waits: its pods may be younger, where others of it were evicted."""
+    waiting = min((member.created for member in gang.pending), default=gang.created)
+    return max(gang.created, waiting)
+
+
+def _may_hold(state: CycleState, gang: Gang, ask: Ask) -> bool:
+    quota = state.quota
+    queue, cost = quota.queues.positions[gang.queue], quota.cost_of(ask.members)
+    fair = quota.shares.fair[:, quota.queues.ancestors(queue)].min(axis=1)
+    if exceeds_any(np.where(cost > 0, cost, 0.0)[:, None], fair[:, None]).any():
+        return False
+    return gang.preemptible or check_deserved(quota.standing, queue, cost) is None
+
+
+def _earliest(
+    state: CycleState, gang: Gang, ask: Ask, allowed: Bools
+) -> tuple[tuple[int, ...], float] | None:
+    """The nodes that have room for the gang first, and when; None if none ever has."""
+    endings = _endings(state, allowed)
+    rows, failed, count = _rows_after(state, gang, ask, endings[:0], allowed), -1, 0
+    while rows is None and count < len(endings):
+        failed, count = count, min(max(1, 2 * count), len(endings))
+        rows = _rows_after(state, gang, ask, endings[:count], allowed)
+    if rows is None:
+        return None
+    while count - failed > 1:
+        middle = (failed + count) // 2
+        tried = _rows_after(state, gang, ask, endings[:middle], allowed)
+        if tried is None:
+            failed = middle
+        else:
+            count, rows = middle, tried
+    names = {state.snapshot.nodes.names[row] for row in rows}
+    waits = [each.at for each in endings[:count] if each.member.node in names]
+    return rows, max((state.snapshot.now, *waits))
+
+
+def _endings(state: CycleState, allowed: Bools) -> list[_Ending]:
+    """Running pods in the order in which they are thought to end."""
+    positions = state.snapshot.nodes.positions
+    found: list[_Ending] = []
+    held: dict[str, int] = {}
+    for key in sorted(state.snapshot.gangs):
+        gang = state.snapshot.gangs[key]
+        if gang.expected_runtime is None and gang.owner.kind in ENDLESS:
+            continue
+        for member in gang.bound:
+            row = positions.get(member.node)
+            if row is None or not allowed[row] or member.pod.uid in state.statement.evicted:
+                continue
+            found.append(_Ending(member, gang, _end(gang, member, state.snapshot.now)))
+            held[member.node] = held.get(member.node, 0) + 1
+    found.sort(key=lambda e: (e.at, held[e.member.node], e.member.node, e.member.pod.uid))
+    return found[:MOST_ENDING]
+
+
+def _end(gang: Gang, member: Member, now: float) -> float:
+    if gang.expected_runtime is None or not member.bound_since:
+        return math.inf
+    return max(member.bound_since + gang.expected_runtime, now)
+
+
+def _rows_after(
+    state: CycleState, gang: Gang, ask: Ask, ended: Sequence[_Ending], allowed: Bools
+) -> tuple[int, ...] | None:
+    """The nodes the gang takes once ``ended`` are gone; None if it finds no room."""
+    statement = state.statement
+    with statement.trial():
+        for each in ended:
+            statement.evict(Evicted(each.member, each.gang, Action.ALLOCATE, gang, ""))
+        blocked = state.placer.place(
+            statement, gang, ask.members, Action.ALLOCATE, room=Room.LATER, allowed=allowed
+        )
+        if blocked is not None:
+            return None
+        return tuple(sorted({statement.placed[m.pod.uid].row for m in ask.members}))
