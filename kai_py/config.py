@@ -159,6 +159,8 @@ class Commit(ApiModel):
     """Writes in flight at once."""
     queue_status_interval: PositiveDuration = 5.0
     """Least time between two writes of a queue's status."""
+    binding_timeout: PositiveDuration = 600.0
+    """How long drivers may take to make allocated devices ready (their binding conditions)."""
 
 
 class Kai(ApiModel):

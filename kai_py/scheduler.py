@@ -21,6 +21,7 @@ from typing import Any
 
 from kai_py.commit.executor import Executor, Surroundings
 from kai_py.commit.holders import DeviceHolders
+from kai_py.commit.readiness import ReadinessPolicy
 from kai_py.commit.settings import CommitSettings
 from kai_py.config import Configuration
 from kai_py.grouping.owners import GroupKind
@@ -288,6 +289,7 @@ def commit_settings(configuration: Configuration) -> CommitSettings:
         scheduler_name=configuration.scheduler_name,
         concurrency=configuration.commit.concurrency,
         queue_status_interval=configuration.commit.queue_status_interval,
+        readiness=ReadinessPolicy(timeout=configuration.commit.binding_timeout),
         kai_statuses=configuration.kai.write_status,
         grove_statuses=configuration.grove.write_status,
         pool=configuration.node_pool.name,

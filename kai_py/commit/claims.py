@@ -19,6 +19,7 @@ Sources: KEP 4381; k8s.io/kubernetes plugin dynamicresources (PreBind, Unreserve
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -186,8 +187,16 @@ def _status_patch(
         "reservedFor": msgspec.to_builtins([*claim.status.reserved_for, *added])
     }
     if allocation is not None:
-        status["allocation"] = encode_allocation(allocation)
+        status["allocation"] = encode_allocation(_stamped(allocation))
     return ClaimPatch(body={"metadata": _preconditions(claim), "status": status})
+
+
+def _stamped(allocation: AllocationResult) -> AllocationResult:
+    """With the time from which drivers and schedulers count how long devices take to be ready."""
+    if not any(result.binding_conditions for result in allocation.devices.results):
+        return allocation
+    now = datetime.now(UTC).replace(microsecond=0)
+    return msgspec.structs.replace(allocation, allocation_timestamp=now)
 
 
 def release_write(claim: ResourceClaim, leaving: frozenset[str]) -> ClaimPatch | None:

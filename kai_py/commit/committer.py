@@ -155,7 +155,12 @@ class Committer:
     async def _bind(self, gang: GangPlacement) -> None:
         began = asyncio.get_running_loop().time()
         transaction = GangTransaction(
-            gang, self._access, self._holders, self._settings, self._known_claims(gang)
+            gang,
+            self._access,
+            self._holders,
+            self._settings,
+            self._known_claims(gang),
+            self._narrator.tell_waiting,
         )
         try:
             outcome = await transaction.run()

@@ -10,6 +10,7 @@ two shares of one device do not exclude each other, a share and a whole allocati
 """
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
@@ -84,6 +85,14 @@ class DeviceHolders:
         except TimeoutError:
             return False
         return True
+
+    async def wait_for_change(self, claim: ClaimRef, within: float) -> None:
+        """Wait until the mirror shows any change of the claim, at most ``within`` seconds."""
+        changed = self._changed.setdefault(claim.uid, asyncio.Event())
+        changed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await changed.wait()
 
     def _shows(self, uid: str, allocation: AllocationResult) -> bool:
         claim = self._claims.get(uid)

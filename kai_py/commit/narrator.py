@@ -3,6 +3,7 @@
 Scheduled         pod                  it was bound
 FailedScheduling  pod, gang's owner    it stays pending, the same sentence as its condition
 FailedBinding     pod, gang's owner    the API refused what was decided
+BindingConditionsPending  pod          its devices are allocated, drivers make them ready
 Preempted         pod, gang's owner    it was evicted, for whom and by which rule
 EvictionBlocked   pod                  a disruption budget says not now
 InvalidObject     node, slice, pod     it is not used (as it says), with what is wrong
@@ -14,6 +15,7 @@ Accepted          queue                it can be again
 from collections.abc import Callable
 
 from kai_py.api.queue_status import READY
+from kai_py.api.references import PodRef
 from kai_py.commit.binding import BindingOutcome
 from kai_py.commit.events import Event, EventRecorder, EventType, pod_object, queue_object
 from kai_py.commit.eviction import EvictionOutcome, EvictionResult
@@ -47,6 +49,10 @@ class Narrator:
         if outcome.reason:
             note = f"nothing of the gang was bound: {outcome.reason}"
             self._warn(owner, "FailedBinding", "Binding", note)
+
+    def tell_waiting(self, pod: PodRef, note: str) -> None:
+        """A pod's devices have to be made ready before it is bound."""
+        self._tell(pod_object(pod), "BindingConditionsPending", "Binding", note)
 
     def tell_eviction(self, result: EvictionResult) -> None:
         """An eviction was answered."""

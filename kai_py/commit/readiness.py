@@ -3,25 +3,33 @@
 A result may carry ``bindingConditions`` (fabric-attached devices, for example). Before a pod is
 bound, ``claim.status.devices[]`` must show all of them True for that device and none of its
 ``bindingFailureConditions`` True. A failure or a time-out undoes the gang, so that the next
-attempt can choose other devices. Source: KEP 5007.
+attempt can choose other devices. The time runs from the allocation's timestamp, so a scheduler that
+starts afresh goes on where the last one ended. Source: KEP 5007.
 """
 
 import asyncio
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from kai_py.api.records.resource import (
     AllocatedDeviceStatus,
+    AllocationResult,
     DeviceRequestAllocationResult,
     ResourceClaim,
 )
 from kai_py.api.references import ClaimRef
 from kai_py.commit.access import Access
+from kai_py.commit.claims import same_devices
+from kai_py.commit.holders import DeviceHolders
 from kai_py.watch.errors import ApiError
+
+API_TIME_STEP = 1.0
+"""The API keeps times in whole seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadinessPolicy:
-    """Read the claim every ``interval`` seconds, at most for ``timeout``."""
+    """Read the claim when it changes or after ``interval`` seconds, at most for ``timeout``."""
 
     interval: float = 5.0
     timeout: float = 600.0
@@ -62,17 +70,38 @@ def _true_conditions(
 
 
 async def wait_until_ready(
-    access: Access, ref: ClaimRef, claim: ResourceClaim, policy: ReadinessPolicy
+    access: Access, holders: DeviceHolders, claim: ResourceClaim, policy: ReadinessPolicy
 ) -> str:
     """Wait for the claim's devices; gives the reason why they can't be used, empty when ready."""
+    meta, allocation = claim.metadata, claim.status.allocation
+    ref = ClaimRef(meta.namespace, meta.name, meta.uid)
     seen = readiness(claim)
     try:
-        async with asyncio.timeout(policy.timeout):
+        async with asyncio.timeout(_left(allocation, policy.timeout)):
             while seen.missing and not seen.failed:
-                await asyncio.sleep(policy.interval)
-                seen = readiness(await access.read_claim(ref))
+                await holders.wait_for_change(ref, policy.interval)
+                current = await access.read_claim(ref)
+                if not _still(current, ref, allocation):
+                    return f"claim {ref}: lost its allocation while its devices were made ready"
+                seen = readiness(current)
     except TimeoutError:
         return f"claim {ref}: not ready within {policy.timeout:g} s: {', '.join(seen.missing)}"
     except ApiError as error:
         return f"claim {ref}: {error}"
     return f"claim {ref}: binding failed: {', '.join(seen.failed)}" if seen.failed else ""
+
+
+def _left(allocation: AllocationResult | None, timeout: float) -> float:
+    """Seconds left since the allocation was written, whoever has waited for it so far."""
+    since = allocation.allocation_timestamp if allocation is not None else None
+    if since is None:
+        return timeout
+    age = (datetime.now(UTC) - since).total_seconds()
+    return timeout - max(0.0, age - API_TIME_STEP)
+
+
+def _still(claim: ResourceClaim, ref: ClaimRef, allocation: AllocationResult | None) -> bool:
+    held = claim.status.allocation
+    if claim.metadata.uid != ref.uid or held is None or allocation is None:
+        return False
+    return same_devices(held, allocation)

@@ -24,7 +24,7 @@ more, and to undo it a read, a patch and a delete.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
@@ -35,7 +35,7 @@ from kai_py.commit.claim_writes import reach, release
 from kai_py.commit.claims import ClaimGoal, Lost, claim_goals
 from kai_py.commit.holders import DeviceHolders, DoubleAllocation
 from kai_py.commit.made_claims import make, reference, tell_pod, unmake
-from kai_py.commit.readiness import wait_until_ready
+from kai_py.commit.readiness import readiness, wait_until_ready
 from kai_py.commit.settings import CommitSettings
 from kai_py.plan.decisions import GangPlacement, Placement
 from kai_py.watch.errors import ApiError
@@ -71,11 +71,16 @@ class GangOutcome:
         return tuple(b for b in self.bindings if b.outcome in FAILURES)
 
 
+def _ignore(_pod: PodRef, _note: str) -> None:
+    """Nobody wants to know."""
+
+
 @dataclass
 class GangTransaction:
     """One attempt to bind a gang; ``run`` is called once.
 
-    ``known``: claims by uid as the mirror has them; they may be old.
+    ``known``: claims by uid as the mirror has them; they may be old. ``tell_waiting`` is told of
+    pods whose devices their drivers have to make ready, and what is missing.
     """
 
     gang: GangPlacement
@@ -83,6 +88,7 @@ class GangTransaction:
     holders: DeviceHolders
     settings: CommitSettings
     known: Mapping[str, ResourceClaim] = field(default_factory=dict)
+    tell_waiting: Callable[[PodRef, str], None] = _ignore
 
     def __post_init__(self) -> None:
         self._goals = list(claim_goals(self.gang))
@@ -150,13 +156,20 @@ class GangTransaction:
     async def _await_devices(self) -> None:
         if self._problem:
             return
-        waits = (
-            wait_until_ready(self.access, goal.claim, claim, self.settings.readiness)
-            for goal in self._goals
-            if (claim := self._started[goal.claim.uid]) is not None
-        )
-        problems = await asyncio.gather(*waits)
+        problems = await asyncio.gather(*(self._await_ready(goal) for goal in self._goals))
         self._problem = next((problem for problem in problems if problem), "")
+
+    async def _await_ready(self, goal: ClaimGoal) -> str:
+        claim = self._started[goal.claim.uid]
+        if claim is None:
+            return ""
+        missing = readiness(claim).missing
+        if missing:
+            nodes, waits = ", ".join(goal.nodes), ", ".join(missing)
+            note = f"waiting for binding conditions for device on node {nodes}: {waits}"
+            for pod in goal.consumers:
+                self.tell_waiting(pod, note)
+        return await wait_until_ready(self.access, self.holders, claim, self.settings.readiness)
 
     async def _tell_pods(self) -> None:
         if self._problem:

@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from kai_py.commit.settings import CommitSettings
 from kai_py.embedded.deletion import DeleteOptions, delete

@@ -1,8 +1,8 @@
 import asyncio
 import contextlib
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from kai_py.commit.binding import BindingOutcome, BindingResult
 from kai_py.commit.events import Event, EventRecorder, EventType, TokenBucket

@@ -1,11 +1,15 @@
 import asyncio
+import dataclasses
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from kai_py.api.gpu_share import SharedGpu, marks
 from kai_py.api.references import PodRef
 from kai_py.commit.binding import BindingOutcome
 from kai_py.commit.claim_writes import release
+from kai_py.commit.readiness import ReadinessPolicy
 from kai_py.commit.transaction import GangTransaction
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import CLAIMS, PODS
@@ -348,6 +352,56 @@ async def test_devices_with_binding_conditions_are_waited_for(cluster):
     outcome = await run(cluster, gang)
     assert len(outcome.bound) == 1
     assert cluster.made("get", "ResourceClaim") == 2
+
+
+async def until_waiting(cluster, gang, settings):
+    """A transaction that waits for drivers, and what it told of that."""
+    notes, waits = [], asyncio.Event()
+
+    def tell(*told):
+        notes.append(told)
+        waits.set()
+
+    transaction = GangTransaction(gang, cluster.access(), cluster.holders, settings, {}, tell)
+    running = asyncio.create_task(transaction.run())
+    await waits.wait()
+    return running, notes
+
+
+async def test_how_long_drivers_take_counts_from_the_allocation(cluster):
+    pod = cluster.add_pod("worker-0")
+    claim = cluster.add_claim("gpu-0")
+    allocation = device("gpu-0", "node-a", binding_conditions=("Attached",))
+    gang = gang_of(placed(pod, "node-a", claim, allocation))
+    waiting, [(told, note)] = await until_waiting(cluster, gang, SETTINGS)
+    assert told == pod
+    assert note == "waiting for binding conditions for device on node node-a: gpu-0: Attached"
+    written = cluster.claim("gpu-0").status.allocation.allocation_timestamp
+    assert abs((datetime.now(UTC) - written).total_seconds()) < 5
+    await waiting
+    old = replace(allocation, allocation_timestamp=datetime.now(UTC) - timedelta(hours=1))
+    cluster.allocate("gpu-0", old, pod)
+    began = asyncio.get_running_loop().time()
+    patient = dataclasses.replace(SETTINGS, readiness=ReadinessPolicy(interval=9, timeout=60))
+    late = await GangTransaction(gang, cluster.access(), cluster.holders, patient).run()
+    assert "not ready within 60 s" in late.reason
+    assert asyncio.get_running_loop().time() - began < 5
+    assert_nothing_held(cluster)
+
+
+async def test_a_driver_is_heard_at_once_and_a_lost_allocation_ends_the_wait(cluster):
+    patient = dataclasses.replace(SETTINGS, readiness=ReadinessPolicy(interval=60, timeout=60))
+    pod = cluster.add_pod("worker-0")
+    claim = cluster.add_claim("gpu-0")
+    allocation = device("gpu-0", "node-a", binding_conditions=("Attached",))
+    gang = gang_of(placed(pod, "node-a", claim, allocation))
+    waiting, _ = await until_waiting(cluster, gang, patient)
+    await asyncio.sleep(0.01)
+    document = cluster.api.find(CLAIMS, "gpu-0", NAMESPACE)
+    cluster.api.patch_status(CLAIMS, document, {"allocation": None, "reservedFor": None})
+    outcome = await asyncio.wait_for(waiting, 5)
+    assert "lost its allocation" in outcome.reason
+    assert cluster.nodes() == {}
 
 
 async def test_devices_that_are_never_ready_are_given_back(cluster):
