@@ -103,6 +103,15 @@ class FairShare(ApiModel):
     """How far past use lowers a queue's claim; 0: not at all."""
 
 
+class Order(ApiModel):
+    """Which gang of a queue asks first."""
+
+    ageing: PositiveDuration | None = None
+    """Time of waiting that counts as one point of priority; without it waiting counts nothing."""
+    ageing_limit: Positive = 1000
+    """Points of priority that a gang gains at most."""
+
+
 class Eviction(ApiModel):
     """When running pods may be moved or ended for others."""
 
@@ -257,6 +266,8 @@ class Configuration(ApiModel):
     """Choice of nodes."""
     fair_share: FairShare = FairShare()
     """How past use counts."""
+    order: Order = Order()
+    """Which gang of a queue asks first."""
     eviction: Eviction = Eviction()
     """When running pods may be ended for others."""
     budgets: Budgets = Budgets()

@@ -26,6 +26,7 @@ from kai_py.plan.deadlines import next_deadline
 from kai_py.plan.decisions import Action, Plan
 from kai_py.plan.quota import gpus_of_nodes
 from kai_py.policy.fill import Strategy
+from kai_py.policy.gang_order import Ageing
 from kai_py.policy.rules import PROFILES, Profile
 from kai_py.policy.score.strategies import PlacementStrategy
 from kai_py.policy.usage_history import UsageHistory
@@ -122,6 +123,7 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
         victim_probes_per_gang=configuration.budgets.victims_per_gang,
         consolidate_at_most=configuration.eviction.consolidate_at_most,
         staleness_grace=configuration.eviction.staleness_grace,
+        ageing=_ageing(configuration),
         actions=_actions(configuration),
     )
 
@@ -129,6 +131,11 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
 def _strategy(configuration: Configuration) -> PlacementStrategy | None:
     named = configuration.placement.strategy
     return None if named is None else PlacementStrategy(named.value)
+
+
+def _ageing(configuration: Configuration) -> Ageing | None:
+    order = configuration.order
+    return None if order.ageing is None else Ageing(order.ageing, order.ageing_limit)
 
 
 def _actions(configuration: Configuration) -> tuple[Action, ...]:

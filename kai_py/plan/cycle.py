@@ -4,7 +4,7 @@ Pure: the same snapshot, rules and settings give the same plan, byte for byte. T
 ``snapshot.now``. ``CycleMemory`` keeps what would be computed again, and past use.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kai_py.dra.cluster_devices import ClusterDevices
@@ -39,6 +39,7 @@ from kai_py.plan.scoring import Scoring
 from kai_py.plan.statement import Planned, Statement
 from kai_py.policy.fill import Strategy
 from kai_py.policy.fit import StaticFits
+from kai_py.policy.gang_order import Ageing
 from kai_py.policy.rules import NATIVE, Rules
 from kai_py.policy.score.strategies import PlacementStrategy
 from kai_py.policy.usage_history import UsageHistory
@@ -73,6 +74,7 @@ class CycleSettings:
     victim_probes_per_gang: int = 500
     consolidate_at_most: int = 16
     staleness_grace: float = 60.0
+    ageing: Ageing | None = None
     actions: tuple[Action, ...] = tuple(ACTIONS)
 
 
@@ -80,12 +82,23 @@ class CycleSettings:
 class CycleMemory:
     """What one cycle leaves to the next: results that stay true while their inputs do, and history.
 
-    Dropping results changes nothing but time; ``history`` is None where past use does not count.
+    Dropping results changes nothing but time. ``exhausted``: gang key to the cycle, of ``cycles``
+    so far, in which its search ran out of budget: it comes last in the next. ``history`` is None
+    where past use does not count.
     """
 
     devices: ClusterDevices
     history: UsageHistory | None = None
     statics: StaticFits = field(default_factory=StaticFits)
+    cycles: int = 0
+    exhausted: dict[str, int] = field(default_factory=dict)
+
+    def note_searches(self, searched: Mapping[str, bool], pending: Collection[str]) -> None:
+        """Remember which gangs of those ``pending`` ran out of budget, and when."""
+        kept = {k: at for k, at in self.exhausted.items() if k in pending and k not in searched}
+        kept |= {key: self.cycles for key, ran_out in searched.items() if ran_out}
+        self.exhausted = kept
+        self.cycles += 1
 
 
 def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) -> Plan:
@@ -111,6 +124,8 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
         probes_per_gang=settings.victim_probes_per_gang,
         most_moved=settings.consolidate_at_most,
         staleness_grace=settings.staleness_grace,
+        ageing=settings.ageing,
+        exhausted=memory.exhausted,
     )
     pending = [snapshot.gangs[key] for key in snapshot.pending]
     ready = [g for g in pending if g.key not in snapshot.held_back and not g.attempted]
@@ -125,6 +140,7 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
         ACTIONS[action](state, ready)
         ready = [gang for gang in ready if _waits(state, gang)]
     announce(state)
+    memory.note_searches(state.searched, snapshot.gangs)
     # 5. What was decided, and why the rest waits.
     return _plan(state, pending, memory.devices.inventory)
 

@@ -1,5 +1,6 @@
 """What the actions of one cycle share: the statement, the queues, the placer, open obstacles."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kai_py.plan.candidates import Ask, next_ask
@@ -7,6 +8,7 @@ from kai_py.plan.place import Placer
 from kai_py.plan.quota import Quota
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.statement import Statement
+from kai_py.policy.gang_order import Ageing
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
@@ -18,6 +20,8 @@ class CycleState:
 
     ``probes``: trial placements that searches for victims may still make, ``probes_per_gang`` how
     many of them in one search. ``most_moved``: pods that may be moved for one gang.
+    ``exhausted``: gang key to the last cycle in which its search ran out of them; ``searched``:
+    gang key to whether one did in this cycle.
     """
 
     snapshot: Snapshot
@@ -28,6 +32,9 @@ class CycleState:
     probes_per_gang: int
     most_moved: int
     staleness_grace: float
+    ageing: Ageing | None = None
+    exhausted: Mapping[str, int] = field(default_factory=dict)
+    searched: dict[str, bool] = field(default_factory=dict)
     obstacles: dict[str, Obstacle] = field(default_factory=dict)
     _asks: dict[str, tuple[int, Ask | None, Floats]] = field(default_factory=dict)
 

@@ -1,7 +1,7 @@
 """Pending gangs in the order in which they may act: first by queue, then inside the queue.
 
-Inside a queue: higher priority, then below the floor before at it before above it, then older, then
-by name. Every action takes its gangs from such a line; what it decides moves the queues.
+The order of queues is that of ``policy.queue_order``, that inside a queue of ``policy.gang_order``.
+Every action takes its gangs from such a line; what it decides moves the queues.
 """
 
 import heapq
@@ -9,10 +9,9 @@ from collections.abc import Iterable
 
 from kai_py.plan.candidates import elastic_rank
 from kai_py.plan.cycle_state import CycleState
+from kai_py.policy.gang_order import Rank, gang_rank
 from kai_py.policy.queue_line import QueueLine
 from kai_py.snapshot.gangs import Gang
-
-Rank = tuple[int, int, float, str]
 
 
 class GangLine:
@@ -53,4 +52,4 @@ class GangLine:
 
     def _rank(self, gang: Gang) -> Rank:
         served = elastic_rank(gang, self._state.statement)
-        return (-gang.priority, served, gang.created, gang.key)
+        return gang_rank(gang, served, self._state.snapshot.now, self._state.ageing)

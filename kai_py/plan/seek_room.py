@@ -1,4 +1,4 @@
-"""One turn for every gang that waits and may make others leave, in the order of the gangs.
+"""One turn for every gang that waits and may make others leave, in the order of ``gang_order``.
 
     while a gang is left in the line:
         it asks for its next pods; the action says who could leave for them, and judges
@@ -22,6 +22,7 @@ from kai_py.plan.reasons import Obstacle
 from kai_py.plan.victim_line import VictimPool
 from kai_py.plan.victim_units import VictimUnit
 from kai_py.plan.victims import Outcome, VictimSearch
+from kai_py.policy.gang_order import in_turns
 from kai_py.policy.limits import check_deserved
 from kai_py.policy.min_runtime import preemption_delay
 from kai_py.snapshot.gangs import Gang
@@ -32,11 +33,21 @@ Plea = Callable[[Gang, Ask], tuple[VictimSearch, Iterable[VictimUnit]] | None]
 Kind = tuple[str, bool, int]
 """Queue, whether preemptible, shape."""
 
+Hopeless = dict[Kind, list[tuple[int, int]]]
+"""Sizes and priorities of asks that found no room."""
+
 
 def seek_room(state: CycleState, gangs: Iterable[Gang], pool: VictimPool, plea: Plea) -> None:
     """Give every pending gang its turn."""
-    line = GangLine(state, [gang for gang in gangs if _has_a_turn(state, gang)])
-    hopeless: dict[Kind, list[tuple[int, int]]] = {}
+    hopeless: Hopeless = {}
+    able = [gang for gang in gangs if _has_a_turn(state, gang)]
+    for group in in_turns(able, state.exhausted):
+        _seek(state, GangLine(state, group), pool, plea, hopeless)
+
+
+def _seek(
+    state: CycleState, line: GangLine, pool: VictimPool, plea: Plea, hopeless: Hopeless
+) -> None:
     while (gang := line.pop()) is not None:
         ask = next_ask(gang, state.statement)
         if ask is None or _may_never_hold(state, gang, ask) or _lacks_devices(state, ask):
@@ -93,7 +104,11 @@ def _run(state: CycleState, search: VictimSearch, offered: Iterable[VictimUnit])
     before = search.probes = min(state.probes, state.probes_per_gang)
     outcome = search.run(offered)
     state.probes -= before - search.probes
-    if outcome is Outcome.OUT_OF_BUDGET:
+    ran_out = outcome is Outcome.OUT_OF_BUDGET
+    if before > 0:
+        key = search.gang.key
+        state.searched[key] = ran_out or state.searched.get(key, False)
+    if ran_out:
         tried = f"no victims were found within {before} trial placements"
         hint = "the search starts again in the next cycle"
         state.stop(search.gang, Obstacle(Stage.BUDGET, f"{tried}; {hint}."))

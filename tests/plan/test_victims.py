@@ -1,10 +1,14 @@
 """Who leaves, who is moved and who stays when a gang takes room of others."""
 
+from dataclasses import replace
+
+from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.decisions import Action, Stage
 from kai_py.policy.rules import KAI
 from kai_py.snapshot.queue_specs import QueueSpec
 from tests.scenario import START, cluster, evicted, job, node, pod, queue
-from tests.worlds import gang, kept_world, subgroup, world
+from tests.worlds import gang, kept_world, member, subgroup, world
 
 
 def moves(plan):
@@ -207,3 +211,22 @@ def test_job_sizes_are_floors():
         pod("urgent", 1, queue="team", priority=10),
     ).plan()
     assert len(evicted(plan)) == 4
+
+
+def test_who_eats_the_budget_does_not_head_the_next_cycle():
+    """ "Mixed" needs several trials, and one is all there is; "simple" comes later in the order."""
+    mixed = gang("mixed", pods=2, priority=20)
+    mixed = replace(mixed, members=(mixed.members[0], member("mixed-1", 2, "", priority=20)))
+    full = world(
+        {"a": 1, "b": 2},
+        *(gang(f"low{i}", node="abb"[i], pods=1, created=i) for i in range(3)),
+        mixed,
+        gang("simple", pods=1, priority=10),
+        victim_probes=1,
+        actions=(Action.ALLOCATE, Action.PREEMPT),
+    )
+    memory = CycleMemory(ClusterDevices())
+    cycle_settings = CycleSettings(**full.settings)
+    cycles = [run_cycle(full.snapshot(1000.0), cycle_settings, memory) for _ in range(2)]
+    beneficiaries = [{each.beneficiary for each in plan.evictions} for plan in cycles]
+    assert beneficiaries == [set(), {"default/Gang/simple"}]
