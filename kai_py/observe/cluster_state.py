@@ -65,7 +65,7 @@ class ClusterState:
     """The cluster as of cycle ``cycle``, made at ``time`` (seconds since the epoch).
 
     ``levels`` are the node labels that domains stand for. ``owners`` are queues; "" stands for pods
-    of other schedulers. ``pending`` has the first of the ``pending_gangs``, by queue and position.
+    of other schedulers. ``pending`` has the first of the ``pending_gangs``, by position.
     """
 
     cycle: int
@@ -141,10 +141,10 @@ def _owner(use: NodeUse, positions: Mapping[str, int]) -> int:
 
 
 def pending_gangs(view: ClusterView) -> Iterator[PendingGang]:
-    """The gangs that wait, by queue and position; those without a place in a line come last."""
+    """The gangs that wait, the first of every line first; those that stand in no line come last."""
     waiting = [(each, view.snapshot.gangs.get(each.gang)) for each in view.plan.unplaced]
     found = [_pending(view, each, gang) for each, gang in waiting if gang is not None]
-    yield from sorted(found, key=lambda each: (each.queue, each.position, each.gang))
+    yield from sorted(found, key=lambda it: (not it.position, it.position, it.queue, it.gang))
 
 
 def _pending(view: ClusterView, unplaced: Unplaced, gang: Gang) -> PendingGang:

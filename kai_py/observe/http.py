@@ -1,5 +1,6 @@
 """What can be asked of a running scheduler over HTTP?
 
+    /           the dashboard
     /metrics    Prometheus text
     /healthz    200 while watches hear of the server and the loop turns, else 503 and why
     /readyz     200 while every watch has its first list and reaches the server, else 503 and
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from kai_py.observe.dashboard import dashboard_routes
 from kai_py.observe.http_access import Access, guard
 from kai_py.observe.http_api import Api, Source
 
@@ -53,7 +55,7 @@ def make_app(probes: Probes, access: Access) -> web.Application:
     app = web.Application(middlewares=[guard(access)])
     routes = {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz}
     app.add_routes([web.get(path, handler) for path, handler in routes.items()])
-    app.add_routes(api.routes())
+    app.add_routes([*api.routes(), *dashboard_routes()])
     app.on_shutdown.append(api.close)
     return app
 

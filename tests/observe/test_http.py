@@ -1,5 +1,7 @@
 import json
+import re
 from dataclasses import replace
+from importlib import resources
 
 import aiohttp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kai_py.grouping.gang import Owner
+from kai_py.observe import dashboard
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.http import Probes, serve
@@ -193,7 +196,7 @@ async def test_without_the_token_only_metrics_and_probes_answer(state, monkeypat
 
         assert await ask("/v1/decisions") == 401
         assert await ask("/v1/decisions", Authorization="Bearer secret") == 200
-        assert [await ask(path) for path in ("/metrics", "/healthz")] == [200] * 2
+        assert [await ask(path) for path in ("/", "/metrics", "/healthz")] == [200] * 3
 
 
 async def test_ready_names_what_it_does_without(state):
@@ -205,3 +208,20 @@ async def test_ready_names_what_it_does_without(state):
                 lines = (await response.text()).splitlines()
                 assert response.status == status
             assert lines == [*(sentences or ["ok"]), "PodDisruptionBudget: goes unread"]
+
+
+async def test_the_page_may_load_nothing_from_elsewhere(port):
+    async with aiohttp.ClientSession() as session:
+        for path in dashboard.FILES:
+            async with session.get(f"http://127.0.0.1:{port}{path}") as got:
+                assert got.status == 200
+                assert "default-src 'none'" in got.headers["Content-Security-Policy"]
+                assert not re.findall(r"https?://(?!www\.w3\.org)", await got.text())
+
+
+def test_every_file_of_the_page_is_served():
+    folder = resources.files(dashboard)
+    shipped = {
+        each.name for each in folder.iterdir() if each.name.endswith((".js", ".css", ".html"))
+    }
+    assert shipped == {name for name, _ in dashboard.FILES.values()}

@@ -1,0 +1,56 @@
+// What was decided, newest first: who was placed, who lost what to whom by which rule, who waits.
+
+import { make, several, shortName } from "./dom.js";
+import { paint } from "./colours.js";
+
+const MOST_SHOWN = 300;
+const list = document.querySelector("#decisions");
+const chosen = document.querySelector("#decision-kind");
+const WORDS = {
+  placed: "placed", evicted: "evicted", nominated: "promised room", waiting: "waits", gone: "gone",
+};
+
+chosen.addEventListener("change", () => {
+  for (const item of list.children) item.hidden = isHidden(item);
+});
+
+function isHidden(item) {
+  return Boolean(chosen.value) && item.dataset.kind !== chosen.value;
+}
+
+export function showDecision(decision) {
+  const item = make("li", {},
+    make("time", {
+      dateTime: new Date(decision.time * 1000).toISOString(),
+      textContent: new Date(decision.time * 1000).toLocaleTimeString("en-GB"),
+    }),
+    make("span", { className: "chip", textContent: WORDS[decision.kind] }),
+    make("i", { className: "swatch" }),
+    make("strong", { textContent: shortName(decision.gang), title: decision.gang }),
+    make("span", { className: "message", textContent: sentence(decision) }));
+  item.dataset.kind = decision.kind;
+  paint(item, decision.queue);
+  item.hidden = isHidden(item);
+  list.prepend(item);
+  while (list.children.length > MOST_SHOWN) list.lastElementChild.remove();
+}
+
+function sentence(it) {
+  const pods = several(it.pods.length, "pod");
+  switch (it.kind) {
+    case "placed":
+      return `${pods} on ${nodes(it.nodes)}${it.action === "allocate" ? "" : `, by ${it.action}`}`;
+    case "evicted":
+      return `${pods} from ${nodes(it.nodes)}, by ${it.action} for ${shortName(it.beneficiary)}: ${it.message}`;
+    case "nominated":
+      return `${pods} on ${nodes(it.nodes)} once others have left`;
+    case "waiting":
+      return `${it.stage}: ${it.message}`;
+    default:
+      return "was taken away while it waited";
+  }
+}
+
+function nodes(names) {
+  return names.length <= 3 ? names.join(", ") : `${names.length} nodes`;
+}

@@ -1,0 +1,94 @@
+// Who waits, and why? One line per gang; opened, it tells its whole explanation.
+
+import { ago, amount, keyed, make, offer, say, several, shortName } from "./dom.js";
+import { get } from "./api.js";
+import { paint } from "./colours.js";
+
+const list = document.querySelector("#gangs");
+const note = document.querySelector("#gangs-note");
+const chosen = document.querySelector("#gang-queue");
+let shown = null;
+
+chosen.addEventListener("change", () => shown && draw());
+
+export function showGangs(state) {
+  shown = state;
+  const queues = [...new Set(state.pending.map((gang) => gang.queue))].sort();
+  offer(chosen, [["", "all queues"], ...queues.map((queue) => [queue, queue || "no queue"])]);
+  draw();
+}
+
+function draw() {
+  const gangs = shown.pending.filter((gang) => !chosen.value || gang.queue === chosen.value);
+  keyed(list, gangs, (gang) => gang.gang, create, update);
+  list.classList.toggle("long", gangs.length > 4);
+  const more = shown.pending_gangs - shown.pending.length;
+  say(note, gangs.length ? (more > 0 ? `and ${several(more, "more gang")}` : "") : "Nobody waits.");
+}
+
+function create(gang) {
+  const head = make("summary", {},
+    make("i", { className: "swatch" }),
+    make("strong", { textContent: shortName(gang.gang), title: gang.gang }),
+    make("span", { className: "chip" }),
+    make("span", { className: "what" }),
+    make("span", { className: "message" }));
+  const body = make("div", { className: "explanation" });
+  const details = make("details", {}, head, body);
+  details.addEventListener("toggle", () => details.open && explain(details, gang.gang));
+  const item = make("li", {}, details);
+  item.dataset.gang = gang.gang;
+  return item;
+}
+
+function update(item, gang) {
+  paint(item, gang.queue);
+  const size = gang.gpus ? several(gang.gpus, "GPU") : several(gang.pods, "pod");
+  const place = gang.position ? ` · ${gang.position} of ${gang.waiting} in ${gang.queue}` : "";
+  say(item.querySelector(".chip"), gang.stage);
+  say(item.querySelector(".what"), `${size}${place} · ${ago(shown.time - gang.created)}`);
+  say(item.querySelector(".message"), gang.message);
+  const details = item.firstElementChild;
+  if (details.open && details.cycle !== shown.cycle) explain(details, gang.gang);
+}
+
+async function explain(details, key) {
+  details.cycle = shown.cycle;
+  const body = details.lastElementChild;
+  try {
+    const [it] = await get(`/v1/explain/gang/${key.split("/").map(encodeURIComponent).join("/")}`);
+    body.replaceChildren(...told(it));
+  } catch {
+    body.replaceChildren(make("p", { textContent: "It no longer exists." }));
+  }
+}
+
+function* told(it) {
+  yield make("p", { textContent: it.message });
+  const priority = it.priority ? `, priority ${it.priority}` : "";
+  yield make("p", {
+    textContent: `${it.bound} of ${several(it.pods, "pod")} run, ${it.floor} must start together${priority}.`,
+  });
+  if (it.queues.length) yield path(it.queues);
+  const command = `kai-py explain gang ${it.gang}`;
+  const copy = make("button", { type: "button", textContent: "Copy" });
+  copy.addEventListener("click", () => navigator.clipboard?.writeText(command));
+  yield make("p", { className: "command" }, "What would help, as simulated: ",
+    make("code", { textContent: command }), " ", copy);
+}
+
+function path(levels) {
+  const head = ["Queue", "Held", "Deserved", "Fair share", "Max", "Requested"];
+  const table = make("table", { className: "small" });
+  table.createTHead().insertRow().append(
+    ...head.map((text, place) =>
+      make("th", { scope: "col", textContent: text, className: place ? "number" : "" })));
+  const body = table.createTBody();
+  for (const level of levels) {
+    const row = body.insertRow();
+    row.append(make("th", { scope: "row", textContent: level.queue }));
+    const numbers = [level.allocated, level.deserved, level.fair_share, level.maximum, level.requested];
+    for (const value of numbers) row.append(make("td", { className: "number", textContent: amount(value) }));
+  }
+  return table;
+}

@@ -1,0 +1,138 @@
+"""The page in a real browser, on the running demo and on worlds of a known shape."""
+
+import asyncio
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kai_py.demo.performance import Wishes, perform
+from kai_py.demo.script import script_for
+from kai_py.observe.decision_log import DecisionLog
+from kai_py.observe.http import Probes, serve
+from kai_py.observe.http_access import TOKEN_VARIABLE, Access
+from kai_py.observe.http_api import Source
+from kai_py.observe.share_history import ShareHistory
+from tests import scenario
+from tests.observe.browser import browsing, find_browser
+from tests.observe.views import view_of
+from tests.worlds import gang, world
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_browser() is None, reason="there is no chromium to show the page"),
+]
+PAINTED = "document.body?.dataset.cycle"
+NARROW, WIDE = (400, 800), (1280, 900)
+
+
+@pytest.fixture
+async def tab(tmp_path):
+    async with browsing(tmp_path) as tab:
+        yield tab
+        assert tab.errors == []
+
+
+async def look(tab, url, size=WIDE, *, dark=False):
+    await tab.open(url, width=size[0], height=size[1], dark=dark)
+    await tab.until(PAINTED)
+
+
+async def texts(tab, selector):
+    return await tab.value(f"[...document.querySelectorAll('{selector}')].map(e => e.innerText)")
+
+
+class Shown:
+    """A source whose view can be changed."""
+
+    def __init__(self, *snapshots):
+        self.decisions, self.shares, self.view = DecisionLog(), ShareHistory(), None
+        for snapshot in snapshots:
+            self.show(snapshot)
+
+    def show(self, snapshot):
+        self.view = view_of(snapshot, number=self.decisions.cycle + 1)
+        self.decisions.note(self.view.plan, snapshot.gangs, snapshot.now)
+        self.shares.note(self.view.plan, snapshot.now)
+
+    def probes(self):
+        source = Source(lambda: self.view, self.decisions, self.shares)
+        return Probes(CollectorRegistry(), list, list, source)
+
+
+async def test_the_demo_is_shown_while_it_runs(tab):
+    stop, told = asyncio.Event(), asyncio.get_running_loop().create_future()
+    wishes = Wishes(speed=4.0, keep=True, http=("127.0.0.1", 0), announce=told.set_result)
+    playing = asyncio.create_task(perform(script_for(6), wishes, lambda _: None, stop=stop))
+    await look(tab, await told)
+    assert await texts(tab, "#queues .name span") == ["inference", "research", "training"]
+    await tab.until("document.querySelector('.gpu.held')")
+    await tab.until("document.querySelector('#gangs [data-gang]')")
+    await tab.until("document.querySelector('#decisions [data-kind=evicted]')")
+    assert len(await texts(tab, ".nodes > li")) == 7
+    assert any("preempt" in text for text in await texts(tab, "#decisions [data-kind=evicted]"))
+    assert (await texts(tab, "#status")) == ["live"]
+    stop.set()
+    await playing
+
+
+async def test_a_waiting_gang_tells_its_explanation(tab):
+    shown = Shown(world({"n1": 4}, gang("train", pods=2, gpus=8, queue="team")).snapshot(0.0))
+    async with serve(shown.probes(), Access("127.0.0.1"), 0) as port:
+        await look(tab, f"http://127.0.0.1:{port}/", NARROW)
+        (line,) = await texts(tab, "#gangs > li")
+        assert "train" in line
+        assert "Resources" in line
+        await tab.value("document.querySelector('#gangs summary').click()")
+        await tab.until("document.querySelector('.explanation table')")
+        (told,) = await texts(tab, ".explanation")
+        assert "0 of 2 pods run, 2 must start together" in told
+        assert "kai-py explain gang default/Gang/train" in told
+        shown.show(world({"n1": 16}, gang("train", pods=2, gpus=8, node="n1")).snapshot(1.0))
+        await tab.until("document.querySelector('#gangs-note').innerText === 'Nobody waits.'")
+        await tab.until("document.querySelector('#gangs').children.length === 0")
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE])
+async def test_ten_thousand_nodes_stay_fluid(tab, size):
+    shown = Shown(_large().snapshot())
+    async with serve(shown.probes(), Access("127.0.0.1"), 0) as port:
+        await look(tab, f"http://127.0.0.1:{port}/", size, dark=True)
+        assert await tab.value("document.querySelectorAll('.blocks').length") == 4
+        assert await tab.value("document.querySelectorAll('*').length") < 5000
+        assert await tab.value("document.documentElement.scrollWidth") == size[0]
+        await tab.value(
+            "const d = document.querySelector('#domain'); d.value = '=z1/r300';"
+            "d.dispatchEvent(new Event('change'))"
+        )
+        await tab.until("document.querySelectorAll('.nodes > li').length === 16")
+        assert (await texts(tab, ".node-name"))[:2] == ["n4800", "n4801"]
+
+
+async def test_without_a_token_the_page_asks_for_one(tmp_path, monkeypatch):
+    monkeypatch.setenv(TOKEN_VARIABLE, "secret")
+    shown = Shown(world({"n1": 4}).snapshot(0.0))
+    async with (
+        browsing(tmp_path) as tab,
+        serve(shown.probes(), Access("127.0.0.1"), 0) as port,
+    ):
+        await tab.open(f"http://127.0.0.1:{port}/", width=1280, height=900)
+        await tab.until("document.querySelector('#sign-in')?.open")
+        assert not await tab.value(PAINTED)
+        await tab.value(
+            "document.querySelector('#token').value = 'secret';"
+            "document.querySelector('#sign-in button').click()"
+        )
+        await tab.until(PAINTED)
+
+
+def _large():
+    made = scenario.Cluster().add(scenario.queue("team", 80_000))
+    for i in range(10_000):
+        labels = {
+            "topology.kubernetes.io/zone": f"z{i // 2500}",
+            "topology.kubernetes.io/rack": f"r{i // 16}",
+        }
+        made.add(scenario.node(f"n{i}", gpus=8, labels=labels))
+        if i % 3 == 0:
+            made.add(scenario.pod(f"p{i}", 6, queue="team", node=f"n{i}"))
+    return made
