@@ -7,7 +7,7 @@ to tell.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -18,6 +18,7 @@ from kai_py.commit.access import Access
 from kai_py.commit.committer import Committer, Room
 from kai_py.commit.events import EventRecorder, TokenBucket, queue_object
 from kai_py.commit.holders import DeviceHolders
+from kai_py.commit.kai_messages import in_kai_words
 from kai_py.commit.kai_statuses import KaiStatuses
 from kai_py.commit.narrator import Narrator
 from kai_py.commit.native_group_status import NativeGroupStatuses
@@ -104,8 +105,9 @@ class Executor:
             wake=given.wake,
         )
 
-    def carry_out(self, plan: Plan, gangs: Iterable[Gang], now: float) -> None:
+    def carry_out(self, plan: Plan, gangs: Collection[Gang], now: float) -> None:
         """Act on a plan made of ``gangs``; ``now`` is its time, seconds since the epoch."""
+        plan = in_kai_words(plan, gangs, now)
         self._plan = plan
         self.committer.carry_out(plan, now)
         self._statuses.update(pending_statuses(plan), asyncio.get_running_loop().time())

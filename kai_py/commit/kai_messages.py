@@ -1,27 +1,144 @@
-"""Why a gang waits, in the words that KAI's users search for.
+"""Why gangs wait and pods had to go, in the words that KAI's users search for.
 
-Limits and topologies are worded alike everywhere; what differs is how a lack of room and a missing
-queue are told. Source: KAI-Scheduler's fit errors.
+``in_kai_words`` rewords what a plan says of gangs whose users speak KAI; everything that is told of
+a plan (conditions, events, statuses) follows. Limits are worded alike everywhere. Source:
+KAI-Scheduler's fit errors and eviction messages.
 """
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 
-from kai_py.plan.decisions import Shortage, Stage, Unplaced
+from msgspec import structs
+
+from kai_py.grouping.terms import Wording
+from kai_py.plan.decisions import Action, Eviction, Plan, QueueShare, Shortage, Stage, Unplaced
+from kai_py.policy.min_runtime import preemption_delay
+from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.gangs import Gang, PodState
 
 INSUFFICIENT = re.compile(r"(\d+) Insufficient (\S+)$")
 NOUNS: Mapping[str, str] = {"nvidia.com/gpu": "GPUs", "cpu": "CPU cores", "memory": "memory"}
+MILLICORES, GIGABYTE = 1000.0, 1e9
+
+
+def in_kai_words(plan: Plan, gangs: Iterable[Gang], now: float) -> Plan:
+    """``plan``, reworded for those of ``gangs`` whose users speak KAI. O(gangs)."""
+    speaking = {gang.key: gang for gang in gangs if gang.wording is Wording.KAI}
+    if not speaking:
+        return plan
+    shares = {share.queue: share for share in plan.queues}
+    return replace(
+        plan,
+        unplaced=tuple(
+            replace(each, message=_waits(each, speaking[each.gang], now))
+            if each.gang in speaking
+            else each
+            for each in plan.unplaced
+        ),
+        evictions=tuple(
+            structs.replace(each, reason=_had_to_go(each, speaking[each.gang], shares))
+            if each.gang in speaking
+            else each
+            for each in plan.evictions
+        ),
+    )
 
 
 def kai_message(unplaced: Unplaced) -> str:
     """The sentence for the PodGroup's condition."""
     if unplaced.stage is Stage.QUEUE and f'"{unplaced.queue}" does not exist' in unplaced.message:
         return f"Queue '{unplaced.queue}' does not exist"
+    if unplaced.stage is Stage.TOPOLOGY:
+        job = f"{unplaced.owner.namespace}/{unplaced.owner.name}"
+        return unplaced.message.replace(f"satisfied for {job}", f"satisfied for job <{job}>")
     short = unplaced.shortage
     if short is None:
         return unplaced.message
     causes = " ".join(f"{_cause(text)}." for text in short.causes)
     return f"{_head(unplaced, short)} due to: no nodes with enough resources were found: {causes}"
+
+
+def _waits(unplaced: Unplaced, gang: Gang, now: float) -> str:
+    if unplaced.stage in (Stage.MEMBERS, Stage.GATED):
+        return _not_ready(gang)
+    delayed = preemption_delay(gang.created, gang.last_evicted, gang.preemption_delay, now)
+    if unplaced.shortage is None or delayed is None:
+        return kai_message(unplaced)
+    until = datetime.fromtimestamp(math.ceil(delayed.until), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return (
+        f"{kai_message(unplaced)} Workload is within its preemption delay window "
+        f"({_go_duration(delayed.delay)}) and may not trigger evictions before {until}"
+    )
+
+
+def _not_ready(gang: Gang) -> str:
+    """Of a gang with subgroups the first that lacks pods is named."""
+    have = gang.counts(PodState.PENDING, PodState.BOUND)
+    gated = gang.counts(PodState.GATED)
+    lacking = (leaf for leaf in gang.tree.leaves() if have.get(leaf.name, 0) < leaf.min_members)
+    leaf = next(lacking, gang.tree) if gang.tree.children else gang.tree
+    named = f" for SubGroup {leaf.name}" if leaf.name else ""
+    exist = have.get(leaf.name, 0) + gated.get(leaf.name, 0)
+    return (
+        f"Job is not ready for scheduling. Waiting for {leaf.floor()} pods{named}, "
+        f"currently {exist} exist, {gated.get(leaf.name, 0)} are gated"
+    )
+
+
+def _had_to_go(eviction: Eviction, gang: Gang, shares: Mapping[str, QueueShare]) -> str:
+    winner = _workload(eviction.beneficiary)
+    if eviction.action is Action.PREEMPT:
+        return f"Pod {eviction.pod} was preempted by higher priority workload {winner}"
+    if eviction.action is Action.RECLAIM:
+        sides = (eviction.queue, eviction.beneficiary_queue)
+        details = (_standing(shares[queue]) for queue in sides if queue in shares)
+        return "\n".join((f"Pod {eviction.pod} was preempted by workload {winner}.", *details))
+    if eviction.action is Action.CONSOLIDATE:
+        return (
+            f"Pod {eviction.pod} was preempted and rescheduled due to bin packing "
+            "(resource consolidation) procedure"
+        )
+    return (
+        f"Workload doesn't meet the minimum required number of pods ({gang.tree.floor()}), "
+        f"evicting remaining pod: {eviction.pod}"
+    )
+
+
+def _workload(gang: str) -> str:
+    """Namespace and name of a gang's key."""
+    namespace, _, rest = gang.partition("/")
+    return f"{namespace}/{rest.rpartition('/')[2]}"
+
+
+def _standing(share: QueueShare) -> str:
+    return (
+        f"{share.queue} uses <{_amounts(share.allocated)}> with a quota of "
+        f"<{_amounts(share.deserved)}>, fair-share of <{_amounts(share.fair_share)}> and queue "
+        f"priority of <{share.priority}>."
+    )
+
+
+def _amounts(amounts: Mapping[str, float]) -> str:
+    gpus, cpu, memory = (amounts.get(name, 0.0) for name in (GPU, "cpu", "memory"))
+    return (
+        f"GPU: {_amount(gpus)}, CPU: {_amount(cpu / MILLICORES)} (cores), "
+        f"memory: {_amount(memory / GIGABYTE)} (GB)"
+    )
+
+
+def _amount(value: float) -> str:
+    return f"{round(value, 3):g}" if math.isfinite(value) else "Unlimited"
+
+
+def _go_duration(seconds: float) -> str:
+    """``5m0s``: Go leaves out leading units only."""
+    minutes, rest = divmod(seconds, 60.0)
+    hours, minutes = divmod(int(minutes), 60)
+    parts = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
+    return f"{parts}{rest:g}s"
 
 
 def _head(unplaced: Unplaced, short: Shortage) -> str:

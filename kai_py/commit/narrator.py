@@ -5,6 +5,7 @@ FailedScheduling  pod, gang's owner    it stays pending, the same sentence as it
 FailedBinding     pod, gang's owner    the API refused what was decided
 BindingConditionsPending  pod          its devices are allocated, drivers make them ready
 Preempted         pod, gang's owner    it was evicted, for whom and by which rule
+NotReady, Unschedulable, Evict         the same on a PodGroup of KAI, as KAI's users know it
 EvictionBlocked   pod                  a disruption budget says not now
 InvalidObject     node, slice, pod     it is not used (as it says), with what is wrong
 TookRoom, LostRoom  both queues        when room moved between two of them
@@ -15,6 +16,7 @@ Accepted          queue                it can be again
 from collections.abc import Callable
 
 from kai_py.api.queue_status import READY
+from kai_py.api.records.kai import POD_GROUP_API_VERSION
 from kai_py.api.references import PodRef
 from kai_py.commit.binding import BindingOutcome
 from kai_py.commit.events import Event, EventRecorder, EventType, pod_object, queue_object
@@ -23,7 +25,7 @@ from kai_py.commit.queue_conditions import ACCEPTED, Finding
 from kai_py.commit.status import PendingStatus
 from kai_py.commit.transaction import GangOutcome
 from kai_py.grouping.gang import Owner
-from kai_py.plan.decisions import ObjectProblem, Unplaced
+from kai_py.plan.decisions import ObjectProblem, Stage, Unplaced
 from kai_py.watch.kinds import WatchedQueue
 
 FindQueue = Callable[[str], Owner | None]
@@ -65,7 +67,9 @@ class Narrator:
         if result.outcome is not EvictionOutcome.EVICTED:
             return
         self._warn(pod, "Preempted", "Preempting", eviction.reason)
-        if owner.uid != eviction.pod.uid:
+        if owner.api_version == POD_GROUP_API_VERSION:
+            self._tell(owner, "Evict", "Preempting", eviction.reason)
+        elif owner.uid != eviction.pod.uid:
             note = f"Pod {eviction.pod} on node {eviction.node}: {eviction.reason}"
             self._warn(owner, "Preempted", "Preempting", note)
         if eviction.queue != eviction.beneficiary_queue:
@@ -73,7 +77,13 @@ class Narrator:
 
     def tell_pending(self, unplaced: Unplaced) -> None:
         """A gang stays pending; the recorder leaves out what was said before."""
-        self._warn(unplaced.owner, "FailedScheduling", "Scheduling", unplaced.message)
+        owner = unplaced.owner
+        if owner.api_version != POD_GROUP_API_VERSION:
+            self._warn(owner, "FailedScheduling", "Scheduling", unplaced.message)
+            return
+        missing = unplaced.stage in (Stage.MEMBERS, Stage.GATED)
+        reason = "NotReady" if missing else "Unschedulable"
+        self._tell(owner, reason, "Scheduling", unplaced.message)
 
     def tell_problem(self, problem: ObjectProblem) -> None:
         """An object of the cluster cannot be used."""

@@ -1,6 +1,14 @@
 """What a group object or its annotations say of a gang's life, beside who belongs to it."""
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Wording(StrEnum):
+    """In whose words a gang's users are told of decisions."""
+
+    NATIVE = "native"
+    KAI = "kai"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +31,7 @@ class Terms:
     creation or ``last_evicted``, before it may evict others. ``attempted``: it asks for one attempt
     and had it. ``mark_unschedulable``: whether its pods say in a condition that they wait.
     ``may_preempt``: whether it may evict others, if its pods may. ``near``: where it would rather
-    be, the most wanted first.
+    be, the most wanted first. ``wording``: how its users speak.
     """
 
     priority: int | None = None
@@ -36,6 +44,7 @@ class Terms:
     mark_unschedulable: bool = True
     may_preempt: bool = True
     near: tuple[Near, ...] = ()
+    wording: Wording = Wording.NATIVE
 
 
 NO_TERMS = Terms()

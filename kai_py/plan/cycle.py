@@ -287,6 +287,7 @@ def queue_shares(quota: Quota, pending: Sequence[Gang]) -> tuple[QueueShare, ...
                 if shares.scaled[row, q]
             },
             non_preemptible=_amounts(quota, standing.non_preemptible[:, q]),
+            priority=int(queues.priority[q]),
             usage=quota.usage.get(name),
         )
         for name, q in sorted(queues.positions.items())

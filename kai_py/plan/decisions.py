@@ -184,6 +184,7 @@ class QueueShare:
     parent: str = ""
     cut: dict[str, float] = field(default_factory=dict)
     non_preemptible: dict[str, float] = field(default_factory=dict)
+    priority: int = 100
     usage: UsageRecord | None = field(default=None, compare=False)
     """Past use up to this cycle, where it is kept."""
 

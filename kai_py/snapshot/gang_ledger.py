@@ -152,6 +152,7 @@ class GangLedger:
             last_evicted=terms.last_evicted,
             attempted=terms.attempted,
             mark_unschedulable=terms.mark_unschedulable,
+            wording=terms.wording,
             near=terms.near,
             expected_runtime=spec.expected_runtime,
         )

@@ -12,7 +12,7 @@ from functools import cached_property
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.grouping.gang import Owner, Subgroup, satisfied
-from kai_py.grouping.terms import Near
+from kai_py.grouping.terms import Near, Wording
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.shape import Shape
 
@@ -67,7 +67,7 @@ class Gang:
     default as configured. ``preemption_delay`` (seconds) is how long it waits, from its creation or
     the last eviction of a pod of it, before it may evict others. ``attempted``: it asks for one
     attempt and had it. ``mark_unschedulable``: whether its pods say in a condition that they wait.
-    ``near``: where it would rather be.
+    ``near``: where it would rather be. ``wording``: in whose words its users are told.
     ``expected_runtime`` (seconds): how long its pods are said to run; None where nobody said.
     """
 
@@ -90,6 +90,7 @@ class Gang:
     last_evicted: float | None = None
     attempted: bool = False
     mark_unschedulable: bool = True
+    wording: Wording = Wording.NATIVE
     near: tuple[Near, ...] = ()
     expected_runtime: float | None = None
 

@@ -70,7 +70,10 @@ async def test_a_pod_group_starts_whole_and_is_accounted_for(cluster: Cluster, v
             *members("serve", 2, "decode"),
         )
         message = await view.wait_pending("serve", 2, reason="MembersMissing")
-        assert message == "the gang starts with 3 pods; 2 exist."
+        assert message == (
+            "Job is not ready for scheduling. Waiting for 1 pods for SubGroup prefill, "
+            "currently 0 exist, 0 are gated"
+        )
         await cluster.submit(*members("serve", 1, "prefill"))
         await view.wait_bound("serve", 3)
 

@@ -1,9 +1,12 @@
 import asyncio
 import contextlib
+import dataclasses
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
 
+from kai_py.api.references import PodRef
 from kai_py.commit.binding import BindingOutcome, BindingResult
 from kai_py.commit.events import Event, EventRecorder, EventType, TokenBucket
 from kai_py.commit.eviction import EvictionOutcome, EvictionResult
@@ -11,7 +14,7 @@ from kai_py.commit.narrator import Narrator
 from kai_py.commit.transaction import GangOutcome
 from kai_py.embedded.resources import EVENTS
 from kai_py.grouping.gang import Owner
-from kai_py.plan.decisions import Action, Eviction, Plan
+from kai_py.plan.decisions import Action, Eviction, Plan, Stage, Unplaced
 from tests.commit.cluster import JOB, Cluster, gang_with_claims, refuse
 from tests.commit.room import RecordingRoom
 
@@ -174,3 +177,31 @@ def test_an_eviction_is_told_to_pod_owner_and_both_queues(cluster):
     told.clear()
     narrator.tell_eviction(EvictionResult(eviction, EvictionOutcome.BLOCKED, "budget"))
     assert told == [("Pod", "victim", "EvictionBlocked")]
+
+
+def test_a_group_of_kai_hears_what_its_users_know():
+    group = Owner("scheduling.run.ai/v2alpha2", "PodGroup", "team-a", "g", "uid")
+    told = []
+    recorder = SimpleNamespace(record=lambda event: told.append((event.reason, event.type.value)))
+    narrator = Narrator(recorder, lambda _name: None)
+    waits = Unplaced("key", group, "q", Stage.MEMBERS, "Job is not ready", ())
+    narrator.tell_pending(waits)
+    narrator.tell_pending(dataclasses.replace(waits, stage=Stage.RESOURCES))
+    eviction = Eviction(
+        pod=PodRef("team-a", "p", "u"),
+        node="n",
+        gang="key",
+        owner=group,
+        queue="q",
+        action=Action.PREEMPT,
+        beneficiary="team-a/Pod/w",
+        beneficiary_queue="q",
+        reason="Pod team-a/p was preempted by higher priority workload team-a/w",
+    )
+    narrator.tell_eviction(EvictionResult(eviction, EvictionOutcome.EVICTED))
+    assert told == [
+        ("NotReady", "Normal"),
+        ("Unschedulable", "Normal"),
+        ("Preempted", "Warning"),
+        ("Evict", "Normal"),
+    ]

@@ -1,6 +1,12 @@
 """KAI's words for why a gang waits."""
 
-from kai_py.commit.kai_messages import kai_message
+from kai_py.commit.kai_messages import in_kai_words, kai_message
+from tests.dialects.feeding import NOW
+from tests.dialects.feeding import Cluster as Documents
+from tests.dialects.feeding import node as document_node
+from tests.dialects.feeding import pod as document_pod
+from tests.dialects.kai.test_pod_groups import QUEUE, member, members, pod_group, priority_class
+from tests.dialects.kai.test_queues import kai_queue
 from tests.scenario import cluster, job_with_pods, node, pod, queue
 
 
@@ -31,4 +37,112 @@ def test_a_missing_queue_is_quoted_as_kai_does_and_a_limit_is_worded_alike():
     assert limited == (
         "q quota has reached the allowable limit of GPUs. Limit is 1 GPUs, currently 0 GPUs "
         "allocated and workload requested 2 GPUs"
+    )
+
+
+Q = {"kai.scheduler/queue": "q"}
+UNLIMITED = {"quota": -1, "limit": -1}
+IN_G = {"pod-group-name": "g"}
+VICTIM_AND_WINNER = (("low", {"nodeName": "n"}), ("high", {}))
+
+
+def kai_pod(name, gpus=1, **parts):
+    labels = parts.pop("labels", {}) | Q
+    return document_pod(name, gpus, labels=labels, **parts)
+
+
+def reworded(*objects, now=NOW, **configuration):
+    cluster = Documents(*objects, **configuration)
+    snapshot = cluster.snapshot(now)
+    return in_kai_words(cluster.planner.decide(snapshot), snapshot.gangs.values(), now)
+
+
+def test_only_gangs_whose_users_speak_kai_are_told_in_its_words():
+    ours = document_pod("ours", 9, annotations={"scheduling.kai.io/queue-name": "q"})
+    objects = (kai_queue("q", quota=-1, limit=-1), document_node("n"), ours, kai_pod("kais", 9))
+    told = {each.pods[0].name: each.message for each in reworded(*objects).unplaced}
+    assert told["ours"] == "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+    assert told["kais"].startswith("Resources were not found for pod default/kais due to: no nodes")
+    under_kai_rules = reworded(*objects, rules="kai").unplaced
+    assert all(each.message.startswith("Resources were not found") for each in under_kai_rules)
+
+
+def test_a_gang_that_waits_for_pods_says_how_many_exist_and_are_gated():
+    gated = kai_pod("g-1", schedulingGates=[{"name": "later"}], annotations=IN_G)
+    group = pod_group("g", minMember=4)
+    [alone] = reworded(QUEUE, group, kai_pod("g-0", annotations=IN_G), gated).unplaced
+    assert alone.message == (
+        "Job is not ready for scheduling. Waiting for 4 pods, currently 2 exist, 1 are gated"
+    )
+    leaves = [{"name": "lead", "minMember": 1}, {"name": "work", "minMember": 3}]
+    pods = [member("a", "g", "lead"), member("b", "g", "work")]
+    [part] = reworded(QUEUE, pod_group("g", subGroups=leaves), pods).unplaced
+    assert part.message == (
+        "Job is not ready for scheduling. Waiting for 3 pods for SubGroup work, "
+        "currently 1 exist, 0 are gated"
+    )
+
+
+def test_a_topology_and_a_preemption_delay_are_worded_as_in_kai():
+    topology = {
+        "apiVersion": "kai.scheduler/v1alpha1",
+        "kind": "Topology",
+        "metadata": {"name": "racks"},
+        "spec": {"levels": [{"nodeLabel": "rack"}]},
+    }
+    nodes = [document_node(name, 1, {"rack": name}) for name in ("a", "b")]
+    wanted = {"topology": "racks", "requiredTopologyLevel": "rack"}
+    group = pod_group("g", minMember=2, topologyConstraint=wanted)
+    [told] = reworded(QUEUE, topology, nodes, group, members("g", 2)).unplaced
+    assert told.message.startswith(
+        "topology racks, requirement rack couldn't be satisfied for job <default/g>: "
+    )
+    [delayed] = reworded(
+        QUEUE, document_node("n", 0), pod_group("g", preemptionDelay="2h"), member("a", "g")
+    ).unplaced
+    assert delayed.message.endswith(
+        "Workload is within its preemption delay window (2h0m0s) and may not trigger evictions "
+        "before 2027-01-15T09:00:00Z"
+    )
+
+
+def test_victims_of_priority_are_told_by_whom():
+    classes = [priority_class("low", 10), priority_class("high", 60)]
+    marked = [kai_pod(n, labels={"priorityClassName": n}, **o) for n, o in VICTIM_AND_WINNER]
+    plan = reworded(kai_queue("q", **UNLIMITED), document_node("n", 1), classes, marked)
+    assert [each.reason for each in plan.evictions] == [
+        "Pod default/low was preempted by higher priority workload default/high"
+    ]
+
+
+def test_victims_of_reclaim_are_told_how_both_queues_stand():
+    queues = [kai_queue(name, quota=1, limit=-1, overQuotaWeight=1) for name in ("borrows", "owns")]
+    queues[1]["spec"]["priority"] = 200
+    held = [
+        document_pod(f"b{i}", labels={"kai.scheduler/queue": "borrows"}, nodeName="n")
+        for i in range(2)
+    ]
+    winner = document_pod("o", labels={"kai.scheduler/queue": "owns"})
+    [eviction] = reworded(queues, document_node("n", 2), held, winner, rules="kai").evictions
+    first, loser, gains = eviction.reason.split("\n")
+    assert first == f"Pod {eviction.pod} was preempted by workload default/o."
+    assert loser.startswith("borrows uses <GPU: ")
+    assert "with a quota of <GPU: 1, CPU: " in loser
+    assert "fair-share of <GPU: 1, CPU: " in loser
+    assert loser.endswith("and queue priority of <100>.")
+    assert gains.startswith("owns uses <GPU: ")
+    assert gains.endswith("and queue priority of <200>.")
+
+
+def test_what_is_left_of_a_short_gang_is_told_its_floor():
+    cluster = Documents(
+        QUEUE, document_node("n"), pod_group("g", minMember=3), members("g", 2, nodeName="n")
+    )
+    cluster.plan(NOW)
+    snapshot = cluster.snapshot(NOW + 60)
+    gangs = snapshot.gangs.values()
+    plan = in_kai_words(cluster.planner.decide(snapshot), gangs, NOW + 60)
+    assert plan.evictions[0].reason == (
+        "Workload doesn't meet the minimum required number of pods (3), evicting remaining pod: "
+        "default/g-0"
     )

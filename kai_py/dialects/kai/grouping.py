@@ -5,6 +5,8 @@ schedulers, then marks of frameworks, then owners; what is not a KAI PodGroup ge
 its workload is addressed in KAI's way.
 """
 
+from dataclasses import replace
+
 from kai_py.api.records.core import Pod
 from kai_py.api.records.kai import POD_GROUP_API_VERSION
 from kai_py.dialects.coscheduling import COSCHEDULING
@@ -22,6 +24,7 @@ from kai_py.grouping.identify import Grouper
 from kai_py.grouping.owners import Owners
 from kai_py.grouping.queue_choice import Defaults
 from kai_py.grouping.rule_table import RuleTable
+from kai_py.grouping.terms import Wording
 
 SOURCES = (
     EXPLICIT,
@@ -54,6 +57,8 @@ class KaiGrouping:
         """The gang of ``pod``."""
         asked = self._grouper.ask(pod, owners)
         spec = near_its_base(self._grouper.answer(asked), asked.lineage)
-        if spec.owner.api_version == POD_GROUP_API_VERSION:
+        if spec.owner.api_version != POD_GROUP_API_VERSION:
+            spec = with_kai_defaults(spec, asked, self._addressing)
+        if not self._addressing.everything or spec.terms.wording is Wording.KAI:
             return spec
-        return with_kai_defaults(spec, asked, self._addressing)
+        return replace(spec, terms=replace(spec.terms, wording=Wording.KAI))

@@ -24,7 +24,7 @@ from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.grouping.lineage import Lineage
 from kai_py.grouping.owners import Owners
 from kai_py.grouping.sources import Asked, Source
-from kai_py.grouping.terms import Terms
+from kai_py.grouping.terms import Terms, Wording
 
 POD_GROUPS = "podgroups.scheduling.run.ai"
 KIND = "PodGroup.scheduling.run.ai"
@@ -116,6 +116,7 @@ def _terms(group: KaiPodGroup, owners: Owners) -> tuple[Terms, list[str]]:
         last_evicted=moment(meta.annotations.get(keys.LAST_EVICTION, "")),
         attempted=spec.scheduling_backoff == 1 and _was_refused(group),
         mark_unschedulable=spec.mark_unschedulable is not False,
+        wording=Wording.KAI,
     )
     return terms, [bad for bad in (bad_grace, bad_delay) if bad]
 

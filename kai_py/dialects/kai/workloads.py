@@ -28,7 +28,7 @@ from kai_py.dialects.kai.topology import constraint_of
 from kai_py.grouping.gang import GangSpec, TopologyConstraint
 from kai_py.grouping.owners import Owners
 from kai_py.grouping.sources import Asked
-from kai_py.grouping.terms import Terms
+from kai_py.grouping.terms import Terms, Wording
 
 TRAIN = "train"
 
@@ -131,6 +131,7 @@ def _terms(spec: GangSpec, pod: Pod, owners: Owners, marks: _Marks) -> tuple[Ter
         priority=priority,
         staleness_grace=spec.terms.staleness_grace if grace is None else grace,
         preemption_delay=spec.terms.preemption_delay if delay is None else delay,
+        wording=Wording.KAI,
     )
     problem = bad_grace or bad_delay
     where = f"pod {pod.metadata.namespace}/{pod.metadata.name}: annotation "
