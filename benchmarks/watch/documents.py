@@ -13,6 +13,7 @@ Template = Callable[[int], bytes]
 
 PODS_PER_JOB = 8
 CREATED = "2026-01-01T00:00:00Z"
+CHANGED = "2026-01-01TTIMEZ"
 QUEUE = {"scheduling.kai.io/queue-name": "queue-0"}
 
 
@@ -22,7 +23,8 @@ def pods(node_count: int) -> Template:
 
     def render(i: int) -> bytes:
         job = i // PODS_PER_JOB
-        filled = text.replace("POD", f"{i:06d}").replace("JOB", f"{job:06d}")
+        time = f"{job // 3600 % 24:02d}:{job // 60 % 60:02d}:{i % 60:02d}"
+        filled = text.replace("POD", f"{i:06d}").replace("JOB", f"{job:06d}").replace("TIME", time)
         return filled.replace("ROW", f"{job % node_count:05d}").encode()
 
     return render
@@ -144,9 +146,9 @@ def _pod_status() -> Document:
         "phase": "Running",
         "hostIP": "10.0.0.1",
         "podIP": "10.1.0.1",
-        "startTime": CREATED,
+        "startTime": CHANGED,
         "conditions": [
-            {"type": kind, "status": "True", "lastTransitionTime": CREATED}
+            {"type": kind, "status": "True", "lastTransitionTime": CHANGED}
             for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
         ],
         "containerStatuses": [

@@ -11,6 +11,8 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from kai_py.api.records.sharing import shared
+
 
 class Metadata(Protocol):
     """What the mirror reads of an object's metadata."""
@@ -97,7 +99,7 @@ def define_kind(
     required: bool = False,
 ) -> Kind[T]:
     """Declare a kind whose versions are all decoded by the same msgspec record."""
-    decode = msgspec.json.Decoder(record).decode
+    decode = shared(msgspec.json.Decoder(record).decode)
     return Kind(
         name=name,
         plural=plural,
