@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from kai_py.api.crd import crds
 from kai_py.config import Configuration
 from kai_py.demo.script import GPUS_PER_NODE, Script
-from kai_py.demo.workloads import setup_manifests
+from kai_py.demo.workloads import PLUGIN_NODES, setup_manifests
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.kubelet import Pace
 from kai_py.embedded.nodes import h100_node, h100_slices, nvidia_device_classes
@@ -43,7 +43,9 @@ async def open_stage(script: Script, *, speed: float) -> AsyncIterator[EmbeddedC
             cluster.create(h100_node(name, rack=rack, gpus=GPUS_PER_NODE))
             cluster.create_all(h100_slices(name, gpus=GPUS_PER_NODE))
         last_rack = f"rack-{RACKS - 1}"
-        cluster.create(h100_node(PLUGIN_NODE, rack=last_rack, gpus=8, device_plugin=True))
+        cluster.create(
+            h100_node(PLUGIN_NODE, rack=last_rack, device_plugin=True, labels=PLUGIN_NODES)
+        )
         cluster.create_all(setup_manifests(script.queues, script.priorities, script.workloads))
         yield cluster
 

@@ -14,6 +14,8 @@ from kai_py.grouping.explicit import MIN_AVAILABLE_KEY
 
 NAMESPACE = "default"
 PLUGIN_RESOURCE = "nvidia.com/gpu"
+PLUGIN_NODES = {"nvidia.com/gpu.deploy.device-plugin": "true"}
+"""Labels of nodes with a device plugin; elsewhere a claim would serve the resource."""
 GPU_CLASS = "gpu.nvidia.com"
 
 Manifest = dict[str, Any]
@@ -111,6 +113,7 @@ def _pod_spec(workload: Workload) -> Manifest:
         spec["priorityClassName"] = workload.priority_class
     if workload.source is GpuSource.PLUGIN:
         container["resources"] = {"limits": {PLUGIN_RESOURCE: str(workload.gpus)}}
+        spec["nodeSelector"] = PLUGIN_NODES
         return spec
     container["resources"] = {"claims": [{"name": "gpus"}]}
     template = _template_name(workload.gpus)
