@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from kai_py.api.quantity import NANO, Quantity, QuantityFormat
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
 from kai_py.snapshot.queue_objects import in_api_units
+from kai_py.snapshot.queue_specs import DEVICE_ATTRIBUTE
 
 GPU_RESOURCE = "nvidia.com/gpu"
 BYTES = ("memory", "ephemeral-storage")
@@ -18,7 +19,11 @@ def resource_list(amounts: Mapping[str, float]) -> dict[str, str]:
     Devices by class are left out: KAI's statuses count GPUs, whatever they were asked for by.
     """
     shown = in_api_units(
-        {name: amount for name, amount in amounts.items() if not name.startswith(DEVICE_CLASS)}
+        {
+            name: amount
+            for name, amount in amounts.items()
+            if not name.startswith((DEVICE_CLASS, DEVICE_ATTRIBUTE))
+        }
     )
     named = {GPU_RESOURCE if name == GPU else name: amount for name, amount in shown.items()}
     return {

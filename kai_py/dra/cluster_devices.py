@@ -5,12 +5,14 @@ what changed since the last call, by identity of the (immutable) records; a call
 costs nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kai_py.api.records.resource import DeviceClass, DeviceSelector, ResourceClaim, ResourceSlice
+from kai_py.dra.device_kinds import DeviceKind, DeviceKinds, most_on_a_node
+from kai_py.dra.device_limits import falls_under
 from kai_py.dra.expressions import CompiledExpressions
 from kai_py.dra.fleet import Fleet
 from kai_py.dra.gpu_weight import device_gpus, physical_gpus
@@ -19,9 +21,9 @@ from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.rows import DeviceRow
 from kai_py.dra.search import DEFAULT_BUDGET
-from kai_py.dra.selection import ExpressionFaultError, ExpressionTextError
-from kai_py.snapshot.accounting import Accounting
+from kai_py.snapshot.accounting import DEVICE_CLASS, Accounting, AskedDevices
 from kai_py.snapshot.nodes import NodeColumns
+from kai_py.snapshot.queue_specs import DeviceLimit
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import DeviceObjects
 
@@ -56,14 +58,6 @@ class ClassMeaning:
     """How many devices it matches; pods cost the same whatever it is."""
 
 
-@dataclass(slots=True)
-class _Kind:
-    """Devices that are alike for a class, and one of them."""
-
-    row: DeviceRow
-    devices: int = 0
-
-
 @dataclass
 class ClusterDevices:
     """All devices and who holds them."""
@@ -80,17 +74,22 @@ class ClusterDevices:
     _claims: Mapping[tuple[str, str], ResourceClaim] = field(default_factory=dict)
     _meanings: dict[str, ClassMeaning] = field(default_factory=dict)
     _node_gpus: tuple[int, int, Floats] | None = None
-    _known_kinds: tuple[int, Mapping[tuple[str, ...], _Kind]] | None = None
+    _limits: tuple[DeviceLimit, ...] = ()
+    _counted_by: tuple[object, ...] = ()
 
     def __post_init__(self) -> None:
         self.state = DeviceState(self.inventory.device)
+        self._kinds = DeviceKinds(self.inventory, self.expressions)
         self.fleet = Fleet(self.inventory, self.classes, self.allocator_steps)
         self.accounting = Accounting(
             class_weight=self.class_gpus,
             device_weight=self.device_gpus,
             class_resource=self.class_resource,
             gpu_resources=self.rules.resources,
-            class_count=self.class_count,
+            row_count=self.row_count,
+            asked_rows=self.asked_rows,
+            asked_count=self.asked_count,
+            device_rows=self.device_rows,
         )
 
     def sync(self, objects: DeviceObjects) -> bool:
@@ -100,8 +99,9 @@ class ClusterDevices:
             self._sync_slices(objects)
         if objects.claims_generation != self._claims_generation:
             self._sync_claims(objects)
+        counts_changed = self._look_at_limits()
         if not slices_changed:
-            return False
+            return counts_changed
         before = self._meanings
         self._meanings = {
             name: ClassMeaning(
@@ -109,7 +109,11 @@ class ClusterDevices:
             )
             for name in objects.classes
         }
-        return before != self._meanings
+        return counts_changed or before != self._meanings
+
+    def count_by(self, limits: Iterable[DeviceLimit]) -> None:
+        """Count devices by these limits from the next ``sync`` on."""
+        self._limits = tuple(sorted(set(limits)))
 
     def class_gpus(self, name: str) -> float:
         """GPUs that one device of a class stands for: the most that any of its devices does.
@@ -122,13 +126,49 @@ class ClusterDevices:
         """The resource by which a device plugin reports the devices of a class; "" if none."""
         return self._meanings.get(name, ClassMeaning()).plugin_resource
 
-    def class_count(self, name: str) -> float:
-        """Devices that a class matches; every placement of a partition counts."""
-        return float(self._meanings.get(name, ClassMeaning()).devices)
+    def row_count(self, row: str) -> float:
+        """Devices that count in a row of devices; every placement of a partition does."""
+        if row.startswith(DEVICE_CLASS):
+            return float(self._meanings.get(row.removeprefix(DEVICE_CLASS), ClassMeaning()).devices)
+        kinds = self._kinds.all().values()
+        return float(sum(kind.devices for kind in kinds if row in self._rows_of(kind.row)))
+
+    def asked_rows(self, asked: AskedDevices) -> tuple[str, ...]:
+        """Rows of limits in which a device that a request can get may count."""
+        if not self._limits:
+            return ()
+        rows = (row for kind in self._asked_kinds(asked) for row in self._rows_of(kind.row))
+        return tuple(dict.fromkeys(rows))
+
+    def asked_count(self, asked: AskedDevices) -> float:
+        """The most devices that a request for all of them gets on any node."""
+        return float(most_on_a_node(self._asked_kinds(asked)))
+
+    def device_rows(self, driver: str, pool: str, device: str) -> tuple[str, ...]:
+        """Rows of limits in which a device counts; one that vanished counts in none."""
+        row = self.inventory.device(DeviceID(driver, pool, device)) if self._limits else None
+        return () if row is None else self._rows_of(row)
+
+    def _rows_of(self, row: DeviceRow) -> tuple[str, ...]:
+        return tuple(limit.row for limit in self._limits if falls_under(row, limit))
+
+    def _asked_kinds(self, asked: AskedDevices) -> list[DeviceKind]:
+        """What a request can get; where its selectors single devices out, what its class can."""
+        device_class = self.classes.get(asked.device_class_name)
+        if device_class is None:
+            return []
+        own = _expressions(asked.selectors)
+        of_class = _expressions(device_class.spec.selectors)
+        return self._kinds.selected_by([*of_class, *own]) or self._kinds.selected_by(of_class)
+
+    def _look_at_limits(self) -> bool:
+        """Whether devices may count otherwise than at the last look."""
+        before = self._counted_by
+        self._counted_by = (self._limits, *self._kinds.all()) if self._limits else ()
+        return before != self._counted_by
 
     def _class_devices(self, name: str) -> int:
-        found = self._kinds().values()
-        return sum(kind.devices for kind in found if self._selects(self.classes[name], kind.row))
+        return sum(kind.devices for kind in self._of_class(self.classes[name]))
 
     def _class_resource(self, name: str) -> str:
         device_class = self.classes[name]
@@ -212,33 +252,11 @@ class ClusterDevices:
 
     def _matching(self, device_class: DeviceClass) -> list[DeviceRow]:
         """One device of each kind that the class selects."""
-        rows = (kind.row for kind in self._kinds().values())
-        return [row for row in rows if self._selects(device_class, row)]
+        return [kind.row for kind in self._of_class(device_class)]
 
-    def _kinds(self) -> Mapping[tuple[str, ...], _Kind]:
-        if self._known_kinds is None or self._known_kinds[0] != self.inventory.revision:
-            kinds: dict[tuple[str, ...], _Kind] = {}
-            for piece in self.inventory.slices().values():
-                for row in piece.rows:
-                    kinds.setdefault(_kind(row), _Kind(row)).devices += 1
-            self._known_kinds = (self.inventory.revision, kinds)
-        return self._known_kinds[1]
-
-    def _selects(self, device_class: DeviceClass, row: DeviceRow) -> bool:
-        try:
-            return all(
-                self.expressions.matches(selector.cel.expression, row)
-                for selector in device_class.spec.selectors
-                if selector.cel is not None
-            )
-        except (ExpressionFaultError, ExpressionTextError):
-            return False
+    def _of_class(self, device_class: DeviceClass) -> list[DeviceKind]:
+        return self._kinds.selected_by(_expressions(device_class.spec.selectors))
 
 
-def _kind(row: DeviceRow) -> tuple[str, ...]:
-    """Devices that differ in these only by accident are alike for a class."""
-    texts = (f"{key}={value.string_value}" for key, value in sorted(row.device.attributes.items()))
-    return (
-        row.id.driver,
-        *(t for t in texts if "uuid" not in t.lower() and "pci" not in t.lower()),
-    )
+def _expressions(selectors: Iterable[DeviceSelector]) -> list[str]:
+    return [each.cel.expression for each in selectors if each.cel is not None]

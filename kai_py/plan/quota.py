@@ -16,7 +16,7 @@ from kai_py.policy.standing import Standing
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU, Accounting, total
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.queue_specs import QueueProblem, UsageRecord
+from kai_py.snapshot.queue_specs import DEVICE_ATTRIBUTE, QueueProblem, UsageRecord
 from kai_py.snapshot.queues import QueueTable, build_queues
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
@@ -190,8 +190,8 @@ def _capacity(
         if name in resources:
             capacity[resources.index(name)] = nodes.allocatable[row, usable].sum()
     for row, name in enumerate(resources):
-        if name.startswith(DEVICE_CLASS):
-            capacity[row] = accounting.class_count(name.removeprefix(DEVICE_CLASS))
+        if name.startswith((DEVICE_CLASS, DEVICE_ATTRIBUTE)):
+            capacity[row] = accounting.row_count(name)
     gpus = gpus_of_nodes(snapshot, accounting, device_gpus)
     capacity[resources.index(GPU)] = gpus[usable].sum()
     return capacity

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kai_py.policy.standing import Standing, exceeds
+from kai_py.snapshot.queue_specs import DEVICE_ATTRIBUTE
 from kai_py.snapshot.resources import Floats
 
 
@@ -109,4 +110,7 @@ def _units(resource_name: str) -> tuple[str, float]:
         return "GB memory", 1e9
     if resource_name.startswith("deviceclass/"):
         return f"devices of class {resource_name.removeprefix('deviceclass/')}", 1.0
+    if resource_name.startswith(DEVICE_ATTRIBUTE):
+        attribute, _, values = resource_name.removeprefix(DEVICE_ATTRIBUTE).partition("=")
+        return f"devices with {attribute} {values.replace('|', ' or ')}", 1.0
     return ("GPUs" if resource_name in ("gpu", "nvidia.com/gpu") else resource_name), 1.0

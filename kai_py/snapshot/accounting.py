@@ -1,9 +1,11 @@
 """What a pod costs its queue: the one accounting function, for shares, status and metrics alike.
 
 Quota resources are ``gpu`` (devices), ``cpu`` (millicores), ``memory`` (bytes), any other resource
-by its own name, and ``deviceclass/NAME``: devices that claims request through a DeviceClass. A pod
-pays for its requests and for the devices of its claims; a claim is paid for once, however many pods
-share it. Devices with admin access cost nothing.
+by its own name, ``deviceclass/NAME``: devices that claims request through a DeviceClass, and
+``deviceattribute/NAME=VALUES``: devices that a queue limits by an attribute. A pod pays for its
+requests and for the devices of its claims; a claim is paid for once, however many pods share it:
+by its devices once it is allocated, by the most that it may get before. Devices with admin access
+cost nothing.
 """
 
 import re
@@ -11,7 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from kai_py.api.gpu_share import GpuShare
-from kai_py.api.records.resource import DeviceRequest, ResourceClaim, ResourceClaimSpec
+from kai_py.api.records.resource import (
+    DeviceRequest,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+)
 from kai_py.snapshot.extended_resources import ExtendedRequest
 
 GPU = "gpu"
@@ -26,8 +34,19 @@ ClassWeight = Callable[[str], float]
 ClassResource = Callable[[str], str]
 """The resource by which a device plugin would report the devices of a DeviceClass; "" if none."""
 
-ClassCount = Callable[[str], float]
-"""Devices that a DeviceClass matches in the cluster."""
+RowCount = Callable[[str], float]
+"""Devices of the cluster that count in a row of devices."""
+
+AskedDevices = ExactDeviceRequest | DeviceSubRequest
+
+AskedRows = Callable[[AskedDevices], Iterable[str]]
+"""Rows by attribute in which a device of a request may count."""
+
+AskedCount = Callable[[AskedDevices], float]
+"""The most devices that a request for all of them can get."""
+
+DeviceRows = Callable[[str, str, str], Iterable[str]]
+"""Rows by attribute in which (driver, pool, device) counts."""
 
 DeviceWeight = Callable[[str, str, str], float]
 """GPUs that (driver, pool, device) stands for."""
@@ -44,7 +63,10 @@ class Accounting:
     device_weight: DeviceWeight
     class_resource: ClassResource
     gpu_resources: tuple[str, ...] = ("*/gpu",)
-    class_count: ClassCount = lambda _: 0.0
+    row_count: RowCount = lambda _: 0.0
+    asked_rows: AskedRows = lambda _: ()
+    asked_count: AskedCount = lambda _: 1.0
+    device_rows: DeviceRows = lambda *_: ()
 
     def requests(self, requests: Mapping[str, float]) -> dict[str, float]:
         """The cost of resource requests given in row units."""
@@ -67,7 +89,9 @@ class Accounting:
         """
         costs = []
         for asked in requests:
-            cost = self._asked(asked.device_class, asked.count)
+            cost = self._asked(
+                ExactDeviceRequest(device_class_name=asked.device_class, count=asked.count)
+            )
             if self.gpus_per_unit(asked.resource):
                 cost.pop(GPU, None)
             costs.append(cost)
@@ -95,7 +119,8 @@ class Accounting:
             _cost(
                 self.device_weight(result.driver, result.pool, result.device),
                 classes.get(result.request, ""),
-                1,
+                self.device_rows(result.driver, result.pool, result.device),
+                1.0,
             )
             for result in allocation.devices.results
             if not result.admin_access
@@ -110,32 +135,40 @@ class Accounting:
         taken: dict[str, float] = {}
         for request in spec.devices.requests:
             asked = (request.exactly,) if request.exactly is not None else request.first_available
-            most = max(asked, key=lambda one: one.count, default=None)
+            most = max(asked, key=self._most, default=None)
             resource = self.class_resource(most.device_class_name) if most is not None else ""
             if resource and most is not None:
-                taken[resource] = taken.get(resource, 0.0) + max(most.count, 1)
+                taken[resource] = taken.get(resource, 0.0) + self._most(most)
         return taken
 
     def _request(self, request: DeviceRequest) -> dict[str, float]:
         exact = request.exactly
         if exact is not None:
-            return {} if exact.admin_access else self._asked(exact.device_class_name, exact.count)
+            return {} if exact.admin_access else self._asked(exact)
         most: dict[str, float] = {}
         for alternative in request.first_available:
-            cost = self._asked(alternative.device_class_name, alternative.count)
+            cost = self._asked(alternative)
             for name, amount in cost.items():
                 most[name] = max(most.get(name, 0.0), amount)
         return most
 
-    def _asked(self, device_class: str, count: int) -> dict[str, float]:
-        devices = max(count, 1)
-        return _cost(self.class_weight(device_class) * devices, device_class, devices)
+    def _asked(self, asked: AskedDevices) -> dict[str, float]:
+        devices = self._most(asked)
+        gpus = self.class_weight(asked.device_class_name) * devices
+        return _cost(gpus, asked.device_class_name, self.asked_rows(asked), devices)
+
+    def _most(self, asked: AskedDevices) -> float:
+        """The most devices that a request gets."""
+        listed = float(max(asked.count, 1))
+        return max(self.asked_count(asked), 1.0) if asked.allocation_mode == "All" else listed
 
 
-def _cost(gpus: float, device_class: str, devices: int) -> dict[str, float]:
-    cost: dict[str, float] = {GPU: gpus} if gpus else {}
+def _cost(gpus: float, device_class: str, rows: Iterable[str], devices: float) -> dict[str, float]:
+    cost = dict.fromkeys(rows, devices)
+    if gpus:
+        cost[GPU] = gpus
     if device_class:
-        cost[DEVICE_CLASS + device_class] = float(devices)
+        cost[DEVICE_CLASS + device_class] = devices
     return cost
 
 

@@ -6,7 +6,7 @@ is derived from (owners, namespace, claims, volumes) is remembered, so that a ch
 derives just those pods again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,7 +34,7 @@ from kai_py.snapshot.gpu_holdings import CardMemory
 from kai_py.snapshot.group_schedulers import GroupSchedulers
 from kai_py.snapshot.ledger import NodeLedger
 from kai_py.snapshot.neighbour import Neighbours
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_specs import DeviceLimit, QueueSpec
 from kai_py.snapshot.shape import ShapeTable
 from kai_py.snapshot.snapshot import DeviceObjects, Disregarded, Snapshot
 from kai_py.snapshot.vacated import VacatedClaims
@@ -61,6 +61,9 @@ class DeviceBook(Protocol):
     """Knows what devices and classes stand for."""
 
     accounting: Accounting
+
+    def count_by(self, limits: Iterable[DeviceLimit]) -> None:
+        """Count devices by these limits from the next ``sync`` on."""
 
     def sync(self, objects: DeviceObjects) -> bool:
         """Take in the objects; whether what classes stand for has changed."""
@@ -242,6 +245,9 @@ class SnapshotBuilder:
         if new is not None:
             spec = self._queue_spec(new)
             self._queues[spec.name, kind] = spec
+        self._devices.count_by(
+            limit for spec in self._queues.values() for limit in spec.device_limits
+        )
 
     def _apply_topology(self, old: object | None, new: object | None) -> None:
         if isinstance(new, KaiTopology):

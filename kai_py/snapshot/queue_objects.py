@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from kai_py.api.queue import API_VERSION, Queue
+from kai_py.api.queue import API_VERSION, DeviceShare, Queue
 from kai_py.api.queue_status import Usage
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
-from kai_py.snapshot.queue_specs import QueueFault, QueueProblem, QueueSpec, UsageRecord
+from kai_py.snapshot.queue_specs import DeviceLimit, QueueSpec, UsageRecord
 
 GPUS = "gpus"
 """GPUs of every kind together, as users see them."""
@@ -26,11 +26,10 @@ def queue_spec(queue: Queue, created: float = 0.0) -> QueueSpec:
         if share.weight is not None:
             weights[name] = share.weight
     for entry in spec.devices:
-        if entry.device_class_name is not None:
-            devices = DEVICE_CLASS + entry.device_class_name
-            deserved[devices] = entry.deserved.number()
-            if entry.max is not None:
-                ceiling[devices] = entry.max.number()
+        devices = _devices_row(entry)
+        deserved[devices] = entry.deserved.number()
+        if entry.max is not None:
+            ceiling[devices] = entry.max.number()
     return QueueSpec(
         name=queue.metadata.name,
         parent=spec.parent or "",
@@ -45,10 +44,8 @@ def queue_spec(queue: Queue, created: float = 0.0) -> QueueSpec:
         reserve_after=spec.reserve_after,
         api_version=API_VERSION,
         usage=_usage(queue.status.usage),
-        problems=tuple(
-            _not_enforced(queue.metadata.name, entry.name)
-            for entry in spec.devices
-            if entry.attribute is not None
+        device_limits=tuple(
+            limit for entry in spec.devices if (limit := _device_limit(entry)) is not None
         ),
     )
 
@@ -78,12 +75,15 @@ def _kept(amounts: Mapping[str, float]) -> dict[str, float]:
     return {GPU if name == GPUS else name: amount * _unit(name) for name, amount in amounts.items()}
 
 
-def _not_enforced(queue: str, entry: str) -> QueueProblem:
-    reason = (
-        f"queue {queue!r}: devices[{entry}] limits by attribute, which is not enforced; "
-        "use deviceClassName"
-    )
-    return QueueProblem(queue, QueueFault.NOT_ENFORCED, reason)
+def _devices_row(entry: DeviceShare) -> str:
+    limit = _device_limit(entry)
+    return DEVICE_CLASS + (entry.device_class_name or "") if limit is None else limit.row
+
+
+def _device_limit(entry: DeviceShare) -> DeviceLimit | None:
+    if entry.attribute is None:
+        return None
+    return DeviceLimit(entry.attribute, tuple(sorted(set(entry.values or ()))))
 
 
 def in_api_units(amounts: Mapping[str, float]) -> dict[str, float]:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+DEVICE_ATTRIBUTE = "deviceattribute/"
+
 
 @dataclass(frozen=True, slots=True)
 class UsageRecord:
@@ -25,6 +27,19 @@ class UsageRecord:
     half_life: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class DeviceLimit:
+    """Devices one of whose attributes, or capacities, has any of these values."""
+
+    attribute: str
+    values: tuple[str, ...]
+
+    @property
+    def row(self) -> str:
+        """The quota resource that counts them."""
+        return f"{DEVICE_ATTRIBUTE}{self.attribute}={'|'.join(self.values)}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSpec:
     """A queue as it was written, in the units of the resource rows.
@@ -33,7 +48,8 @@ class QueueSpec:
     other base resources: a queue that is silent about them does not ration them. A resource missing
     in ``max`` is unlimited, in ``weights`` it has ``weight``. ``created``, min runtimes and
     ``reserve_after`` are in seconds; None is inherited. ``api_version`` tells the API it was
-    written in, ``problems`` what was already found wrong with it there, ``usage`` what its status
+    written in, ``problems`` what was already found wrong with it there, ``device_limits``
+    what its rows by attribute count, ``usage`` what its status
     remembers.
     """
 
@@ -51,6 +67,7 @@ class QueueSpec:
     api_version: str = ""
     problems: "tuple[QueueProblem, ...]" = ()
     usage: UsageRecord | None = None
+    device_limits: tuple[DeviceLimit, ...] = ()
 
 
 class QueueFault(StrEnum):
@@ -60,7 +77,6 @@ class QueueFault(StrEnum):
     CYCLE = "Cycle"
     DUPLICATE = "Duplicate"
     INVALID_AMOUNT = "InvalidAmount"
-    NOT_ENFORCED = "NotEnforced"
 
 
 @dataclass(frozen=True, slots=True)

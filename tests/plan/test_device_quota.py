@@ -95,8 +95,77 @@ def test_a_queue_takes_back_the_devices_of_a_class_that_it_deserves():
     assert len(plan.nominations) == 2
 
 
-def test_a_limit_by_attribute_is_reported_not_silently_disregarded():
-    entry = {"name": "h", "attribute": "gpu.nvidia.com/productName", "values": ["H100"], "max": 1}
-    plan = cluster(*hardware(queue("team", 16, devices=[entry]))).plan()
+PRODUCT = "gpu.nvidia.com/productName"
+
+
+def by_product(*values, name="team", **entry):
+    share = {"name": "h", "attribute": PRODUCT, "values": list(values)} | entry
+    return queue(name, 16, devices=[share])
+
+
+def test_a_limit_by_product_holds_whatever_class_is_asked():
+    world = cluster(
+        *hardware(by_product("H100", max=3)),
+        of_class(claiming_job("four", 4, queue="team"), FAST),
+        claiming_job("three", 3, queue="team", created=1),
+        of_class(claiming_job("other", 5, queue="team", created=2), "a100"),
+    )
+    plan = world.plan()
+    assert {name.split("-")[0] for name in placed(plan)} == {"three", "other"}
+    [waits] = plan.unplaced
+    assert waits.stage is Stage.QUEUE_MAX
+    assert f"Limit is 3 devices with {PRODUCT} H100" in waits.message
+
+
+def test_selectors_of_a_request_tell_what_it_may_get():
+    [made] = [claim("c", 4, selector='device.attributes["gpu.nvidia.com"].productName == "A100"')]
+    world = cluster(*hardware(by_product("H100", max=1)))
+    world.add(made, claiming(pod("p", 0, queue="team"), "c", template=False))
+    assert placed(world.plan()) == {"p": "n-a100"}
+
+
+def test_once_allocated_a_claim_counts_by_what_it_got():
+    held = claim("held", 2, held_by=["p"], on=[("n-a100", "gpu-0"), ("n-a100", "gpu-1")], owner="p")
+    running = claiming(pod("p", 0, queue="team", node="n-a100"), "held")
+    world = cluster(
+        *hardware(by_product("H100", max=2)),
+        held,
+        running,
+        of_class(claiming_job("two", 2, queue="team", created=1), FAST),
+    )
+    plan = world.plan()
+    assert sorted(placed(plan)) == ["two-0", "two-1"]
     [share] = plan.queues
-    assert "devices[h] limits by attribute, which is not enforced" in str(share.problems)
+    assert share.allocated[f"deviceattribute/{PRODUCT}=H100"] == 2
+
+
+def test_a_limit_that_is_written_later_counts_who_runs():
+    held = claim("held", 2, held_by=["p"], on=[("n-h100", "gpu-0"), ("n-h100", "gpu-1")], owner="p")
+    running = claiming(pod("p", 0, queue="team", node="n-h100"), "held")
+    world = cluster(*hardware(queue("team", 16)), held, running)
+    world.plan()
+    world.add(by_product("A100", "H100", max=9))
+    [share] = world.plan().queues
+    assert share.allocated[f"deviceattribute/{PRODUCT}=A100|H100"] == 2
+
+
+def test_a_limit_by_memory_is_one_by_capacity():
+    share = {"name": "m", "attribute": "gpu.nvidia.com/memory", "values": ["81559Mi"], "max": 1}
+    world = cluster(*hardware(queue("team", 16, devices=[share])))
+    world.add(claiming_job("two", 2, queue="team"), claiming_job("one", 1, queue="team", created=1))
+    assert sorted(placed(world.plan())) == ["one-0"]
+
+
+def test_all_devices_cost_as_many_as_a_node_may_give():
+    [everything] = of_class([claim("c")], FAST)
+    [request] = everything.spec.devices.requests
+    asked = replace(request.exactly, allocation_mode="All")
+    devices = replace(everything.spec.devices, requests=(replace(request, exactly=asked),))
+    world = cluster(*hardware(limited(max=7)))
+    world.add(replace(everything, spec=replace(everything.spec, devices=devices)))
+    world.add(claiming(pod("p", 0, queue="team"), "c", template=False))
+    [waits] = world.plan().unplaced
+    assert waits.stage is Stage.QUEUE_MAX
+    assert "workload requested 8 devices of class h100" in waits.message
+    world.add(limited(max=8))
+    assert placed(world.plan()) == {"p": "n-h100"}

@@ -1,0 +1,89 @@
+"""Which kinds of devices are there, how many of each, and which of them does an expression select?
+
+Devices that differ only by what is theirs alone (uuid, PCI address) are of one kind; what holds for
+one of them holds for all. So a question about a DeviceClass costs its kinds, not its devices.
+O(devices) once per change of the inventory.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kai_py.api.records.resource import MAX_RESULTS_PER_CLAIM
+from kai_py.dra.expressions import CompiledExpressions
+from kai_py.dra.inventory import Inventory
+from kai_py.dra.rows import DeviceRow
+from kai_py.dra.selection import ExpressionFaultError, ExpressionTextError
+
+KindKey = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class DeviceKind:
+    """Devices that are alike, and one of them; ``by_node``: "" for those of no single node."""
+
+    row: DeviceRow
+    devices: int = 0
+    by_node: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class DeviceKinds:
+    """The kinds of an inventory, kept while it stays the same."""
+
+    inventory: Inventory
+    expressions: CompiledExpressions
+    _known: tuple[int, Mapping[KindKey, DeviceKind]] | None = None
+    _selected: dict[tuple[str, ...], list[DeviceKind]] = field(default_factory=dict)
+
+    def all(self) -> Mapping[KindKey, DeviceKind]:
+        """Every kind by what its devices have in common."""
+        if self._known is None or self._known[0] != self.inventory.revision:
+            self._known = (self.inventory.revision, _kinds(self.inventory))
+            self._selected.clear()
+        return self._known[1]
+
+    def selected_by(self, expressions: Sequence[str]) -> list[DeviceKind]:
+        """The kinds whose devices satisfy all expressions; one that fails selects nothing."""
+        kinds, key = self.all(), tuple(expressions)
+        known = self._selected.get(key)
+        if known is None:
+            known = [each for each in kinds.values() if self._satisfies(each.row, key)]
+            self._selected[key] = known
+        return known
+
+    def _satisfies(self, row: DeviceRow, expressions: Iterable[str]) -> bool:
+        try:
+            return all(self.expressions.matches(each, row) for each in expressions)
+        except (ExpressionFaultError, ExpressionTextError):
+            return False
+
+
+def most_on_a_node(kinds: Iterable[DeviceKind]) -> int:
+    """The most devices of these kinds that a claim on one node can get, if it asks for all."""
+    by_node: dict[str, int] = {}
+    for kind in kinds:
+        for node, devices in kind.by_node.items():
+            by_node[node] = by_node.get(node, 0) + devices
+    anywhere = by_node.pop("", 0)
+    return min(anywhere + max(by_node.values(), default=0), MAX_RESULTS_PER_CLAIM)
+
+
+def _kinds(inventory: Inventory) -> Mapping[KindKey, DeviceKind]:
+    kinds: dict[KindKey, DeviceKind] = {}
+    for piece in inventory.slices().values():
+        for row in piece.rows:
+            kind = kinds.setdefault(_key(row), DeviceKind(row))
+            kind.devices += 1
+            node = row.reach.node_name
+            kind.by_node[node] = kind.by_node.get(node, 0) + 1
+    return kinds
+
+
+def _key(row: DeviceRow) -> KindKey:
+    attributes = (
+        f"{name}={value}"
+        for name, value in sorted(row.device.attributes.items())
+        if "uuid" not in name.lower() and "pci" not in name.lower()
+    )
+    capacities = (f"{each.name}={each.value}" for each in row.capacities)
+    return (row.id.driver, *attributes, *capacities)

@@ -1,0 +1,50 @@
+"""Is a device one of those that a queue's limit is about?
+
+A limit names an attribute, or a capacity, with its domain, and the values that count. Attributes
+are compared as text, a list by any of its elements; capacities as quantities.
+"""
+
+from collections.abc import Iterator
+
+from kai_py.api.quantity import QuantityError, parse_quantity
+from kai_py.api.records.resource import DeviceAttribute
+from kai_py.dra.rows import DeviceRow
+from kai_py.snapshot.queue_specs import DeviceLimit
+
+
+def falls_under(row: DeviceRow, limit: DeviceLimit) -> bool:
+    """Whether holding ``row`` counts in ``limit``."""
+    names = _names(row, limit.attribute)
+    for name in names:
+        attribute = row.device.attributes.get(name)
+        if attribute is not None:
+            return any(text in limit.values for text in _texts(attribute))
+    return any(
+        capacity.name in names and capacity.value in (_nano(value) for value in limit.values)
+        for capacity in row.capacities
+    )
+
+
+def _names(row: DeviceRow, attribute: str) -> tuple[str, ...]:
+    """How the device may call the attribute: those of its driver's domain need none."""
+    domain, _, bare = attribute.partition("/")
+    return (attribute, bare) if domain == row.id.driver else (attribute,)
+
+
+def _texts(attribute: DeviceAttribute) -> Iterator[str]:
+    if attribute.bool_value is not None:
+        yield str(attribute.bool_value).lower()
+    for flag in attribute.bool_values or ():
+        yield str(flag).lower()
+    for value in (attribute.string_value, attribute.version_value, attribute.int_value):
+        if value is not None:
+            yield str(value)
+    for several in (attribute.string_values, attribute.version_values, attribute.int_values):
+        yield from (str(value) for value in several or ())
+
+
+def _nano(value: str) -> int | None:
+    try:
+        return parse_quantity(value).nano
+    except QuantityError:
+        return None
