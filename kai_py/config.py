@@ -251,6 +251,8 @@ class Configuration(ApiModel):
 
     scheduler_name: Name = "kai-scheduler"
     """Pods with this spec.schedulerName are ours."""
+    scheduler_aliases: Annotated[tuple[Name, ...], Field(max_length=16)] = ()
+    """Further values of spec.schedulerName that are ours, for example while users change over."""
     default_queue: Name | None = None
     """Queue of pods that name none; without it such pods wait and say so, or, under the ``kai``
     rules, go to ``default-queue``."""

@@ -69,6 +69,7 @@ class Planner:
             _queue_spec,
             SnapshotSettings(
                 scheduler_name=configuration.scheduler_name,
+                scheduler_aliases=configuration.scheduler_aliases,
                 hold_seconds=configuration.eviction.hold_expiry,
                 pool_label=configuration.node_pool.label,
                 pool=configuration.node_pool.name,

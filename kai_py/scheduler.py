@@ -287,6 +287,7 @@ def commit_settings(configuration: Configuration) -> CommitSettings:
     """What of the configuration commit follows."""
     return CommitSettings(
         scheduler_name=configuration.scheduler_name,
+        scheduler_aliases=configuration.scheduler_aliases,
         concurrency=configuration.commit.concurrency,
         queue_status_interval=configuration.commit.queue_status_interval,
         readiness=ReadinessPolicy(timeout=configuration.commit.binding_timeout),

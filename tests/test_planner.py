@@ -30,6 +30,8 @@ def test_the_default_queue_takes_pods_that_name_none():
 def test_the_scheduler_name_decides_whose_pods_are_placed():
     pods = (node("n"), pod("p", queue="a", scheduler_name="mine"), pod("q", queue="a"))
     assert placed(plan_with("schedulerName: mine", *pods)) == {"p": "n"}
+    both = "schedulerName: mine\nschedulerAliases: [kai-scheduler, third]"
+    assert placed(plan_with(both, *pods)) == {"p": "n", "q": "n"}
 
 
 def test_a_pool_sees_its_nodes_and_pods_only():

@@ -143,12 +143,13 @@ class Executor:
 
     async def _recover(self) -> None:
         settings = self._given.settings
+        names = {settings.scheduler_name, *settings.scheduler_aliases}
         while True:
             await asyncio.sleep(settings.claim_grace / 3)
             claims = self._given.mirror.objects(RESOURCE_CLAIMS).values()
             wanted = wanted_pods(self._plan) | self.committer.pods_in_flight
             pods = self._given.mirror.objects(PODS).values()
-            found = find_leftovers(claims, pods, settings.scheduler_name, wanted)
+            found = find_leftovers(claims, pods, names, wanted)
             due = self._grace.due(found, asyncio.get_running_loop().time())
             self.committer.give_back(due)
             self._tell_lasting_problems()

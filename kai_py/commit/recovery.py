@@ -34,13 +34,16 @@ def wanted_pods(plan: Plan) -> frozenset[str]:
 
 
 def find_leftovers(
-    claims: Iterable[ResourceClaim], pods: Iterable[Pod], scheduler_name: str, wanted: Set[str]
+    claims: Iterable[ResourceClaim], pods: Iterable[Pod], schedulers: Set[str], wanted: Set[str]
 ) -> tuple[Leftover, ...]:
-    """Left-over claims; ``wanted`` are the uids of pods whose claims are in use."""
+    """Left-over claims of pods that name one of ``schedulers``.
+
+    ``wanted`` are the uids of pods whose claims are in use.
+    """
     waiting = {
         pod.metadata.uid: pod
         for pod in pods
-        if pod.spec.scheduler_name == scheduler_name and not pod.spec.node_name
+        if pod.spec.scheduler_name in schedulers and not pod.spec.node_name
     }
     used = {
         (pod.metadata.namespace, use.resource_claim_name)

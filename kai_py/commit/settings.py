@@ -8,8 +8,9 @@ from kai_py.commit.retry import RetryPolicy
 
 @dataclass(frozen=True, slots=True)
 class CommitSettings:
-    """How hard and how long commit tries.
+    """How hard and how long commit tries, and whose pods are ours.
 
+    ``scheduler_name`` also reports events; pods may name it or one of ``scheduler_aliases``.
     ``concurrency``: bindings and claim writes under way at once; 16 is where an API server on two
     cores is busiest, more only queues there. ``seen_within``: how long the mirror may take to show
     what was written. ``kai_statuses``, ``grove_statuses``: whether to write
@@ -20,6 +21,7 @@ class CommitSettings:
     """
 
     scheduler_name: str = "kai-scheduler"
+    scheduler_aliases: tuple[str, ...] = ()
     concurrency: int = 16
     status_concurrency: int = 4
     events_per_second: float = 50.0

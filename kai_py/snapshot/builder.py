@@ -51,6 +51,7 @@ class SnapshotSettings:
     """
 
     scheduler_name: str = "kai-scheduler"
+    scheduler_aliases: tuple[str, ...] = ()
     hold_seconds: float = 300.0
     preemptible_below: int | None = None
     pool_label: str = ""
@@ -90,6 +91,7 @@ class SnapshotBuilder:
         self._devices = devices
         self._queue_spec = queue_spec
         self._settings = settings
+        self._scheduler_names = {settings.scheduler_name, *settings.scheduler_aliases}
         self._ledger = NodeLedger()
         self._shapes = ShapeTable()
         self._charges: dict[int, dict[str, float]] = {}
@@ -300,8 +302,7 @@ class SnapshotBuilder:
         if pod is None:
             return
         standing = self._assumed.standing(pod)
-        ours = pod.spec.scheduler_name == self._settings.scheduler_name
-        ours = ours and self._in_pool(pod.metadata)
+        ours = pod.spec.scheduler_name in self._scheduler_names and self._in_pool(pod.metadata)
         if pod.status.phase in FINISHED or (not ours and not standing.node):
             self._neighbours.remove(uid)
             self._ledger.set_holding(uid, None)

@@ -53,7 +53,7 @@ def plan_again(cluster: Cluster, gang: GangPlacement) -> Plan:
 async def follow(cluster: Cluster, plan: Plan) -> None:
     committer = cluster.committer(RecordingRoom())
     committer.carry_out(plan, now=0.0)
-    leftovers = find_leftovers(cluster.claims(), cluster.pods(), SCHEDULER, wanted_pods(plan))
+    leftovers = find_leftovers(cluster.claims(), cluster.pods(), {SCHEDULER}, wanted_pods(plan))
     committer.give_back(LeftoverGrace(0.0).due(leftovers, 0.0))
     assert await committer.drain(5.0)
 

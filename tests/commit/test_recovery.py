@@ -11,7 +11,7 @@ def cluster():
 
 def leftovers(cluster, *wanted):
     uids = {pod.uid for pod in wanted}
-    found = find_leftovers(cluster.claims(), cluster.pods(), SCHEDULER, uids)
+    found = find_leftovers(cluster.claims(), cluster.pods(), {SCHEDULER}, uids)
     return {left.claim.name: left.consumers for left in found}
 
 
@@ -35,6 +35,14 @@ def test_a_pod_that_is_placed_keeps_its_claim(cluster):
 def test_another_schedulers_claims_are_its_own(cluster):
     held_for(cluster, cluster.add_pod("stranger", schedulerName="default-scheduler"))
     assert leftovers(cluster) == {}
+
+
+def test_claims_of_pods_with_another_name_of_ours_are_ours(cluster):
+    pod = cluster.add_pod("changing-over", schedulerName="gpu-scheduler")
+    held_for(cluster, pod)
+    names = {SCHEDULER, "gpu-scheduler"}
+    [found] = find_leftovers(cluster.claims(), cluster.pods(), names, set())
+    assert found.consumers == {pod.uid}
 
 
 async def test_a_running_pod_keeps_a_shared_claim_that_others_leave(cluster):
@@ -65,7 +73,7 @@ def test_a_claim_without_devices_is_no_leftover(cluster):
 
 def test_a_leftover_is_due_after_it_was_one_for_the_whole_grace(cluster):
     held_for(cluster, cluster.add_pod("worker-0"))
-    found = find_leftovers(cluster.claims(), cluster.pods(), SCHEDULER, set())
+    found = find_leftovers(cluster.claims(), cluster.pods(), {SCHEDULER}, set())
     grace = LeftoverGrace(30.0)
     assert grace.due(found, 0.0) == ()
     assert grace.due(found, 29.0) == ()
