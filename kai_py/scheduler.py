@@ -26,8 +26,10 @@ from kai_py.commit.settings import CommitSettings
 from kai_py.config import Configuration
 from kai_py.grouping.owners import GroupKind
 from kai_py.observe import health
+from kai_py.observe.cluster_metrics import ClusterMetrics
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import DecisionLog
+from kai_py.observe.decision_metrics import DecisionMetrics
 from kai_py.observe.http import Probes
 from kai_py.observe.http_api import Source
 from kai_py.observe.kai_metrics import KaiQueueMetrics
@@ -85,6 +87,8 @@ class Scheduler:
         self._owner_kinds = OwnerKinds(
             client, self.mirror, self._planner.owner_decoder, self._note_owner_kind
         )
+        self._work_metrics = DecisionMetrics(metrics.registry)
+        ClusterMetrics(metrics.registry, lambda: self.last_view)
         self._kai_metrics = (
             KaiQueueMetrics(metrics.registry, self._display_name)
             if configuration.kai.queue_metrics
@@ -223,7 +227,8 @@ class Scheduler:
             snapshot = self._planner.freeze(now)
         with self._metrics.cycle_seconds.labels("plan").time():
             plan, node_gpus = await asyncio.to_thread(self._decide, snapshot)
-        self.decisions.note(plan, snapshot.gangs, now)
+        decisions = self.decisions.note(plan, snapshot.gangs, now)
+        self._work_metrics.count(decisions, snapshot.gangs, now)
         self.shares.note(plan, now)
         self.last_view = ClusterView(self.decisions.cycle, snapshot, plan, node_gpus)
         self._deadline = self._planner.next_deadline(snapshot)

@@ -66,8 +66,9 @@ class DecisionLog:
         """Number of the last decision; 0 before the first."""
         return self._decisions[-1].number if self._decisions else 0
 
-    def note(self, plan: Plan, gangs: Container[str], now: float) -> None:
-        """Take over a cycle's decisions; ``gangs`` are the keys of those that exist."""
+    def note(self, plan: Plan, gangs: Container[str], now: float) -> tuple[Decision, ...]:
+        """Take over a cycle's decisions and give them; ``gangs``: keys of those that exist."""
+        before = self.newest
         for decision in new_decisions(self._before, plan, gangs):
             number = self.newest + 1
             self._decisions.append(replace(decision, number=number, time=now))
@@ -75,6 +76,7 @@ class DecisionLog:
         self.cycle += 1
         self._changed.set()
         self._changed = asyncio.Event()
+        return self.since(before)
 
     def since(self, number: int) -> tuple[Decision, ...]:
         """Decisions after ``number``, oldest first, as far as they are kept."""

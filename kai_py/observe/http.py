@@ -10,6 +10,7 @@
 The answers are computed from callables, so that this room knows nothing of what it shows.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ def make_app(probes: Probes, access: Access) -> web.Application:
     """The HTTP application."""
 
     async def metrics(_request: web.Request) -> web.Response:
-        body = generate_latest(probes.registry)
+        body = await asyncio.to_thread(generate_latest, probes.registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def healthz(_request: web.Request) -> web.Response:

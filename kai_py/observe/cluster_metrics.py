@@ -1,0 +1,151 @@
+"""What a scrape tells of the cluster: who has waited longest, how broken up free room is, and which
+claim, gang and queue hold which device.
+
+Computed when it is asked for, from the last cycle, so that cycles pay nothing. Series are bounded:
+by queues, by topology levels, and by devices in use, of which at most ``MOST_DEVICES`` are told.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from kai_py.dra.identity import DeviceID
+from kai_py.dra.listing import Holder, holders_of
+from kai_py.observe.cluster_view import ClusterView, NodeUse
+
+MOST_DEVICES = 50_000
+NODE, CLUSTER = "node", "cluster"
+NODE_STATES = ("free", "partial", "full", "unusable", "without_gpus")
+DEVICE_LABELS = (
+    "node", "driver", "pool", "device", "uuid", "claim", "namespace", "pod", "gang", "queue",
+)  # fmt: skip
+
+
+class ClusterMetrics(Collector):
+    """Metrics of the cycle that ``view`` gives; none before the first."""
+
+    def __init__(self, registry: CollectorRegistry, view: Callable[[], ClusterView | None]) -> None:
+        self._view = view
+        registry.register(self)
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: asking for it would build the metrics at registration."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics of now."""
+        view = self._view()
+        if view is None:
+            return
+        yield oldest_pending(view)
+        yield from room(view)
+        yield device_claims(view)
+
+
+def oldest_pending(view: ClusterView) -> Metric:
+    """Per queue the age of the gang that has waited longest; 0 where nobody waits."""
+    metric = GaugeMetricFamily(
+        "kai_py_oldest_pending_seconds",
+        "Age of the oldest gang that stays pending, by queue.",
+        labels=("queue",),
+    )
+    ages = dict.fromkeys((share.queue for share in view.plan.queues), 0.0)
+    for unplaced in view.plan.unplaced:
+        gang = view.snapshot.gangs.get(unplaced.gang)
+        if gang is not None and unplaced.queue in ages:
+            age = max(view.snapshot.now - gang.created, 0.0)
+            ages[unplaced.queue] = max(ages[unplaced.queue], age)
+    for queue, age in ages.items():
+        metric.add_metric((queue,), age)
+    return metric
+
+
+def room(view: ClusterView) -> Iterator[Metric]:
+    """Nodes by state, and the most GPUs that are free together per level of the topology."""
+    uses = [use for domain in view.domains.values() for use in domain]
+    nodes = GaugeMetricFamily(
+        "kai_py_nodes", "Nodes by how many of their GPUs are held.", labels=("state",)
+    )
+    states = [node_state(use) for use in uses]
+    for state in NODE_STATES:
+        nodes.add_metric((state,), states.count(state))
+    yield nodes
+    largest = GaugeMetricFamily(
+        "kai_py_largest_free_gpus",
+        "Most GPUs free in one domain of a level: the largest gang that fits there.",
+        labels=("level",),
+    )
+    for level, amount in largest_free(view).items():
+        largest.add_metric((level,), amount)
+    yield largest
+
+
+def node_state(use: NodeUse) -> str:
+    """One of ``NODE_STATES``."""
+    if not use.usable:
+        return "unusable"
+    if not use.gpus:
+        return "without_gpus"
+    if not use.used:
+        return "free"
+    return "full" if use.used >= use.gpus else "partial"
+
+
+def largest_free(view: ClusterView) -> dict[str, float]:
+    """Most free GPUs on one node, in one domain of each level, and in the cluster."""
+    sums: dict[str, dict[str, float]] = {level: {} for level in (NODE, *view.levels, CLUSTER)}
+    columns = [(level, view.snapshot.nodes.label(level)) for level in view.levels]
+    for domain in view.domains.values():
+        for use in domain:
+            free = max(use.gpus - use.used, 0.0) if use.usable else 0.0
+            places = {NODE: use.name, CLUSTER: ""}
+            path = ""
+            for level, column in columns:
+                path = f"{path}/{column.values[column.codes[use.row]]}"
+                places[level] = path
+            for level, place in places.items():
+                sums[level][place] = sums[level].get(place, 0.0) + free
+    return {level: max(found.values(), default=0.0) for level, found in sums.items()}
+
+
+def device_claims(view: ClusterView) -> Metric:
+    """A series of value 1 per device and claim that holds it."""
+    metric = GaugeMetricFamily(
+        "kai_device_claim_info",
+        "1 for every device that a claim holds; join on uuid with metrics of the device.",
+        labels=DEVICE_LABELS,
+    )
+    objects = view.snapshot.devices
+    held = holders_of(objects.claims.values(), view.snapshot.gangs)
+    known = dict(_published(view, held)) if held else {}
+    told = 0
+    for device in sorted(held):
+        node, uuid = known.get(device, ("", ""))
+        for holder in held[device]:
+            if told < MOST_DEVICES and not holder.admin:
+                metric.add_metric(_labels(device, node, uuid, holder), 1.0)
+                told += 1
+    return metric
+
+
+def _published(
+    view: ClusterView, wanted: Iterable[DeviceID]
+) -> Iterator[tuple[DeviceID, tuple[str, str]]]:
+    """Node and uuid of the devices in ``wanted`` that slices list."""
+    names = set(wanted)
+    for piece in view.snapshot.devices.slices.values():
+        spec = piece.spec
+        for device in spec.devices:
+            identity = DeviceID(spec.driver, spec.pool.name, device.name)
+            if identity in names:
+                uuid = device.attributes.get("uuid")
+                yield identity, (spec.node_name, (uuid.string_value or "") if uuid else "")
+
+
+def _labels(device: DeviceID, node: str, uuid: str, holder: Holder) -> tuple[str, ...]:
+    namespace, _, claim = holder.claim.partition("/")
+    pod = holder.pods[0] if holder.pods else ""
+    place = (node, device.driver, device.pool, device.device, uuid)
+    return (*place, claim, namespace, pod, holder.gang, holder.queue)

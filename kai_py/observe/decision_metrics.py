@@ -1,0 +1,68 @@
+"""How long did gangs wait, and how much work was lost to evictions? Counted as it is decided.
+
+A gang has waited from its creation, or from the last eviction of a pod of it, to the placement of
+its floor. What an eviction loses is the time since the pod was bound, times its GPUs, whether or
+not the workload can go on from a checkpoint. Labels: queues, five sizes of gangs, actions.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from kai_py.observe.decision_log import Decision, DecisionKind
+from kai_py.plan.decisions import Action
+from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.gangs import Gang
+
+WAIT_BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 12 * 3600.0, 24 * 3600.0)
+SIZES = ((1, "1"), (8, "2-8"), (64, "9-64"), (512, "65-512"))
+LARGEST = "513+"
+
+
+class DecisionMetrics:
+    """Metrics of decisions, registered on ``registry``, which takes them once."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._wait = Histogram(
+            "kai_py_gang_wait_seconds",
+            "Time that gangs waited until they were placed, by queue and pods of the gang.",
+            ("queue", "size"),
+            buckets=WAIT_BUCKETS,
+            registry=registry,
+        )
+        self._lost = Counter(
+            "kai_py_lost_gpu_seconds_total",
+            "GPU-seconds that evicted pods had run, by the action that evicts them.",
+            ("action",),
+            registry=registry,
+        )
+        for action in Action:
+            self._lost.labels(action.value)
+
+    def count(self, decisions: Iterable[Decision], gangs: Mapping[str, Gang], now: float) -> None:
+        """Count what a cycle decided; ``gangs`` as they were before it."""
+        for decision in decisions:
+            gang = gangs.get(decision.gang)
+            if gang is None:
+                continue
+            if decision.kind is DecisionKind.PLACED and not gang.bound:
+                since = max(gang.created, gang.last_evicted or 0.0)
+                size = size_label(len(gang.members))
+                self._wait.labels(gang.queue, size).observe(max(now - since, 0.0))
+            elif decision.kind is DecisionKind.EVICTED:
+                self._lost.labels(decision.action).inc(lost_gpu_seconds(decision, gang, now))
+
+
+def size_label(pods: int) -> str:
+    """The size of a gang as a label: a bounded set."""
+    return next((label for most, label in SIZES if pods <= most), LARGEST)
+
+
+def lost_gpu_seconds(decision: Decision, gang: Gang, now: float) -> float:
+    """What the pods of an eviction had run."""
+    evicted = set(decision.pods)
+    return sum(
+        max(now - member.bound_since, 0.0) * member.charge.get(GPU, 0.0)
+        for member in gang.bound
+        if str(member.pod) in evicted
+    )

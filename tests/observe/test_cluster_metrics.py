@@ -1,0 +1,83 @@
+"""What a scrape tells: who waits longest, how broken up free room is, who holds which device."""
+
+from prometheus_client import CollectorRegistry
+
+from kai_py.observe import cluster_metrics
+from kai_py.observe.cluster_metrics import ClusterMetrics, device_claims, largest_free
+from tests import scenario
+from tests.observe.views import view_of
+from tests.worlds import gang, world
+
+ZONE, RACK = "topology.kubernetes.io/zone", "topology.kubernetes.io/rack"
+
+
+def scraped(snapshot):
+    registry = CollectorRegistry()
+    view = None if snapshot is None else view_of(snapshot)
+    ClusterMetrics(registry, lambda: view)
+    return registry
+
+
+def test_before_the_first_cycle_there_is_nothing_to_tell():
+    assert list(scraped(None).collect()) == []
+
+
+def test_the_oldest_that_waits_is_told_by_queue():
+    waiting = [gang(f"g{n}", pods=1, gpus=8, created=float(n)) for n in (30, 10, 20)]
+    value = scraped(world({"n1": 4}, *waiting).snapshot(100.0)).get_sample_value
+    assert value("kai_py_oldest_pending_seconds", {"queue": "team"}) == 90.0
+    value = scraped(world({"n1": 4}).snapshot(100.0)).get_sample_value
+    assert value("kai_py_oldest_pending_seconds", {"queue": "team"}) == 0.0
+
+
+def test_free_room_is_told_by_level():
+    def node(name, zone, rack, gpus):
+        return scenario.node(name, labels={ZONE: zone, RACK: rack}, gpus=gpus)
+
+    made = scenario.cluster(
+        scenario.queue("team", 8),
+        node("n1", "a", "r1", 8),
+        node("n2", "a", "r2", 4),
+        node("n3", "b", "r1", 8),
+        scenario.pod("p", 2, queue="team", node="n1"),
+        scenario.pod("q", 3, queue="team", node="n3"),
+    )
+    snapshot = made.snapshot()
+    assert largest_free(view_of(snapshot)) == {
+        "node": 6.0, ZONE: 10.0, RACK: 6.0, "cluster": 15.0,
+    }  # fmt: skip
+    value = scraped(snapshot).get_sample_value
+    states = {s: value("kai_py_nodes", {"state": s}) for s in cluster_metrics.NODE_STATES}
+    assert states == {"free": 1, "partial": 2, "full": 0, "unusable": 0, "without_gpus": 0}
+
+
+def test_every_held_device_names_claim_pod_gang_and_queue(monkeypatch):
+    owner = scenario.job("train", 1, "team")
+    made = scenario.cluster(
+        scenario.queue("team", 8),
+        scenario.device_class(),
+        scenario.node("n1", gpus=0),
+        scenario.gpu_slice("n1", 3),
+        owner,
+        scenario.claim(
+            "c", 2, owner="train-0", held_by=["train-0"], on=[("n1", "gpu-0"), ("n1", "gpu-2")]
+        ),
+        scenario.claiming(scenario.pod("train-0", 0, node="n1", owner=owner), "c"),
+    )
+    view = view_of(made.snapshot())
+    first, second = device_claims(view).samples
+    assert first.labels == {
+        "node": "n1",
+        "driver": "gpu.nvidia.com",
+        "pool": "n1",
+        "device": "gpu-0",
+        "uuid": "GPU-n1-0",
+        "claim": "c",
+        "namespace": "default",
+        "pod": "train-0",
+        "gang": "default/Job/train",
+        "queue": "team",
+    }
+    assert second.labels["uuid"] == "GPU-n1-2"
+    monkeypatch.setattr(cluster_metrics, "MOST_DEVICES", 1)
+    assert len(device_claims(view).samples) == 1

@@ -1,0 +1,53 @@
+"""Waiting times and lost work, counted from decisions."""
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kai_py.observe.decision_log import DecisionLog
+from kai_py.observe.decision_metrics import DecisionMetrics, size_label
+from kai_py.snapshot.queue_specs import QueueSpec
+from tests.observe.views import view_of
+from tests.worlds import gang, world
+
+
+def counted(*snapshots):
+    registry, log = CollectorRegistry(), DecisionLog()
+    metrics = DecisionMetrics(registry)
+    for snapshot in snapshots:
+        plan = view_of(snapshot).plan
+        metrics.count(log.note(plan, snapshot.gangs, snapshot.now), snapshot.gangs, snapshot.now)
+    return registry.get_sample_value
+
+
+def test_a_gang_has_waited_from_its_creation_to_its_first_placement():
+    waiting = gang("train", pods=2, gpus=8, created=10.0)
+    value = counted(
+        world({"n1": 8}, waiting).snapshot(20.0),
+        world({"n1": 16}, waiting).snapshot(110.0),
+        world({"n1": 16}, waiting).snapshot(111.0),
+    )
+    labels = {"queue": "team", "size": "2-8"}
+    assert value("kai_py_gang_wait_seconds_count", labels) == 1.0
+    assert value("kai_py_gang_wait_seconds_sum", labels) == 100.0
+
+
+def test_a_gang_that_grows_has_not_waited():
+    value = counted(world({"n1": 8}, gang("train", nodes=["n1", "-"], floor=1)).snapshot(5.0))
+    assert value("kai_py_gang_wait_seconds_count", {"queue": "team", "size": "2-8"}) is None
+
+
+def test_an_eviction_loses_what_its_pods_had_run():
+    runs = gang("low", pods=2, gpus=4, node="n1", created=0.0)
+    urgent = gang("high", pods=1, gpus=8, created=50.0, priority=9)
+    queues = [QueueSpec(name="team", deserved={"gpu": 8.0}, max={"gpu": 8.0})]
+    value = counted(world({"n1": 8}, runs, urgent, queues=queues).snapshot(60.0))
+    assert value("kai_py_lost_gpu_seconds_total", {"action": "preempt"}) == 8 * 60.0
+    assert value("kai_py_lost_gpu_seconds_total", {"action": "reclaim"}) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("pods", "label"),
+    [(1, "1"), (2, "2-8"), (8, "2-8"), (9, "9-64"), (512, "65-512"), (513, "513+")],
+)
+def test_sizes_are_few(pods, label):
+    assert size_label(pods) == label

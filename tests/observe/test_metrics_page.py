@@ -1,0 +1,50 @@
+"""What the documentation and the Grafana dashboard name exists."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kai_py.observe.cluster_metrics import ClusterMetrics
+from kai_py.observe.cluster_view import ClusterView
+from kai_py.observe.decision_metrics import DecisionMetrics
+from kai_py.observe.metrics import Metrics
+from kai_py.plan.decisions import Plan
+from tests.worlds import world
+
+DOCS = Path(__file__).parents[2] / "docs"
+NAMED = re.compile(r"\bkai_(?:py|device)_\w+")
+OF_HISTOGRAMS = re.compile(r"_(bucket|sum|count)$")
+
+
+@pytest.fixture
+def names():
+    registry = CollectorRegistry()
+    Metrics(registry)
+    DecisionMetrics(registry)
+    view = ClusterView(1, world({}).snapshot(0.0), Plan(), np.zeros(0))
+    ClusterMetrics(registry, lambda: view)
+    return {
+        family.name + ("_total" if family.type == "counter" else "")
+        for family in registry.collect()
+    }
+
+
+def named(text):
+    return {OF_HISTOGRAMS.sub("", name) for name in NAMED.findall(text)}
+
+
+def test_the_page_names_the_metrics_that_exist(names):
+    assert named((DOCS / "metrics.md").read_text()) == names
+
+
+def test_the_grafana_dashboard_asks_for_metrics_that_exist(names):
+    board = json.loads((DOCS / "grafana-dashboard.json").read_text())
+    asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    assert len(asked) >= 10
+    for expression in asked:
+        assert named(expression)
+        assert named(expression) <= names
