@@ -170,6 +170,7 @@ def definition(framework: Framework, name: str) -> dict[str, Any]:
                     "served": True,
                     "storage": True,
                     "schema": {"openAPIV3Schema": anything},
+                    "subresources": {"status": {}},
                 }
             ],
         },
