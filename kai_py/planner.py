@@ -125,6 +125,7 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
         consolidate_at_most=configuration.eviction.consolidate_at_most,
         staleness_grace=configuration.eviction.staleness_grace,
         ageing=_ageing(configuration),
+        hold_seconds=configuration.eviction.hold_expiry,
         actions=_actions(configuration),
     )
 

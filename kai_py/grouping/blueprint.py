@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.document import Document
-from kai_py.grouping.gang import Subgroup
+from kai_py.grouping.gang import Awaited, Subgroup
 from kai_py.grouping.lineage import Link
 from kai_py.grouping.owners import Owners
 from kai_py.grouping.queue_choice import Defaults
@@ -43,7 +43,7 @@ class Blueprint:
 
     ``part`` splits the owner's pods into several gangs. ``leaf`` and ``rank`` place a pod in its
     gang. ``grown``: what the gang is once this pod exists, where that is not ``tree`` for all.
-    ``expected_pods`` 0: nobody knows.
+    ``expected_pods`` 0: nobody knows. ``awaited``: pods that come once others run.
     """
 
     tree: Subgroup
@@ -52,6 +52,7 @@ class Blueprint:
     part: Callable[[Pod], str] = _nothing
     grown: Callable[[Pod], Subgroup] | None = None
     expected_pods: int = 0
+    awaited: tuple[Awaited, ...] = ()
     floor_annotations: tuple[str, ...] = ()
     queue: str = ""
     problem: str = ""

@@ -7,6 +7,7 @@ an inner node needs ``min_subgroups`` of its children, all of them when unset.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kai_py.api.records.core import Pod
 from kai_py.grouping.terms import NO_TERMS, Terms
 
 
@@ -65,6 +66,18 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
+class Awaited:
+    """Pods that a framework makes once others run.
+
+    ``count`` pods in all belong to the leaf; those that do not exist yet will be like ``pod``.
+    """
+
+    leaf: str
+    count: int
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
 class GangSpec:
     """A gang as derived from its pods' owners.
 
@@ -77,6 +90,7 @@ class GangSpec:
     ``problem`` tells, in one sentence naming object and field, why the gang can't be placed;
     ``pod_problem`` why this pod can't, though the rest of the gang may. ``disregarded`` names the
     other groups that the pod asks for and does not get, because a source before theirs decided.
+    ``awaited``: pods that come later, for which there must be room before any starts.
     """
 
     key: str
@@ -93,6 +107,7 @@ class GangSpec:
     workload_class: str = ""
     expected_runtime: float | None = None
     disregarded: tuple[str, ...] = ()
+    awaited: tuple[Awaited, ...] = ()
 
 
 def satisfied(tree: Subgroup, members: Mapping[str, int]) -> bool:

@@ -302,6 +302,7 @@ def _member(asked: Asked, decider: _Decider, kept: _Kept) -> GangSpec:
         leaf=leaf,
         order=drawn.rank(pod),
         expected_pods=drawn.expected_pods,
+        awaited=drawn.awaited,
         workload_class=decider.workload_class,
         problem=drawn.problem,
         pod_problem="" if drawn.problem or leaf in kept.leaves else _strange_leaf(leaf, kept),

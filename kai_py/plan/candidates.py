@@ -1,6 +1,7 @@
 """Which pods of a gang to place next, and what must be true before any is.
 
-A gang whose floor is not reached asks for exactly the pods that reach it, all or nothing. A gang
+A gang whose floor is not reached asks for exactly the pods that reach it, all or nothing, and with
+them for room for the pods that its framework makes once these run. A gang
 that has its floor asks for its surplus: pod by pod, or an optional subgroup at a time.
 """
 
@@ -50,7 +51,11 @@ def next_ask(gang: Gang, statement: Statement) -> Ask | None:
     left = [m for m in gang.pending if m.pod.uid not in statement.placed and not m.waiting]
     if not left:
         return None
-    if not gang.tree.children and len(left) == len(gang.members) == gang.tree.min_members:
+    if (
+        not gang.awaited
+        and not gang.tree.children
+        and len(left) == len(gang.members) == gang.tree.min_members
+    ):
         return Ask(tuple(left), surplus=False)
     have, by_leaf = active_counts(gang, statement), _by_leaf(left)
     surplus = satisfied(gang.tree, have)
@@ -58,7 +63,8 @@ def next_ask(gang: Gang, statement: Statement) -> Ask | None:
     if not wanted:
         return None
     chosen = tuple(m for m in left if m.pod.uid in wanted)
-    return Ask(chosen, surplus, more=len(chosen) < len(left))
+    later = () if surplus else gang.awaited
+    return Ask((*chosen, *later), surplus, more=len(chosen) < len(left))
 
 
 def active_counts(gang: Gang, statement: Statement) -> dict[str, int]:

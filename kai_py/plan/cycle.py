@@ -11,6 +11,7 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.inventory import Inventory
 from kai_py.plan.actions.allocate import allocate
 from kai_py.plan.actions.consolidate import consolidate
+from kai_py.plan.actions.keep_room import keep_room
 from kai_py.plan.actions.preempt import preempt
 from kai_py.plan.actions.reclaim import reclaim
 from kai_py.plan.actions.reserve import announce, reserve
@@ -43,7 +44,7 @@ from kai_py.policy.gang_order import Ageing
 from kai_py.policy.rules import NATIVE, Rules
 from kai_py.policy.score.strategies import PlacementStrategy
 from kai_py.policy.usage_history import UsageHistory
-from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -56,13 +57,26 @@ ACTIONS: Mapping[Action, Callable[[CycleState, Sequence[Gang]], None]] = {
 }
 """In the order in which they run: what disturbs nobody comes first."""
 
+LATER_PODS_COUNT = frozenset(
+    {
+        Stage.QUEUE_MAX,
+        Stage.NON_PREEMPTIBLE,
+        Stage.NODE_FILTERS,
+        Stage.RESOURCES,
+        Stage.DEVICES,
+        Stage.TOPOLOGY,
+    }
+)
+"""Stages at which pods that do not exist yet are asked for together with those that do."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleSettings:
     """What of the configuration a cycle follows; ``actions`` run in the order given.
 
     ``victim_probes``: trial placements of all searches for victims in a cycle, and of one search.
-    ``consolidate_at_most``: pods moved for one gang. ``staleness_grace`` in seconds.
+    ``consolidate_at_most``: pods moved for one gang. ``staleness_grace`` in seconds, as is
+    ``hold_seconds``: how long room is kept for pods that come later.
     """
 
     rules: Rules = NATIVE
@@ -75,6 +89,7 @@ class CycleSettings:
     consolidate_at_most: int = 16
     staleness_grace: float = 60.0
     ageing: Ageing | None = None
+    hold_seconds: float = 300.0
     actions: tuple[Action, ...] = tuple(ACTIONS)
 
 
@@ -126,11 +141,13 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
         staleness_grace=settings.staleness_grace,
         ageing=settings.ageing,
         exhausted=memory.exhausted,
+        hold_seconds=settings.hold_seconds,
     )
     pending = [snapshot.gangs[key] for key in snapshot.pending]
     ready = [g for g in pending if g.key not in snapshot.held_back and not g.attempted]
 
-    # 2. Gangs that were promised room start, or keep it.
+    # 2. Gangs that started in part, or were promised room, start or keep it.
+    keep_room(state)
     resume(state, ready)
     # 3. Gangs that have waited too long get nodes that empty for them.
     reserve(state, [gang for gang in ready if _waits(state, gang)])
@@ -165,7 +182,7 @@ def _plan(state: CycleState, pending: Sequence[Gang], inventory: Inventory) -> P
     nominations: list[Nomination] = []
     names = state.snapshot.nodes.names
     for uid, planned in state.statement.placed.items():
-        if uid in state.statement.evicted:
+        if uid in state.statement.evicted or planned.member.state is PodState.AWAITED:
             continue
         if planned.room is Room.NOW:
             starting.setdefault(planned.gang.key, []).append(planned)
@@ -234,13 +251,22 @@ def _unplaced(state: CycleState, pending: Sequence[Gang]) -> list[Unplaced]:
                 owner=gang.owner,
                 queue=gang.queue,
                 stage=obstacle.stage,
-                message=obstacle.message,
+                message=_told(gang, obstacle),
                 pods=left,
                 marked=gang.mark_unschedulable,
                 shortage=obstacle.shortage,
             )
         )
     return listed
+
+
+def _told(gang: Gang, obstacle: Obstacle) -> str:
+    """The obstacle, with what else had to fit where that is not seen from the pods that wait."""
+    if not gang.awaited or obstacle.stage not in LATER_PODS_COUNT:
+        return obstacle.message
+    count = len(gang.awaited)
+    later = f"the {count} pods that are made later" if count > 1 else "the pod that is made later"
+    return f"{obstacle.message} Room is also needed for {later}."
 
 
 def _is_left(state: CycleState, member: Member) -> bool:

@@ -32,6 +32,7 @@ class CycleState:
     probes_per_gang: int
     most_moved: int
     staleness_grace: float
+    hold_seconds: float
     ageing: Ageing | None = None
     exhausted: Mapping[str, int] = field(default_factory=dict)
     searched: dict[str, bool] = field(default_factory=dict)

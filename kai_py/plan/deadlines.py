@@ -1,7 +1,8 @@
 """When could the next plan differ though nothing in the cluster changes?
 
-The clock alone ends three things: the grace of a gang that runs below its floor, the delay before a
-waiting gang may evict others, and, while somebody waits, the time for which a running gang is safe.
+The clock alone ends four things: the grace of a gang that runs below its floor, the delay before a
+waiting gang may evict others, the time for which room is kept for pods that come later, and, while
+somebody waits, the time for which a running gang is safe.
 Of the min runtimes every one that is set anywhere counts for every gang: a cycle too many costs
 little. Moments are rounded up to whole seconds, so that many of them make few cycles.
 
@@ -28,6 +29,8 @@ def _moments(snapshot: Snapshot, settings: CycleSettings) -> Iterator[float]:
     for gang in snapshot.gangs.values():
         if gang.stale_since is not None:
             yield from _end_of_grace(gang, gang.stale_since, settings.staleness_grace)
+        if gang.staged and gang.bound:
+            yield gang.started + settings.hold_seconds
         if runtimes and gang.bound:
             yield from (gang.started + runtime for runtime in runtimes)
     for key in snapshot.pending:

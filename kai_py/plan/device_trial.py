@@ -26,7 +26,7 @@ from kai_py.plan.devices import Taken, Undo
 from kai_py.plan.extended_claims import claim_to_make, claims_of_pod, claims_to_make
 from kai_py.plan.room import Room
 from kai_py.policy.node_selector import matches_selector
-from kai_py.snapshot.gangs import Member
+from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
@@ -68,7 +68,7 @@ class CycleDevices:
         if not member.claims and not member.shape.extended.requests:
             return Taken()
         missing = [ref for ref in member.claims if self._allocation(ref) is None]
-        claims = [self._snapshot.devices.claims[ref.namespace, ref.name] for ref in missing]
+        claims = [self._claim(member, ref) for ref in missing]
         made = claims_of_pod(member, self._snapshot, row)
         answer = self._fleet.allocate(
             [*claims, *made], self._snapshot.nodes.records, row, self._states[room]
@@ -134,6 +134,14 @@ class CycleDevices:
                 meta = ObjectMeta(name=use.name) if use.claim is None else use.claim.metadata
                 missing.append(ResourceClaim(metadata=meta, spec=use.spec))
         return reachable, missing
+
+    def _claim(self, member: Member, ref: ClaimRef) -> ResourceClaim:
+        """The claim, or what it will be if it stands for one that is still to be made."""
+        if member.state is not PodState.AWAITED:
+            return self._snapshot.devices.claims[ref.namespace, ref.name]
+        meta = ObjectMeta(name=ref.name, namespace=ref.namespace, uid=ref.uid)
+        use = member.shape.claims[member.claims.index(ref)]
+        return use.claim or ResourceClaim(metadata=meta, spec=use.spec)
 
     def _allocation(self, ref: ClaimRef) -> AllocationResult | None:
         claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))

@@ -22,6 +22,7 @@ from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owners import GroupKind, OwnerObject, Owners
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.assumptions import FINISHED, SUCCEEDED, Assumptions
+from kai_py.snapshot.awaited import expected_pods
 from kai_py.snapshot.dependencies import (
     Dependencies,
     ObjectCache,
@@ -126,8 +127,7 @@ class SnapshotBuilder:
                 return
             touched = self._objects.apply(kind, old, new)
             if not self._leaves_pods(old, new):
-                for uid in self._dependencies.of(touched):
-                    self._derive(uid)
+                self._derive_all(touched)
             if kind == "resourceclaims" and isinstance(new, ResourceClaim):
                 self._settle_claim(new)
 
@@ -169,8 +169,7 @@ class SnapshotBuilder:
     def set_owner_kind(self, kind: GroupKind, *, readable: bool) -> None:
         """Whether owners of a kind can be read; if not, the walk from their pods ends there."""
         self._owner_kinds.set(kind, readable=readable)
-        for uid in self._dependencies.of((("kind", *kind),)):
-            self._derive(uid)
+        self._derive_all((("kind", *kind),))
 
     def hold(self, pod_uid: str, node: str, now: float) -> None:
         """Keep room on ``node`` for a pod that was nominated."""
@@ -262,19 +261,15 @@ class SnapshotBuilder:
             uid = new.metadata.uid
             self._pods[uid] = new
             self._assumed.see(new)
-            regrouped = self._group_schedulers.set(new)
             self._derive(uid)
-            for sharer in self._dependencies.of(regrouped):
-                self._derive(sharer)
+            self._derive_all(self._group_schedulers.set(new))
             if not isinstance(old, Pod) or old.metadata != new.metadata:
-                for owned in self._dependencies.of((("uid", uid),)):
-                    self._derive(owned)
+                self._derive_all((("uid", uid),))
         elif isinstance(old, Pod):
             self._remove(old.metadata.uid)
 
     def _remove(self, uid: str) -> None:
         self._pods.pop(uid, None)
-        regrouped = self._group_schedulers.remove(uid)
         self._disregarded.pop(uid, None)
         self._forget_claims(uid)
         self._assumed.remove(uid)
@@ -283,8 +278,7 @@ class SnapshotBuilder:
         self._neighbours.remove(uid)
         self._ledger.set_holding(uid, None)
         self._gangs.leave(uid)
-        for sharer in self._dependencies.of(regrouped):
-            self._derive(sharer)
+        self._derive_all(self._group_schedulers.remove(uid))
 
     def _set_neighbour(self, pod: Pod, node: str) -> None:
         """With the first pod that refuses others, the labels of waiting pods begin to matter."""
@@ -294,6 +288,11 @@ class SnapshotBuilder:
             for uid in self._gangs.waiting():
                 if uid != pod.metadata.uid:
                     self._derive(uid)
+
+    def _derive_all(self, keys: Iterable[tuple[str, ...]]) -> None:
+        """Derive the pods that were derived from any of these."""
+        for uid in self._dependencies.of(keys):
+            self._derive(uid)
 
     def _derive(self, uid: str) -> None:
         """Bring everything derived from a pod in line with the pod."""
@@ -325,7 +324,10 @@ class SnapshotBuilder:
             self._disregard(pod, spec, standing.node)
             cost = self._charge(pod, asks, standing.node)
             joining = member(pod, asks, standing, gpus=gpus, spec=spec, cost=cost)
-            self._gangs.join(uid, spec, joining)
+            expected = expected_pods(
+                spec.awaited, owners, self._shapes, self._devices.accounting, self._card_memory
+            )
+            self._gangs.join(uid, spec, joining, expected)
         self._dependencies.set(uid, owners.seen)
 
     def _disregard(self, pod: Pod, spec: GangSpec, node: str) -> None:
@@ -403,5 +405,4 @@ class SnapshotBuilder:
 
     def _derive_sharers(self, claim: ResourceClaim) -> None:
         key = ("resourceclaims", claim.metadata.namespace, claim.metadata.name)
-        for uid in self._dependencies.of((key,)):
-            self._derive(uid)
+        self._derive_all((key,))

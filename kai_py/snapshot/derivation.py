@@ -61,9 +61,10 @@ def demand(
     accounting: Accounting,
     *,
     labels_matter: bool,
+    claims: PodClaims | None = None,
 ) -> Demand:
-    """Resolve the claims and volumes of ``pod`` and find its shape."""
-    claims = pod_claims(pod, owners.claim)
+    """Resolve the claims and volumes of ``pod`` and find its shape; ``claims`` if known."""
+    claims = pod_claims(pod, owners.claim) if claims is None else claims
     volumes = volume_selectors(pod, owners)
     mirrored = total(accounting.mirrored(use.spec) for use in claims.uses)
     problem, share = _share(pod)

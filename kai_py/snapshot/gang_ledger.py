@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from kai_py.grouping.gang import GangSpec, Subgroup
+from kai_py.snapshot.awaited import Expected, still_missing
 from kai_py.snapshot.gangs import Gang, Member, PodState
 
 Sums = dict[str, dict[str, float]]
@@ -20,6 +21,7 @@ class Tracked:
 
     spec: GangSpec
     member: Member
+    expected: tuple[Expected, ...] = ()
 
 
 class GangLedger:
@@ -43,12 +45,17 @@ class GangLedger:
         self.demand: Sums = {}
         self.fixed: Sums = {}
 
-    def join(self, uid: str, spec: GangSpec, member: Member) -> None:
-        """The pod belongs to the gang of ``spec`` now, whatever it belonged to before."""
+    def join(
+        self, uid: str, spec: GangSpec, member: Member, expected: tuple[Expected, ...] = ()
+    ) -> None:
+        """The pod belongs to the gang of ``spec`` now, whatever it belonged to before.
+
+        ``expected``: what pods of the gang that may not exist yet are like.
+        """
         before = self._tracked.get(uid)
         if uid in self._succeeded or (before is not None and before.spec.key != spec.key):
             self.leave(uid)
-        tracked = self._tracked[uid] = Tracked(spec, member)
+        tracked = self._tracked[uid] = Tracked(spec, member, expected)
         self._members.setdefault(spec.key, {})[uid] = tracked
         self._marked[spec.key] = None
         self.leaving.pop(uid, None)
@@ -155,6 +162,8 @@ class GangLedger:
             wording=terms.wording,
             near=terms.near,
             expected_runtime=spec.expected_runtime,
+            staged=bool(spec.awaited),
+            awaited=tuple(still_missing(spec.key, by_order[0].expected, members)),
         )
 
     def _post(self, gang: Gang, sign: float) -> None:

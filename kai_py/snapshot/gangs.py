@@ -21,12 +21,16 @@ Charge = Mapping[str, float]
 
 
 class PodState(IntEnum):
-    """Where a pod stands; finished pods leave their gang."""
+    """Where a pod stands; finished pods leave their gang.
+
+    An *awaited* pod does not exist yet: it stands in for what its framework will make.
+    """
 
     GATED = 0
     PENDING = 1
     BOUND = 2
     RELEASING = 3
+    AWAITED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,8 @@ class Gang:
     attempt and had it. ``mark_unschedulable``: whether its pods say in a condition that they wait.
     ``near``: where it would rather be. ``wording``: in whose words its users are told.
     ``expected_runtime`` (seconds): how long its pods are said to run; None where nobody said.
+    ``staged``: some of its pods are made once others run;
+    ``awaited`` stand in for those that do not exist yet and are none of its ``members``.
     """
 
     key: str
@@ -93,6 +99,8 @@ class Gang:
     wording: Wording = Wording.NATIVE
     near: tuple[Near, ...] = ()
     expected_runtime: float | None = None
+    staged: bool = False
+    awaited: tuple[Member, ...] = ()
 
     @cached_property
     def pending(self) -> tuple[Member, ...]:

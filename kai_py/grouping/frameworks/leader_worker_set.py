@@ -1,8 +1,8 @@
 """LeaderWorkerSet: every group is a gang of its own: a leader and size - 1 workers.
 
 With a ``subGroupPolicy`` the leaves are its subgroups, so that each can be packed by itself. With
-``startupPolicy: LeaderReady`` workers do not exist before the leader runs: the leader starts alone,
-and from the first worker on the gang is whole again.
+``startupPolicy: LeaderReady`` workers do not exist before the leader runs: the leader starts when
+there is room for the whole group, and from the first worker on the gang is whole again.
 
 Source: leaderworkerset.x-k8s.io/v1 (labels of its webhook, subgroup arithmetic of its API text).
 """
@@ -17,8 +17,9 @@ from kai_py.grouping.blueprint import (
     number_label,
     whole_document,
 )
-from kai_py.grouping.counts import count_at
-from kai_py.grouping.gang import Subgroup
+from kai_py.grouping.counts import count_at, entries
+from kai_py.grouping.gang import Awaited, Subgroup
+from kai_py.grouping.pod_template import pod_of_template, template_paths
 
 GROUP_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
 WORKER_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/worker-index"
@@ -26,6 +27,7 @@ SIZE = "spec.leaderWorkerTemplate.size"
 SEGMENT_SIZE = "spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize"
 SEGMENT_TYPE = "spec.leaderWorkerTemplate.subGroupPolicy.type"
 STARTUP = "spec.startupPolicy"
+WORKER = "spec.leaderWorkerTemplate.workerTemplate"
 LEADER = "leader"
 WORKERS = "workers"
 
@@ -51,7 +53,17 @@ def _blueprint(workload: Workload) -> Blueprint:
         rank=rank,
         part=lambda pod: pod.metadata.labels.get(GROUP_INDEX_LABEL, ""),
         expected_pods=size,
+        awaited=_workers(found, names) if leader_first else (),
     )
+
+
+def _workers(found: Document, names: tuple[str, ...]) -> tuple[Awaited, ...]:
+    template = next(iter(entries(found.content, WORKER)), None)
+    if template is None:
+        return ()
+    pod = pod_of_template(template, found.metadata, WORKER)
+    leaves = dict.fromkeys(names[1:])
+    return tuple(Awaited(leaf, names.count(leaf), pod) for leaf in leaves)
 
 
 def _leaf_names(found: Document, size: int) -> tuple[str, ...]:
@@ -79,5 +91,6 @@ def _tree(names: tuple[str, ...], needed: int) -> Subgroup:
 
 
 LEADER_WORKER_SET = Framework(
-    paths=(SIZE, SEGMENT_SIZE, SEGMENT_TYPE, STARTUP), blueprint=_blueprint
+    paths=(SIZE, SEGMENT_SIZE, SEGMENT_TYPE, STARTUP, *template_paths(WORKER)),
+    blueprint=_blueprint,
 )

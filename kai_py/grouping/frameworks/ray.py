@@ -4,7 +4,7 @@
 
 With the in-tree autoscaler the floor is minReplicas even if that is 0: what it asks for above must
 not hold back what is there. A suspended group needs nobody. A RayJob's submitter comes when the
-cluster runs: it belongs to the gang, which never waits for it.
+cluster runs: it belongs to the gang, which never waits for it but starts with room for it.
 
 Source: ray.io/v1.
 """
@@ -16,7 +16,8 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.document import values_at
 from kai_py.grouping.blueprint import Blueprint, Framework, Workload, whole_document
 from kai_py.grouping.counts import count_at, entries
-from kai_py.grouping.gang import Subgroup
+from kai_py.grouping.gang import Awaited, Subgroup
+from kai_py.grouping.pod_template import pod_of_template, template_paths
 
 GROUP_LABEL = "ray.io/group"
 CLUSTER_LABEL = "ray.io/cluster"
@@ -24,6 +25,12 @@ HEAD = "headgroup"
 SUBMITTER = "submitter"
 CLUSTER_NAME = "status.rayClusterName"
 JOB_CLUSTER = "spec.rayClusterSpec"
+SUBMISSION_MODE = "spec.submissionMode"
+SUBMITTER_TEMPLATE = "spec.submitterPodTemplate"
+USUAL_SUBMITTER: Mapping[str, Any] = {
+    "spec": {"containers": [{"resources": {"requests": {"cpu": "500m", "memory": "200Mi"}}}]}
+}
+"""What KubeRay asks for where the job says nothing."""
 
 
 def _cluster(workload: Workload) -> Blueprint:
@@ -42,7 +49,18 @@ def _job(workload: Workload) -> Blueprint:
         rank=_rank,
         part=lambda pod: pod.metadata.labels.get(CLUSTER_LABEL, current),
         expected_pods=pods,
+        awaited=_submitter(workload) if leaves else (),
     )
+
+
+def _submitter(workload: Workload) -> tuple[Awaited, ...]:
+    """The pod that submits the job, unless something else does."""
+    found = whole_document(workload)
+    if found.first_at(SUBMISSION_MODE) not in (None, "K8sJobMode"):
+        return ()
+    template = next(iter(entries(found.content, SUBMITTER_TEMPLATE)), USUAL_SUBMITTER)
+    pod = pod_of_template(template, found.metadata, SUBMITTER_TEMPLATE)
+    return (Awaited(SUBMITTER, 1, pod),)
 
 
 def _content(workload: Workload, path: str) -> Mapping[str, Any]:
@@ -85,4 +103,12 @@ def _paths(prefix: str) -> tuple[str, ...]:
 
 
 RAY_CLUSTER = Framework(paths=_paths("spec"), blueprint=_cluster)
-RAY_JOB = Framework(paths=(*_paths(JOB_CLUSTER), CLUSTER_NAME), blueprint=_job)
+RAY_JOB = Framework(
+    paths=(
+        *_paths(JOB_CLUSTER),
+        CLUSTER_NAME,
+        SUBMISSION_MODE,
+        *template_paths(SUBMITTER_TEMPLATE),
+    ),
+    blueprint=_job,
+)

@@ -38,7 +38,7 @@ def _resume(state: CycleState, gang: Gang) -> bool:
     cost = state.quota.cost(total(member.charge for member in ask.members))
     if check_limits(state.quota.standing, queue, cost, preemptible=gang.preemptible):
         return False
-    allowed = _promised_nodes(state, gang)
+    allowed = None if gang.awaited else _promised_nodes(state, gang)
     for room in (Room.NOW, Room.LATER):
         with state.statement.trial() as trial:
             obstacle = state.placer.place(

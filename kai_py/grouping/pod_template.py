@@ -1,0 +1,39 @@
+"""A pod that does not exist yet, as the template of its owner describes it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from kai_py.api.records.core import ObjectMeta, Pod
+from kai_py.grouping.blueprint import Unusable
+
+FIELDS = (
+    "metadata.labels",
+    "metadata.annotations",
+    "spec.containers.*.resources",
+    "spec.initContainers.*.resources",
+    "spec.initContainers.*.restartPolicy",
+    "spec.resources",
+    "spec.overhead",
+    "spec.nodeSelector",
+    "spec.affinity",
+    "spec.tolerations",
+    "spec.resourceClaims",
+)
+"""What of a template decides where its pods fit."""
+
+
+def template_paths(template: str) -> tuple[str, ...]:
+    """The paths of these fields in the owner, for the template at ``template``."""
+    return tuple(f"{template}.{field}" for field in FIELDS)
+
+
+def pod_of_template(template: Mapping[str, Any], owner: ObjectMeta, where: str) -> Pod:
+    """A pod of the owner's namespace; raises Unusable for a template that makes no sense."""
+    meta = dict(template.get("metadata") or {})
+    meta |= {"namespace": owner.namespace, "name": owner.name}
+    try:
+        return msgspec.convert({**template, "metadata": meta}, Pod)
+    except msgspec.ValidationError as error:
+        raise Unusable(f"{where}: {error}") from None

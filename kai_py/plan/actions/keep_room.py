@@ -1,0 +1,57 @@
+"""Keep room: gangs whose framework makes pods in stages get the rest of what they started for.
+
+Such a gang started because all of it fitted. Its pods to come find their room still there: they
+start first, and until they exist, or the time for promised room is over since the first pod of the
+gang was bound, stand-ins for them take it. They are never written anywhere.
+"""
+
+from collections.abc import Sequence
+
+from kai_py.plan.cycle_state import CycleState
+from kai_py.plan.decisions import Action
+from kai_py.plan.room import Room
+from kai_py.policy.limits import check_limits
+from kai_py.snapshot.accounting import total
+from kai_py.snapshot.awaited import stand_in
+from kai_py.snapshot.gangs import Gang, Member
+
+
+def keep_room(state: CycleState) -> None:
+    """Run the action for all gangs that started in part."""
+    now = state.snapshot.now
+    started = [
+        gang
+        for gang in state.snapshot.gangs.values()
+        if gang.staged and gang.bound and gang.started + state.hold_seconds > now
+    ]
+    for gang in sorted(started, key=lambda g: (-g.priority, g.created, g.key)):
+        _start(state, gang)
+        left = [m for m in gang.pending if m.pod.uid not in state.statement.placed]
+        rest = [*gang.awaited, *(stand_in(member) for member in left)]
+        if rest:
+            _place(state, gang, rest)
+
+
+def _start(state: CycleState, gang: Gang) -> None:
+    """Place the pods that may start, as far as the queue has room for them."""
+    ask, queue = state.ask(gang), state.quota.queue_of(gang)
+    if ask is None or queue is None or gang.key in state.snapshot.held_back:
+        return
+    cost = state.quota.cost(total(member.charge for member in ask.members))
+    over = check_limits(state.quota.standing, queue, cost, preemptible=gang.preemptible)
+    if over is None and _place(state, gang, ask.members):
+        state.clear(gang)
+
+
+def _place(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool:
+    for room in (Room.NOW, Room.LATER):
+        with state.statement.trial() as trial:
+            obstacle = state.placer.place(
+                state.statement, gang, members, Action.ALLOCATE, room=room
+            )
+            if obstacle is None:
+                trial.keep()
+                return True
+        if not state.frees_room:
+            break
+    return False

@@ -1,0 +1,119 @@
+"""What will pods that do not exist yet ask for? Stand-ins for them, made from a pod template.
+
+Some frameworks make pods only once others run. A gang of such a framework starts when all of it
+would fit, so the pods to come are members with a shape, a cost and claims, but no object. A claim
+from a template stands for itself by the template's spec.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from kai_py.api.records.core import Pod, PodResourceClaim
+from kai_py.api.records.resource import ResourceClaim, ResourceClaimTemplate
+from kai_py.api.references import ClaimRef, PodRef
+from kai_py.grouping.gang import Awaited
+from kai_py.grouping.owners import Owners
+from kai_py.snapshot.accounting import Accounting
+from kai_py.snapshot.claims import PodClaims, pod_claims
+from kai_py.snapshot.dependencies import RecordingOwners
+from kai_py.snapshot.derivation import charge, demand
+from kai_py.snapshot.gangs import Member, PodState
+from kai_py.snapshot.gpu_holdings import CardMemory
+from kai_py.snapshot.shape import ClaimUse, ShapeTable
+
+TEMPLATES = "resourceclaimtemplates"
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """``count`` pods of a leaf, existing ones included, that are all like ``member``."""
+
+    count: int
+    member: Member
+
+
+def expected_pods(
+    awaited: Iterable[Awaited],
+    owners: RecordingOwners,
+    shapes: ShapeTable,
+    accounting: Accounting,
+    cards: CardMemory,
+) -> tuple[Expected, ...]:
+    """The pods that the framework of a gang makes later."""
+
+    def member_of(each: Awaited) -> Member:
+        claims = claims_to_come(each.pod, owners)
+        asks = demand(each.pod, owners, shapes, accounting, labels_matter=True, claims=claims)
+        meta = each.pod.metadata
+        return Member(
+            pod=PodRef(meta.namespace, meta.name, each.leaf),
+            shape=asks.shape,
+            leaf=each.leaf,
+            state=PodState.AWAITED,
+            node="",
+            nominated="",
+            priority=0,
+            created=0.0,
+            bound_since=0.0,
+            charge=charge(asks, accounting, card_memory=cards.at(""), pays_for=_pays_nothing),
+            claims=claims.references,
+        )
+
+    return tuple(Expected(each.count, member_of(each)) for each in awaited)
+
+
+def _pays_nothing(_claim: ResourceClaim) -> bool:
+    """A claim that exists is paid for by a pod that exists."""
+    return False
+
+
+def claims_to_come(pod: Pod, owners: RecordingOwners) -> PodClaims:
+    """The claims that ``pod`` will have; those that cannot be known yet are left out."""
+    named = tuple(each for each in pod.spec.resource_claims if each.resource_claim_name)
+    existing = pod_claims(_with_claims(pod, named), owners.claim)
+    uses, references = list(existing.uses), list(existing.references)
+    for wanted in pod.spec.resource_claims:
+        template = _template(pod, wanted.resource_claim_template_name, owners)
+        if template is not None:
+            uses.append(ClaimUse(wanted.name, template.spec.spec))
+            references.append(ClaimRef(pod.metadata.namespace, wanted.name, ""))
+    return PodClaims(tuple(uses), tuple(references))
+
+
+def still_missing(
+    gang: str, wanted: Iterable[Expected], members: Iterable[Member]
+) -> Iterator[Member]:
+    """Stand-ins for those pods of ``wanted`` that ``members`` of the gang are not."""
+    have: dict[str, int] = {}
+    for member in members:
+        have[member.leaf] = have.get(member.leaf, 0) + 1
+    for each in wanted:
+        for number in range(have.get(each.member.leaf, 0), each.count):
+            yield _numbered(each.member, f"{gang}/{each.member.leaf}/{number}")
+
+
+def stand_in(member: Member) -> Member:
+    """Keeps the room of a pod that exists and may not start yet."""
+    reference = replace(member.pod, uid=f"{member.pod.uid}/stand-in")
+    return replace(member, pod=reference, state=PodState.AWAITED)
+
+
+def _numbered(member: Member, uid: str) -> Member:
+    claims = tuple(
+        ref if ref.uid else replace(ref, uid=f"{uid}/{ref.name}") for ref in member.claims
+    )
+    return replace(member, pod=replace(member.pod, uid=uid), claims=claims)
+
+
+def _with_claims(pod: Pod, claims: tuple[PodResourceClaim, ...]) -> Pod:
+    spec = msgspec.structs.replace(pod.spec, resource_claims=claims)
+    return msgspec.structs.replace(pod, spec=spec)
+
+
+def _template(pod: Pod, name: str, owners: Owners) -> ResourceClaimTemplate | None:
+    if not name:
+        return None
+    found = owners.named(TEMPLATES, pod.metadata.namespace, name)
+    return found if isinstance(found, ResourceClaimTemplate) else None
