@@ -5,13 +5,16 @@ Mistakes of either are told in lines that name the key.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from pydantic import ValidationError
 
 from kai_py.api.problems import field_problems
 from kai_py.cli.errors import CommandError
 from kai_py.config import Configuration, ConfigurationError, read_configuration
+
+ConfigFile = Annotated[Path | None, typer.Option(help="The scheduler's configuration (YAML).")]
 
 
 def configuration_from(path: Path | None) -> Configuration:

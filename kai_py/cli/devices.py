@@ -1,32 +1,23 @@
 """``kai-py devices``: every device of the cluster and who holds it: claim, pod, gang, queue."""
 
-import asyncio
 import enum
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
-from kai_py.cli.configuration import configuration_from
-from kai_py.cli.connection import Context, Kubeconfig, cluster_client
-from kai_py.cli.reading import read_and_plan
+from kai_py.cli.configuration import ConfigFile, configuration_from
+from kai_py.cli.connection import Context, Kubeconfig
+from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
+from kai_py.cli.reading import look_and_plan
 from kai_py.cli.tables import print_table
-from kai_py.config import Configuration
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.listing import DeviceEntry, DeviceStatus, Holder, list_devices
 from kai_py.snapshot.snapshot import Snapshot
 
 HEADINGS = ("NODE", "DEVICE", "PRODUCT", "KIND", "STATUS", "CLAIM", "PODS", "GANG", "QUEUE")
+WIDE_HEADINGS = (HEADINGS[0], "DRIVER", "POOL", *HEADINGS[1:])
 COUNT_HEADINGS = ("DEVICES", "FREE", "HELD", "BLOCKED", "OTHER")
-
-
-class Output(enum.StrEnum):
-    """How to print."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 class Grouping(enum.StrEnum):
@@ -43,16 +34,17 @@ def command(
     *,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
-    config: Annotated[Path | None, typer.Option(help="The scheduler's configuration.")] = None,
+    config: ConfigFile = None,
     node: Annotated[str, typer.Option(help="Only devices of this node.")] = "",
     queue: Annotated[str, typer.Option(help="Only devices held by this queue.")] = "",
     free: Annotated[bool, typer.Option("--free", help="Only devices nobody holds.")] = False,
     tree: Annotated[bool, typer.Option("--tree", help="Partitions below their GPU.")] = False,
     by: Annotated[Grouping | None, typer.Option(help="Count instead of list.")] = None,
-    output: Annotated[Output, typer.Option("--output", "-o", help="Table or JSON.")] = Output.TABLE,
+    output: OutputOption = Output.TABLE,
+    json: JsonFlag = False,
 ) -> None:
     """List devices and who holds them."""
-    snapshot = asyncio.run(_read(kubeconfig, context, configuration_from(config)))
+    snapshot, _ = look_and_plan(kubeconfig, context, configuration_from(config))
     entries = [
         entry
         for entry in entries_of(snapshot)
@@ -60,18 +52,16 @@ def command(
         and (not queue or any(holder.queue == queue for holder in entry.holders))
         and not (free and entry.status is not DeviceStatus.FREE)
     ]
-    if output is Output.JSON:
-        typer.echo(msgspec.json.format(msgspec.json.encode(entries), indent=2))
-    elif by is not None:
+    if print_document(entries, output, json=json):
+        return
+    if by is not None:
         print_table((by.value.upper(), *COUNT_HEADINGS), count_rows(entries, by))
+        return
+    rows = tree_rows(entries) if tree else ((entry, "") for entry in entries)
+    if output is Output.WIDE:
+        print_table(WIDE_HEADINGS, (_wide_cells(*row) for row in rows))
     else:
-        print_table(HEADINGS, tree_rows(entries) if tree else map(_cells, entries))
-
-
-async def _read(kubeconfig: str, context: str, configuration: Configuration) -> Snapshot:
-    async with cluster_client(kubeconfig, context) as client:
-        snapshot, _ = await read_and_plan(client, configuration)
-        return snapshot
+        print_table(HEADINGS, (_cells(*row) for row in rows))
 
 
 def entries_of(snapshot: Snapshot) -> list[DeviceEntry]:
@@ -87,8 +77,8 @@ def entries_of(snapshot: Snapshot) -> list[DeviceEntry]:
     )
 
 
-def tree_rows(entries: Sequence[DeviceEntry]) -> Iterable[tuple[str, ...]]:
-    """Partitions right below the device they are cut from, indented."""
+def tree_rows(entries: Sequence[DeviceEntry]) -> Iterable[tuple[DeviceEntry, str]]:
+    """Partitions right below the device they are cut from, with their branch of the tree."""
     children: dict[tuple[str, str, str], list[DeviceEntry]] = {}
     listed = {(entry.driver, entry.pool, entry.device) for entry in entries}
     tops: list[DeviceEntry] = []
@@ -99,10 +89,10 @@ def tree_rows(entries: Sequence[DeviceEntry]) -> Iterable[tuple[str, ...]]:
         else:
             tops.append(entry)
     for entry in tops:
-        yield _cells(entry)
+        yield entry, ""
         below = children.get((entry.driver, entry.pool, entry.device), [])
         for child in below:
-            yield _cells(child, "└─ " if child is below[-1] else "├─ ")
+            yield child, "└─ " if child is below[-1] else "├─ "
 
 
 def count_rows(entries: Sequence[DeviceEntry], by: Grouping) -> Iterable[tuple[str, ...]]:
@@ -134,7 +124,12 @@ def _keys(entry: DeviceEntry, by: Grouping) -> Iterable[str]:
             return dict.fromkeys(holder.queue for holder in entry.holders) or ("",)
 
 
-def _cells(entry: DeviceEntry, prefix: str = "") -> tuple[str, ...]:
+def _wide_cells(entry: DeviceEntry, prefix: str) -> tuple[str, ...]:
+    node, *others = _cells(entry, prefix)
+    return (node, entry.driver, entry.pool, *others)
+
+
+def _cells(entry: DeviceEntry, prefix: str) -> tuple[str, ...]:
     status = entry.status.value + (f" ({entry.detail})" if entry.detail else "")
     return (
         entry.node or "-",

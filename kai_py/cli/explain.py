@@ -7,16 +7,15 @@ it the gang starts. Nothing is written to any cluster. Exit codes: 0 it runs or 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from kai_py.cli.cluster_objects import Saved, cluster_objects
-from kai_py.cli.configuration import configuration_from
+from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.connection import Context, Kubeconfig
 from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.tables import print_table
 from kai_py.config import Configuration
 from kai_py.observe.explanation import (
@@ -48,17 +47,16 @@ def command(
     saved: Saved = None,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
-    config: Annotated[Path | None, typer.Option(help="The scheduler's configuration.")] = None,
+    config: ConfigFile = None,
     suggestions: Annotated[bool, typer.Option(help="Look for changes that would help.")] = True,
-    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    output: OutputOption = Output.TABLE,
+    json: JsonFlag = False,
 ) -> None:
     """Tell why something waits and which small change would let it start."""
     configuration = configuration_from(config)
     documents, now = cluster_objects(saved, kubeconfig, context), time.time()
     answers = _answers(documents, configuration, now, subject, name, wants_suggestions=suggestions)
-    if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(answers), indent=2))
-    else:
+    if not print_document(answers, output, json=json):
         for answer in answers:
             _print(answer)
     if any(answer.explanation.state not in (RUNNING, STARTING) for answer in answers):

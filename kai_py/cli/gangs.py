@@ -3,20 +3,17 @@
 The cluster is read once and one cycle is run on it; STATE and WHY are what that cycle says.
 """
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
-from kai_py.cli.configuration import configuration_from
-from kai_py.cli.connection import Context, Kubeconfig, cluster_client
-from kai_py.cli.reading import read_and_plan
+from kai_py.cli.configuration import ConfigFile, configuration_from
+from kai_py.cli.connection import Context, Kubeconfig
+from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
+from kai_py.cli.reading import look_and_plan
 from kai_py.cli.tables import print_table
-from kai_py.config import Configuration
 from kai_py.plan.decisions import Plan
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
@@ -28,7 +25,10 @@ STARTING = "Starting"
 
 @dataclass(frozen=True, slots=True)
 class GangRow:
-    """A gang: ``bound`` of ``pods`` hold room, ``floor`` are needed; ``why`` when it waits."""
+    """A gang: ``bound`` of ``pods`` hold room, ``floor`` are needed; ``why`` when it waits.
+
+    ``nodes``: where the bound pods are.
+    """
 
     gang: str
     queue: str
@@ -37,6 +37,7 @@ class GangRow:
     floor: int
     pods: int
     state: str
+    nodes: tuple[str, ...]
     why: str
 
 
@@ -44,16 +45,17 @@ def command(
     *,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
-    config: Annotated[Path | None, typer.Option(help="The scheduler's configuration.")] = None,
+    config: ConfigFile = None,
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", help="Only gangs of this namespace.")
     ] = "",
     queue: Annotated[str, typer.Option(help="Only gangs of this queue.")] = "",
     pending: Annotated[bool, typer.Option("--pending", help="Only gangs that wait.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    output: OutputOption = Output.TABLE,
+    json: JsonFlag = False,
 ) -> None:
     """List gangs with their members and why they wait."""
-    snapshot, plan = asyncio.run(_read(kubeconfig, context, configuration_from(config)))
+    snapshot, plan = look_and_plan(kubeconfig, context, configuration_from(config))
     rows = [
         row
         for row in gang_rows(snapshot, plan)
@@ -61,17 +63,11 @@ def command(
         and queue in ("", row.queue)
         and not (pending and row.state in (RUNNING, STARTING))
     ]
-    if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2))
+    if print_document(rows, output, json=json):
         return
-    print_table(HEADINGS, (_cells(row) for row in rows))
-
-
-async def _read(
-    kubeconfig: str, context: str, configuration: Configuration
-) -> tuple[Snapshot, Plan]:
-    async with cluster_client(kubeconfig, context) as client:
-        return await read_and_plan(client, configuration)
+    wide = output is Output.WIDE
+    headings = (*HEADINGS[:-1], "NODES", HEADINGS[-1]) if wide else HEADINGS
+    print_table(headings, (_cells(row, wide=wide) for row in rows))
 
 
 def gang_rows(snapshot: Snapshot, plan: Plan) -> Iterator[GangRow]:
@@ -95,10 +91,12 @@ def _row(gang: Gang, state: str, why: str) -> GangRow:
         floor=gang.tree.floor(),
         pods=len(gang.members),
         state=state,
+        nodes=tuple(sorted({member.node for member in gang.bound})),
         why=why,
     )
 
 
-def _cells(row: GangRow) -> tuple[str, ...]:
+def _cells(row: GangRow, *, wide: bool) -> tuple[str, ...]:
     counts = (row.priority, row.bound, row.floor, row.pods)
-    return (row.gang, row.queue or "-", *map(str, counts), row.state, row.why)
+    nodes = (", ".join(row.nodes) or "-",) if wide else ()
+    return (row.gang, row.queue or "-", *map(str, counts), row.state, *nodes, row.why)

@@ -13,6 +13,7 @@ import typer
 from kai_py.api.manifests import ManifestError, read_documents
 from kai_py.cli.connection import Context, Kubeconfig, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.tables import print_table
 from kai_py.dialects.kai.migration import Note, Verdict, migration_notes
 from kai_py.simulate.objects import read_objects
@@ -33,7 +34,8 @@ def command(
     *,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
-    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    output: OutputOption = Output.TABLE,
+    json: JsonFlag = False,
 ) -> None:
     """Tell what works as it is, what means something else, what has no counterpart.
 
@@ -42,9 +44,7 @@ def command(
     """
     documents = _written(files) if files else asyncio.run(_served(kubeconfig, context))
     notes = list(migration_notes(documents))
-    if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(notes), indent=2))
-    else:
+    if not print_document(notes, output, json=json):
         print_table(HEADINGS, (_row(note) for note in notes))
         typer.echo(_summary(notes))
     if any(note.verdict is Verdict.MISSING for note in notes):

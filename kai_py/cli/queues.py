@@ -4,48 +4,53 @@ The cluster is read once and one cycle is run on it, so the shares are those the
 with now.
 """
 
-import asyncio
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
-import msgspec
 import typer
 
-from kai_py.cli.configuration import configuration_from
-from kai_py.cli.connection import Context, Kubeconfig, cluster_client
-from kai_py.cli.reading import read_and_plan
+from kai_py.cli.configuration import ConfigFile, configuration_from
+from kai_py.cli.connection import Context, Kubeconfig
+from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
+from kai_py.cli.reading import look_and_plan
 from kai_py.cli.tables import print_table
-from kai_py.config import Configuration
 from kai_py.observe.queue_rows import QueueRow, in_tree_order, queue_rows
-from kai_py.plan.decisions import Plan
 from kai_py.snapshot.accounting import GPU
 
 HEADINGS = (
     "QUEUE", "DESERVED", "MAX", "FAIR SHARE", "ALLOCATED", "REQUESTED", "PENDING", "PROBLEM",
 )  # fmt: skip
+WIDE_HEADINGS = (HEADINGS[0], "RESOURCE", *HEADINGS[1:])
 
 
 def command(
     *,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
-    config: Annotated[Path | None, typer.Option(help="The scheduler's configuration.")] = None,
+    config: ConfigFile = None,
     resource: Annotated[str, typer.Option(help="Resource to show: gpu, cpu, memory, …")] = GPU,
-    json: Annotated[bool, typer.Option("--json", help="All resources, as JSON.")] = False,
+    output: OutputOption = Output.TABLE,
+    json: JsonFlag = False,
 ) -> None:
     """List queues with fair share, use and pending gangs."""
-    plan = asyncio.run(_plan(kubeconfig, context, configuration_from(config)))
+    _, plan = look_and_plan(kubeconfig, context, configuration_from(config))
     rows = list(queue_rows(plan))
-    if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2))
+    if print_document(rows, output, json=json):
         return
-    print_table(HEADINGS, (_cells(row, depth, resource) for depth, row in in_tree_order(rows)))
+    if output is Output.WIDE:
+        print_table(WIDE_HEADINGS, _wide_rows(rows))
+    else:
+        print_table(HEADINGS, (_cells(row, depth, resource) for depth, row in in_tree_order(rows)))
 
 
-async def _plan(kubeconfig: str, context: str, configuration: Configuration) -> Plan:
-    async with cluster_client(kubeconfig, context) as client:
-        _, plan = await read_and_plan(client, configuration)
-    return plan
+def _wide_rows(rows: Iterable[QueueRow]) -> Iterator[tuple[str, ...]]:
+    """A line per queue and resource of which it has, wants or is owed any."""
+    for depth, row in in_tree_order(rows):
+        views = (row.fair_share, row.allocated, row.requested)
+        used = sorted({name for view in views for name, amount in view.items() if amount})
+        for resource in used or [GPU]:
+            queue, *others = _cells(row, depth, resource)
+            yield (queue, resource, *others)
 
 
 def _cells(row: QueueRow, depth: int, resource: str) -> tuple[str, ...]:

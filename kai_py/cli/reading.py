@@ -5,6 +5,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from kai_py.cli.connection import cluster_client
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.config import Configuration
 from kai_py.grouping.owners import GroupKind
@@ -19,6 +20,18 @@ from kai_py.watch.resource import Kind
 
 READ_SECONDS = 60.0
 OWNERS_SECONDS = 10.0
+
+
+def look_and_plan(
+    kubeconfig: str, context: str, configuration: Configuration
+) -> tuple[Snapshot, Plan]:
+    """As ``read_and_plan``, of the cluster that the options name."""
+
+    async def read() -> tuple[Snapshot, Plan]:
+        async with cluster_client(kubeconfig, context) as client:
+            return await read_and_plan(client, configuration)
+
+    return asyncio.run(read())
 
 
 async def read_and_plan(client: Client, configuration: Configuration) -> tuple[Snapshot, Plan]:

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from kai_py.cli.configuration import configuration_from
+from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError
 from kai_py.cli.kai_archive import ArchiveError, read_archive
 from kai_py.observe.plan_text import describe_plan
@@ -18,7 +18,7 @@ def command(
         Path, typer.Argument(metavar="FILE", help="The zip that GET /get-snapshot gave.")
     ],
     *,
-    config: Annotated[Path | None, typer.Option(help="Configuration file (YAML).")] = None,
+    config: ConfigFile = None,
     now: Annotated[
         float | None,
         typer.Option(help="Time of the cycle, seconds since 1970; by default that of the file."),

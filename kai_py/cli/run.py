@@ -10,7 +10,6 @@ import os
 import signal
 import socket
 import uuid
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -23,7 +22,7 @@ from prometheus_client import (
 )
 
 from kai_py.cli.addresses import address_of
-from kai_py.cli.configuration import configuration_from, with_options
+from kai_py.cli.configuration import ConfigFile, configuration_from, with_options
 from kai_py.cli.connection import Context, Kubeconfig, cluster_client
 from kai_py.cli.errors import CommandError
 from kai_py.config import Configuration, LogFormat
@@ -43,7 +42,7 @@ def command(
     *,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
-    config: Annotated[Path | None, typer.Option(help="Configuration file (YAML).")] = None,
+    config: ConfigFile = None,
     scheduler_name: Annotated[
         str | None, typer.Option(help="Schedule pods with this spec.schedulerName.")
     ] = None,

@@ -4,13 +4,13 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from kai_py.cli.configuration import configuration_from
+from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError
+from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.tables import print_table
 from kai_py.config import Configuration
 from kai_py.simulate.report import Report, Waiting, report
@@ -24,12 +24,13 @@ WAITING = ("GANGS", "NEVER STARTED", "MEDIAN WAIT", "P95 WAIT", "LONGEST")
 def command(
     *,
     file: Annotated[Path, typer.Argument(help="The scenario (YAML).")],
-    config: Annotated[Path | None, typer.Option(help="The scheduler's configuration.")] = None,
+    config: ConfigFile = None,
     cycle_seconds: Annotated[
         float, typer.Option(min=0.1, help="Least simulated time between two cycles.")
     ] = 1.0,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page, too.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    output: OutputOption = Output.TABLE,
+    json: JsonFlag = False,
 ) -> None:
     """Play a scenario in simulated time; report use, waiting, fairness, evictions, costs."""
     try:
@@ -45,9 +46,7 @@ def command(
             html.write_text(report_page(result, found, title=file.name), encoding="utf-8")
         except OSError as error:
             raise CommandError(f"{html}: {error.strerror}") from None
-    if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
-    else:
+    if not print_document(found, output, json=json):
         _print(found)
 
 

@@ -6,18 +6,19 @@ Exit codes: 0 when nobody waits for room afterwards, 1 when somebody does.
 import re
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 import yaml
 
 from kai_py.api.manifests import ManifestError, read_documents
 from kai_py.cli.cluster_objects import Saved, cluster_objects
-from kai_py.cli.configuration import configuration_from
+from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.connection import Context, Kubeconfig
 from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.tables import print_table
 from kai_py.simulate.changes import (
     AddNodes,
@@ -39,7 +40,7 @@ def command(
     saved: Saved = None,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
-    config: Annotated[Path | None, typer.Option(help="The scheduler's configuration.")] = None,
+    config: ConfigFile = None,
     add: Annotated[
         list[Path] | None, typer.Option("--add", "-f", help="Create what a manifest holds.")
     ] = None,
@@ -54,7 +55,8 @@ def command(
     until_placed: Annotated[
         str, typer.Option(help="How many more nodes like NODE until nobody waits for room?")
     ] = "",
-    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    output: OutputOption = Output.TABLE,
+    json: JsonFlag = False,
 ) -> None:
     """Tell what a change would do: who starts, who leaves, who waits, what queues get."""
     configuration = configuration_from(config)
@@ -69,12 +71,17 @@ def command(
     try:
         if until_placed:
             needed = nodes_needed(documents, changes, configuration, like=until_placed, now=now)
-            _tell_needed(until_placed, needed, json=json)
-            return
-        comparison = what_if(documents, changes, configuration, now=now)
+            answer: object = {"like": until_placed, "nodes": needed}
+            telling, waits = partial(_tell_needed, until_placed, needed), needed is None
+        else:
+            answer = comparison = what_if(documents, changes, configuration, now=now)
+            telling, waits = partial(_tell, comparison), bool(comparison.waiting)
     except ChangeError as error:
         raise CommandError(str(error)) from None
-    _tell(comparison, json=json)
+    if not print_document(answer, output, json=json):
+        telling()
+    if waits:
+        raise typer.Exit(ExitCode.FOUND)
 
 
 def _queue_field(text: str) -> tuple[str, tuple[str, ...], object]:
@@ -106,29 +113,20 @@ def _manifest(path: Path) -> Change:
     return AddObjects([document.value for document in documents])
 
 
-def _tell_needed(like: str, needed: int | None, *, json: bool) -> None:
-    if json:
-        typer.echo(msgspec.json.encode({"like": like, "nodes": needed}))
-    elif needed is None:
+def _tell_needed(like: str, needed: int | None) -> None:
+    if needed is None:
         typer.echo(f"even {MAX_ADDED_NODES} more nodes like {like} would leave somebody waiting")
     else:
         typer.echo(f"{needed} more nodes like {like} and nobody waits for room")
-    if needed is None:
-        raise typer.Exit(ExitCode.FOUND)
 
 
-def _tell(comparison: Comparison, *, json: bool) -> None:
-    if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(comparison), indent=2))
-    else:
-        for title, headings, rows in _sections(comparison):
-            typer.echo(f"{title}:")
-            print_table(headings, rows)
-            typer.echo()
-        if comparison == Comparison(waiting=comparison.waiting):
-            typer.echo("The change makes no difference.")
-    if comparison.waiting:
-        raise typer.Exit(ExitCode.FOUND)
+def _tell(comparison: Comparison) -> None:
+    for title, headings, rows in _sections(comparison):
+        typer.echo(f"{title}:")
+        print_table(headings, rows)
+        typer.echo()
+    if comparison == Comparison(waiting=comparison.waiting):
+        typer.echo("The change makes no difference.")
 
 
 RUNNING = ("GANG", "QUEUE", "PODS", "NODES")

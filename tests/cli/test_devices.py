@@ -7,6 +7,7 @@ import pytest
 
 from kai_py.api.crd import crds
 from kai_py.cli import devices
+from kai_py.cli.output import Output
 from kai_py.embedded.cluster import EmbeddedCluster
 
 SLICE = {
@@ -32,6 +33,13 @@ SLICE = {
         ({}, [["node-0", f"gpu-{i}", "H100", "-", "Free", "-", "-", "-", "-"] for i in range(2)]),
         ({"by": devices.Grouping.PRODUCT}, [["H100", "2", "2", "0", "0", "0"]]),
         ({"node": "elsewhere"}, []),
+        (
+            {"output": Output.WIDE, "node": "node-0", "tree": True},
+            [
+                ["node-0", "gpu.nvidia.com", "node-0", f"gpu-{i}", "H100", "-", "Free", *"----"]
+                for i in range(2)
+            ],
+        ),
     ],
 )
 def test_devices_are_listed_and_counted(capsys, tmp_path, options, expected):
@@ -41,9 +49,7 @@ def test_devices_are_listed_and_counted(capsys, tmp_path, options, expected):
 
 @pytest.mark.cluster
 def test_json_has_every_field(capsys, tmp_path):
-    out = run(
-        lambda path: devices.command(kubeconfig=path, output=devices.Output.JSON), capsys, tmp_path
-    )
+    out = run(lambda path: devices.command(kubeconfig=path, output=Output.JSON), capsys, tmp_path)
     first = json.loads(out)[0]
     assert (first["node"], first["device"], first["status"]) == ("node-0", "gpu-0", "Free")
     assert first["holders"] == []

@@ -8,6 +8,7 @@ import pytest
 from kai_py.api.crd import crds
 from kai_py.cli import gangs, queues
 from kai_py.cli.errors import CommandError
+from kai_py.cli.output import Output
 from kai_py.cli.run import PlanPrinter, command
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.grouping.gang import Owner
@@ -79,6 +80,19 @@ def test_gangs_shows_members_and_why_they_wait(capsys, tmp_path):
     )
     assert second["state"] not in ("Starting", "Running")
     assert second["why"]
+
+
+@pytest.mark.cluster
+def test_wide_tables_tell_more(capsys, tmp_path):
+    def both(path):
+        gangs.command(kubeconfig=path, output=Output.WIDE)
+        queues.command(kubeconfig=path, output=Output.WIDE)
+
+    told = run_against_cluster(both, capsys, tmp_path).splitlines()
+    assert told[0].split()[-3:] == ["STATE", "NODES", "WHY"]
+    at = next(number for number, line in enumerate(told) if line.startswith("QUEUE"))
+    assert told[at].split()[:3] == ["QUEUE", "RESOURCE", "DESERVED"]
+    assert [line.split()[:3] for line in told[at + 1 :]] == [["team-a", "gpu", "1"]]
 
 
 def test_an_unlimited_max_is_no_number():
