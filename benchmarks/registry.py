@@ -3,13 +3,22 @@
 from benchmarks.api.rows import api_benchmarks
 from benchmarks.core.rows import core_benchmarks
 from benchmarks.dra.rows import dra_benchmarks
+from benchmarks.fairness.rows import fairness_benchmarks
+from benchmarks.openb.rows import openb_benchmarks
 from benchmarks.row import Benchmark
 from benchmarks.watch.rows import watch_benchmarks
 
 
 def benchmarks() -> list[Benchmark]:
     """Every row, in the order of the table."""
-    return [*api_benchmarks(), *watch_benchmarks(), *core_benchmarks(), *dra_benchmarks()]
+    return [
+        *api_benchmarks(),
+        *watch_benchmarks(),
+        *core_benchmarks(),
+        *dra_benchmarks(),
+        *openb_benchmarks(),
+        *fairness_benchmarks(),
+    ]
 
 
 def chosen(only: list[str]) -> list[Benchmark]:

@@ -40,13 +40,18 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """How long a gang waited for its start; ``seconds`` is None if it did not start."""
+    """How long a gang waited for its start; ``seconds`` is None if it did not start.
+
+    ``finish``: seconds from its coming to the end of its last pod, restarts included; None where it
+    was not all placed, or lost pods and did not get them back.
+    """
 
     gang: str
     queue: str
     gpus: float
     pods: int
     seconds: float | None
+    finish: float | None = None
 
 
 @dataclass
@@ -77,6 +82,8 @@ class Result:
 class _Record:
     waits: dict[str, Wait] = field(default_factory=dict)
     came: dict[str, float] = field(default_factory=dict)
+    runs: dict[str, float] = field(default_factory=dict)
+    """Seconds that every pod of a gang runs."""
     began: dict[str, float] = field(default_factory=dict)
     """When pods (by uid) were placed."""
     moments: list[Moment] = field(default_factory=list)
@@ -98,14 +105,15 @@ def simulate(
     record = _Record(queues={queue.name: QueueCourse() for queue in scenario.queues})
     _set_up(cluster, scenario, record)
     clock, end, cycles = cluster.clock, SIMULATION_START + scenario.hours * HOUR, 0
-    resync = configuration.resync_period
+    resync, asked_again = configuration.resync_period, 0.0
     while clock.now() < end:
         clock.run_due()
         if cluster.take_changed():
             _note(cluster, record, cluster.cycle())
             cycles += 1
             on_progress((clock.now() - SIMULATION_START) / HOUR)
-            if record.moments[-1].waiting:
+            if record.moments[-1].waiting and clock.now() >= asked_again:
+                asked_again = clock.now() + resync
                 clock.call_later(resync, cluster.wake)
         due = clock.next_due()
         wait = cycle_seconds if cluster.changed else _until(due, clock.now(), cycle_seconds)
@@ -141,7 +149,7 @@ def _set_up(cluster: SimulatedCluster, scenario: Scenario, record: _Record) -> N
 
 def _arrive(cluster: SimulatedCluster, arrival: Arrival, record: _Record) -> None:
     gang, job = f"{NAMESPACE}/Job/{arrival.name}", arrival.job
-    record.came[gang] = cluster.clock.now()
+    record.came[gang], record.runs[gang] = cluster.clock.now(), job.minutes * 60
     record.waits[gang] = Wait(gang, job.queue, job.pods * job.gpus_per_pod, job.pods, None)
     cluster.embedded.create(job_manifest(arrival))
 
@@ -154,11 +162,14 @@ def _note(cluster: SimulatedCluster, record: _Record, plan: Plan) -> None:
         for pod in placement.pods:
             record.began[pod.pod.uid] = now
         wait = record.waits.get(placement.gang)
-        if wait is not None and wait.seconds is None:
-            seconds = now - record.came[placement.gang]
-            record.waits[placement.gang] = replace(wait, seconds=seconds)
+        if wait is not None:
+            passed = now - record.came[placement.gang]
+            seconds = passed if wait.seconds is None else wait.seconds
+            finish = passed + record.runs[placement.gang]
+            record.waits[placement.gang] = replace(wait, seconds=seconds, finish=finish)
     for eviction in plan.evictions:
         wait, queue = record.waits[eviction.gang], record.queues[eviction.queue]
+        record.waits[eviction.gang] = replace(wait, finish=None)
         ran = now - record.began.pop(eviction.pod.uid, now)
         queue.evicted_pods += 1
         queue.lost += ran / HOUR * wait.gpus / wait.pods

@@ -1,0 +1,1 @@
+"""How fairly are GPUs shared over a week of bursts?"""
