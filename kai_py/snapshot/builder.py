@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-import msgspec
-
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Node, ObjectMeta, Pod
 from kai_py.api.records.kai import KaiTopology
@@ -19,12 +17,15 @@ from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.records.sameness import same_owner
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import GangSpec
-from kai_py.grouping.owners import GroupKind, OwnerObject, Owners
+from kai_py.grouping.owners import GroupKind, Owners
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.assumptions import FINISHED, SUCCEEDED, Assumptions
 from kai_py.snapshot.awaited import expected_pods
+from kai_py.snapshot.claim_overlays import ClaimOverlays
+from kai_py.snapshot.departed import DepartedOwners
 from kai_py.snapshot.dependencies import (
     Dependencies,
+    Key,
     ObjectCache,
     OwnerKinds,
     RecordingOwners,
@@ -102,12 +103,13 @@ class SnapshotBuilder:
         self._dependencies = Dependencies()
         self._owner_kinds = OwnerKinds(follow)
         self._group_schedulers = GroupSchedulers()
-        self._departed: dict[str, None] = {}
+        self._departed = DepartedOwners(self._objects, self._dependencies)
         self._disregarded: dict[str, Disregarded] = {}
         self._pods: dict[str, Pod] = {}
         self._queues: dict[tuple[str, str], QueueSpec] = {}
         self._topologies: dict[str, tuple[str, ...]] = {}
         self._assumed = Assumptions(settings.hold_seconds)
+        self._overlays = ClaimOverlays(self._objects, self._assumed, self._derive_all)
         self._card_memory = CardMemory()
         self._vacated = VacatedClaims()
 
@@ -126,10 +128,10 @@ class SnapshotBuilder:
             if same_owner(old, new):
                 return
             touched = self._objects.apply(kind, old, new)
-            if not self._leaves_pods(old, new):
+            if not self._departed.keep(old, new):
                 self._derive_all(touched)
             if kind == "resourceclaims" and isinstance(new, ResourceClaim):
-                self._settle_claim(new)
+                self._overlays.settle(new)
 
     def assume(
         self,
@@ -148,12 +150,12 @@ class SnapshotBuilder:
         if making is not None:
             self._objects.show_claim_in_making(making)
         for uid in claims or {}:
-            self._overlay_claim(uid)
+            self._overlays.show(uid)
         self._derive(pod.uid)
 
     def forget(self, pod_uid: str) -> None:
         """Take an assumption back: the pod is pending again, its claims as the API has them."""
-        self._forget_claims(pod_uid)
+        self._overlays.forget(pod_uid)
         self._derive(pod_uid)
 
     def expect_leaving(self, pod_uid: str) -> None:
@@ -185,7 +187,7 @@ class SnapshotBuilder:
             for kind in ("resourceclaims", "extendedresources"):
                 for uid in self._dependencies.of_kind(kind):
                     self._derive(uid)
-        self._forget_departed()
+        self._departed.forget()
         state = self._ledger.freeze()
         for uid in self._card_memory.changed(state):
             self._derive(uid)
@@ -214,25 +216,6 @@ class SnapshotBuilder:
             disregarded=tuple(self._disregarded.values()),
             vacancies=self._vacated.vacancies(),
         )
-
-    def _leaves_pods(self, old: object | None, new: object | None) -> bool:
-        """A deleted owner is kept while it has pods: they stay what they were until they go."""
-        if isinstance(new, OwnerObject):
-            self._departed.pop(new.metadata.uid, None)
-        if new is not None or not isinstance(old, OwnerObject):
-            return False
-        uid = old.metadata.uid
-        if not self._dependencies.of((("uid", uid),)):
-            return False
-        self._objects.keep_departed(old)
-        self._departed[uid] = None
-        return True
-
-    def _forget_departed(self) -> None:
-        for uid in tuple(self._departed):
-            if not self._dependencies.of((("uid", uid),)):
-                del self._departed[uid]
-                self._objects.drop_departed(uid)
 
     def _apply_node(self, old: object | None, new: object | None) -> None:
         node = new if new is not None else old
@@ -271,7 +254,7 @@ class SnapshotBuilder:
     def _remove(self, uid: str) -> None:
         self._pods.pop(uid, None)
         self._disregarded.pop(uid, None)
-        self._forget_claims(uid)
+        self._overlays.forget(uid)
         self._assumed.remove(uid)
         self._dependencies.forget(uid)
         self._card_memory.forget(uid)
@@ -289,7 +272,7 @@ class SnapshotBuilder:
                 if uid != pod.metadata.uid:
                     self._derive(uid)
 
-    def _derive_all(self, keys: Iterable[tuple[str, ...]]) -> None:
+    def _derive_all(self, keys: Iterable[Key]) -> None:
         """Derive the pods that were derived from any of these."""
         for uid in self._dependencies.of(keys):
             self._derive(uid)
@@ -376,33 +359,3 @@ class SnapshotBuilder:
                 return consumer.uid == pod.metadata.uid
         key = ("resourceclaims", claim.metadata.namespace, claim.metadata.name)
         return pod.metadata.uid == min((*self._dependencies.of((key,)), pod.metadata.uid))
-
-    def _settle_claim(self, claim: ResourceClaim) -> None:
-        """The API has an allocation for the claim: what was assumed is now known."""
-        if claim.status.allocation is not None:
-            self._assumed.settle_claim(claim.metadata.uid)
-        else:
-            self._overlay_claim(claim.metadata.uid)
-
-    def _overlay_claim(self, uid: str) -> None:
-        claim, allocation = self._objects.claim_by_uid(uid), self._assumed.allocation(uid)
-        if claim is None or allocation is None or claim.status.allocation is not None:
-            return
-        status = msgspec.structs.replace(claim.status, allocation=allocation)
-        self._objects.overlay_claim(msgspec.structs.replace(claim, status=status))
-        self._derive_sharers(claim)
-
-    def _forget_claims(self, pod_uid: str) -> None:
-        """Show claims as the API has them that were assumed to be allocated for the pod."""
-        making = self._assumed.making(pod_uid)
-        if making is not None:
-            self._objects.drop_claim_in_making(making)
-        for uid in self._assumed.forget(pod_uid):
-            self._objects.drop_overlay(uid)
-            claim = self._objects.claim_by_uid(uid)
-            if claim is not None:
-                self._derive_sharers(claim)
-
-    def _derive_sharers(self, claim: ResourceClaim) -> None:
-        key = ("resourceclaims", claim.metadata.namespace, claim.metadata.name)
-        self._derive_all((key,))
