@@ -129,6 +129,8 @@ class Eviction(ApiModel):
     """Time a workload runs before it may be reclaimed, unless its queue says otherwise."""
     staleness_grace: Duration = 60.0
     """Time a gang may run below its floor before the rest of it is evicted."""
+    cooldown: Duration = 0.0
+    """Time after an eviction for which no pod of the same workload is evicted again."""
     hold_expiry: PositiveDuration = 300.0
     """Time for which room won by eviction is kept for its gang."""
 

@@ -102,7 +102,8 @@ class Planner:
 
     def start_afresh(self) -> None:
         """Drop what earlier cycles remembered, after one that failed half-way."""
-        self._memory = CycleMemory(self._devices, self._memory.history)
+        past = self._memory
+        self._memory = CycleMemory(self._devices, past.history, evictions=past.evictions)
 
 
 def cycle_settings(configuration: Configuration) -> CycleSettings:
@@ -126,6 +127,7 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
         staleness_grace=configuration.eviction.staleness_grace,
         ageing=_ageing(configuration),
         hold_seconds=configuration.eviction.hold_expiry,
+        cooldown=configuration.eviction.cooldown,
         actions=_actions(configuration),
     )
 

@@ -246,6 +246,7 @@ KINDS = {
     "ResourceClaim": "resourceclaims",
     "DeviceClass": "deviceclasses",
     "ObjectMetadata": "namespaces",
+    "PodDisruptionBudget": "poddisruptionbudgets",
 }
 
 

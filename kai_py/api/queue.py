@@ -199,6 +199,8 @@ class QueueSpec(ApiModel):
     """A workload is not reclaimed by other queues before it ran this long."""
     reserve_after: Duration | None = None
     """A gang that waited this long for room gets nodes kept free for it, one gang at a time."""
+    max_evictions_per_hour: Annotated[int, Field(ge=0, le=1_000_000, strict=True)] | None = None
+    """Pods of the queue that may be evicted for others in an hour; absent means no limit."""
     namespaces: NamespaceFilter | None = None
     """Namespaces whose workloads may use the queue; absent means every namespace."""
 

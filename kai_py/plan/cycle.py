@@ -37,6 +37,7 @@ from kai_py.plan.reasons import Obstacle
 from kai_py.plan.reservations import Reservations
 from kai_py.plan.room import Room
 from kai_py.plan.scoring import Scoring
+from kai_py.plan.spared import PastEvictions, Spared
 from kai_py.plan.statement import Planned, Statement
 from kai_py.policy.fill import Strategy
 from kai_py.policy.fit import StaticFits
@@ -90,6 +91,7 @@ class CycleSettings:
     staleness_grace: float = 60.0
     ageing: Ageing | None = None
     hold_seconds: float = 300.0
+    cooldown: float = 0.0
     actions: tuple[Action, ...] = tuple(ACTIONS)
 
 
@@ -107,6 +109,7 @@ class CycleMemory:
     statics: StaticFits = field(default_factory=StaticFits)
     cycles: int = 0
     exhausted: dict[str, int] = field(default_factory=dict)
+    evictions: PastEvictions = field(default_factory=PastEvictions)
 
     def note_searches(self, searched: Mapping[str, bool], pending: Collection[str]) -> None:
         """Remember which gangs of those ``pending`` ran out of budget, and when."""
@@ -139,6 +142,7 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
         probes_per_gang=settings.victim_probes_per_gang,
         most_moved=settings.consolidate_at_most,
         staleness_grace=settings.staleness_grace,
+        spared=Spared(snapshot, memory.evictions, settings.cooldown),
         ageing=settings.ageing,
         exhausted=memory.exhausted,
         hold_seconds=settings.hold_seconds,
@@ -159,7 +163,11 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
     announce(state)
     memory.note_searches(state.searched, snapshot.gangs)
     # 5. What was decided, and why the rest waits.
-    return _plan(state, pending, memory.devices.inventory)
+    plan = _plan(state, pending, memory.devices.inventory)
+    for eviction in plan.evictions:
+        if eviction.action is not Action.STALE:
+            memory.evictions.note(eviction.queue, eviction.gang, snapshot.now)
+    return plan
 
 
 def _waits(state: CycleState, gang: Gang) -> bool:

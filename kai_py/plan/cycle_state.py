@@ -7,6 +7,7 @@ from kai_py.plan.candidates import Ask, next_ask
 from kai_py.plan.place import Placer
 from kai_py.plan.quota import Quota
 from kai_py.plan.reasons import Obstacle
+from kai_py.plan.spared import Spared
 from kai_py.plan.statement import Statement
 from kai_py.policy.gang_order import Ageing
 from kai_py.snapshot.gangs import Gang
@@ -33,6 +34,7 @@ class CycleState:
     most_moved: int
     staleness_grace: float
     hold_seconds: float
+    spared: Spared
     ageing: Ageing | None = None
     exhausted: Mapping[str, int] = field(default_factory=dict)
     searched: dict[str, bool] = field(default_factory=dict)

@@ -40,7 +40,10 @@ class VictimPool:
         return sorted(self._gangs)
 
     def units(self, queue: int) -> Iterator[VictimUnit]:
-        """Units of a queue that are still there, in order."""
+        """Units of a queue that are still there and may go now, in order."""
+        return self._state.spared.offered(self._standing(queue), self._state.statement.evicted)
+
+    def _standing(self, queue: int) -> Iterator[VictimUnit]:
         if queue not in self._units:
             self._units[queue] = cheapest_first(self._state, self._gangs.get(queue, ()))
         units, evicted = self._units[queue], self._state.statement.evicted

@@ -27,7 +27,7 @@ from kai_py.api.records.core import (
     TopologySpreadConstraint,
 )
 from kai_py.policy.fit import StaticFit
-from kai_py.policy.label_selector import selects
+from kai_py.snapshot.label_selector import selects
 from kai_py.snapshot.neighbour import Neighbour
 from kai_py.snapshot.nodes import LabelColumn, NodeColumns
 from kai_py.snapshot.resources import Bools, Floats, Ints

@@ -21,6 +21,7 @@ from kai_py.grouping.owners import GroupKind, Owners
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.assumptions import FINISHED, SUCCEEDED, Assumptions
 from kai_py.snapshot.awaited import expected_pods
+from kai_py.snapshot.budgets import DisruptionBudgets
 from kai_py.snapshot.claim_overlays import ClaimOverlays
 from kai_py.snapshot.departed import DepartedOwners
 from kai_py.snapshot.dependencies import (
@@ -112,6 +113,7 @@ class SnapshotBuilder:
         self._overlays = ClaimOverlays(self._objects, self._assumed, self._derive_all)
         self._card_memory = CardMemory()
         self._vacated = VacatedClaims()
+        self._budgets = DisruptionBudgets()
 
     def apply(self, kind: str, old: object | None, new: object | None) -> None:
         """Take in one change of a watched object; ``kind`` is its ``Kind.collection_name``."""
@@ -122,6 +124,8 @@ class SnapshotBuilder:
             self._apply_node(old, new)
         elif kind.partition(".")[0] == "queues":
             self._apply_queue(kind, old, new)
+        elif kind.partition(".")[0] == "poddisruptionbudgets":
+            self._budgets.apply(old, new, self._pods.values())
         else:
             if kind.partition(".")[0] == "topologies":
                 self._apply_topology(old, new)
@@ -215,6 +219,7 @@ class SnapshotBuilder:
             leaving=tuple(self._gangs.leaving.values()),
             disregarded=tuple(self._disregarded.values()),
             vacancies=self._vacated.vacancies(),
+            budgets=self._budgets.standing(),
         )
 
     def _apply_node(self, old: object | None, new: object | None) -> None:
@@ -243,6 +248,7 @@ class SnapshotBuilder:
         if isinstance(new, Pod):
             uid = new.metadata.uid
             self._pods[uid] = new
+            self._budgets.set_pod(new)
             self._assumed.see(new)
             self._derive(uid)
             self._derive_all(self._group_schedulers.set(new))
@@ -252,7 +258,9 @@ class SnapshotBuilder:
             self._remove(old.metadata.uid)
 
     def _remove(self, uid: str) -> None:
-        self._pods.pop(uid, None)
+        gone = self._pods.pop(uid, None)
+        if gone is not None:
+            self._budgets.remove_pod(gone)
         self._disregarded.pop(uid, None)
         self._overlays.forget(uid)
         self._assumed.remove(uid)

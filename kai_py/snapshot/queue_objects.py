@@ -42,6 +42,7 @@ def queue_spec(queue: Queue, created: float = 0.0) -> QueueSpec:
         preempt_min_runtime=spec.preempt_min_runtime,
         reclaim_min_runtime=spec.reclaim_min_runtime,
         reserve_after=spec.reserve_after,
+        max_evictions_per_hour=spec.max_evictions_per_hour,
         api_version=API_VERSION,
         usage=_usage(queue.status.usage),
         device_limits=tuple(

@@ -6,7 +6,7 @@ two queues of one name the older is taken.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -47,9 +47,9 @@ class QueueSpec:
     Of a resource missing in ``deserved`` nothing is guaranteed, except for cpu, memory and the
     other base resources: a queue that is silent about them does not ration them. A resource missing
     in ``max`` is unlimited, in ``weights`` it has ``weight``. ``created``, min runtimes and
-    ``reserve_after`` are in seconds; None is inherited. ``api_version`` tells the API it was
-    written in, ``problems`` what was already found wrong with it there, ``device_limits``
-    what its rows by attribute count, ``usage`` what its status
+    ``reserve_after`` are in seconds; None is inherited, also for ``max_evictions_per_hour``.
+    ``api_version`` tells the API it was written in, ``problems`` what was already found wrong with
+    it there, ``device_limits`` what its rows by attribute count, ``usage`` what its status
     remembers.
     """
 
@@ -64,10 +64,31 @@ class QueueSpec:
     preempt_min_runtime: float | None = None
     reclaim_min_runtime: float | None = None
     reserve_after: float | None = None
+    max_evictions_per_hour: float | None = None
     api_version: str = ""
     problems: "tuple[QueueProblem, ...]" = ()
     usage: UsageRecord | None = None
     device_limits: tuple[DeviceLimit, ...] = ()
+
+
+def inherited(
+    queues: Iterable[QueueSpec], own: Callable[[QueueSpec], float | None]
+) -> dict[str, float]:
+    """What each queue says, or else the nearest queue above it; those with neither are left out."""
+    specs = {spec.name: spec for spec in queues}
+    if all(own(spec) is None for spec in specs.values()):
+        return {}
+    found: dict[str, float] = {}
+    for name in specs:
+        at, seen = name, set[str]()
+        while at in specs and at not in seen:
+            said = own(specs[at])
+            if said is not None:
+                found[name] = said
+                break
+            seen.add(at)
+            at = specs[at].parent
+    return found
 
 
 class QueueFault(StrEnum):

@@ -14,6 +14,7 @@ from kai_py.api.records.resource import (
     ResourceSlice,
 )
 from kai_py.api.references import ClaimRef, PodRef
+from kai_py.snapshot.budgets import DisruptionBudget
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.gpu_sharing import GpuSharing
 from kai_py.snapshot.neighbour import Neighbour
@@ -72,6 +73,7 @@ class Snapshot:
     ``neighbours``: pods on nodes, as far as any pod has rules about others; ``namespaces``: their
     labels, for such rules. ``gpu_sharing``: GPUs that pods share; each counts in
     ``used`` as one whole GPU. ``topologies``: name to node label keys, coarse to fine.
+    ``budgets``: pods of which few may leave at a time.
     """
 
     now: float
@@ -96,3 +98,4 @@ class Snapshot:
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     gpu_sharing: GpuSharing = field(default_factory=GpuSharing)
+    budgets: tuple[DisruptionBudget, ...] = ()

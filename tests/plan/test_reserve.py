@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from kai_py.api.records.core import PodStatus
-from kai_py.plan.actions.reserve import reserve_after
 from kai_py.plan.decisions import Stage
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_specs import QueueSpec, inherited
 from tests.scenario import at, cluster, job_with_pods, node, placed, pod, queue
 from tests.worlds import gang, world
 
@@ -171,4 +170,8 @@ def test_queues_inherit_it_and_cycles_end():
         QueueSpec(name="x", parent="y"),
         QueueSpec(name="y", parent="x"),
     )
-    assert reserve_after(specs) == {"org": 60.0, "team": 60.0, "own": 5.0}
+    assert inherited(specs, lambda spec: spec.reserve_after) == {
+        "org": 60.0,
+        "team": 60.0,
+        "own": 5.0,
+    }

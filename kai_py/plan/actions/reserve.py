@@ -13,7 +13,7 @@ deserves, gets nothing kept. O(pods in the way x log of them) per gang.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +28,7 @@ from kai_py.plan.statement import Evicted
 from kai_py.policy.limits import check_deserved, check_max
 from kai_py.policy.standing import exceeds_any
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_specs import inherited
 from kai_py.snapshot.resources import Bools, Floats
 
 ENDLESS = frozenset({"DaemonSet", "Deployment", "ReplicaSet", "Service", "StatefulSet"})
@@ -86,25 +86,10 @@ def kept_from(state: CycleState, gang: Gang, cost: Floats) -> Obstacle | None:
     return Obstacle(Stage.QUEUE_MAX, f"{why}.")
 
 
-def reserve_after(queues: Sequence[QueueSpec]) -> Mapping[str, float]:
-    """Seconds by queue name; a queue that does not say has those of the queue above it."""
-    specs = {spec.name: spec for spec in queues}
-    found: dict[str, float] = {}
-    for name in specs:
-        at, seen = name, set[str]()
-        while at in specs and at not in seen:
-            seconds = specs[at].reserve_after
-            if seconds is not None:
-                found[name] = seconds
-                break
-            seen.add(at)
-            at = specs[at].parent
-    return found
-
-
 def _due(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
     """At most one gang per queue: of the highest priority among those due, the oldest."""
-    after, now = reserve_after(state.snapshot.queues), state.snapshot.now
+    after = inherited(state.snapshot.queues, lambda spec: spec.reserve_after)
+    now = state.snapshot.now
     if not after:
         return []
     first: dict[str, Gang] = {}
