@@ -313,7 +313,7 @@ class Placer:
         static = self.statics.of(shape, statement.snapshot.nodes)
         if not has_rules(shape) and not statement.snapshot.neighbours:
             return static
-        return narrowed(statement.neighbourhood(room), shape, static, static.mask)
+        return narrowed(statement.neighbourhood(room), shape, static)
 
     def _strategy(self, shape: Shape) -> Strategy:
         return self.gpu_strategy if wants_devices(shape) else self.cpu_strategy

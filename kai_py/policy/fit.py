@@ -106,6 +106,15 @@ def where_reported(shape: Shape) -> Iterator[tuple[str, float]]:
     yield from ((name, shape.requests[name]) for name in shape.extended.resources)
 
 
+def own_choice(shape: Shape, nodes: NodeColumns) -> Bools:
+    """(nodes,) bool: what the pod's node selector and required node affinity admit."""
+    admitted = matches_labels(shape.node_selector, nodes)
+    required = shape.affinity and shape.affinity.node_affinity
+    if required and required.required is not None:
+        admitted = admitted & matches_selector(required.required, nodes)
+    return admitted
+
+
 def _filters(shape: Shape, nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:
     """Each filter's reason text and the nodes that pass it."""
     if not tolerates(shape.tolerations, NOT_READY):

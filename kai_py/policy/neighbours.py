@@ -7,7 +7,9 @@ A domain is a value of a node label. What decides is which pods stand in which d
 - required anti-affinity: the domain holds none, in either direction: a pod that stands there may
   refuse the newcomer as well;
 - topology spread with DoNotSchedule: pods in the domain, the newcomer included, exceed the emptiest
-  eligible domain by at most maxSkew.
+  domain by at most maxSkew. Nodes count, and pods on them, if they have the labels of all such
+  constraints of the pod and if the pod's own node selector and affinity (unless
+  ``nodeAffinityPolicy`` is Ignore) and tolerations (if ``nodeTaintsPolicy`` is Honor) admit them.
 
 Semantics follow kube-scheduler's InterPodAffinity and PodTopologySpread plugins. Pods placed
 earlier in the same cycle count. Cost: O(pods) per selector and O(nodes) per term; nothing when no
@@ -26,7 +28,8 @@ from kai_py.api.records.core import (
     Requirement,
     TopologySpreadConstraint,
 )
-from kai_py.policy.fit import StaticFit
+from kai_py.policy.fit import StaticFit, own_choice
+from kai_py.policy.tolerations import tolerated_nodes
 from kai_py.snapshot.label_selector import selects
 from kai_py.snapshot.neighbour import Neighbour
 from kai_py.snapshot.nodes import LabelColumn, NodeColumns
@@ -42,8 +45,8 @@ class Neighbourhood:
     pods: Sequence[Neighbour] = ()
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def filters(self, shape: Shape, eligible: Bools) -> Iterator[tuple[str, Bools]]:
-        """Each rule's reason text and the nodes that pass it; ``eligible``: (nodes,) for spread."""
+    def filters(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
+        """Each rule's reason text and the nodes that pass it."""
         for term in _required(shape.pod_affinity):
             yield "didn't match pod affinity rules", self._attracted(shape, term)
         for term in _required(shape.pod_anti_affinity):
@@ -51,10 +54,13 @@ class Neighbourhood:
             yield "didn't match pod anti-affinity rules", (column.codes == 0) | (counts == 0)
         if any(pod.refuses for pod in self.pods):
             yield "didn't satisfy existing pods anti-affinity rules", ~self._refused(shape)
-        for constraint in shape.spread:
-            if constraint.when_unsatisfiable == "DoNotSchedule":
-                passes = self._spread(shape, constraint, eligible)
-                yield "didn't match pod topology spread constraints", passes
+        hard = [each for each in shape.spread if each.when_unsatisfiable == "DoNotSchedule"]
+        labelled = np.ones(len(self.nodes), dtype=np.bool_)
+        for constraint in hard:
+            labelled &= self.nodes.label(constraint.topology_key).codes != 0
+        for constraint in hard:
+            passes = self._spread(shape, constraint, labelled)
+            yield "didn't match pod topology spread constraints", passes
 
     def preference(self, shape: Shape) -> Floats:
         """(nodes,) the summed weights of preferred terms, attraction minus repulsion."""
@@ -82,14 +88,19 @@ class Neighbourhood:
                     refused |= (column.codes == code) & (code != 0)
         return refused
 
-    def _spread(self, shape: Shape, constraint: TopologySpreadConstraint, eligible: Bools) -> Bools:
+    def _spread(self, shape: Shape, constraint: TopologySpreadConstraint, labelled: Bools) -> Bools:
         column = self.nodes.label(constraint.topology_key)
         wanted = _with_own_values(
             constraint.label_selector, constraint.match_label_keys, shape.labels
         )
+        counted = labelled.copy()
+        if constraint.node_affinity_policy == "Honor":
+            counted &= own_choice(shape, self.nodes)
+        if constraint.node_taints_policy == "Honor":
+            counted &= tolerated_nodes(shape.tolerations, self.nodes)
         mine = (p for p in self.pods if p.namespace == shape.namespace)
-        per_domain = self._per_domain(column, (p for p in mine if selects(wanted, p.labels)))
-        counted = eligible & (column.codes != 0)
+        there = (p for p in mine if counted[self.nodes.positions[p.node]])
+        per_domain = self._per_domain(column, (p for p in there if selects(wanted, p.labels)))
         domains = np.unique(column.codes[counted])
         if not len(domains):
             return np.zeros(len(self.nodes), dtype=np.bool_)
@@ -139,12 +150,10 @@ class Neighbourhood:
         return not term.namespaces and namespace == own
 
 
-def narrowed(
-    neighbourhood: Neighbourhood, shape: Shape, static: StaticFit, eligible: Bools
-) -> StaticFit:
+def narrowed(neighbourhood: Neighbourhood, shape: Shape, static: StaticFit) -> StaticFit:
     """``static`` with the rules between pods applied on top."""
     mask, removed = static.mask.copy(), list(static.removed)
-    for reason, passes in neighbourhood.filters(shape, eligible):
+    for reason, passes in neighbourhood.filters(shape):
         taken = int(np.count_nonzero(mask & ~passes))
         if taken:
             removed.append((reason, taken))

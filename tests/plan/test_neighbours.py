@@ -5,6 +5,7 @@ from kai_py.api.records.core import (
     LabelSelector,
     PodAffinity,
     PodAffinityTerm,
+    Taint,
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
@@ -76,6 +77,48 @@ def test_a_refusal_that_comes_late_holds_for_pods_that_wait_already():
     world = cluster(*racks(1), queue("q", 8), pod("web", queue="q", labels=WEB))
     world.add(pod("loner", queue="q", node="r0n0", labels=WEB, affinity=away()))
     assert placed(world.plan()) == {}
+
+
+def spread_over_hosts(**policies):
+    """Node a holds a pod; the new one may go to a, and tolerates no taint of c."""
+    rule = TopologySpreadConstraint(
+        topology_key=HOST, label_selector=LabelSelector(match_labels=WEB), **policies
+    )
+    up = {"up": "yes"}
+    new = pod("new", queue="q", labels=WEB, node_selector=up, topology_spread_constraints=(rule,))
+    return placed(
+        cluster(
+            node("a", labels=up),
+            node("b"),
+            node("c", labels=up, taints=(Taint(key="t", effect="NoSchedule"),)),
+            queue("q", 9),
+            pod("on-a", node="a", queue="q", labels=WEB),
+            new,
+        ).plan()
+    )
+
+
+def test_tainted_nodes_count_for_spread_unless_their_taints_are_honoured():
+    assert spread_over_hosts() == {}, "c is empty, and counts"
+    assert spread_over_hosts(node_taints_policy="Honor") == {"new": "a"}
+
+
+def test_nodes_out_of_the_pods_choice_count_for_spread_only_where_it_is_ignored():
+    honoured = {"node_taints_policy": "Honor"}
+    assert spread_over_hosts(node_affinity_policy="Honor", **honoured) == {"new": "a"}
+    assert spread_over_hosts(node_affinity_policy="Ignore", **honoured) == {}, "b is empty"
+
+
+def test_nodes_without_the_labels_of_all_rules_do_not_count_for_any():
+    """Node b has no rack: it is no empty host to be level with."""
+    both = tuple(
+        TopologySpreadConstraint(topology_key=key, label_selector=LabelSelector(match_labels=WEB))
+        for key in (HOST, "rack")
+    )
+    new = pod("new", queue="q", labels=WEB, topology_spread_constraints=both)
+    standing = pod("on-a", node="a", queue="q", labels=WEB)
+    nodes = (node("a", labels={"rack": "r"}), node("b"))
+    assert placed(cluster(*nodes, queue("q", 9), standing, new).plan()) == {"new": "a"}
 
 
 def test_spread_keeps_domains_level():
