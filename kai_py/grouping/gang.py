@@ -13,11 +13,15 @@ from kai_py.grouping.terms import NO_TERMS, Terms
 
 @dataclass(frozen=True, slots=True)
 class TopologyConstraint:
-    """Keep a subgroup's pods within one domain of a level; levels are node label keys."""
+    """Keep a subgroup's pods within one domain of a level; levels are node label keys.
+
+    ``fitting_level``: required if an empty domain of that level could hold them, else preferred.
+    """
 
     topology: str = ""
     required_level: str = ""
     preferred_level: str = ""
+    fitting_level: str = ""
 
 
 @dataclass(frozen=True, slots=True)

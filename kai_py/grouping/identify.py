@@ -42,6 +42,9 @@ MOST_KEPT = 100_000
 TOPOLOGY_KEY = "kai.scheduler/topology"
 REQUIRED_LEVEL_KEY = "kai.scheduler/topology-required-placement"
 PREFERRED_LEVEL_KEY = "kai.scheduler/topology-preferred-placement"
+FITTING_LEVEL_KEY = "scheduling.kai.io/topology-fitting-placement"
+"""Level whose domains are required if an empty one could hold the gang, else preferred."""
+
 EXPECTED_RUNTIME_KEY = "scheduling.kai.io/expected-runtime"
 """How long the pods will run, on a pod or above it: such pods may use room kept for later."""
 
@@ -280,8 +283,10 @@ def _with_topology(drawn: Blueprint, objects: Sequence[OwnerObject]) -> Blueprin
     for found in objects:
         marks = found.metadata.annotations
         required, preferred = marks.get(REQUIRED_LEVEL_KEY, ""), marks.get(PREFERRED_LEVEL_KEY, "")
-        if required or preferred:
-            topology = TopologyConstraint(marks.get(TOPOLOGY_KEY, ""), required, preferred)
+        fitting = marks.get(FITTING_LEVEL_KEY, "")
+        if required or preferred or fitting:
+            named = marks.get(TOPOLOGY_KEY, "")
+            topology = TopologyConstraint(named, required, preferred, fitting)
             return replace(drawn, tree=replace(drawn.tree, topology=topology))
     return drawn
 

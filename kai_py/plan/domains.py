@@ -1,6 +1,7 @@
 """From a subgroup's topology constraint to the node sets to try it in."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from kai_py.grouping.gang import Subgroup, TopologyConstraint
 from kai_py.plan.decisions import Stage
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.statement import Statement
+from kai_py.policy.fit import copies_that_fit, static_fit
 from kai_py.policy.topology import NOWHERE, Candidate, Level, candidates, levels_of
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Bools, Ints
@@ -30,7 +32,7 @@ def domain_candidates(
 
     ``copies``, ``counts``: per shape of its pods (nodes,) how many fit and how many are wanted.
     """
-    constraint = group.topology or TopologyConstraint()
+    constraint = settled(statement.snapshot, gang, group) or TopologyConstraint()
     keys = _level_keys(statement.snapshot, constraint)
     if keys is None:
         return Obstacle(Stage.TOPOLOGY, f"Requested topology {constraint.topology} does not exist")
@@ -53,7 +55,7 @@ def required_domains(statement: Statement, gang: Gang, group: Subgroup) -> Ints 
 
     ``NOWHERE`` for nodes that are out of the question; None when no level is required.
     """
-    constraint = group.topology
+    constraint = settled(statement.snapshot, gang, group)
     if constraint is None or not constraint.required_level:
         return None
     keys = _level_keys(statement.snapshot, constraint)
@@ -66,11 +68,47 @@ def required_domains(statement: Statement, gang: Gang, group: Subgroup) -> Ints 
     return np.where(np.isin(level.codes, level.codes[pinned]), level.codes, NOWHERE)
 
 
+def settled(snapshot: Snapshot, gang: Gang, group: Subgroup) -> TopologyConstraint | None:
+    """The group's constraint with its ``fitting_level`` as required or preferred level.
+
+    Required if the pods of its floor fit into some domain of that level by what nodes report and
+    no pod uses; gangs with claims, whose devices are not in that count, prefer it.
+    """
+    constraint = group.topology
+    if constraint is None or not constraint.fitting_level:
+        return constraint
+    bounds = {"required_level": constraint.fitting_level}
+    if not _fits_empty(snapshot, gang, group, constraint):
+        bounds = {"preferred_level": constraint.fitting_level}
+    return replace(constraint, **bounds, fitting_level="")
+
+
+def _fits_empty(
+    snapshot: Snapshot, gang: Gang, group: Subgroup, constraint: TopologyConstraint
+) -> bool:
+    keys = _level_keys(snapshot, constraint)
+    if keys is None or constraint.fitting_level not in keys:
+        return True
+    leaves = {leaf.name for leaf in group.leaves()}
+    shapes = [m.shape for m in gang.members if m.leaf in leaves][: max(1, group.floor())]
+    level = _levels(snapshot, keys)[keys.index(constraint.fitting_level)]
+    holds = np.ones(len(level.names), dtype=np.bool_)
+    room = snapshot.nodes.allocatable
+    for number in dict.fromkeys(shape.number for shape in shapes):
+        alike = [shape for shape in shapes if shape.number == number]
+        if alike[0].uses_claims:
+            return False
+        mask = static_fit(alike[0], snapshot.nodes).mask
+        copies = copies_that_fit(alike[0], snapshot.resources, room, mask, room)
+        holds &= level.sums(copies) >= len(alike)
+    return bool(holds.any())
+
+
 def unsatisfied(gang: Gang, group: Subgroup, wanted: int) -> Obstacle:
     """No domain holds the group."""
     constraint = group.topology or TopologyConstraint()
     part = f", subgroup {group.name}" if group.name else ""
-    level = constraint.required_level or constraint.preferred_level
+    level = constraint.required_level or constraint.preferred_level or constraint.fitting_level
     return Obstacle(
         Stage.TOPOLOGY,
         f"topology {constraint.topology}, requirement {level} couldn't be satisfied for "
@@ -81,7 +119,7 @@ def unsatisfied(gang: Gang, group: Subgroup, wanted: int) -> Obstacle:
 def _level_keys(snapshot: Snapshot, constraint: TopologyConstraint) -> tuple[str, ...] | None:
     if constraint.topology:
         return snapshot.topologies.get(constraint.topology)
-    named = (constraint.required_level, constraint.preferred_level)
+    named = (constraint.required_level, constraint.fitting_level, constraint.preferred_level)
     return tuple(dict.fromkeys(level for level in named if level))
 
 

@@ -2,7 +2,7 @@
 
 A topology is a list of node label keys, coarse to fine. A domain of a level is a distinct
 combination of the values of that label and of all coarser ones. A node that lacks a label has no
-domain at that level and below, but counts for the levels it has.
+domain at that level, but counts for the levels it has, finer or coarser.
 
 - A *required* level: all pods go into one domain of that level, or of a finer one.
 - A *preferred* level: a single domain of that level if one holds them all, else the next coarser,
@@ -56,17 +56,19 @@ class Candidate:
 def levels_of(nodes: NodeColumns, keys: Sequence[str]) -> tuple[Level, ...]:
     """The levels of a topology over ``nodes``."""
     levels: list[Level] = []
-    paths: list[str | None] = ["" for _ in nodes.names]
+    paths = ["" for _ in nodes.names]
     for key in keys:
         column = nodes.label(key)
         paths = [
-            f"{path}/{column.values[code]}" if path is not None and code else None
+            f"{path}/{column.values[code]}" if code else f"{path}/"
             for path, code in zip(paths, column.codes, strict=True)
         ]
-        names = sorted({path for path in paths if path is not None})
+        named = [bool(code) for code in column.codes]
+        names = sorted({path for path, has in zip(paths, named, strict=True) if has})
         index = {name: code for code, name in enumerate(names)}
         codes = np.array(
-            [NOWHERE if path is None else index[path] for path in paths], dtype=np.int64
+            [index[path] if has else NOWHERE for path, has in zip(paths, named, strict=True)],
+            dtype=np.int64,
         )
         levels.append(Level(key, codes, tuple(name[1:] for name in names)))
     return tuple(levels)
@@ -97,6 +99,8 @@ def candidates(
             holds &= level.sums(fitting) >= count
         for domain in _tightest_first(levels[: position + 1], copies[0], holds):
             mask = level.codes == domain
+            if required is not None and (levels[required].codes[mask] == NOWHERE).any():
+                continue
             if allowed is None or bool((mask & allowed).any()):
                 yield Candidate(level.names[domain], mask if allowed is None else mask & allowed)
     if required is None:
@@ -111,9 +115,16 @@ def _tightest_first(lines: Sequence[Level], copies: Ints, holds: Bools) -> list[
     inside = np.flatnonzero(codes != NOWHERE)
     domains, first = np.unique(codes[inside], return_index=True)
     member = inside[first]
-    room = [level.sums(copies)[level.codes[member]] for level in lines]
+    room = [_room(level, copies, member) for level in lines]
     order = np.lexsort((domains, *reversed(room)))
     return [int(domain) for domain in domains[order] if holds[domain]]
+
+
+def _room(level: Level, copies: Ints, rows: Ints) -> Ints:
+    """(rows,) copies that fit into the domain of each of some nodes, 0 where it has none."""
+    codes = level.codes[rows]
+    sums = np.append(level.sums(copies), 0)
+    return np.asarray(np.where(codes == NOWHERE, 0, sums[codes]))
 
 
 def _domains_of(level: Level, pinned: Bools) -> Bools:

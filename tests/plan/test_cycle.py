@@ -227,3 +227,44 @@ def test_a_gang_whose_start_failed_leaves_its_room_to_others_for_a_while():
     assert placed(plan) == {"next": "a"}
     assert plan.unplaced[0].stage is Stage.BACKOFF
     assert placed(world.plan(now=1005)) == {"failing": "a"}
+
+
+FITTING = {"scheduling.kai.io/topology-fitting-placement": "rack"}
+
+
+def racks_of_two(*more):
+    nodes = [node(f"{rack}{i}", 1, labels={"rack": rack}) for rack in "xy" for i in range(2)]
+    return cluster(*nodes, queue("team", 8), *more)
+
+
+def fitting_job(pods):
+    owner = job("train", pods, "team", **FITTING)
+    return [owner, *(pod(f"train-{i}", owner=owner) for i in range(pods))]
+
+
+def test_a_level_that_could_hold_the_gang_is_required():
+    """One node of each rack is taken: the gang waits for a rack rather than to be torn apart."""
+    taken = [pod(f"old-{each}", queue="team", node=f"{each}0") for each in "xy"]
+    assert placed(racks_of_two(fitting_job(2)).plan()).keys() == {"train-0", "train-1"}
+    plan = racks_of_two(fitting_job(2), *taken).plan()
+    assert placed(plan) == {}
+
+
+def test_a_gang_larger_than_any_domain_of_the_level_only_prefers_it():
+    plan = racks_of_two(fitting_job(3)).plan()
+    nodes = sorted(placed(plan).values())
+    assert len(nodes) == 3
+    assert [name[0] for name in nodes] in (["x", "x", "y"], ["x", "y", "y"])
+
+
+def test_nvlink_domains_are_a_level():
+    clique = "nvidia.com/gpu.clique"
+    marks = {"kai.scheduler/topology-required-placement": clique}
+    owner = job("train", 2, "team", **marks)
+    pods = [pod(f"train-{i}", 4, owner=owner) for i in range(2)]
+    nodes = [
+        node(name, 4, labels={clique: domain} if domain else {})
+        for name, domain in (("a", "c.1"), ("b", "c.2"), ("d", "c.2"), ("e", ""))
+    ]
+    plan = cluster(*nodes, queue("team", 16), owner, *pods).plan()
+    assert set(placed(plan).values()) == {"b", "d"}

@@ -67,3 +67,22 @@ def test_every_shape_must_fit_the_domain():
     small, large = np.array([4, 4, 8, 8, 0]), np.array([1, 1, 0, 2, 0])
     found = candidates(levels(), [large, small], [2, 8], required=1, preferred=None)
     assert [c.name for c in found] == ["z1/r1", "z2/r1"]
+
+
+def test_nodes_without_a_coarse_label_still_count_for_the_finer_ones():
+    labels = [{"rack": "r1"}, {"rack": "r1"}, {"zone": "z", "rack": "r1"}, {}]
+    nodes = [node(f"n{i}", labels=each) for i, each in enumerate(labels)]
+    made = levels_of(node_columns(nodes, ResourceIndex(), 1), ("zone", "rack"))
+    zone, rack = made
+    assert list(zone.codes) == [NOWHERE, NOWHERE, 0, NOWHERE]
+    assert rack.names == ("/r1", "z/r1"), "the racks of a zone and of none are different"
+    copies = [np.array([2, 2, 3, 9])]
+
+    def found(count, **bounds):
+        given = {"required": None, "preferred": None, **bounds}
+        return [c.name for c in candidates(made, copies, [count], **given)]
+
+    assert found(3, required=1) == ["/r1", "z/r1"]
+    assert found(4, required=1) == ["/r1"]
+    assert found(3, required=0, preferred=1) == ["z/r1", "z"], "a rack without a zone is in none"
+    assert found(4, required=0, preferred=1) == []
