@@ -55,6 +55,8 @@ class Document:
     node: yaml.Node
     repeated_keys: tuple[tuple[int, str], ...]
     """Line and key of every key that its mapping had before."""
+    values: int
+    """Values in it, those that an anchor stands for counted wherever it is used."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -88,6 +90,8 @@ def read_documents(text: str) -> list[Document]:
         raise ManifestError(mark.line + 1 if mark else 1, str(error.problem)) from None
     except ManifestError:
         raise
+    except RecursionError:
+        raise ManifestError(1, "is nested too deeply") from None
     except (yaml.YAMLError, ValueError) as error:
         raise ManifestError(1, str(error).splitlines()[0]) from None
     return [document for document in documents if document.value is not None]
@@ -107,18 +111,22 @@ def line_at(value: Any, path: tuple[str | int, ...]) -> int:
 
 
 class _Builder:
-    """Builds one document's value; what an anchor names is built once and shared."""
+    """Builds one document's value; what an anchor names is built once and shared.
+
+    ``_sizes`` counts the values that a node stands for, anchors followed.
+    """
 
     def __init__(self, loader: _Loader) -> None:
         self._loader = loader
         self._built: dict[int, Any] = {}
+        self._sizes: dict[int, int] = {}
         self._open: set[int] = set()
         self._repeated: list[tuple[int, str]] = []
 
     def document(self, node: yaml.Node) -> Document:
         """Build the value of a document's root node."""
         value = self._value(node)
-        return Document(value, node, tuple(self._repeated))
+        return Document(value, node, tuple(self._repeated), self._sizes[id(node)])
 
     def _value(self, node: yaml.Node) -> Any:
         if id(node) in self._open:
@@ -126,8 +134,17 @@ class _Builder:
         if id(node) not in self._built:
             self._open.add(id(node))
             self._built[id(node)] = self._build(node)
+            self._sizes[id(node)] = self._size(node)
             self._open.remove(id(node))
         return self._built[id(node)]
+
+    def _size(self, node: yaml.Node) -> int:
+        children: list[yaml.Node] = []
+        if isinstance(node, yaml.SequenceNode):
+            children = node.value
+        elif isinstance(node, yaml.MappingNode):
+            children = [value for _, value in node.value]
+        return 1 + sum(self._sizes[id(child)] for child in children)
 
     def _build(self, node: yaml.Node) -> Any:
         if isinstance(node, yaml.MappingNode):
@@ -138,12 +155,16 @@ class _Builder:
 
     def _mapping(self, node: yaml.MappingNode) -> Mapping:
         mapping = Mapping(node.start_mark.line + 1)
+        own = {id(key_node) for key_node, _ in node.value}
+        written: set[str] = set()
         self._loader.flatten_mapping(node)
         for key_node, value_node in node.value:
             key = str(self._loader.construct_object(key_node, deep=True))
             line = key_node.start_mark.line + 1
-            if key in mapping.lines:
-                self._repeated.append((line, key))
+            if id(key_node) in own:  # one that stands for a merged key replaces it by intent
+                if key in written:
+                    self._repeated.append((line, key))
+                written.add(key)
             mapping[key] = self._value(value_node)
             mapping.lines[key] = line
         return mapping

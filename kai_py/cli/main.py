@@ -9,6 +9,7 @@ Exit codes are those of ``kai_py.cli.errors.ExitCode``.
 
 import importlib
 import importlib.metadata
+import os
 import sys
 import traceback
 from dataclasses import dataclass
@@ -118,8 +119,19 @@ def main(arguments: list[str] | None = None) -> None:
     except CommandError as error:
         _fail(str(error), error.exit_code, show_trace=invocation.show_trace)
     except Exception as error:  # the last line of defence: a fault of ours, told in one line
+        if _reader_left(error):
+            # What is still buffered has nowhere to go; the interpreter would complain at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(ExitCode.FOUND)
         message = f"internal error: {type(error).__name__}: {error} (--debug shows the trace)"
         _fail(message, ExitCode.INTERNAL, show_trace=invocation.show_trace)
+
+
+def _reader_left(error: BaseException) -> bool:
+    """Tell whether all that went wrong is that nobody reads our output any more (``| head``)."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_reader_left, error.exceptions))
+    return isinstance(error, BrokenPipeError)
 
 
 def _fail(message: str, exit_code: ExitCode, *, show_trace: bool) -> NoReturn:

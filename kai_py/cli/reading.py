@@ -1,7 +1,13 @@
-"""How does a command see what the scheduler would decide? Read the cluster once, plan once."""
+"""How does a command see what the scheduler would decide? Read the cluster once, plan once.
+
+A scheduler waits for a server that is away; a command says so at once. It asks the server one
+question first, and gives up on a kind that was refused for ``PATIENCE_SECONDS``.
+"""
 
 import asyncio
+import logging
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,12 +20,15 @@ from kai_py.plan.decisions import Plan
 from kai_py.planner import Planner
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.client import Client
-from kai_py.watch.mirror import Mirror
+from kai_py.watch.mirror import KindStatus, Mirror
 from kai_py.watch.owner_kinds import OwnerKinds
 from kai_py.watch.resource import Kind
 
 READ_SECONDS = 60.0
+PATIENCE_SECONDS = 3.0
+PROBE_SECONDS = 0.2
 OWNERS_SECONDS = 10.0
+SHOWN_KINDS = 3
 
 
 def look_and_plan(
@@ -36,6 +45,9 @@ def look_and_plan(
 
 async def read_and_plan(client: Client, configuration: Configuration) -> tuple[Snapshot, Plan]:
     """The cluster as it is now and what one cycle decides about it; nothing is written."""
+    # What the watches have to say is told below, once.
+    logging.getLogger("kai_py.watch").addHandler(logging.NullHandler())
+    await client.read("/apis", kind="Discovery")
 
     def follow(kind: GroupKind) -> None:
         owner_kinds.want(kind)
@@ -50,7 +62,7 @@ async def read_and_plan(client: Client, configuration: Configuration) -> tuple[S
     reading = asyncio.gather(mirror.run(), owner_kinds.run())
     try:
         async with asyncio.timeout(READ_SECONDS):
-            await mirror.wait_synced()
+            await _read(mirror)
         await owner_kinds.wait_settled(OWNERS_SECONDS)
     except TimeoutError:
         unread = "; ".join(unread_kinds(mirror.status()))
@@ -64,3 +76,22 @@ async def read_and_plan(client: Client, configuration: Configuration) -> tuple[S
             await reading
     snapshot = planner.freeze(time.time())
     return snapshot, planner.decide(snapshot)
+
+
+async def _read(mirror: Mirror) -> None:
+    """Wait until all is read; raises CommandError when something cannot be."""
+    refused_for = 0.0
+    while True:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PROBE_SECONDS):
+                return await mirror.wait_synced()
+        refused = [kind for kind in mirror.status() if not kind.synced and kind.problem]
+        refused_for = refused_for + PROBE_SECONDS if refused else 0.0
+        if refused_for >= PATIENCE_SECONDS:
+            raise CommandError(_refusal(refused), exit_code=ExitCode.CLUSTER)
+
+
+def _refusal(refused: Sequence[KindStatus]) -> str:
+    names = [kind.kind for kind in refused]
+    others = f" and {len(names) - SHOWN_KINDS} more kinds" if len(names) > SHOWN_KINDS else ""
+    return f"cannot read {', '.join(names[:SHOWN_KINDS])}{others}: {refused[0].problem}"

@@ -1,22 +1,41 @@
-"""How do tables look? Like kubectl's: no lines, upper-case headings, whole words when piped."""
+"""How do tables look? Like kubectl's: no lines, upper-case headings, nothing cut off.
 
+On a terminal the last column is folded under itself where it has room for that; where it has not,
+the terminal breaks the line.
+"""
+
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from rich.cells import cell_len
 
-PIPED_WIDTH = 10_000
+GAP = "   "
+FEWEST_COLUMNS = 30
+"""Columns of a terminal that are worth folding text into."""
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print rows of text under headings; the last column takes the room that is left."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
-    for heading in headings[:-1]:
-        table.add_column(heading, no_wrap=True)
-    table.add_column(headings[-1], overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else PIPED_WIDTH)
-    console.print(table)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for number, line in enumerate(table_lines(headings, list(rows), width=width)):
+        print(f"\x1b[1m{line}\x1b[0m" if number == 0 and width is not None else line)
+
+
+def table_lines(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | None
+) -> Iterator[str]:
+    """The lines of a table, its headings first; ``width`` is None where lines may be of any."""
+    widths = [max(map(cell_len, column)) for column in zip(headings, *rows, strict=True)]
+    indent = sum(widths[:-1]) + len(GAP) * (len(widths) - 1)
+    room = None if width is None or width - indent < FEWEST_COLUMNS else width - indent
+    for row in (headings, *rows):
+        before = "".join(
+            cell + " " * (column - cell_len(cell)) + GAP
+            for cell, column in zip(row[:-1], widths[:-1], strict=True)
+        )
+        folded = textwrap.wrap(row[-1], room) if room else [row[-1]]
+        yield (before + "".join(folded[:1])).rstrip()
+        for rest in folded[1:]:
+            yield " " * indent + rest

@@ -122,7 +122,7 @@ def _pod_spec(workload: Workload) -> Manifest:
 
 
 def _template_name(gpus: int) -> str:
-    return "one-gpu" if gpus == 1 else f"{gpus}-gpus"
+    return f"h100-x{gpus}"
 
 
 def _claim_template(gpus: int) -> Manifest:

@@ -26,6 +26,7 @@ from kai_py.lint.rules import (
 
 RULES: tuple[Rule, ...] = (
     objects.identity,
+    objects.shapes,
     objects.scope,
     objects.text_values,
     queues.queue,
@@ -50,6 +51,10 @@ RULES: tuple[Rule, ...] = (
     references.claims_exist,
     versions.served_version,
 )
+
+MAX_VALUES = 100_000
+"""Values of one document: far more than an API server stores in one object, far less than a few
+lines of anchors can stand for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,7 @@ class _Text:
 def _read(text: str) -> _Text:
     try:
         documents = read_documents(text)
+        _refuse_endless(documents)
     except ManifestError as error:
         template = " (a template? render it first)" if "{{" in text else ""
         finding = Finding(error.line, "", "", f"is not YAML: {error.reason}{template}")
@@ -114,6 +120,13 @@ def _read(text: str) -> _Text:
     findings = [finding for document in documents for finding in _document(document)]
     manifests = [manifest for document in documents for manifest in _manifests(document)]
     return _Text(text, documents, manifests, findings)
+
+
+def _refuse_endless(documents: list[Document]) -> None:
+    for document in documents:
+        if document.values > MAX_VALUES:
+            reason = f"stands for more than {MAX_VALUES} values: no object is that large"
+            raise ManifestError(document.node.start_mark.line + 1, reason)
 
 
 def _document(document: Document) -> Iterator[Finding]:

@@ -115,7 +115,7 @@ class Kubeconfig:
                 self._token_file = _token_file(config, self._context)
         # The loader does not check what it reads: a malformed file raises whatever it leads to.
         except Exception as error:
-            raise CredentialsError(f"kubeconfig {self._files}: {error}") from error
+            raise CredentialsError(f"kubeconfig {self._files}: {_reason(error)}") from error
         if config is None:
             raise CredentialsError(f"kubeconfig {self._files}: no such file")
         self._configuration = configuration
@@ -148,6 +148,16 @@ def find_credentials(
             "name a kubeconfig"
         )
     return Kubeconfig(str(default), context)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    if isinstance(error, UnicodeDecodeError):
+        return "is not UTF-8 text"
+    if isinstance(error, AttributeError | LookupError | TypeError):
+        return f"is no kubeconfig: {error}"
+    return str(error)
 
 
 def _kubernetes(module: str) -> Any:

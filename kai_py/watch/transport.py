@@ -8,6 +8,7 @@ Dead peers are noticed by TCP keep-alive within about a minute, long before a wa
 """
 
 import asyncio
+import os
 import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
@@ -187,7 +188,22 @@ def _reaching(call: Call) -> Iterator[None]:
     except TimeoutError as error:
         raise TimedOut(f"{call}: no answer in time") from error
     except (aiohttp.ClientError, OSError) as error:
-        raise Unreachable(f"{call}: {error or type(error).__name__}") from error
+        raise Unreachable(f"{call}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Say what went wrong without the objects that aiohttp puts into its texts."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        certificate = error.certificate_error
+        told = getattr(certificate, "verify_message", "") or str(certificate)
+        return f"cannot trust the certificate of {error.host}:{error.port}: {told}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        cause = error.os_error
+        # Errors of name resolution have numbers of their own, below 0.
+        number = cause.errno or 0
+        told = os.strerror(number) if number > 0 else cause.strerror or str(cause)
+        return f"cannot connect to {error.host}:{error.port}: {told}"
+    return str(error) or type(error).__name__
 
 
 async def _chunks(call: Call, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:

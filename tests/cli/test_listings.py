@@ -6,11 +6,12 @@ import json
 import pytest
 
 from kai_py.api.crd import crds
-from kai_py.cli import gangs, queues
-from kai_py.cli.errors import CommandError
+from kai_py.cli import gangs, queues, reading
+from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.output import Output
 from kai_py.cli.run import PlanPrinter, command
 from kai_py.embedded.cluster import EmbeddedCluster
+from kai_py.embedded.faults import Fault, Refuse
 from kai_py.grouping.gang import Owner
 from kai_py.observe.queue_rows import queue_rows
 from kai_py.plan.decisions import Plan, QueueShare, Stage, Unplaced
@@ -125,3 +126,40 @@ def test_a_bad_address_is_told(address):
 def test_a_kubeconfig_that_is_not_there_is_told(tmp_path):
     with pytest.raises(CommandError, match="no such file"):
         queues.command(kubeconfig=str(tmp_path / "missing"))
+
+
+def listing_error(kubeconfig):
+    with pytest.raises(CommandError) as caught:
+        queues.command(kubeconfig=str(kubeconfig))
+    assert caught.value.exit_code == ExitCode.CLUSTER
+    return str(caught.value)
+
+
+def test_a_server_that_is_away_is_told_at_once(tmp_path, capsys):
+    config = {
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "c", "user": {}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+        "current-context": "c",
+    }
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(config))
+    assert listing_error(path) == "GET /apis: cannot connect to 127.0.0.1:1: Connection refused"
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.cluster
+def test_kinds_that_may_not_be_read_are_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "PATIENCE_SECONDS", 0.2)
+
+    async def scene():
+        async with EmbeddedCluster() as cluster:
+            for resource in ("pods", "nodes"):
+                refusal = Refuse(code=403, reason="Forbidden", message=f"no {resource} for you")
+                cluster.faults.add(Fault(effect=refusal, resource=resource, times=None))
+            path = tmp_path / "kubeconfig"
+            cluster.write_kubeconfig(path)
+            return await asyncio.to_thread(listing_error, path)
+
+    told = asyncio.run(scene())
+    assert told.startswith("cannot read Node, Pod: GET /api/v1/nodes: 403 Forbidden")

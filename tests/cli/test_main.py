@@ -83,3 +83,14 @@ def test_a_shell_completes_commands_and_their_options(words, offered):
     environment = os.environ | {"_KAI_PY_COMPLETE": "complete_bash"} | asked
     result = subprocess.run(KAI_PY, capture_output=True, text=True, env=environment, check=True)
     assert result.stdout.split() == [offered]
+
+
+def test_a_reader_that_leaves_is_no_fault(monkeypatch, capsys, tmp_path):
+    def write_on():
+        raise ExceptionGroup("tasks", [BrokenPipeError(), ExceptionGroup("t", [BrokenPipeError()])])
+
+    monkeypatch.setattr(main.os, "dup2", lambda *_: None)
+    with (tmp_path / "out").open("w") as out:
+        monkeypatch.setattr(main.sys, "stdout", out)
+        assert run_with(monkeypatch, write_on) == ExitCode.FOUND
+    assert capsys.readouterr().err == ""

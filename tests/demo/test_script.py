@@ -75,4 +75,4 @@ def test_its_queues_are_valid():
     templates = [
         each["metadata"]["name"] for each in manifests if each["kind"] == "ResourceClaimTemplate"
     ]
-    assert templates == ["one-gpu", "2-gpus", "8-gpus"]
+    assert templates == ["h100-x1", "h100-x2", "h100-x8"]

@@ -18,7 +18,9 @@ from kai_py.lint.check import lint, lint_together
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("KAI_PY_DATA") or ROOT.parent / "shared" / "data")
 ARTICLES = {path.name[:2]: path for path in sorted((DATA.parent / "seed-manifests").glob("*.yaml"))}
-EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
+EXAMPLES = sorted(
+    path for path in (ROOT / "examples").rglob("*.yaml") if path.parent.name != "scenarios"
+)
 
 needs_articles = pytest.mark.skipif(not ARTICLES, reason=f"no manifests beside {DATA}")
 

@@ -447,3 +447,79 @@ def test_no_shape_breaks_the_rules(kind, path, junk):
     report = lint(text)
     assert report.errors or kind == "Pod"
     lint(report.corrected)
+
+
+@pytest.mark.parametrize(
+    ("resources", "told"),
+    [
+        ("{limits: {nvidia.com/gpu: 0.5}}", "gpu: 0.5 is not whole, the API rejects it: a part"),
+        ("{limits: {amd.com/gpu: 500m}}", "'500m' is not whole, the API rejects it"),
+        ("{limits: {nvidia.com/gpu: two}}", "'two' is no quantity"),
+        ("{limits: {nvidia.com/gpu: 1}, requests: {nvidia.com/gpu: 2}}", "2 must be the same as"),
+    ],
+)
+def test_device_amounts_that_the_api_rejects(resources, told):
+    container = f"  containers: [{{name: c, image: i, resources: {resources}}}]\n"
+    [error] = lint(POD + container).errors
+    assert told in error.text("f")
+    assert not error.fixed
+
+
+def test_equal_device_amounts_may_be_spelt_differently():
+    amounts = "{limits: {nvidia.com/gpu: '2'}, requests: {nvidia.com/gpu: 2}}"
+    assert not lint(POD + f"  containers: [{{name: c, image: i, resources: {amounts}}}]\n").errors
+
+
+def test_names_of_requests_and_domains_of_attributes():
+    text = CLAIM + textwrap.indent(
+        "- {name: My_GPU, exactly: {deviceClassName: gpu.nvidia.com}}\n", "    "
+    )
+    text += "    constraints:\n    - {matchAttribute: productName}\n    - {matchAttribute: other}\n"
+    report = lint(text)
+    told = [(error.message, error.fixed) for error in report.errors]
+    assert told == [
+        ("'My_GPU' is no name of a request: lower-case letters, digits and '-' only", False),
+        ("has no domain, the API rejects it: write gpu.nvidia.com/productName", True),
+        ("has no domain, the API rejects it: write DRIVER/other", False),
+    ]
+    assert "matchAttribute: gpu.nvidia.com/productName" in report.corrected
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("apiVersion: 1\nkind: Pod\nmetadata: {name: p}\n", "apiVersion: must be a text, is 1"),
+        (POD.replace("spec:", "spec: x\nx:"), "spec: must be a mapping of fields, is 'x'"),
+        (POD + "  containers: web\n", "spec.containers: must be a list, is 'web'"),
+        (POD + "  containers: [web]\n", "spec.containers[0]: must be a mapping of fields, is"),
+        (CLAIM + "    - gpu\n", "spec.devices.requests[0]: must be a mapping of fields, is 'gpu'"),
+    ],
+)
+def test_values_of_a_wrong_shape(text, told):
+    assert told in "\n".join(error.text("f") for error in lint(text).errors)
+
+
+def test_fields_of_other_kinds_have_the_shapes_they_have():
+    text = "apiVersion: argoproj.io/v1\nkind: Workflow\nmetadata: {name: w, namespace: n}\n"
+    assert not lint(text + "spec: {template: named, containers: all}\n").errors
+
+
+def test_anchors_that_multiply_are_refused_in_no_time():
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    [finding] = lint("\n".join(lines)).findings
+    assert "stands for more than" in finding.message
+
+
+def test_a_text_nested_without_end_is_one_finding():
+    [finding] = lint("[" * 20_000).findings
+    assert "nested too deeply" in finding.message
+
+
+def test_a_field_beside_a_merged_one_is_no_repetition():
+    text = CLAIM + textwrap.indent(
+        "- &first\n  name: a\n  exactly: {deviceClassName: gpu.nvidia.com}\n"
+        "- <<: *first\n  name: b\n",
+        "    ",
+    )
+    assert not lint(text).errors

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from kai_py.api.manifests import Mapping, Sequence
 from kai_py.api.problems import Path
+from kai_py.lint.cel.published import published
 from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
     RESOURCE_GROUP,
@@ -14,9 +15,11 @@ from kai_py.lint.manifest import (
     mappings_at,
     move,
     put,
+    text_at,
     unknown_fields,
     wrapped,
 )
+from kai_py.lint.rules.drivers import driver_of_class
 
 _DEVICES = ("requests", "constraints", "config")
 _CONSTRAINT = ("requests", "matchAttribute", "distinctAttribute")
@@ -58,7 +61,6 @@ def levels(manifest: Manifest, file: File) -> Iterator[Finding]:
 
 def fields(manifest: Manifest, file: File) -> Iterator[Finding]:
     """Constraints, configuration and classes have no fields but their own."""
-    del file
     path = spec_path(manifest)
     if manifest.is_a(RESOURCE_GROUP, "DeviceClass"):
         yield from unknown_fields(manifest, mapping_at(manifest.value, "spec"), ("spec",), _CLASS)
@@ -70,7 +72,7 @@ def fields(manifest: Manifest, file: File) -> Iterator[Finding]:
         yield manifest.error((*path, "resourceClassName"), message)
     elif not mappings_at(spec, "devices", "requests"):
         yield manifest.error(path, "asks for no device: devices.requests is empty")
-    yield from _plain_fields(manifest, (*path, "devices"))
+    yield from _plain_fields(manifest, file, (*path, "devices"))
 
 
 def _devices_level(manifest: Manifest) -> Iterator[Finding]:
@@ -95,8 +97,9 @@ def _devices_level(manifest: Manifest) -> Iterator[Finding]:
             devices[key] = single
 
 
-def _plain_fields(manifest: Manifest, path: Path) -> Iterator[Finding]:
+def _plain_fields(manifest: Manifest, file: File, path: Path) -> Iterator[Finding]:
     devices = mapping_at(manifest.value, *path)
+    drivers = _drivers(file, devices)
     yield from unknown_fields(manifest, devices, path, _DEVICES)
     for key, known in (("constraints", _CONSTRAINT), ("config", _CONFIG)):
         for index, entry in mappings_at(devices, key):
@@ -108,3 +111,33 @@ def _plain_fields(manifest: Manifest, path: Path) -> Iterator[Finding]:
                 if isinstance(name, str) and name.partition("/")[0] not in names:
                     message = f"names the request {name!r}, which this claim does not have"
                     yield manifest.error((*path, key, index, "requests"), message)
+    for index, entry in mappings_at(devices, "constraints"):
+        yield from _qualified(manifest, entry, (*path, "constraints", index), drivers)
+
+
+def _drivers(file: File, devices: Mapping) -> list[str]:
+    """Give the drivers whose devices a claim asks for, as far as its classes tell."""
+    classes = [
+        text_at(request, *place, "deviceClassName")
+        for _, request in mappings_at(devices, "requests")
+        for place in ((), ("exactly",), ("firstAvailable", 0))
+    ]
+    found = [driver_of_class(file, name) for name in classes if name]
+    return [driver for driver in found if driver is not None]
+
+
+def _qualified(
+    manifest: Manifest, constraint: Mapping, path: Path, drivers: list[str]
+) -> Iterator[Finding]:
+    """An attribute in a constraint has the domain of its driver."""
+    for key in ("matchAttribute", "distinctAttribute"):
+        name = constraint.get(key)
+        if not isinstance(name, str) or "/" in name:
+            continue
+        owners = [driver for driver in drivers if name in published(driver).attributes]
+        domain = owners[0] if len(set(owners)) == 1 else None
+        advice = f"write {domain}/{name}" if domain else "write DRIVER/" + name
+        message = f"has no domain, the API rejects it: {advice}"
+        yield manifest.error((*path, key), message, fixed=domain is not None)
+        if domain:
+            put(constraint, key, f"{domain}/{name}")

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 
 from kai_py.api.model import NAME_PATTERN
+from kai_py.api.problems import Path
 from kai_py.lint.finding import Finding
-from kai_py.lint.manifest import File, Manifest, mapping_at, put
+from kai_py.lint.manifest import File, Manifest, mapping_at, put, walk
 
 _CLUSTER_SCOPED = {
     ("resource.k8s.io", "DeviceClass"),
@@ -28,14 +29,23 @@ _NAMESPACED = {
     ("apps", "ReplicaSet"),
     ("grove.io", "PodCliqueSet"),
 }
+_BUILT_IN = ("", "apps", "batch", "resource.k8s.io")
+"""Groups whose fields are known; other kinds may give the same names other shapes."""
+_MAPPINGS = ("metadata", "spec", "labels", "annotations", "template", "resources", "limits")
+_LISTS = ("containers", "initContainers", "resourceClaims")
+_FREE_FORM = ("labels", "annotations", "matchLabels", "nodeSelector", "parameters", "data")
+"""Mappings whose keys are the user's."""
 
 
 def identity(manifest: Manifest, file: File) -> Iterator[Finding]:
     """An object has an API version, a kind and a name that the API accepts."""
     del file
     for key in ("apiVersion", "kind"):
-        if not manifest.value.get(key):
+        value = manifest.value.get(key)
+        if not value:
             yield manifest.error((), f"has no {key}, so it is no object of the API")
+        elif not isinstance(value, str):
+            yield manifest.error((key,), f"must be a text, is {value!r}")
     metadata = mapping_at(manifest.value, "metadata")
     name = metadata.get("name")
     if name is None and "generateName" not in metadata:
@@ -70,3 +80,37 @@ def text_values(manifest: Manifest, file: File) -> Iterator[Finding]:
                     message = f'must be a text: write "{text}"'
                     yield manifest.error((*path, kind, key), message, fixed=True)
                     put(values, key, text)
+
+
+def shapes(manifest: Manifest, file: File) -> Iterator[Finding]:
+    """What the API has as a mapping or as a list of mappings is written as one."""
+    del file
+    if manifest.group not in _BUILT_IN:
+        return
+    for path, mapping in walk(manifest.value):
+        if any(part in _FREE_FORM for part in path):
+            continue
+        for key, value in mapping.items():
+            if key in _MAPPINGS and not isinstance(value, dict | None):
+                message = f"must be a mapping of fields, is {_kind(value)}"
+                yield manifest.error((*path, key), message)
+            elif key in _LISTS or (*path[-1:], key) == ("devices", "requests"):
+                yield from _items(manifest, value, (*path, key))
+
+
+def _items(manifest: Manifest, items: object, path: Path) -> Iterator[Finding]:
+    if not isinstance(items, list):
+        # A single mapping is corrected where its list is.
+        if not isinstance(items, dict | None):
+            yield manifest.error(path, f"must be a list, is {_kind(items)}")
+        return
+    for index, item in enumerate(items):
+        if not isinstance(item, dict):
+            message = f"must be a mapping of fields, is {_kind(item)}"
+            yield manifest.error((*path, index), message)
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "empty"
+    return "a list" if isinstance(value, list) else f"{value!r}"

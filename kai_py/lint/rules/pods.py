@@ -1,15 +1,18 @@
 """Do the pods get the devices they ask for? Claims of the pod, and which container uses which."""
 
 from collections.abc import Iterator
+from fractions import Fraction
 
 from kai_py.api.manifests import Mapping, Sequence
 from kai_py.api.problems import Path, nearest
+from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import File, Manifest, mapping_at, mappings_at, move, put, wrapped
 from kai_py.lint.rules.workloads import pod_specs
 
 _SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
 _CONTAINERS = ("containers", "initContainers")
+GPU = "nvidia.com/gpu"
 
 
 def pod_claims(manifest: Manifest, file: File) -> Iterator[Finding]:
@@ -53,23 +56,54 @@ def container_claims(manifest: Manifest, file: File) -> Iterator[Finding]:
 
 
 def extended_resources(manifest: Manifest, file: File) -> Iterator[Finding]:
-    """Devices by name (nvidia.com/gpu) are asked for in limits; requests alone are rejected."""
+    """Devices by name (nvidia.com/gpu) are asked for in limits, whole, and alike in requests."""
     del file
     for path, spec in pod_specs(manifest):
         for kind in _CONTAINERS:
             for index, container in mappings_at(spec, kind):
                 resources = mapping_at(container, "resources")
-                requests = mapping_at(resources, "requests")
-                limits = mapping_at(resources, "limits")
-                for key in requests:
-                    if "/" not in key or key.startswith("kubernetes.io/") or key in limits:
-                        continue
-                    message = f"{key} must stand in limits too, with the same number"
-                    place = (*path, kind, index, "resources", "requests", key)
-                    yield manifest.error(place, message, fixed=True)
-                    if "limits" not in resources:
-                        put(resources, "limits", limits)
-                    put(limits, key, requests[key])
+                place = (*path, kind, index, "resources")
+                yield from _limits_missing(manifest, resources, place)
+                yield from _device_amounts(manifest, resources, place)
+
+
+def _limits_missing(manifest: Manifest, resources: Mapping, path: Path) -> Iterator[Finding]:
+    requests, limits = mapping_at(resources, "requests"), mapping_at(resources, "limits")
+    for key in requests:
+        if not _is_extended(key) or key in limits:
+            continue
+        message = f"{key} must stand in limits too, with the same number"
+        yield manifest.error((*path, "requests", key), message, fixed=True)
+        if "limits" not in resources:
+            put(resources, "limits", limits)
+        put(limits, key, requests[key])
+
+
+def _device_amounts(manifest: Manifest, resources: Mapping, path: Path) -> Iterator[Finding]:
+    requests, limits = mapping_at(resources, "requests"), mapping_at(resources, "limits")
+    for key in filter(_is_extended, limits):
+        limit = _amount(limits[key])
+        if limit is None:
+            yield manifest.error((*path, "limits", key), f"{limits[key]!r} is no quantity")
+        elif limit % 1:
+            message = f"{limits[key]!r} is not whole, the API rejects it"
+            if key == GPU:
+                message += ": a part of a GPU is asked for by the annotation gpu-fraction"
+            yield manifest.error((*path, "limits", key), message)
+        elif key in requests and _amount(requests[key]) != limit:
+            message = f"{requests[key]!r} must be the same as in limits, {limits[key]!r}"
+            yield manifest.error((*path, "requests", key), message)
+
+
+def _is_extended(resource: str) -> bool:
+    return "/" in resource and not resource.startswith("kubernetes.io/")
+
+
+def _amount(value: object) -> Fraction | None:
+    try:
+        return Fraction(parse_quantity(value).nano, 10**9)
+    except (QuantityError, TypeError, AttributeError):
+        return None
 
 
 def _claims_level(manifest: Manifest, container: Mapping, path: Path) -> Iterator[Finding]:

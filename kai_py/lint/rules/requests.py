@@ -11,6 +11,7 @@ today drops them. Where both places have a field, the one under ``exactly`` is w
 lists (selectors, tolerations) are joined, since all of them were meant.
 """
 
+import re
 from collections.abc import Iterator
 
 from kai_py.api.manifests import Mapping
@@ -39,6 +40,7 @@ SUBREQUEST_FIELDS = (
     "capacity",
     "derivedAttributes",
 )
+_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 EXACT_FIELDS = (*SUBREQUEST_FIELDS, "adminAccess")
 
 
@@ -59,10 +61,18 @@ def _request(manifest: Manifest, file: File, request: Mapping, path: Path) -> It
         name = f"request-{path[-1]}"
         yield manifest.error(path, f"a request needs a name: write name: {name}", fixed=True)
         put(request, "name", name)
+    yield from _label(manifest, request, path)
     if "firstAvailable" in request:
         yield from _alternatives(manifest, file, request, path)
     else:
         yield from _exactly(manifest, file, request, path)
+
+
+def _label(manifest: Manifest, request: Mapping, path: Path) -> Iterator[Finding]:
+    name = request["name"]
+    if not (isinstance(name, str) and re.fullmatch(_LABEL, name)):
+        message = f"{name!r} is no name of a request: lower-case letters, digits and '-' only"
+        yield manifest.error((*path, "name"), message)
 
 
 def _exactly(manifest: Manifest, file: File, request: Mapping, path: Path) -> Iterator[Finding]:
@@ -116,6 +126,8 @@ def _alternatives(
         message = f"{', '.join(common)} beside firstAvailable is dropped: each entry has its own"
         yield manifest.error((*path, common[0]), message, fixed=True)
     for index, entry in mappings_at(request, "firstAvailable"):
+        if entry.get("name"):
+            yield from _label(manifest, entry, (*path, "firstAvailable", index))
         place = (*path, "firstAvailable", index)
         if isinstance(entry.get("exactly"), Mapping):
             message = "an entry of firstAvailable has no exactly: its fields stand on the entry"

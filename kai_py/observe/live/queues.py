@@ -1,5 +1,6 @@
 """Queues as bars of GPUs, all on one scale: used, borrowed, what is still due, and the limits."""
 
+from rich.cells import cell_len
 from rich.console import Group
 from rich.panel import Panel
 from rich.text import Text
@@ -22,6 +23,8 @@ def queue_panel(picture: Picture, marks: Marks, *, width: int) -> Panel:
         for line in _queue(queue, marks.queue(queue.name), names, width - FRAME - names, scale)
     ]
     legend = f"{USED} used {BORROWED} borrowed {DUE} due {FAIR} fair {MAXIMUM} max"
+    if cell_len(legend) + FRAME > width - 2:
+        legend = f"{BORROWED} borrowed {DUE} due {FAIR} fair {MAXIMUM} max"
     return Panel(
         Group(*lines), title="Queues", subtitle=legend, title_align="left", subtitle_align="right"
     )
@@ -38,12 +41,14 @@ def _queue(
     head = Text(f"{queue.name:<{indent}}", style=f"bold {colour}")
     head.append_text(bar(queue, colour, width, scale))
     maximum = "" if queue.maximum is None else f" · max {_amount(queue.maximum)}"
+    deserved, fair = _amount(queue.deserved), _amount(queue.fair_share)
+    used = _amount(queue.allocated)
+    told = f" of {deserved} deserved · fair {fair}{maximum}"
+    if cell_len(used + told) > width:
+        told = f" of {deserved}, fair {fair}{maximum.replace(' ·', ',')}"
     numbers = Text(" " * indent)
-    numbers.append(_amount(queue.allocated), style=f"bold {colour}")
-    numbers.append(
-        f" of {_amount(queue.deserved)} deserved · fair {_amount(queue.fair_share)}{maximum}",
-        style="dim",
-    )
+    numbers.append(used, style=f"bold {colour}")
+    numbers.append(told, style="dim")
     for line in (head, numbers):
         line.no_wrap, line.overflow = True, "ellipsis"
     return head, numbers

@@ -74,29 +74,34 @@ class Screen:
         for column in FEED_COLUMNS:
             grid.add_column(width=column, no_wrap=True)
         grid.add_column(overflow="fold")
-        shown: list[Line] = []
+        shown: list[tuple[Line, Text]] = []
         for line in reversed(self._feed.newest(rows)):
-            rows -= len(Text(_said(line)).wrap(self._console, room))
-            if rows < 0:
+            folded = list(_said(line).wrap(self._console, room))
+            if len(folded) > rows and shown:
                 break
-            shown.append(line)
-        for line in reversed(shown):
-            grid.add_row(*self._line(line))
+            if len(folded) > rows:
+                folded = folded[:rows]
+                folded[-1].truncate(room - 1, pad=True)
+                folded[-1].append("…")
+            rows -= len(folded)
+            shown.append((line, Text("\n").join(folded)))
+        for line, said in reversed(shown):
+            grid.add_row(*self._head(line), said)
         return Panel(grid, title="Events", title_align="left")
 
-    def _line(self, line: Line) -> Iterator[Text]:
-        style = TONES[line.tone]
+    def _head(self, line: Line) -> Iterator[Text]:
         yield Text(f"{line.time:6.1f}s", style="dim")
-        yield Text(line.word, style=style)
+        yield Text(line.word, style=TONES[line.tone])
         mark = Text()
         if line.gang:
             mark.append(f" {self._marks.letter(line.gang)} ", style=self._marks.style(line.gang))
         yield mark
-        yield Text(_said(line), style=style if line.tone is Tone.STEP else "")
 
 
-def _said(line: Line) -> str:
-    return line.text if line.tone is Tone.STEP else sentence(line)
+def _said(line: Line) -> Text:
+    if line.tone is Tone.STEP:
+        return Text(line.text, style=TONES[line.tone])
+    return Text(sentence(line))
 
 
 async def show(

@@ -110,3 +110,19 @@ def test_long_sentences_fold_and_the_newest_stay():
     assert any("s29:" in line for line in lines)
     assert not any("s1:" in line for line in lines)
     assert {len(line) for line in lines[1:]} == {100}
+
+
+def test_a_line_too_long_for_the_panel_is_cut_not_left_out():
+    feed = Feed()
+    feed.add(Line(1.0, Tone.WAIT, "FailedScheduling", "s", "word " * 200))
+    lines = drawn(80, 24, feed)
+    told = [line for line in lines if "word" in line]
+    assert "FailedScheduling" in told[0]
+    assert told[-1].rstrip(" │").endswith("…")
+    assert len(lines) == 24
+
+
+def test_a_queue_shows_all_its_numbers_on_a_narrow_screen():
+    text = "\n".join(drawn(80, 24))
+    assert "fair 24, max 48" in text
+    assert "┃ max ─╯" in text

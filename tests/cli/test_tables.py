@@ -1,0 +1,37 @@
+"""How tables come out in pipes and on terminals of different widths."""
+
+from kai_py.cli.tables import table_lines
+
+HEADINGS = ("GANG", "QUEUE", "WHY")
+ROWS = [
+    ("default/Job/train", "team-a", "8 pods need more room than there is on any of the nodes"),
+    ("default/Job/x", "b", ""),
+]
+
+
+def test_lines_in_a_pipe_are_whole_and_end_with_their_last_word():
+    assert list(table_lines(HEADINGS, ROWS, width=None)) == [
+        "GANG                QUEUE    WHY",
+        f"default/Job/train   team-a   {ROWS[0][2]}",
+        "default/Job/x       b",
+    ]
+
+
+def test_the_last_column_is_folded_under_itself():
+    assert list(table_lines(HEADINGS, ROWS, width=64)) == [
+        "GANG                QUEUE    WHY",
+        "default/Job/train   team-a   8 pods need more room than there is",
+        "                             on any of the nodes",
+        "default/Job/x       b",
+    ]
+
+
+def test_a_narrow_terminal_loses_nothing():
+    assert ROWS[0][2] in list(table_lines(HEADINGS, ROWS, width=40))[1]
+
+
+def test_wide_characters_and_no_rows():
+    assert list(table_lines(("A", "B"), [("火", "x"), ("abc", "y")], width=None)) == [
+        "A     B", "火    x", "abc   y",
+    ]  # fmt: skip
+    assert list(table_lines(("A", "B"), [], width=80)) == ["A   B"]
