@@ -109,7 +109,7 @@ def pod(
             namespace="default",
             uid=f"pod-{name}",
             creation_timestamp=at(created),
-            deletion_timestamp=at(created) if leaving else None,
+            deletion_timestamp=at(1000) if leaving else None,
             annotations={**({QUEUE: queue} if queue else {}), **(annotations or {})},
             labels=dict(labels or {}),
             owner_references=references,

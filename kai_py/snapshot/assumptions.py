@@ -21,13 +21,14 @@ class Standing:
     """Where a pod is: as the API has it, and as what is being written will make it.
 
     ``promised`` names the node whose room is kept for it; "" in both names means none. ``gpus``:
-    the shared GPUs that it is being given a part of.
+    the shared GPUs that it is being given a part of. ``overdue``: it should have left long ago.
     """
 
     node: str
     promised: str = ""
     leaving: bool = False
     gpus: tuple[SharedGpu, ...] = ()
+    overdue: bool = False
 
 
 class Assumptions:

@@ -7,7 +7,7 @@ derives just those pods again.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kai_py.api.gpu_share import SharedGpu
@@ -37,6 +37,7 @@ from kai_py.snapshot.gpu_holdings import CardMemory
 from kai_py.snapshot.group_schedulers import GroupSchedulers
 from kai_py.snapshot.ledger import NodeLedger
 from kai_py.snapshot.neighbour import Neighbours
+from kai_py.snapshot.overdue import OverdueDeletions
 from kai_py.snapshot.queue_specs import DeviceLimit, QueueSpec
 from kai_py.snapshot.shape import ShapeTable
 from kai_py.snapshot.snapshot import DeviceObjects, Disregarded, Snapshot
@@ -111,6 +112,7 @@ class SnapshotBuilder:
         self._topologies: dict[str, tuple[str, ...]] = {}
         self._assumed = Assumptions(settings.hold_seconds)
         self._overlays = ClaimOverlays(self._objects, self._assumed, self._derive_all)
+        self._overdue = OverdueDeletions()
         self._card_memory = CardMemory()
         self._vacated = VacatedClaims()
         self._budgets = DisruptionBudgets()
@@ -192,6 +194,8 @@ class SnapshotBuilder:
                 for uid in self._dependencies.of_kind(kind):
                     self._derive(uid)
         self._departed.forget()
+        for uid in self._overdue.noticed(now):
+            self._derive(uid)
         state = self._ledger.freeze()
         for uid in self._card_memory.changed(state):
             self._derive(uid)
@@ -250,6 +254,7 @@ class SnapshotBuilder:
             self._pods[uid] = new
             self._budgets.set_pod(new)
             self._assumed.see(new)
+            self._overdue.see(new)
             self._derive(uid)
             self._derive_all(self._group_schedulers.set(new))
             if not isinstance(old, Pod) or old.metadata != new.metadata:
@@ -261,6 +266,7 @@ class SnapshotBuilder:
         gone = self._pods.pop(uid, None)
         if gone is not None:
             self._budgets.remove_pod(gone)
+        self._overdue.remove(uid)
         self._disregarded.pop(uid, None)
         self._overlays.forget(uid)
         self._assumed.remove(uid)
@@ -292,6 +298,8 @@ class SnapshotBuilder:
         if pod is None:
             return
         standing = self._assumed.standing(pod)
+        if uid in self._overdue:
+            standing = replace(standing, overdue=True)
         ours = pod.spec.scheduler_name in self._scheduler_names and self._in_pool(pod.metadata)
         if pod.status.phase in FINISHED or (not ours and not standing.node):
             self._neighbours.remove(uid)

@@ -103,7 +103,7 @@ def holding(
         standing.node,
         requests,
         shape.host_ports,
-        standing.leaving,
+        standing.leaving and not standing.overdue,
         shared,
         legacy_mig=bool(legacy_mig_profile(pod)),
     )
@@ -161,6 +161,7 @@ def member(
         order=spec.order,
         may_preempt=pod.spec.preemption_policy != "Never",
         waiting=asks.waiting or spec.pod_problem,
+        overdue=standing.overdue,
         problem=asks.problem and f"pod {meta.namespace}/{meta.name}: {asks.problem}",
     )
 

@@ -59,7 +59,7 @@ class GangLedger:
         self._members.setdefault(spec.key, {})[uid] = tracked
         self._marked[spec.key] = None
         self.leaving.pop(uid, None)
-        if member.state == PodState.RELEASING:
+        if member.state == PodState.RELEASING and not member.overdue:
             self.leaving[uid] = member
 
     def succeed(self, uid: str, key: str) -> None:

@@ -40,8 +40,8 @@ class Member:
     ``node`` is set while the pod holds room; ``nominated`` names the node whose room it waits for.
     ``claims`` stand in the order of ``shape.claims``, then that of its extended resources.
     ``gpus``: the shared GPUs it has a part of; of a pending pod, those that its labels name from an
-    attempt before. ``waiting`` and ``problem``
-    are sentences: what must happen first, and what is wrong with the pod itself.
+    attempt before. ``waiting`` and ``problem`` are sentences: what must happen first, and what is
+    wrong with the pod itself. ``overdue``: it is leaving, and should have left long ago.
     """
 
     pod: PodRef
@@ -60,6 +60,7 @@ class Member:
     may_preempt: bool = True
     waiting: str = ""
     problem: str = ""
+    overdue: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from kai_py.watch.kinds import KAI_POD_GROUPS
 from tests.cluster.api import Document
 from tests.cluster.clusters import Cluster
 from tests.cluster.eventually import eventually
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.cluster.kai_definitions import install_kai_definitions
 from tests.cluster.manifests import TEMPLATE, claim_template, job, pod, pod_spec, queue
-from tests.cluster.scheduling import Running, scheduling
+from tests.cluster.scheduling import DEFINITIONS, Running, scheduling
 from tests.cluster.view import View, condition
 
 QUEUES = "/apis/scheduling.run.ai/v2/queues"
@@ -198,3 +199,30 @@ async def stale_mark(cluster: Cluster, path: str) -> str:
 async def gone(cluster: Cluster, *names: str) -> bool:
     pods = await cluster.api.items("/api/v1/namespaces/default/pods")
     return not {pod["metadata"]["name"] for pod in pods} & {*names}
+
+
+async def test_the_definition_of_groups_may_go_and_come_back(
+    cluster: Cluster, view: View, kai_scheduler: Running
+):
+    mirror = kai_scheduler.scheduler.mirror
+    definition = f"{DEFINITIONS}/podgroups.scheduling.run.ai"
+
+    async def served(*, wanted: bool) -> bool:
+        return (mirror.served(KAI_POD_GROUPS) is not None) == wanted
+
+    async with cluster.run_nodes(gpu_nodes(1, published_gpus=4)):
+        await cluster.submit(
+            kai_queue("kai-team"), claim_template(), pod_group("first", minMember=1)
+        )
+        await cluster.submit(*members("first", 1))
+        await view.wait_bound("first", 1)
+        await cluster.api.delete(definition)
+        await eventually(lambda: served(wanted=False), within=45.0)
+        await cluster.submit(*members("late", 2))
+        message = await view.wait_pending("late", 2, reason="Invalid")
+        assert message == "PodGroup default/late does not exist (yet)"
+        await install_kai_definitions(cluster.api)
+        mirror.rediscover()
+        await eventually(lambda: served(wanted=True), within=45.0)
+        await cluster.submit(pod_group("late", minMember=2))
+        await view.wait_bound("late", 2)

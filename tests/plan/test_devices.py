@@ -183,7 +183,7 @@ def test_a_claim_is_free_when_the_last_that_shares_it_has_ended():
     world = cluster(*hardware(1, 1), queue("team", 4), shared, a, b, waiting)
     world.remove(a)
     assert world.plan().nominations == (), "b is still there"
-    world.add(replace(b, metadata=replace(b.metadata, deletion_timestamp=at(60))))
+    world.add(replace(b, metadata=replace(b.metadata, deletion_timestamp=at(1000))))
     assert [n.pod.name for n in world.plan().nominations] == ["next-0"]
 
 

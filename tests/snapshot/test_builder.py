@@ -7,7 +7,19 @@ from msgspec.structs import replace
 
 from kai_py.api.references import PodRef
 from kai_py.snapshot.gangs import PodState
-from tests.scenario import cluster, job, job_with_pods, node, pod, queue
+from tests.scenario import (
+    claim,
+    claiming,
+    cluster,
+    device_class,
+    gpu_slice,
+    job,
+    job_with_pods,
+    node,
+    placed,
+    pod,
+    queue,
+)
 
 GPU = "nvidia.com/gpu"
 
@@ -170,3 +182,26 @@ def test_a_gang_remembers_who_ran_to_the_end():
     gang = world.add(ended, failed).snapshot().gangs["default/Job/train"]
     assert (gang.succeeded, len(gang.members)) == (1, 1)
     assert world.remove(ended).snapshot().gangs["default/Job/train"].succeeded == 0
+
+
+def test_room_of_a_pod_that_should_have_left_long_ago_is_not_counted_on():
+    leaving = pod("old", 8, queue="q", node="a", leaving=True)
+    world = cluster(node("a"), queue("q", 16), leaving, pod("new", 8, queue="q"))
+    plan = world.plan(now=1119)
+    assert [each.pod.name for each in plan.nominations] == ["new"]
+    assert world.plan(now=1120).nominations == ()
+    gpus = world.snapshot(1120).resources.positions["nvidia.com/gpu"]
+    assert world.snapshot(1120).used[gpus, 0] == 8, "it holds its room until it is gone"
+    world.remove(leaving)
+    assert placed(world.plan(now=1121)) == {"new": "a"}
+
+
+def test_devices_of_a_pod_that_should_have_left_long_ago_are_not_counted_on():
+    held = claim("held", 1, owner="old", held_by=("old",), on=(("a", "gpu-0"),))
+    leaving = claiming(pod("old", 0, queue="q", node="a", leaving=True), "held")
+    wanted = claim("wanted", 1, owner="new")
+    world = cluster(
+        node("a", 0), gpu_slice("a", 1), device_class(), queue("q", 4), held, leaving, wanted
+    ).add(claiming(pod("new", 0, queue="q"), "wanted"))
+    assert [each.pod.name for each in world.plan(now=1119).nominations] == ["new"]
+    assert world.plan(now=1120).nominations == ()

@@ -11,16 +11,17 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.kai import POD_GROUP_API_VERSION
 from kai_py.dialects.coscheduling import COSCHEDULING
 from kai_py.dialects.grove import GROVE, near_its_base
-from kai_py.dialects.kai.pod_groups import POD_GROUP
+from kai_py.dialects.kai.pod_groups import POD_GROUP, in_known_group
 from kai_py.dialects.kai.workloads import Addressing, with_kai_defaults
 from kai_py.dialects.kueue import KUEUE
 from kai_py.dialects.native_groups import NATIVE_GROUP, NATIVE_WORKLOAD
 from kai_py.dialects.volcano import VOLCANO
 from kai_py.dialects.yunikorn import YUNIKORN
-from kai_py.grouping.explicit import EXPLICIT
+from kai_py.grouping.explicit import EXPLICIT, POD_GROUP_KEY
 from kai_py.grouping.frameworks.spark import SPARK
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.identify import Grouper
+from kai_py.grouping.marks import marked
 from kai_py.grouping.owners import Owners
 from kai_py.grouping.queue_choice import Defaults
 from kai_py.grouping.rule_table import RuleTable
@@ -59,6 +60,8 @@ class KaiGrouping:
         spec = near_its_base(self._grouper.answer(asked), asked.lineage)
         if spec.owner.api_version != POD_GROUP_API_VERSION:
             spec = with_kai_defaults(spec, asked, self._addressing)
+            if spec.terms.wording is Wording.KAI and not marked(pod.metadata, POD_GROUP_KEY):
+                spec = in_known_group(spec, asked)
         if not self._addressing.everything or spec.terms.wording is Wording.KAI:
             return spec
         return replace(spec, terms=replace(spec.terms, wording=Wording.KAI))

@@ -55,12 +55,30 @@ def _gang(asked: Asked) -> GangSpec:
 POD_GROUP = Source(mark=_mark, gang=_gang)
 
 
-def gang_of(group: KaiPodGroup, pod: Pod, owners: Owners, *, queue: str) -> GangSpec:
-    """The gang of ``group`` as ``pod`` belongs to it; ``queue`` if the group names none."""
+def in_known_group(spec: GangSpec, asked: Asked) -> GangSpec:
+    """The gang of the PodGroup that KAI made for the owner of ``spec``, else ``spec`` as it is.
+
+    Pods that come after KAI's grouper has stopped name no PodGroup; those that came before do.
+    """
+    owner, pod = spec.owner, asked.lineage.pod
+    name = f"pg-{owner.name}-{owner.uid}"
+    found = asked.owners.named(POD_GROUPS, owner.namespace, name)
+    if not isinstance(found, KaiPodGroup):
+        return spec
+    return gang_of(found, pod, asked.owners, queue=spec.queue, leaf=spec.leaf)
+
+
+def gang_of(
+    group: KaiPodGroup, pod: Pod, owners: Owners, *, queue: str, leaf: str = ""
+) -> GangSpec:
+    """The gang of ``group`` as ``pod`` belongs to it.
+
+    ``queue`` if the group names none; ``leaf`` if the pod names none.
+    """
     meta, spec = group.metadata, group.spec
     tree = tree_of(spec, lambda written: constraint_of(written, owners))
     terms, problems = _terms(group, owners)
-    named = pod.metadata.labels.get(keys.SUBGROUP, "")
+    named = pod.metadata.labels.get(keys.SUBGROUP, "") or (leaf if tree.children else "")
     leaf = "" if named == DEFAULT_SUBGROUP and not tree.children else named
     problem = "; ".join((*problems_of(spec), *problems))
     return GangSpec(
@@ -77,8 +95,8 @@ def gang_of(group: KaiPodGroup, pod: Pod, owners: Owners, *, queue: str) -> Gang
     )
 
 
-def order_of(labels: Mapping[str, str]) -> int:
-    """The rank of a pod in its gang; lower is placed first."""
+def order_of(labels: Mapping[str, str], rank: int = 0) -> int:
+    """Where a pod stands in its gang, lower is placed first; ``rank`` if no label says it."""
     if labels.get(keys.KUBEFLOW_ROLE) in ("master", "launcher"):
         return FIRST
     if labels.get(keys.RAY_NODE_TYPE) == "head":
@@ -86,7 +104,7 @@ def order_of(labels: Mapping[str, str]) -> int:
     try:
         return -int(labels[keys.TASK_PRIORITY])
     except (KeyError, ValueError):
-        return UNLABELLED
+        return UNLABELLED + rank
 
 
 def _leaf_problem(group: str, leaf: str, tree: Subgroup) -> str:

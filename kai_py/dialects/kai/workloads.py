@@ -10,6 +10,7 @@ priority         label ``priorityClassName`` or Ray's, else the pod's class, els
 preemptible      label ``kai.scheduler/preemptibility``, else below priority 100
 floor of a Job   annotation ``kai.scheduler/batch-min-member``, else 1
 topology         annotations ``kai.scheduler/topology…`` of the owner
+segments         annotations ``kai.scheduler/segment-…``, see ``segments``
 delay, grace     annotations ``kai.scheduler/preemption-delay``, ``…/staleness-grace-period``
 
 Of an annotation on several objects the top owner's counts.
@@ -23,6 +24,7 @@ from kai_py.api.records.kai import KaiTopologyConstraint
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.pod_groups import order_of
 from kai_py.dialects.kai.priority import is_preemptible, priority_of
+from kai_py.dialects.kai.segments import in_segments
 from kai_py.dialects.kai.times import first_duration
 from kai_py.dialects.kai.topology import constraint_of
 from kai_py.grouping.gang import GangSpec, TopologyConstraint
@@ -69,9 +71,9 @@ def with_kai_defaults(spec: GangSpec, asked: Asked, addressing: Addressing) -> G
 def _defaulted(spec: GangSpec, pod: Pod, owners: Owners, marks: _Marks, queue: str) -> GangSpec:
     terms, problem = _terms(spec, pod, owners, marks)
     floor, bad_floor = _floor(spec, marks)
-    constraint = _constraint(marks, owners)
+    constraint = _constraint(marks, owners, keys.TOPOLOGY_REQUIRED, keys.TOPOLOGY_PREFERRED)
     problem = spec.problem or problem or bad_floor
-    return replace(
+    found = replace(
         spec,
         queue=queue,
         tree=replace(
@@ -79,11 +81,16 @@ def _defaulted(spec: GangSpec, pod: Pod, owners: Owners, marks: _Marks, queue: s
             min_members=floor,
             topology=spec.tree.topology if constraint is None else constraint,
         ),
-        order=spec.order if spec.order else order_of(pod.metadata.labels),
+        order=order_of(pod.metadata.labels, spec.order),
         preemptible=is_preemptible(marks.said(keys.PREEMPTIBILITY), terms.priority or 0),
         problem=problem,
         terms=terms,
     )
+    size = marks.said(keys.SEGMENT_SIZE)
+    if not size:
+        return found
+    each = _constraint(marks, owners, keys.SEGMENT_REQUIRED, keys.SEGMENT_PREFERRED)
+    return in_segments(found, pod, size, each)
 
 
 def _namespace_queue(pod: Pod, owners: Owners) -> str:
@@ -109,11 +116,13 @@ def _floor(spec: GangSpec, marks: _Marks) -> tuple[int, str]:
     return 1, f'{where} must be a whole number of at least 1, is "{text}"'
 
 
-def _constraint(marks: _Marks, owners: Owners) -> TopologyConstraint | None:
+def _constraint(
+    marks: _Marks, owners: Owners, required: str, preferred: str
+) -> TopologyConstraint | None:
     written = KaiTopologyConstraint(
         topology=marks.said(keys.TOPOLOGY),
-        required_topology_level=marks.said(keys.TOPOLOGY_REQUIRED),
-        preferred_topology_level=marks.said(keys.TOPOLOGY_PREFERRED),
+        required_topology_level=marks.said(required),
+        preferred_topology_level=marks.said(preferred),
     )
     return constraint_of(written, owners)
 

@@ -1,19 +1,29 @@
-"""Which gang and queue does a mirrored pod belong to? Grouping, asked over a mirror."""
+"""Which gang and queue does a mirrored pod belong to? The planner's grouping, over a mirror."""
 
 from typing import Any, Protocol
 
 from kai_py.api.records.core import ObjectMetadata, OwnerReference, Pod
 from kai_py.api.records.document import Document
+from kai_py.dialects.kai.grouping import KaiGrouping
+from kai_py.dialects.kai.workloads import Addressing
 from kai_py.grouping.gang import GangSpec
-from kai_py.grouping.identify import Grouper
 from kai_py.grouping.owners import Absence, OwnerObject
-from kai_py.watch.kinds import DEPLOYMENTS, JOBS, NAMESPACES, REPLICA_SETS, STATEFUL_SETS
+from kai_py.grouping.rule_table import RuleTable, shipped_rules
+from kai_py.watch.kinds import (
+    DEPLOYMENTS,
+    JOBS,
+    NAMESPACES,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    WATCHED,
+)
 from kai_py.watch.mirror import Mirror
 from kai_py.watch.resource import Kind
 
 OWNER_KINDS: dict[str, Kind[Any]] = {
     kind.name: kind for kind in (JOBS, REPLICA_SETS, DEPLOYMENTS, STATEFUL_SETS)
 }
+BY_COLLECTION: dict[str, Kind[Any]] = {kind.collection_name: kind for kind in WATCHED}
 
 
 class Membership(Protocol):
@@ -28,11 +38,11 @@ class MirroredOwners:
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
-        self._grouper = Grouper()
+        self._grouping = KaiGrouping(RuleTable(shipped_rules()), Addressing())
 
     def gang_of(self, pod: Pod) -> GangSpec:
         """The pod's gang, as far as its owners are known."""
-        return self._grouper.identify(pod, _OwnersFor(self._mirror, pod.metadata.namespace))
+        return self._grouping.identify(pod, _OwnersFor(self._mirror, pod.metadata.namespace))
 
 
 class _OwnersFor:
@@ -52,8 +62,12 @@ class _OwnersFor:
         return found
 
     def named(self, collection: str, namespace: str, name: str) -> object | None:
-        known = next((kind for kind in OWNER_KINDS.values() if kind.plural == collection), None)
-        return None if known is None else self._mirror.objects(known).get((namespace, name))
+        known: Kind[Any] | None = next(
+            (kind for kind in WATCHED if kind.collection_name == collection), None
+        )
+        if known is None or self._mirror.served(known) is None:
+            return None
+        return self._mirror.objects(known).get((namespace, name))
 
     def below(self, _collection: str, _namespace: str, _parent: str) -> tuple[Document, ...]:
         return ()

@@ -1,0 +1,63 @@
+"""Pods in segments, each in one topology domain of its own.
+
+``kai.scheduler/segment-size`` on a workload that is one group of alike pods cuts it into segments
+by the pods' index: segment i has the indexes from i * size on. The gang's floor fills the first
+segments; those beyond it need nobody. Indexes beyond the number of pods that run at once go round.
+Frameworks that know segments themselves (PyTorchJob, LeaderWorkerSet) have trees already, which
+stay as they are. Source: KAI-Scheduler, docs/developer/designs/segmented-subgroups.
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+
+from kai_py.api.records.core import Pod
+from kai_py.dialects.kai import keys
+from kai_py.grouping.gang import GangSpec, Subgroup, TopologyConstraint
+
+INDEX_LABELS = (
+    "batch.kubernetes.io/job-completion-index",
+    "apps.kubernetes.io/pod-index",
+    "training.kubeflow.org/replica-index",
+)
+MOST_SEGMENTS = 10_000
+
+
+def in_segments(
+    spec: GangSpec, pod: Pod, size: str, constraint: TopologyConstraint | None
+) -> GangSpec:
+    """``spec`` cut into segments of ``size``, a text; each gets ``constraint``."""
+    if spec.tree.children or spec.problem:
+        return spec
+    where = f"{spec.owner.kind} {spec.owner.namespace}/{spec.owner.name}: {keys.SEGMENT_SIZE}"
+    if not size.isdecimal() or int(size) == 0:
+        return replace(spec, problem=f'{where} must be a whole number of at least 1, is "{size}"')
+    labels = pod.metadata.labels
+    index = next((labels[key] for key in INDEX_LABELS if labels.get(key, "").isdecimal()), None)
+    if index is None:
+        hint = "they need an index, as the pods of an Indexed Job or a StatefulSet have"
+        return replace(spec, problem=f"{where} does not say where pods belong; {hint}")
+    pods = max(spec.expected_pods, spec.tree.min_members, 1)
+    count = -(-pods // int(size))
+    if count > MOST_SEGMENTS:
+        return replace(spec, problem=f"{where} makes {count} segments, at most {MOST_SEGMENTS} may")
+    tree = _tree(spec.tree, count, int(size), constraint)
+    return replace(spec, tree=tree, leaf=tree.children[int(index) // int(size) % count].name)
+
+
+@lru_cache(maxsize=4096)
+def _tree(
+    whole: Subgroup, count: int, size: int, constraint: TopologyConstraint | None
+) -> Subgroup:
+    floor = whole.min_members
+    return replace(
+        whole,
+        min_members=0,
+        children=tuple(
+            Subgroup(
+                name=f"segment-{number}",
+                min_members=min(max(floor - number * size, 0), size),
+                topology=constraint,
+            )
+            for number in range(count)
+        ),
+    )
