@@ -24,7 +24,7 @@ from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.deadlines import next_deadline
 from kai_py.plan.decisions import Action, Plan
-from kai_py.plan.quota import gpus_of_nodes
+from kai_py.plan.quota import Quota, gpus_of_nodes, quota_of
 from kai_py.policy.fill import Strategy
 from kai_py.policy.gang_order import Ageing
 from kai_py.policy.rules import PROFILES, Profile
@@ -90,6 +90,16 @@ class Planner:
         """Run one cycle; ``actions`` in place of those configured."""
         settings = self._settings if actions is None else replace(self._settings, actions=actions)
         return run_cycle(snapshot, settings, self._memory)
+
+    def quota(self, snapshot: Snapshot) -> Quota:
+        """The queues of the snapshot that was decided last, as its cycle found them."""
+        return quota_of(
+            snapshot,
+            self._settings.rules,
+            self._devices.accounting,
+            self._devices.node_gpus(snapshot.nodes),
+            self._memory.history,
+        )
 
     def next_deadline(self, snapshot: Snapshot) -> float | None:
         """When a plan could differ though nothing changes, seconds since the epoch."""

@@ -36,6 +36,8 @@ COMMANDS = (
     Command("queues", "kai_py.cli.queues", "List queues: fair share, use, who waits."),
     Command("gangs", "kai_py.cli.gangs", "List gangs: members, floor, why they wait."),
     Command("explain", "kai_py.cli.explain", "Tell why something waits and what would help."),
+    Command("top", "kai_py.cli.top", "Watch GPUs, queues, gangs and events of a cluster."),
+    Command("decisions", "kai_py.cli.decisions", "Print what a running scheduler decides."),
     Command("devices", "kai_py.cli.devices", "List devices: who holds what, by node and product."),
     Command("what-if", "kai_py.cli.what_if", "Tell what a change would do, without making it."),
     Command("simulate", "kai_py.cli.simulate", "Play hours of a cluster in seconds and report."),

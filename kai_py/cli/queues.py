@@ -4,23 +4,31 @@ The cluster is read once and one cycle is run on it, so the shares are those the
 with now.
 """
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
 
 import typer
 
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.connection import Context, Kubeconfig
+from kai_py.cli.errors import CommandError
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
-from kai_py.cli.reading import look_and_plan
+from kai_py.cli.reading import look_and_divide, look_and_plan
 from kai_py.cli.tables import print_table
+from kai_py.config import Configuration
 from kai_py.observe.queue_rows import QueueRow, in_tree_order, queue_rows
+from kai_py.observe.share_steps import ShareStep, SiblingShare, share_sentences, share_steps
 from kai_py.snapshot.accounting import GPU
 
 HEADINGS = (
     "QUEUE", "DESERVED", "MAX", "FAIR SHARE", "ALLOCATED", "REQUESTED", "PENDING", "PROBLEM",
 )  # fmt: skip
 WIDE_HEADINGS = (HEADINGS[0], "RESOURCE", *HEADINGS[1:])
+SHARE_HEADINGS = (
+    "QUEUE", "PRIORITY", "WEIGHT", "PAST USE", "ASKS", "MAX", "DESERVED", "GUARANTEED",
+    "PART OF REST", "OF REST", "FAIR SHARE",
+)  # fmt: skip
 
 
 def command(
@@ -29,11 +37,20 @@ def command(
     context: Context = "",
     config: ConfigFile = None,
     resource: Annotated[str, typer.Option(help="Resource to show: gpu, cpu, memory, …")] = GPU,
+    explain: Annotated[
+        str, typer.Option(metavar="QUEUE", help="Tell how QUEUE comes by its fair share.")
+    ] = "",
     output: OutputOption = Output.TABLE,
     json: JsonFlag = False,
 ) -> None:
     """List queues with fair share, use and pending gangs."""
-    _, plan = look_and_plan(kubeconfig, context, configuration_from(config))
+    configuration = configuration_from(config)
+    if explain:
+        steps = _steps(kubeconfig, context, configuration, explain, resource)
+        if not print_document(steps, output, json=json):
+            _print_steps(steps)
+        return
+    _, plan = look_and_plan(kubeconfig, context, configuration)
     rows = list(queue_rows(plan))
     if print_document(rows, output, json=json):
         return
@@ -41,6 +58,41 @@ def command(
         print_table(WIDE_HEADINGS, _wide_rows(rows))
     else:
         print_table(HEADINGS, (_cells(row, depth, resource) for depth, row in in_tree_order(rows)))
+
+
+def _steps(
+    kubeconfig: str, context: str, configuration: Configuration, queue: str, resource: str
+) -> Sequence[ShareStep]:
+    quota = look_and_divide(kubeconfig, context, configuration)
+    steps = share_steps(quota, queue, resource)
+    if not steps:
+        raise CommandError(
+            f"queue {queue}: there is none, or it does not count {resource}",
+            hint="kai-py queues lists them",
+        )
+    return steps
+
+
+def _print_steps(steps: Sequence[ShareStep]) -> None:
+    for sentence in share_sentences(steps):
+        typer.echo(sentence)
+    for step in steps:
+        typer.echo(f"\n{step.resource} of {step.parent or 'the cluster'}:")
+        print_table(SHARE_HEADINGS, (_share_cells(each) for each in step.siblings))
+
+
+def _share_cells(each: SiblingShare) -> tuple[str, ...]:
+    bounds = (each.requested, each.maximum, each.deserved, each.guaranteed)
+    return (
+        each.queue,
+        str(each.priority),
+        _amount(each.weight),
+        "-" if each.past_use is None else f"{each.past_use:.1%}",
+        *(_amount(None if math.isinf(amount) else amount) for amount in bounds),
+        f"{each.part:.1%}",
+        _amount(each.surplus),
+        _amount(each.fair_share),
+    )
 
 
 def _wide_rows(rows: Iterable[QueueRow]) -> Iterator[tuple[str, ...]]:

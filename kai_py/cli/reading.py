@@ -17,6 +17,7 @@ from kai_py.config import Configuration
 from kai_py.grouping.owners import GroupKind
 from kai_py.observe.health import unread_kinds
 from kai_py.plan.decisions import Plan
+from kai_py.plan.quota import Quota
 from kai_py.planner import Planner
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.client import Client
@@ -43,8 +44,26 @@ def look_and_plan(
     return asyncio.run(read())
 
 
+def look_and_divide(kubeconfig: str, context: str, configuration: Configuration) -> Quota:
+    """The queues of the cluster that the options name, as a cycle finds them."""
+
+    async def read() -> Quota:
+        async with cluster_client(kubeconfig, context) as client:
+            planner, snapshot = await _follow(client, configuration)
+            planner.decide(snapshot)
+            return planner.quota(snapshot)
+
+    return asyncio.run(read())
+
+
 async def read_and_plan(client: Client, configuration: Configuration) -> tuple[Snapshot, Plan]:
     """The cluster as it is now and what one cycle decides about it; nothing is written."""
+    planner, snapshot = await _follow(client, configuration)
+    return snapshot, planner.decide(snapshot)
+
+
+async def _follow(client: Client, configuration: Configuration) -> tuple[Planner, Snapshot]:
+    """A planner that has read the cluster, and the cluster as it is now."""
     # What the watches have to say is told below, once.
     logging.getLogger("kai_py.watch").addHandler(logging.NullHandler())
     await client.read("/apis", kind="Discovery")
@@ -74,8 +93,7 @@ async def read_and_plan(client: Client, configuration: Configuration) -> tuple[S
         reading.cancel()
         with suppress(asyncio.CancelledError):
             await reading
-    snapshot = planner.freeze(time.time())
-    return snapshot, planner.decide(snapshot)
+    return planner, planner.freeze(time.time())
 
 
 async def _read(mirror: Mirror) -> None:

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from kai_py.api.crd import crds
-from kai_py.cli import gangs, queues, reading
+from kai_py.cli import gangs, queues, reading, top
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.output import Output
 from kai_py.cli.run import PlanPrinter, command
@@ -66,6 +66,27 @@ def test_queues_shows_shares_and_who_waits(capsys, tmp_path):
         "QUEUE", "DESERVED", "MAX", "FAIR", "SHARE", "ALLOCATED", "REQUESTED", "PENDING", "PROBLEM",
     ]  # fmt: skip
     assert row.split() == ["team-a", "1", "2", "2", "2", "6", "1", "QueueMax"]
+
+
+@pytest.mark.cluster
+def test_queues_explains_how_a_share_comes_about(capsys, tmp_path):
+    def explained(path):
+        queues.command(kubeconfig=path, explain="team-a")
+        with pytest.raises(CommandError, match="nobody"):
+            queues.command(kubeconfig=path, explain="nobody")
+
+    out = run_against_cluster(explained, capsys, tmp_path)
+    assert "2 gpu of the cluster are divided by one queue." in out
+    assert "team-a: 1 + 1 = 2." in out
+
+
+@pytest.mark.cluster
+def test_top_prints_the_screen_once_in_a_pipe(capsys, tmp_path):
+    out = run_against_cluster(lambda path: top.command(kubeconfig=path), capsys, tmp_path)
+    assert "1 nodes  1 gangs wait" in out
+    assert "node-0" in out
+    assert "1 deserved" in out
+    assert "pod-1" in out
 
 
 @pytest.mark.cluster

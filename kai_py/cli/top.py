@@ -1,0 +1,136 @@
+"""``kai-py top``: the live screen of the demo for any cluster: GPUs, queues, gangs, events.
+
+Everything is read from the API server; shares and reasons are those of cycles that are run on what
+was read, and nothing is written. In a pipe, and with ``--once``, the screen is printed once.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+import typer
+from prometheus_client import CollectorRegistry
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from kai_py.cli.configuration import ConfigFile, configuration_from
+from kai_py.cli.connection import Context, Kubeconfig, cluster_client
+from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.config import Configuration
+from kai_py.demo.happenings import AnyHappening
+from kai_py.demo.observer import Observer
+from kai_py.demo.telling import line_of
+from kai_py.observe.live.feed import Feed
+from kai_py.observe.live.gather import Gatherer
+from kai_py.observe.live.picture import Picture
+from kai_py.observe.live.screen import Screen, show
+from kai_py.observe.metrics import Metrics
+from kai_py.plan.decisions import Plan
+from kai_py.scheduler import Scheduler
+from kai_py.watch.client import Client
+from kai_py.watch.kinds import NODES
+
+READ_SECONDS = 60.0
+PIPED = (120, 40)
+
+
+def command(
+    *,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+    config: ConfigFile = None,
+    once: Annotated[bool, typer.Option("--once", help="Print the screen once.")] = False,
+) -> None:
+    """Watch GPUs, queues and gangs of a cluster."""
+    logging.disable(logging.WARNING)
+    configuration = configuration_from(config)
+    try:
+        asyncio.run(_run(kubeconfig, context, configuration, once=once))
+    except KeyboardInterrupt:
+        raise typer.Exit(ExitCode.OK) from None
+
+
+async def _run(kubeconfig: str, context: str, configuration: Configuration, *, once: bool) -> None:
+    console = Console()
+    async with (
+        cluster_client(kubeconfig, context) as client,
+        _looking(client, configuration) as top,
+    ):
+        if once or not console.is_terminal:
+            width, height = PIPED if not console.is_terminal else console.size
+            console.print(top.draw(console, width, height), width=width, height=height)
+            return
+        screen = Screen(top.feed, console)
+        await show(console, screen, top.picture, top.headline)
+
+
+class Top:
+    """What is seen of a cluster, and what has happened in it since the look began."""
+
+    def __init__(self, client: Client) -> None:
+        self.feed = Feed()
+        self.planned = asyncio.Event()
+        self.observer = Observer(client, self._tell, self._clock)
+        self._began = time.monotonic()
+        self._gatherer = Gatherer(self.observer.mirror, self.observer.owners)
+
+    def note_plan(self, plan: Plan) -> None:
+        """Take over shares and reasons; what it decides is only what would be decided."""
+        self.observer.plan = plan
+        self.planned.set()
+
+    def draw(self, console: Console, width: int, height: int) -> RenderableType:
+        """The screen as it is now."""
+        screen = Screen(self.feed, console)
+        return screen.draw(self.picture(), self.headline(), width=width, height=height)
+
+    def picture(self) -> Picture:
+        """What there is to draw."""
+        return self._gatherer.picture(self.observer.plan)
+
+    def headline(self) -> Sequence[Text]:
+        """The line above all panels."""
+        line = Text(no_wrap=True, overflow="ellipsis")
+        line.append(" kai-py top ", style="bold reverse")
+        nodes = len(self.observer.mirror.objects(NODES))
+        waiting = len(self.observer.plan.unplaced)
+        line.append(f"  {nodes} nodes  {waiting} gangs wait", style="bold")
+        return (line,)
+
+    def _clock(self) -> float:
+        return time.monotonic() - self._began
+
+    def _tell(self, happening: AnyHappening) -> None:
+        line = line_of(happening) if self.observer.mirror.synced else None
+        if line is not None:
+            self.feed.add(line)
+
+
+@asynccontextmanager
+async def _looking(client: Client, configuration: Configuration) -> AsyncIterator[Top]:
+    """Keep ``Top`` up to date during the block."""
+    top = Top(client)
+    metrics = Metrics(CollectorRegistry())
+    scheduler = Scheduler(
+        client, configuration, metrics, identity="kai-py-top", dry_run=True, on_plan=top.note_plan
+    )
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(top.observer.mirror.run())
+        planning = group.create_task(scheduler.run())
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                await top.observer.mirror.wait_synced()
+                await top.planned.wait()
+            yield top
+        except TimeoutError:
+            raise CommandError(
+                f"the cluster was not read within {READ_SECONDS:.0f} s",
+                exit_code=ExitCode.CLUSTER,
+            ) from None
+        finally:
+            scheduler.stop()
+            await asyncio.wait((planning,))
+            watching.cancel()

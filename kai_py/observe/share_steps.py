@@ -1,0 +1,154 @@
+"""How did a queue come by its fair share? The division of each level on the way to it, in numbers.
+
+At each level the siblings divide what their parent got: first what each deserves, no more than it
+asks for and may have; then what is left, by priority, and within a priority by weight (less past
+use). The numbers are those of the cycle's own division, not computed again.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kai_py.plan.quota import Quota
+from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.queue_objects import in_api_units
+
+
+@dataclass(frozen=True, slots=True)
+class SiblingShare:
+    """A queue among its siblings; amounts in API units, infinite where there is no limit.
+
+    ``fair_share`` = ``guaranteed`` + ``surplus``. ``part`` (0 to 1) is its part of the surplus of
+    its priority, by weight and past use; ``past_use`` its part of the cluster in the past, None
+    where no history is kept. ``cut``: it is guaranteed less than it deserves and asks for.
+    """
+
+    queue: str
+    priority: int
+    weight: float
+    past_use: float | None
+    requested: float
+    maximum: float
+    deserved: float
+    guaranteed: float
+    part: float
+    surplus: float
+    fair_share: float
+    cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShareStep:
+    """The children of ``parent`` ("" is the cluster) divide ``budget``; ``queue`` is followed."""
+
+    resource: str
+    parent: str
+    budget: float
+    queue: str
+    siblings: tuple[SiblingShare, ...]
+
+    @property
+    def guaranteed(self) -> float:
+        """What the first step gives to all of them."""
+        return sum(each.guaranteed for each in self.siblings)
+
+    @property
+    def followed(self) -> SiblingShare:
+        """The one on the way to the queue in question."""
+        return next(each for each in self.siblings if each.queue == self.queue)
+
+
+def share_steps(quota: Quota, queue: str, resource: str = GPU) -> tuple[ShareStep, ...]:
+    """The steps from the cluster down to ``queue``; none if either is not known."""
+    position = quota.queues.positions.get(queue)
+    if position is None or resource not in quota.resources:
+        return ()
+    row = quota.resources.index(resource)
+    line = quota.queues.lines[position]
+    return tuple(_step(quota, row, member) for member in line)
+
+
+def _step(quota: Quota, row: int, queue: int) -> ShareStep:
+    queues = quota.queues
+    is_root = queues.depth[queue] == 0
+    parent = int(queues.parent[queue])
+    budget = quota.standing.total[row] if is_root else quota.shares.fair[row, parent]
+    resource = quota.resources[row]
+    alike = [
+        each
+        for each in range(len(queues))
+        if queues.depth[each] == queues.depth[queue] and (is_root or queues.parent[each] == parent)
+    ]
+    return ShareStep(
+        resource=resource,
+        parent="" if is_root else queues.names[parent],
+        budget=_amount(resource, float(budget)),
+        queue=queues.names[queue],
+        siblings=tuple(_sibling(quota, row, each) for each in alike),
+    )
+
+
+def _sibling(quota: Quota, row: int, queue: int) -> SiblingShare:
+    queues, shares, resource = quota.queues, quota.shares, quota.resources[row]
+    name = queues.names[queue]
+    past = quota.usage.get(name)
+    offered = 0.0 if past is None else past.offered.get(resource, 0.0)
+    return SiblingShare(
+        queue=name,
+        priority=int(queues.priority[queue]),
+        weight=float(queues.weight[row, queue]),
+        past_use=past.held.get(resource, 0.0) / offered if past and offered else None,
+        requested=_amount(resource, float(quota.demand[row, queue])),
+        maximum=_amount(resource, float(queues.max[row, queue])),
+        deserved=_amount(resource, float(queues.deserved[row, queue])),
+        guaranteed=_amount(resource, float(shares.deserved[row, queue])),
+        part=float(shares.weight_share[row, queue]),
+        surplus=_amount(resource, float(shares.surplus[row, queue])),
+        fair_share=_amount(resource, float(shares.fair[row, queue])),
+        cut=bool(shares.scaled[row, queue]),
+    )
+
+
+def _amount(resource: str, amount: float) -> float:
+    return in_api_units({resource: amount})[resource]
+
+
+def share_sentences(steps: Sequence[ShareStep]) -> Iterator[str]:
+    """The steps as people read them, a sentence each; the last says what became of the queue."""
+    for step in steps:
+        it = step.followed
+        whose = f"{step.parent}'s share" if step.parent else "the cluster"
+        yield f"{_n(step.budget)} {step.resource} of {whose} are divided by {_queues(step)}."
+        why = "cut in proportion, for there is less than all deserve" if it.cut else _least(it)
+        yield f"  {it.queue} is guaranteed {_n(it.guaranteed)}: {why}."
+        left = max(step.budget - step.guaranteed, 0.0)
+        yield f"  All guarantees take {_n(step.guaranteed)}; {_n(left)} are left over. {_more(it)}"
+        yield f"  {it.queue}: {_n(it.guaranteed)} + {_n(it.surplus)} = {_n(it.fair_share)}."
+
+
+def _queues(step: ShareStep) -> str:
+    return f"{len(step.siblings)} queues" if len(step.siblings) > 1 else "one queue"
+
+
+def _least(it: SiblingShare) -> str:
+    amounts = {
+        f"it deserves {_n(it.deserved)}": it.deserved,
+        f"it asks for {_n(it.requested)}": it.requested,
+        f"its max is {_n(it.maximum)}": it.maximum,
+    }
+    least = min(amounts.values())
+    return next(text for text, amount in amounts.items() if amount == least)
+
+
+def _more(it: SiblingShare) -> str:
+    wanted = min(it.requested, it.maximum) - it.guaranteed
+    if wanted <= 0:
+        return f"{it.queue} can use no more."
+    past = "" if it.past_use is None else f" and past use of {it.past_use:.1%}"
+    return (
+        f"At priority {it.priority}, weight {_n(it.weight)}{past} give {it.queue} a part of "
+        f"{it.part:.1%}; it can use {_n(wanted)} and gets {_n(it.surplus)}."
+    )
+
+
+def _n(amount: float) -> str:
+    return "no limit" if amount == float("inf") else f"{amount:,.6g}"

@@ -1,0 +1,76 @@
+"""kai-py decisions, against the HTTP server of a scheduler."""
+
+import asyncio
+import json
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kai_py.cli import decisions
+from kai_py.cli.errors import CommandError
+from kai_py.observe.decision_log import DecisionLog
+from kai_py.observe.http import Probes, serve
+from kai_py.observe.http_access import TOKEN_VARIABLE, Access
+from kai_py.observe.http_api import Source
+from kai_py.observe.share_history import ShareHistory
+from tests.observe.views import view_of
+from tests.worlds import gang, world
+
+WAITS = world({"n1": 4}, gang("train", pods=2, gpus=8)).snapshot(0.0)
+ROOM = world({"n1": 16}, gang("train", pods=2, gpus=8)).snapshot(60.0)
+
+
+@pytest.fixture
+def log():
+    log = DecisionLog()
+    log.note(view_of(WAITS).plan, WAITS.gangs, WAITS.now)
+    return log
+
+
+@pytest.fixture
+async def url(log):
+    source = Source(lambda: view_of(ROOM), log, ShareHistory())
+    probes = Probes(CollectorRegistry(), list, list, source)
+    async with serve(probes, Access("127.0.0.1"), 0) as port:
+        yield f"http://127.0.0.1:{port}/"
+
+
+def lines(capsys):
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+async def test_decisions_are_json_lines(url, log, capsys):
+    log.note(view_of(ROOM).plan, ROOM.gangs, ROOM.now)
+    await asyncio.to_thread(decisions.command, url=url)
+    assert [(d["number"], d["kind"]) for d in lines(capsys)] == [(1, "waiting"), (2, "placed")]
+    await asyncio.to_thread(decisions.command, url=url, since=1)
+    assert [d["kind"] for d in lines(capsys)] == ["placed"]
+    await asyncio.to_thread(decisions.command, url=url, last="30s")
+    assert [d["kind"] for d in lines(capsys)] == ["placed"]
+
+
+async def test_followed_they_come_as_they_are_made(url, log, capsys):
+    following = asyncio.create_task(decisions._print(url.rstrip("/"), {}, {}, follow=True))
+    seen = ""
+    while "waiting" not in seen:
+        await asyncio.sleep(0.02)
+        seen += capsys.readouterr().out
+    log.note(view_of(ROOM).plan, ROOM.gangs, ROOM.now)
+    while "placed" not in seen:
+        await asyncio.sleep(0.02)
+        seen += capsys.readouterr().out
+    following.cancel()
+    assert [json.loads(line)["number"] for line in seen.splitlines()] == [1, 2]
+
+
+async def test_what_goes_wrong_is_told(url, tmp_path, monkeypatch):
+    with pytest.raises(CommandError, match="--last"):
+        decisions.command(url=url, last="soon")
+    with pytest.raises(CommandError, match="No such file"):
+        decisions.command(url=url, token_file=tmp_path / "token")
+    with pytest.raises(CommandError, match="port-forward"):
+        await asyncio.to_thread(decisions.command, url="http://127.0.0.1:1")
+    monkeypatch.setenv(TOKEN_VARIABLE, "secret")
+    monkeypatch.setattr(decisions, "_headers", lambda _: {})
+    with pytest.raises(CommandError, match="401: a bearer token is needed"):
+        await asyncio.to_thread(decisions.command, url=url)
