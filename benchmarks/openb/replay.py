@@ -94,7 +94,9 @@ class Replay:
         devices = ClusterDevices()
         quota = quota_of(snapshot, NATIVE, devices.accounting, np.zeros(len(ranked)))
         self._statement = Statement(snapshot, quota, CycleDevices(devices, snapshot))
-        scoring = Scoring(strategy, score_of(strategy, workload))
+        scoring = Scoring(strategy, score_of(strategy, workload), workload.accepts)
+        if strategy is PlacementStrategy.RANDOM:
+            scoring = Scoring(strategy, score_of(strategy, workload))
         self._placer = Placer(self._statics, scoring=scoring)
         self._gpus = [_NodeGpus(list(range(node.gpus))) for node in ranked]
 

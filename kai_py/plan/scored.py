@@ -1,12 +1,13 @@
 """Which node, and which GPU of it, has the highest level for the next pod of a shape?
 
 Used when a placement strategy with scores is configured. Levels are kept per shape; the statement
-lists the nodes that changed, and only those are scored again, so that a placement costs what has
-changed since the last pod of its shape, plus one pass over the levels. Ties go to the first node by
+lists the nodes that changed, and only those are scored again, nodes in a state that was seen before
+not even then, so that a placement costs what has changed since the last pod of its shape, plus one
+pass over the levels. Ties go to the first node by
 name: an order that stays the same is part of why the strategies pack well.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,6 +22,12 @@ from kai_py.snapshot.shape import Shape
 NO_ROOM = -np.inf
 DECIMALS = 6
 
+FEW = 8
+"""So many changed nodes are looked up one by one, more of them scored as arrays."""
+
+State = tuple[bytes, bytes, int, int]
+"""Free room, free parts of GPUs, kind and GPU classes of a node: all that its level depends on."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pick:
@@ -34,9 +41,18 @@ class ScoredNodes:
     """The room of all nodes as a statement changes it, and levels per shape; one per room."""
 
     def __init__(
-        self, statement: Statement, score: Score, room: Room, *, sees_classes: bool
+        self,
+        statement: Statement,
+        score: Score,
+        room: Room,
+        *,
+        sees_classes: bool,
+        accepts: Bools | None = None,
     ) -> None:
-        """``sees_classes``: whether the score asks which GPU classes are on a node."""
+        """``sees_classes``: whether the score asks which GPU classes are on a node.
+
+        ``accepts``: (nodes, n) bool, all that it asks of a node beside its room; None: more.
+        """
         self._statement = statement
         self._score = score
         self._room = room
@@ -49,6 +65,7 @@ class ScoredNodes:
         self._devices = np.asarray(devices, dtype=np.int64)
         self._parts = self._all_parts(int(self._devices.max(initial=0)) or 1)
         self._classes = np.zeros(nodes, dtype=np.int64)
+        self._kinds = None if accepts is None else self._kinds_of_nodes(accepts)
         self._shapes: dict[int, _Levels] = {}
         self._seen = len(statement.changes)
         if sees_classes:
@@ -72,7 +89,7 @@ class ScoredNodes:
         row = int(able.argmax())
         if able[row] == NO_ROOM:
             return None
-        if preference.min() != preference.max():
+        if levels.prefers(preference):
             wanted = np.where(able > NO_ROOM, preference, NO_ROOM)
             row = int(np.where(wanted == wanted.max(), able, NO_ROOM).argmax())
         device = int(levels.device[row])
@@ -92,6 +109,20 @@ class ScoredNodes:
             self._rescore(shape, known, np.array(sorted(set(changes[known.seen :]))))
         known.seen = len(changes)
         return known
+
+    def _kinds_of_nodes(self, accepts: Bools) -> list[int]:
+        """By node, a number that nodes share which differ in nothing but their room."""
+        snapshot = self._statement.snapshot
+        reported = snapshot.nodes.allocatable > 0
+        memory = snapshot.gpu_sharing.memory
+        columns = np.column_stack((accepts, reported.T, self._devices, memory))
+        kinds = np.unique(columns, axis=0, return_inverse=True)[1]
+        listed: list[int] = np.asarray(kinds).reshape(-1).tolist()
+        return listed
+
+    def _state(self, row: int, kind: int) -> State:
+        room = self._free(row).tobytes(), self._parts[row].tobytes()
+        return (*room, kind, int(self._classes[row]))
 
     def _sync(self) -> None:
         changes = self._statement.changes
@@ -142,6 +173,24 @@ class ScoredNodes:
         return GpuAsk(cpu, share.devices, milli)
 
     def _rescore(self, shape: Shape, levels: "_Levels", rows: Ints) -> None:
+        if self._kinds is None or len(rows) > FEW:
+            self._score_rows(shape, levels, rows)
+            return
+        new: dict[State, list[int]] = {}
+        for row in rows.tolist():
+            state = self._state(row, self._kinds[row])
+            known = levels.by_state.get(state)
+            if known is None:
+                new.setdefault(state, []).append(row)
+            else:
+                levels.level[row], levels.device[row] = known
+        if not new:
+            return
+        self._score_rows(shape, levels, np.array([row for rows in new.values() for row in rows]))
+        for state, (row, *_) in new.items():
+            levels.by_state[state] = float(levels.level[row]), int(levels.device[row])
+
+    def _score_rows(self, shape: Shape, levels: "_Levels", rows: Ints) -> None:
         snapshot, free = self._statement.snapshot, self._free(rows)
         everywhere = np.ones(len(rows), dtype=np.bool_)
         allocatable = snapshot.nodes.allocatable[:, rows]
@@ -172,3 +221,13 @@ class _Levels:
     level: Floats
     device: Ints
     seen: int = 0
+    by_state: dict[State, tuple[float, int]] = field(default_factory=dict)
+    _preference: Floats | None = None
+    _differs: bool = False
+
+    def prefers(self, preference: Floats) -> bool:
+        """Whether some nodes are preferred to others; mostly asked of the same array again."""
+        if preference is not self._preference:
+            self._preference = preference
+            self._differs = bool(preference.min() != preference.max())
+        return self._differs

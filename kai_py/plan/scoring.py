@@ -14,6 +14,7 @@ from kai_py.policy.score.strategies import (
     score_of,
     target_workload,
 )
+from kai_py.snapshot.resources import Bools
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -24,22 +25,35 @@ class Scoring:
 
     strategy: PlacementStrategy
     score: Score
+    accepts: Bools | None = None
+    """(nodes, n) bool, all that the score asks of a node beside its room; None: more than that."""
     _made: dict[Room, ScoredNodes] = field(default_factory=dict)
 
     @classmethod
     def of(cls, strategy: PlacementStrategy, snapshot: Snapshot, statics: StaticFits) -> "Scoring":
         """For the pods of a snapshot: those that run and wait are taken for those to come."""
         workload = target_workload(frequent_shapes(snapshot), snapshot, statics)
-        return cls(strategy, score_of(strategy, workload))
+        by_lot = strategy is PlacementStrategy.RANDOM
+        return cls(strategy, score_of(strategy, workload), None if by_lot else workload.accepts)
 
     def nodes(self, statement: Statement, room: Room) -> ScoredNodes:
         """The nodes as the statement has them; always to be asked with the same statement."""
         made = self._made.get(room)
         if made is None:
             classes = self.strategy is PlacementStrategy.CLUSTERING
-            made = ScoredNodes(statement, self.score, room, sees_classes=classes)
+            made = ScoredNodes(
+                statement, self.score, room, sees_classes=classes, accepts=self.accepts
+            )
             self._made[room] = made
         return made
+
+
+def shares_gpus(snapshot: Snapshot) -> bool:
+    """Whether a pod has a part of a GPU, or waits for one."""
+    waiting = (snapshot.gangs[key] for key in snapshot.pending)
+    return snapshot.gpu_sharing.rows.size > 0 or any(
+        member.shape.gpu_share is not None for gang in waiting for member in gang.pending
+    )
 
 
 def frequent_shapes(snapshot: Snapshot) -> list[tuple[Shape, int]]:
