@@ -62,6 +62,8 @@ class PlacementStrategy(enum.StrEnum):
     """Where the least room becomes useless for pods like those that run and wait."""
     FRUGAL = "frugal"
     """As fgd, in coarser steps; of equals the node with the fewest GPUs."""
+    TOGETHER = "together"
+    """No score: all pods of a shape at once, by ``gpu`` and ``cpu``."""
 
 
 class LogLevel(enum.StrEnum):
@@ -89,7 +91,8 @@ class Placement(ApiModel):
     """For pods that ask for none."""
     strategy: PlacementStrategy | None = None
     """A score that places pods one by one, in place of ``gpu`` and ``cpu``; not for pods with
-    claims, which keep to those."""
+    claims, which keep to those. By default ``fgd`` while any pod has or wants a part of a GPU and
+    all else here is ``binpack``, and ``together`` otherwise."""
     shared_gpus: Strategy | None = None
     """Among the GPUs of a node, for pods that ask for a part of one; by default as ``gpu``."""
 

@@ -13,6 +13,7 @@ from msgspec import Raw
 from kai_py.api.records.document import Document, document_decoder
 from kai_py.api.records.kai import KaiQueue
 from kai_py.config import Configuration, Rules
+from kai_py.config import PlacementStrategy as PlacementChoice
 from kai_py.dialects.kai.grouping import KaiGrouping
 from kai_py.dialects.kai.queues import kai_queue_spec
 from kai_py.dialects.kai.workloads import Addressing
@@ -131,6 +132,7 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
             (configuration.placement.shared_gpus or configuration.placement.gpu).value
         ),
         strategy=_strategy(configuration),
+        strategy_for_parts=_strategy_for_parts(configuration),
         victim_probes=configuration.budgets.victims,
         victim_probes_per_gang=configuration.budgets.victims_per_gang,
         consolidate_at_most=configuration.eviction.consolidate_at_most,
@@ -144,7 +146,17 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
 
 def _strategy(configuration: Configuration) -> PlacementStrategy | None:
     named = configuration.placement.strategy
-    return None if named is None else PlacementStrategy(named.value)
+    if named is None or named is PlacementChoice.TOGETHER:
+        return None
+    return PlacementStrategy(named.value)
+
+
+def _strategy_for_parts(configuration: Configuration) -> PlacementStrategy | None:
+    """The default where GPUs are shared; whoever asks for spreading gets that."""
+    placement = configuration.placement
+    asked = (placement.gpu, placement.cpu, placement.shared_gpus or placement.gpu)
+    packs = all(each.value == Strategy.BINPACK.value for each in asked)
+    return PlacementStrategy.FGD if packs and placement.strategy is None else None
 
 
 def _ageing(configuration: Configuration) -> Ageing | None:

@@ -5,7 +5,7 @@ from kai_py.api.records.core import ObjectMeta
 from kai_py.config import parse_configuration
 from kai_py.planner import Planner
 from kai_py.watch.kinds import WatchedQueue
-from tests.scenario import START, node, placed, pod
+from tests.scenario import START, node, placed, pod, shared
 
 QUEUES = ("a", "b")
 
@@ -61,3 +61,17 @@ def test_placement_follows_the_strategy():
     world = (node("n"), node("m"), *pods)
     assert len(set(placed(plan_with("", *world)).values())) == 1
     assert len(set(placed(plan_with("placement: {gpu: spread}", *world)).values())) == 2
+
+
+def test_parts_of_gpus_are_placed_by_fragmentation_unless_told_otherwise():
+    one = pod("one", 1, queue="a", requests={"cpu": "1"})
+    big = pod("big", 2, queue="b", created=5, requests={"cpu": "8"})
+    whole = (node("fits-big", 2, cpu="64"), node("short-of-cpu", 4, cpu="3"), one, big)
+    half = shared(pod("half", 0, queue="b", node="sharing"), "0.5", group="g")
+    parts = (*whole, node("sharing", 1), half)
+    both = {"one": "short-of-cpu", "big": "fits-big"}
+    assert placed(plan_with("", *whole)) == {"one": "fits-big"}
+    assert placed(plan_with("", *parts)) == both
+    assert placed(plan_with("placement: {strategy: fgd}", *whole)) == both
+    for told in ("strategy: together", "sharedGPUs: spread", "cpu: spread"):
+        assert placed(plan_with(f"placement: {{{told}}}", *parts)) == {"one": "fits-big"}

@@ -36,7 +36,7 @@ from kai_py.plan.quota import Quota, quota_of
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.reservations import Reservations
 from kai_py.plan.room import Room
-from kai_py.plan.scoring import Scoring
+from kai_py.plan.scoring import Scoring, shares_gpus
 from kai_py.plan.spared import PastEvictions, Spared
 from kai_py.plan.statement import Planned, Statement
 from kai_py.policy.fill import Strategy
@@ -85,6 +85,8 @@ class CycleSettings:
     cpu_strategy: Strategy = Strategy.BINPACK
     sharing_strategy: Strategy = Strategy.BINPACK
     strategy: PlacementStrategy | None = None
+    strategy_for_parts: PlacementStrategy | None = None
+    """In place of a missing ``strategy`` where any pod has or wants a part of a GPU."""
     victim_probes: int = 20_000
     victim_probes_per_gang: int = 500
     consolidate_at_most: int = 16
@@ -178,8 +180,11 @@ def _waits(state: CycleState, gang: Gang) -> bool:
 
 def _placer(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) -> Placer:
     scoring = None
-    if settings.strategy is not None and snapshot.pending:
-        scoring = Scoring.of(settings.strategy, snapshot, memory.statics)
+    strategy = settings.strategy
+    if strategy is None and settings.strategy_for_parts is not None and shares_gpus(snapshot):
+        strategy = settings.strategy_for_parts
+    if strategy is not None and snapshot.pending:
+        scoring = Scoring.of(strategy, snapshot, memory.statics)
     kept = Reservations(snapshot.now)
     return Placer(memory.statics, settings.gpu_strategy, settings.cpu_strategy, scoring, kept)
 
