@@ -32,6 +32,8 @@ from kai_py.api.queue_status import QueueStatus
 GROUP = "scheduling.kai.io"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
+ADMISSION_GATE = "scheduling.kai.io/queue-admission"
+"""Scheduling gate of pods that must not call for nodes before their queue has room for them."""
 QUEUE_NAME_KEY = f"{GROUP}/queue-name"
 """Annotation or label that names a workload's queue."""
 

@@ -17,6 +17,7 @@ from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.access import Access
 from kai_py.commit.committer import Committer, Room
 from kai_py.commit.events import EventRecorder, TokenBucket, queue_object
+from kai_py.commit.gates import GateLifter
 from kai_py.commit.holders import DeviceHolders
 from kai_py.commit.kai_messages import in_kai_words
 from kai_py.commit.kai_statuses import KaiStatuses
@@ -41,6 +42,7 @@ log = logging.getLogger(__name__)
 
 FINISH_SECONDS = 20.0
 TELL_SECONDS = 2.0
+GATE_LANES = 4
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ class Executor:
             backoff=ObjectBackoff(given.settings.backoff),
             on_transition=self._narrator.tell_queue,
         )
+        self._gates = GateLifter(self._access(GATE_LANES), self._find_pod)
         self._native_groups = NativeGroupStatuses(given.client, given.mirror, given.settings)
         self._pod_gangs = PodGangStatuses(given.client, given.mirror, given.settings)
         self._kai = KaiStatuses(given.client, given.mirror, given.settings)
@@ -114,6 +117,7 @@ class Executor:
         for unplaced in plan.unplaced:
             self._narrator.tell_pending(unplaced)
         self._queues.update(plan)
+        self._gates.update(plan.admissions)
         self._native_groups.update(plan, gangs)
         self._pod_gangs.update(plan, gangs)
         if self._given.settings.kai_statuses:
@@ -125,6 +129,7 @@ class Executor:
         async with asyncio.TaskGroup() as group:
             writers = [self._statuses.run() for _ in range(self._given.settings.status_concurrency)]
             writers += [self._queues.run(), self._kai.run()]
+            writers += [self._gates.run() for _ in range(GATE_LANES)]
             writers += [self._native_groups.run(), self._pod_gangs.run()]
             works = (self._recorder.run(), self._recover(), *writers)
             tasks = [group.create_task(work) for work in works]

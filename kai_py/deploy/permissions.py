@@ -44,7 +44,7 @@ def _writes() -> list[Rule]:
         _rule("", ("pods/binding", "pods/eviction"), ("create",)),
         # Why a pod waits, which node it is nominated for, why it had to go.
         _rule("", ("pods/status",), ("patch",)),
-        # The group of pods that share a GPU, written before they are bound.
+        # The group of pods that share a GPU, written before they are bound; our scheduling gate.
         _rule("", ("pods",), ("patch",)),
         # Claims for extended resources, on nodes without a device plugin for them.
         _rule("resource.k8s.io", ("resourceclaims",), ("create", "delete")),

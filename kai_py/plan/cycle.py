@@ -5,10 +5,11 @@ Pure: the same snapshot, rules and settings give the same plan, byte for byte. T
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.inventory import Inventory
+from kai_py.plan.actions.admit import admit
 from kai_py.plan.actions.allocate import allocate
 from kai_py.plan.actions.consolidate import consolidate
 from kai_py.plan.actions.keep_room import keep_room
@@ -164,8 +165,10 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
         ready = [gang for gang in ready if _waits(state, gang)]
     announce(state)
     memory.note_searches(state.searched, snapshot.gangs)
-    # 5. What was decided, and why the rest waits.
-    plan = _plan(state, pending, memory.devices.inventory)
+    # 5. Gangs behind our gate that their queues have room for may wait for nodes.
+    admitted = admit(state, pending)
+    # 6. What was decided, and why the rest waits.
+    plan = replace(_plan(state, pending, memory.devices.inventory), admissions=admitted)
     for eviction in plan.evictions:
         if eviction.action is not Action.STALE:
             memory.evictions.note(eviction.queue, eviction.gang, snapshot.now)

@@ -18,6 +18,7 @@ from kai_py.snapshot.queue_specs import QueueProblem, UsageRecord
 
 __all__ = [
     "Action",
+    "Admission",
     "ClaimAllocation",
     "ClaimRef",
     "ClaimToMake",
@@ -118,6 +119,13 @@ class Nomination(Struct, frozen=True):
     node: str
 
 
+class Admission(Struct, frozen=True):
+    """Pods of a gang that their queue has room for: our scheduling gate is lifted from them."""
+
+    gang: str
+    pods: tuple[PodRef, ...]
+
+
 class Eviction(Struct, frozen=True):
     """A pod must leave. ``reason`` is one sentence: who takes the room, by which rule.
 
@@ -207,8 +215,9 @@ class Plan:
     unplaced: tuple[Unplaced, ...] = ()
     queues: tuple[QueueShare, ...] = ()
     problems: tuple[ObjectProblem, ...] = ()
+    admissions: tuple[Admission, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to carry out."""
-        return not (self.placements or self.nominations or self.evictions)
+        return not (self.placements or self.nominations or self.evictions or self.admissions)

@@ -17,6 +17,7 @@ from kai_py.api.gpu_share import (
     legacy_mig_profile,
 )
 from kai_py.api.quantity import QuantityError
+from kai_py.api.queue import ADMISSION_GATE
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import PodRef
@@ -160,6 +161,7 @@ def member(
         gpus=gpus,
         order=spec.order,
         may_preempt=pod.spec.preemption_policy != "Never",
+        admissible=tuple(gate.name for gate in pod.spec.scheduling_gates) == (ADMISSION_GATE,),
         waiting=asks.waiting or spec.pod_problem,
         overdue=standing.overdue,
         problem=asks.problem and f"pod {meta.namespace}/{meta.name}: {asks.problem}",

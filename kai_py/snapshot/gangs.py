@@ -42,6 +42,7 @@ class Member:
     ``gpus``: the shared GPUs it has a part of; of a pending pod, those that its labels name from an
     attempt before. ``waiting`` and ``problem`` are sentences: what must happen first, and what is
     wrong with the pod itself. ``overdue``: it is leaving, and should have left long ago.
+    ``admissible``: our scheduling gate is the only one that it has.
     """
 
     pod: PodRef
@@ -61,6 +62,7 @@ class Member:
     waiting: str = ""
     problem: str = ""
     overdue: bool = False
+    admissible: bool = False
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,14 @@ _UPDATE_RULE = (
 )
 
 
+GATED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
+
+
 def default_pod_spec(spec: Json) -> None:
     """Fill the absent fields of a pod spec, in a pod or in a template."""
     spec.setdefault("restartPolicy", "Always")
@@ -149,6 +157,8 @@ def _is_extended(resource: str) -> bool:
 
 def _prepare(pod: Json) -> None:
     pod["status"] = {"phase": "Pending", "qosClass": _qos_class(pod["spec"])}
+    if pod["spec"].get("schedulingGates"):
+        pod["status"]["conditions"] = [dict(GATED)]
 
 
 def _qos_class(spec: Json) -> str:

@@ -100,7 +100,11 @@ async def test_binding_happens_once(place: Place):
     assert [each["status"] for each in scheduled] == ["True"]
     assert (await refusal(bind(place, "a", "n"))).code == 409
     assert (await refusal(bind(place, "b", "n"))).code == 404
-    await api.post(place.pods, pod("gated", schedulingGates=[{"name": "example.com/g"}]))
+    stored = await api.post(place.pods, pod("gated", schedulingGates=[{"name": "example.com/g"}]))
+    (condition,) = stored["status"]["conditions"]
+    said = [condition[key] for key in ("type", "status", "reason", "message")]
+    gated = "Scheduling is blocked due to non-empty scheduling gates"
+    assert said == ["PodScheduled", "False", "SchedulingGated", gated]
     assert (await refusal(bind(place, "gated", "n"))).code == 409
 
 

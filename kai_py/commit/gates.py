@@ -1,0 +1,64 @@
+"""Takes our scheduling gate from pods that a plan admitted; nobody else's is touched.
+
+A pod that was changed meanwhile, or whose write failed, is left to the next plan, which admits it
+again.
+"""
+
+import asyncio
+import logging
+
+from kai_py.api.queue import ADMISSION_GATE
+from kai_py.api.references import PodRef
+from kai_py.commit.access import Access, is_gone
+from kai_py.commit.status_writer import PodLookup
+from kai_py.plan.decisions import Admission
+from kai_py.watch.client import PatchType
+from kai_py.watch.errors import ApiError
+
+log = logging.getLogger(__name__)
+
+
+class GateLifter:
+    """Lifts gates behind the cycle's back; a pod under way is not queued again."""
+
+    def __init__(self, access: Access, find_pod: PodLookup) -> None:
+        self._access = access
+        self._find_pod = find_pod
+        self._queue: asyncio.Queue[PodRef] = asyncio.Queue()
+        self._queued: set[str] = set()
+
+    def update(self, admissions: tuple[Admission, ...]) -> None:
+        """Lift the gates of these gangs from now on."""
+        for pod in (pod for admission in admissions for pod in admission.pods):
+            if pod.uid not in self._queued:
+                self._queued.add(pod.uid)
+                self._queue.put_nowait(pod)
+
+    async def run(self) -> None:
+        """Write until cancelled; several may run side by side."""
+        while True:
+            pod = await self._queue.get()
+            try:
+                await self._lift(pod)
+            finally:
+                self._queued.discard(pod.uid)
+
+    async def _lift(self, ref: PodRef) -> None:
+        pod = self._find_pod(ref)
+        if pod is None or all(gate.name != ADMISSION_GATE for gate in pod.spec.scheduling_gates):
+            return
+        gone = {"$patch": "delete", "name": ADMISSION_GATE}
+        patch = {"metadata": {"uid": ref.uid}, "spec": {"schedulingGates": [gone]}}
+        try:
+            await self._access.call(
+                lambda: self._access.client.patch(
+                    self._access.pods,
+                    ref.name,
+                    patch,
+                    namespace=ref.namespace,
+                    how=PatchType.STRATEGIC,
+                )
+            )
+        except ApiError as error:
+            if not is_gone(error):
+                log.warning("scheduling gate of pod %s: %s", ref, error)

@@ -1,0 +1,87 @@
+"""Admit: take our own scheduling gate from gangs that their queue has room for.
+
+A gated pod is seen by no autoscaler, so a gang that waits for its queue calls for no nodes. It is
+admitted once all of it that must start together exists, no other gate holds it, and it keeps to the
+bounds of its queues beside everything that was admitted before it and waits for room. Of pods above
+the floor one is admitted at a time. Nothing is placed here: the next cycle does that.
+
+Order: priority, then age. O(waiting pods), only while a pod has the gate.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from kai_py.plan.candidates import next_ask, precondition
+from kai_py.plan.cycle_state import CycleState
+from kai_py.plan.decisions import Admission, Stage
+from kai_py.plan.reasons import Obstacle
+from kai_py.policy.limits import Bound, check_limits
+from kai_py.snapshot.gangs import Gang, Member, PodState
+
+
+def admit(state: CycleState, gangs: Iterable[Gang]) -> tuple[Admission, ...]:
+    """Which gates to lift; gangs that must wait get their obstacle in ``state``."""
+    pending = tuple(gangs)
+    gated = [gang for gang in pending if any(map(is_admissible, gang.members))]
+    if not gated:
+        return ()
+    undo = [_charge(state, gang, _ungated(state, gang)) for gang in pending]
+    admitted: list[Admission] = []
+    for gang in sorted(gated, key=lambda g: (-g.priority, g.created, g.key)):
+        pods = _admitted(state, gang)
+        if pods:
+            undo.append(_charge(state, gang, pods))
+            admitted.append(Admission(gang.key, tuple(member.pod for member in pods)))
+    for step in reversed(undo):
+        step()
+    return tuple(admitted)
+
+
+def is_admissible(member: Member) -> bool:
+    """Whether nothing but our gate holds the pod."""
+    return member.state is PodState.GATED and member.admissible
+
+
+def _ungated(state: CycleState, gang: Gang) -> list[Member]:
+    """Pods that were admitted before and found no room in this cycle."""
+    return [member for member in gang.pending if member.pod.uid not in state.statement.placed]
+
+
+def _admitted(state: CycleState, gang: Gang) -> Sequence[Member]:
+    opened = replace(gang, members=tuple(map(_opened, gang.members)))
+    ask = next_ask(opened, state.statement)
+    if precondition(opened, state.quota) is not None or ask is None:
+        return ()
+    everybody = [member for member in opened.pending if member.admissible]
+    if _over(state, opened, everybody) is None:
+        return everybody
+    needed = [member for member in ask.members if member.admissible]
+    over = _over(state, opened, needed)
+    if over is not None:
+        state.stop(gang, over)
+        return ()
+    return needed
+
+
+def _over(state: CycleState, gang: Gang, pods: Sequence[Member]) -> Obstacle | None:
+    quota = state.quota
+    cost, queue = quota.cost_of(pods), quota.queues.positions[gang.queue]
+    over = check_limits(quota.standing, queue, cost, preemptible=gang.preemptible)
+    if over is None:
+        return None
+    stage = Stage.QUEUE_MAX if over.bound is Bound.MAX else Stage.NON_PREEMPTIBLE
+    return Obstacle(stage, over.message(quota.resources[over.resource]))
+
+
+def _opened(member: Member) -> Member:
+    return replace(member, state=PodState.PENDING) if is_admissible(member) else member
+
+
+def _charge(state: CycleState, gang: Gang, members: Sequence[Member]) -> Callable[[], None]:
+    steps = [state.quota.charge(gang, member.charge, 1.0) for member in members]
+
+    def undo() -> None:
+        for step in reversed(steps):
+            step()
+
+    return undo
