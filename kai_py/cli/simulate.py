@@ -35,6 +35,8 @@ def command(
     """Play a scenario in simulated time; report use, waiting, fairness, evictions, costs."""
     try:
         scenario = parse_scenario(file.read_text(encoding="utf-8"), name=str(file))
+    except UnicodeDecodeError:
+        raise CommandError(f"{file}: is not UTF-8 text") from None
     except OSError as error:
         raise CommandError(f"{file}: {error.strerror}") from None
     except ScenarioError as error:

@@ -88,7 +88,10 @@ def _queue_field(text: str) -> tuple[str, tuple[str, ...], object]:
     match = _QUEUE_FIELD.fullmatch(text)
     if match is None:
         raise CommandError(f"--set {text}: is not of the form NAME.FIELD=VALUE")
-    value = yaml.safe_load(match["value"]) if match["value"] else None
+    try:
+        value = yaml.safe_load(match["value"]) if match["value"] else None
+    except yaml.YAMLError:
+        raise CommandError(f"--set {text}: the value is not YAML") from None
     return match["queue"], tuple(match["path"].split(".")), value
 
 
@@ -102,6 +105,8 @@ def _nodes(text: str) -> tuple[str, int]:
 def _manifest(path: Path) -> Change:
     try:
         documents = read_documents(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise CommandError(f"{path}: is not UTF-8 text") from None
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}") from None
     except ManifestError as error:

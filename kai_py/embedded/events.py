@@ -31,4 +31,6 @@ def to_events_group(event: Json) -> Json:
 def from_events_group(event: Json) -> Json:
     """Return an events.k8s.io/v1 event in its stored core/v1 form."""
     renamed = {_OLD_NAME.get(key, key): value for key, value in event.items()}
-    return renamed | {"apiVersion": "v1"}
+    # Clients find these in core/v1 even where they were not set: `--sort-by` looks for them.
+    unset: Json = {"firstTimestamp": None, "lastTimestamp": None, "source": {}}
+    return unset | renamed | {"apiVersion": "v1"}

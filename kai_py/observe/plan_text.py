@@ -26,7 +26,11 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 def _nodes(gang: GangPlacement) -> str:
     nodes = {placement.node for placement in gang.pods}
-    return f"{len(gang.pods)} pods on {len(nodes)} nodes"
+    return f"{_counted(len(gang.pods), 'pod')} on {_counted(len(nodes), 'node')}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _devices(placement: Placement) -> str:

@@ -75,9 +75,9 @@ def _claim_name(pod: Pod, wanted: PodResourceClaim) -> tuple[str | None, str]:
         if status.name == wanted.name:
             return status.resource_claim_name, ""
     return None, (
-        f'ResourceClaim for spec.resourceClaims["{wanted.name}"] not created yet; does '
-        f'ResourceClaimTemplate "{wanted.resource_claim_template_name}" exist in namespace '
-        f'"{pod.metadata.namespace}"?'
+        f'ResourceClaim for spec.resourceClaims["{wanted.name}"] not created yet; it is made from '
+        f'ResourceClaimTemplate "{wanted.resource_claim_template_name}", which must exist in '
+        f'namespace "{pod.metadata.namespace}"'
     )
 
 

@@ -42,3 +42,10 @@ def test_what_cannot_be_read_is_one_line(tmp_path, scenario):
     scenario.write_text("hours: -1")
     with pytest.raises(CommandError, match=r"scenario\.yaml:1: hours"):
         simulate(str(scenario))
+
+
+def test_a_scenario_that_is_no_text_is_told(tmp_path):
+    path = tmp_path / "scenario.yaml"
+    path.write_bytes(b"\x00\xff\xfe")
+    with pytest.raises(CommandError, match="is not UTF-8 text"):
+        simulate(str(path))

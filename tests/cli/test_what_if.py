@@ -68,6 +68,7 @@ def test_a_manifest_is_tried(saved, tmp_path):
         (("--set", "team"), "--set team: is not of the form"),
         (("--add-nodes", "node-0"), "--add-nodes node-0: is not of the form"),
         (("--set", "team.maximum=1"), "maximum"),
+        (("--set", "team.maxGPUs=["), "the value is not YAML"),
         (("--drain", "nowhere"), "node nowhere"),
         (("-f", "/nowhere.yaml"), "/nowhere.yaml: No such file"),
     ],

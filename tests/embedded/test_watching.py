@@ -82,3 +82,5 @@ def test_both_event_groups_show_the_same_events(bare):
     bare.api.create(EVENTS_GROUP, new, "default")
     stored = bare.api.get(EVENTS, "f", "default")
     assert (stored["apiVersion"], stored["message"]) == ("v1", "other")
+    # Clients sort by it whether it was set or not.
+    assert stored["lastTimestamp"] is None

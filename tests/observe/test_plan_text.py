@@ -27,7 +27,7 @@ def test_every_decision_is_a_line():
         unplaced=(Unplaced("team-a/Job/last", JOB, "queue-a", Stage.RESOURCES, "no room.", ()),),
     )
     assert describe_plan(plan).splitlines() == [
-        "place team-a/Job/train (queue queue-a, allocate): 2 pods on 1 nodes",
+        "place team-a/Job/train (queue queue-a, allocate): 2 pods on 1 node",
         "  team-a/worker-0 -> node-a with node-a/gpu-0",
         "  team-a/worker-1 -> node-a with node-a/gpu-1",
         "evict team-a/worker-0 from node-b (preempt): by priority.",
