@@ -41,6 +41,8 @@ class PlacementLoss:
     """Device to its place in its card."""
     _known: dict[tuple[int, tuple[int, ...]], dict[int, float]] = field(default_factory=dict)
     """Per kind of card and what is left of it, the loss by place."""
+    _fits: dict[tuple[int, tuple[int, ...]], tuple[bool, ...]] = field(default_factory=dict)
+    """Per kind of card and what is left of it, whether that is enough, by place."""
 
     def __post_init__(self) -> None:
         draws = self.layout.draws
@@ -61,8 +63,14 @@ class PlacementLoss:
         """Look at one card with ``left`` of each counter."""
         found = self._cards[card]
         now = tuple([left[number] for number in found.counters])
-        losses = self._known.setdefault((found.pattern, now), {})
-        return _CardNow(found, now, now == found.values, losses)
+        key = (found.pattern, now)
+        losses, fits = self._known.setdefault(key, {}), self._fits.get(key)
+        if fits is None:
+            fits = tuple(
+                all(now[index] >= amount for index, amount in draw) for draw in found.draws
+            )
+            self._fits[key] = fits
+        return _CardNow(found, now, now == found.values, losses, fits)
 
     def place_of(self, device: int) -> tuple[int, int]:
         """Return the card of a device and its place in it."""
@@ -90,6 +98,7 @@ class _CardNow(NamedTuple):
     left: tuple[int, ...]
     untouched: bool
     losses: dict[int, float]
+    fits: tuple[bool, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -103,13 +112,22 @@ class LossesNow:
     def of(self, device: int) -> tuple[float, float]:
         """Whether nothing of the device's card is in use, 0 or 1, and what taking it costs."""
         number, place = self.placement.place_of(device)
-        now = self._seen.get(number)
-        if now is None:
-            now = self._seen[number] = self.placement.standing(number, self.left)
+        now = self._card(number)
         loss = now.losses.get(place)
         if loss is None:
             loss = now.losses[place] = _loss(now.card, now.left, place)
         return float(now.untouched), loss
+
+    def leaves_enough(self, device: int) -> bool:
+        """Whether the counters hold what the device draws."""
+        number, place = self.placement.place_of(device)
+        return self._card(number).fits[place]
+
+    def _card(self, number: int) -> _CardNow:
+        now = self._seen.get(number)
+        if now is None:
+            now = self._seen[number] = self.placement.standing(number, self.left)
+        return now
 
 
 def _loss(card: _Card, left: tuple[int, ...], place: int) -> float:

@@ -42,6 +42,8 @@ class BestFit:
     losses: PlacementLoss
     _places: dict[int, Place] = field(default_factory=dict)
     _cautions: dict[int, Rank] = field(default_factory=dict)
+    _only_parts: dict[int, bool] = field(default_factory=dict)
+    """By option."""
 
     def __call__(self, trial: Trial, option: Option) -> Sequence[int]:
         """Return the devices that ``option`` may take now, best first.
@@ -49,26 +51,47 @@ class BestFit:
         What is refused now stays refused in later slots of the option, so it is left out.
         """
         rows = trial.eligibility.view.rows
+        losses = self.losses.with_left(trial.left)
+        parts = self._takes_only_parts(trial, option)
         suitable = trial.eligibility.suitable(option)
-        possible = [d for d in suitable if trial.refusal(option, d) is None]
+        if parts:
+            holders, holdings = trial.holders, trial.standing.holdings
+            possible = [
+                device
+                for device in suitable
+                if losses.leaves_enough(device) and device not in holders and holdings[device].empty
+            ]
+        else:
+            possible = [d for d in suitable if trial.refusal(option, d) is None]
         if len(possible) <= 1:
             return possible
         places = {device: self._place(rows[device], device) for device in possible}
         groups = _rank_groups(places, _wanted(trial, option))
         picks = [each.pick.device for each in trial.taken]
         taken = [self._place(rows[device], device) for device in picks]
-        losses = self.losses.with_left(trial.left)
         ranks = {
             device: (
                 *self._caution(rows[device], device),
                 -sum(_common(places[device], place) for place in taken),
-                *_tightness(trial, option, device, losses),
+                *(losses.of(device) if parts else _tightness(trial, option, device, losses)),
                 *groups[places[device]],
                 device,
             )
             for device in possible
         }
         return sorted(possible, key=ranks.__getitem__)
+
+    def _takes_only_parts(self, trial: Trial, option: Option) -> bool:
+        """Whether counters and holders alone decide which devices the option may take."""
+        known = self._only_parts.get(option.position)
+        if known is None:
+            draws = trial.layout.draws
+            known = not (option.constraints or option.admin_access or trial.layout.grouped) and all(
+                draws[device] and not trial.is_shareable(device)
+                for device in trial.eligibility.suitable(option)
+            )
+            self._only_parts[option.position] = known
+        return known
 
     def _place(self, row: DeviceRow, device: int) -> Place:
         place = self._places.get(device)

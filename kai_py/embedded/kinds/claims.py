@@ -14,6 +14,7 @@ from kai_py.embedded.errors import (
     bad_value,
     duplicate,
     forbidden_field,
+    invalid,
     required,
     unsupported,
 )
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kai_py.embedded.documents import Json
+    from kai_py.embedded.store import Store
 
+NAMESPACES = "namespaces"
+ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
 MAX_REQUESTS = 32
 MAX_SUBREQUESTS = 8
 MAX_SELECTORS = 32
@@ -266,18 +270,47 @@ def _validate_slice_update(new: Json, old: Json) -> list[FieldError]:
     return errors
 
 
+def _admit_claim(claim: Json, store: Store) -> None:
+    _admit_access(claim, claim["spec"], "spec", store)
+
+
+def _admit_template(template: Json, store: Store) -> None:
+    _admit_access(template, template["spec"].get("spec") or {}, "spec.spec", store)
+
+
+def _admit_access(document: Json, spec: Json, path: str, store: Store) -> None:
+    """Access to devices in use is for namespaces that are labelled for it."""
+    meta = document["metadata"]
+    namespace = store.get(NAMESPACES, "", meta.get("namespace", "")) or {"metadata": {}}
+    if (namespace["metadata"].get("labels") or {}).get(ADMIN_ACCESS_LABEL) == "true":
+        return
+    detail = (
+        f"admin access to devices requires the `{ADMIN_ACCESS_LABEL}: true` label on the "
+        "containing namespace"
+    )
+    errors = [
+        forbidden_field(f"{path}.devices.requests[{index}].exactly.adminAccess", detail)
+        for index, request in enumerate((spec.get("devices") or {}).get("requests") or ())
+        if (request.get("exactly") or {}).get("adminAccess")
+    ]
+    if errors:
+        raise invalid(document["kind"], "resource.k8s.io", meta.get("name", ""), errors)
+
+
 def _no_status(claim: Json) -> None:
     claim["status"] = {}
 
 
 CLAIM_RULES = Rules(
     prepare=_no_status,
+    admit=_admit_claim,
     default=lambda claim: default_claim_spec(claim["spec"]),
     validate=lambda claim: validate_claim_spec(claim["spec"], "spec"),
     validate_update=_immutable_spec,
     validate_status=_validate_claim_status,
 )
 CLAIM_TEMPLATE_RULES = Rules(
+    admit=_admit_template,
     default=lambda template: default_claim_spec(template["spec"].setdefault("spec", {})),
     validate=lambda template: validate_claim_spec(template["spec"]["spec"], "spec.spec"),
     validate_update=_immutable_spec,
