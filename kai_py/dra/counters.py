@@ -33,6 +33,8 @@ class CounterLayout:
     """Per device of the view."""
     numbers: Mapping[tuple[int, CounterID], int]
     """(position of the pool, counter) to its number."""
+    by_pool: tuple[Mapping[CounterID, int], ...]
+    """The same for each pool of the view."""
     grouped: bool
     """Whether any device names compatibility groups."""
 
@@ -40,10 +42,12 @@ class CounterLayout:
 def lay_out(view: NodeView) -> CounterLayout:
     """Number the counters of ``view``."""
     numbers: dict[tuple[int, CounterID], int] = {}
+    by_pool: list[dict[CounterID, int]] = []
     values: list[int] = []
     for position, pool in enumerate(view.pools):
+        by_pool.append({})
         for counter, value in pool.counters.items():
-            numbers[position, counter] = len(values)
+            numbers[position, counter] = by_pool[position][counter] = len(values)
             values.append(value)
     draws = tuple(
         tuple(
@@ -55,7 +59,7 @@ def lay_out(view: NodeView) -> CounterLayout:
         for row, pool in zip(view.rows, view.pool_of_row, strict=True)
     )
     grouped = any(c.groups for row in view.rows for c in row.consumes)
-    return CounterLayout(tuple(values), draws, numbers, grouped)
+    return CounterLayout(tuple(values), draws, numbers, tuple(by_pool), grouped)
 
 
 def counters_left(
@@ -67,8 +71,9 @@ def counters_left(
         held = usage.get(pool.id)
         if held is None:
             continue
+        numbers = layout.by_pool[position]
         for counter, amount in held.counters.items():
-            number = layout.numbers.get((position, counter))
+            number = numbers.get(counter)
             if number is not None:
                 left[number] -= amount
     return left

@@ -112,18 +112,18 @@ class LossesNow:
     def of(self, device: int) -> tuple[float, float]:
         """Whether nothing of the device's card is in use, 0 or 1, and what taking it costs."""
         number, place = self.placement.place_of(device)
-        now = self._card(number)
+        now = self.card(number)
         loss = now.losses.get(place)
         if loss is None:
             loss = now.losses[place] = _loss(now.card, now.left, place)
         return float(now.untouched), loss
 
-    def leaves_enough(self, device: int) -> bool:
-        """Whether the counters hold what the device draws."""
-        number, place = self.placement.place_of(device)
-        return self._card(number).fits[place]
+    def fits(self, number: int) -> tuple[bool, ...]:
+        """By place in a card, whether its counters hold what the device there draws."""
+        return self.card(number).fits
 
-    def _card(self, number: int) -> _CardNow:
+    def card(self, number: int) -> _CardNow:
+        """One card as it stands."""
         now = self._seen.get(number)
         if now is None:
             now = self._seen[number] = self.placement.standing(number, self.left)

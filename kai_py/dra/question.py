@@ -83,10 +83,18 @@ class Question:
         key = (int(self.numbers[node]), usage)
         step = self._steps.get(key)
         if step is None:
-            if len(self._steps) >= STEPS_KEPT:
-                self._steps.clear()
-            step = self._steps[key] = self._search(node, state)
+            step, _ = self._keep(key, node, state)
         return step
+
+    def _keep(
+        self, key: tuple[int, int], node: int, state: DeviceState
+    ) -> tuple[Step, DeviceState | None]:
+        """Search for a step that is not known, and what is held after it."""
+        if len(self._steps) >= STEPS_KEPT:
+            self._steps.clear()
+        found = self._search(node, state)
+        self._steps[key] = found[0]
+        return found
 
     def counts(self, rows: Ints, usage: Ints, state: DeviceState, limit: int) -> Ints:
         """(rows,) how many pods fit each node one after the other, at most ``limit``."""
@@ -114,15 +122,18 @@ class Question:
         taken: list[Step] = []
         copy: DeviceState | None = None
         while len(taken) < limit:
-            step = self._steps.get((int(self.numbers[node]), usage))
+            key = (int(self.numbers[node]), usage)
+            step, after = self._steps.get(key), None
             if step is None:
                 copy = copy or self._copy(node, state, taken)
-                step = self.step(node, usage, copy)
+                step, after = self._keep(key, node, copy)
             if step.refusal is not None:
                 break
             taken.append(step)
             usage = step.usage
-            if copy is not None:
+            if after is not None:
+                copy = after
+            elif copy is not None:
                 self._hold(node, step.picks, copy)
         return len(taken)
 
@@ -138,21 +149,21 @@ class Question:
             raise site
         return build_allocations(claims, site.eligibility, self._view(node), picks)
 
-    def _search(self, node: int, state: DeviceState) -> Step:
+    def _search(self, node: int, state: DeviceState) -> tuple[Step, DeviceState | None]:
         site = self.site(node)
         if isinstance(site, AllocationError):
-            return Step(refusal=site)
+            return Step(refusal=site), None
         view = self._view(node)
         standing = standing_of(view, site.counters, state.pools, self.terms.choice)
         try:
             outcome = solve(site, standing, self.terms.budget)
             if outcome.verdict is not Verdict.FOUND:
-                return Step(refusal=refusal_of(outcome))
+                return Step(refusal=refusal_of(outcome)), None
             held = self._copy(node, state, ())
             self._hold(node, outcome.picks, held)
         except AllocationError as error:
-            return Step(refusal=error)
-        return Step(outcome.picks, self.terms.usage.of_view(view, held.pools))
+            return Step(refusal=error), None
+        return Step(outcome.picks, self.terms.usage.of_view(view, held.pools)), held
 
     def site(self, node: int) -> Site | AllocationError:
         """Return what the claims mean on nodes like ``node``, whoever holds what."""

@@ -34,6 +34,9 @@ Place = tuple[DeviceAttribute | None, ...]
 
 Rank = tuple[float, ...]
 
+Cards = dict[int, list[tuple[int, int]]]
+"""Card to devices, each with its place in the card."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BestFit:
@@ -42,7 +45,7 @@ class BestFit:
     losses: PlacementLoss
     _places: dict[int, Place] = field(default_factory=dict)
     _cautions: dict[int, Rank] = field(default_factory=dict)
-    _only_parts: dict[int, bool] = field(default_factory=dict)
+    _cards: dict[int, Cards] = field(default_factory=dict)
     """By option."""
 
     def __call__(self, trial: Trial, option: Option) -> Sequence[int]:
@@ -52,16 +55,11 @@ class BestFit:
         """
         rows = trial.eligibility.view.rows
         losses = self.losses.with_left(trial.left)
-        parts = self._takes_only_parts(trial, option)
-        suitable = trial.eligibility.suitable(option)
-        if parts:
-            holders, holdings = trial.holders, trial.standing.holdings
-            possible = [
-                device
-                for device in suitable
-                if losses.leaves_enough(device) and device not in holders and holdings[device].empty
-            ]
+        cards = self._cards_of(trial, option)
+        if cards:
+            possible = _free_parts(trial, cards, losses)
         else:
+            suitable = trial.eligibility.suitable(option)
             possible = [d for d in suitable if trial.refusal(option, d) is None]
         if len(possible) <= 1:
             return possible
@@ -73,7 +71,7 @@ class BestFit:
             device: (
                 *self._caution(rows[device], device),
                 -sum(_common(places[device], place) for place in taken),
-                *(losses.of(device) if parts else _tightness(trial, option, device, losses)),
+                *(losses.of(device) if cards else _tightness(trial, option, device, losses)),
                 *groups[places[device]],
                 device,
             )
@@ -81,17 +79,23 @@ class BestFit:
         }
         return sorted(possible, key=ranks.__getitem__)
 
-    def _takes_only_parts(self, trial: Trial, option: Option) -> bool:
-        """Whether counters and holders alone decide which devices the option may take."""
-        known = self._only_parts.get(option.position)
+    def _cards_of(self, trial: Trial, option: Option) -> Cards:
+        """The devices of an option by card; none if more than counters and holders decide."""
+        known = self._cards.get(option.position)
         if known is None:
-            draws = trial.layout.draws
-            known = not (option.constraints or option.admin_access or trial.layout.grouped) and all(
-                draws[device] and not trial.is_shareable(device)
-                for device in trial.eligibility.suitable(option)
-            )
-            self._only_parts[option.position] = known
+            known = self._cards[option.position] = self._find_cards(trial, option)
         return known
+
+    def _find_cards(self, trial: Trial, option: Option) -> Cards:
+        if option.constraints or option.admin_access or trial.layout.grouped:
+            return {}
+        cards: Cards = {}
+        for device in trial.eligibility.suitable(option):
+            if not trial.layout.draws[device] or trial.is_shareable(device):
+                return {}
+            card, place = self.losses.place_of(device)
+            cards.setdefault(card, []).append((device, place))
+        return cards
 
     def _place(self, row: DeviceRow, device: int) -> Place:
         place = self._places.get(device)
@@ -104,6 +108,20 @@ class BestFit:
         if caution is None:
             caution = self._cautions[device] = _caution(row)
         return caution
+
+
+def _free_parts(trial: Trial, cards: Cards, losses: LossesNow) -> list[int]:
+    """Partitions that nobody holds and whose counters are there, in the order of the view."""
+    holders, holdings = trial.holders, trial.standing.holdings
+    free: list[int] = []
+    for card, devices in cards.items():
+        fits = losses.fits(card)
+        free += [
+            device
+            for device, place in devices
+            if fits[place] and holdings[device].empty and device not in holders
+        ]
+    return sorted(free)
 
 
 def _tightness(trial: Trial, option: Option, device: int, losses: LossesNow) -> tuple[float, float]:
