@@ -207,3 +207,16 @@ def test_claims_of_running_pods_close_cards_to_the_device_plugin():
         world.add(claiming(pod(f"p{i}", 0, queue="team", node="n0"), f"c{i}"))
     world.add([pod(f"plugin{i}", 1, queue="team", created=i) for i in range(4)])
     assert len(placed(world.plan())) == 2
+
+
+def test_ten_thousand_claims_of_one_gang_stop_nobody():
+    world = cluster(
+        *hardware(4),
+        queue("team", 20_000),
+        claiming_job("huge", 10_000, queue="team"),
+        claiming_job("small", 8, queue="team", created=1),
+    )
+    plan = world.plan()
+    assert len(placed(plan)) == 8
+    [waits] = plan.unplaced
+    assert waits.message.startswith("10000 pods must start together but room was found for 32")

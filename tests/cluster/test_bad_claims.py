@@ -1,0 +1,117 @@
+"""Claims and devices that cannot be right are told where they are wrong, and stop nobody else."""
+
+from dataclasses import replace
+
+import pytest
+
+import kai_py.scheduler as scheduler_module
+from tests.cluster.api import ApiError, Document
+from tests.cluster.clusters import Cluster
+from tests.cluster.eventually import eventually
+from tests.cluster.manifests import claim, claim_template, pod, pod_spec
+from tests.cluster.scheduling import EAGER
+from tests.cluster.test_device_claims import (
+    DRIVER,
+    card,
+    cards,
+    claiming,
+    exactly,
+    given,
+    nodes,
+    pool,
+    running,
+    submit,
+)
+from tests.cluster.view import View
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler that soon takes for lasting what is wrong."""
+    settings = replace(scheduler_module.commit_settings(EAGER), claim_grace=0.9)
+    monkeypatch.setattr(scheduler_module, "commit_settings", lambda _configuration: settings)
+
+
+async def slice_says(view: View, name: str, words: str) -> None:
+    async def said() -> bool:
+        notes = await view.events(kind="ResourceSlice", name=name, reason="InvalidObject")
+        assert any(words in note for note in notes), notes
+        return True
+
+    await eventually(said, what=f"an event of slice {name}", within=20.0)
+
+
+@pytest.mark.usefixtures("scheduler")
+async def test_a_device_that_two_slices_list_is_not_given(cluster: Cluster, view: View):
+    template = claim_template("one-gpu", exactly())
+    async with cluster.run_nodes(nodes(2)):
+        await submit(cluster, pool("node-0", cards(1), cards(1)), template)
+        await cluster.submit(pod("first", claiming()))
+        message = await view.wait_pending("first", 1, reason="Unschedulable")
+        assert "invalid" in message, message
+        await slice_says(view, "node-0-0", "card-0")
+        await cluster.submit(*pool("node-1", cards(1)))
+        await running(view, "first", 1)
+
+
+@pytest.mark.usefixtures("scheduler")
+async def test_a_pool_that_is_never_complete_is_not_used(cluster: Cluster, view: View):
+    template = claim_template("one-gpu", exactly())
+    [part, _] = pool("node-0", cards(1), {"devices": [card(1)]})
+    async with cluster.run_nodes(nodes(2)):
+        await submit(cluster, part, template)
+        await cluster.submit(pod("first", claiming()))
+        message = await view.wait_pending("first", 1, reason="Unschedulable")
+        assert "incomplete" in message, message
+        await slice_says(view, "node-0-0", "incomplete")
+        await cluster.submit(*pool("node-1", cards(1)))
+        await running(view, "first", 1)
+
+
+@pytest.mark.usefixtures("scheduler")
+async def test_counters_that_are_overdrawn_close_only_their_own_card(cluster: Cluster, view: View):
+    def part(number: int, counter_set: str) -> Document:
+        draws = [{"counterSet": counter_set, "counters": {"slots": {"value": "1"}}}]
+        return card(number, counter_set, consumesCounters=draws)
+
+    sets = [{"name": name, "counters": {"slots": {"value": "1"}}} for name in ("a", "b")]
+    parts = [*(part(i, "a") for i in range(3)), part(3, "b")]
+    of_a, of_b = claim("of-a", exactly(model="a")), claim("of-b", exactly(model="b"))
+    async with cluster.run_nodes(nodes()):
+        await submit(cluster, pool("node-0", {"sharedCounters": sets}, {"devices": parts}))
+        for number in range(2):
+            await cluster.submit(claim(f"foreign-{number}", exactly(model="a")))
+            await allocate(cluster, view, f"foreign-{number}", f"card-{number}")
+        await cluster.submit(of_a, pod("first", pod_spec(claim="of-a")))
+        message = await view.wait_pending("first", 1, reason="Unschedulable")
+        assert "counters" in message, message
+        await cluster.submit(of_b, pod("second", pod_spec(claim="of-b")))
+        await running(view, "second", 1)
+        assert (await given(view))["second"] == ["card-3"]
+
+
+async def allocate(cluster: Cluster, view: View, name: str, device: str) -> None:
+    """What another scheduler writes, who does not count."""
+    result = {"request": "card", "driver": DRIVER, "pool": "node-0", "device": device}
+    path = f"{view.path('resourceclaims')}/{name}"
+    await cluster.api.patch(
+        path, {"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}}
+    )
+    status = {"allocation": {"devices": {"results": [result]}}}
+    await cluster.api.patch(f"{path}/status", {"status": status})
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("device.driver ==", "compilation failed"),
+        ("device.driver", "must evaluate to bool"),
+        ("device.nonsense == 1", "undefined field"),
+    ],
+)
+async def test_selectors_that_do_not_compile_are_refused(
+    cluster: Cluster, expression: str, words: str
+):
+    broken = claim("broken", exactly(selectors=[{"cel": {"expression": expression}}]))
+    with pytest.raises(ApiError, match=words):
+        await cluster.submit(broken)
