@@ -63,8 +63,9 @@ def test_a_taint_closes_a_device():
 
 def test_partitions_stand_below_their_gpu():
     world = cluster(node("n0", 0), *mig("n0"))
-    rows = list(tree_rows(entries_of(world.snapshot())))
-    assert [row[1] for row in rows] == ["gpu-0", "├─ gpu-0-a", "└─ gpu-0-b", "gpu-1"]
+    rows = tree_rows(entries_of(world.snapshot()))
+    lines = [branch + entry.device for entry, branch in rows]
+    assert lines == ["gpu-0", "├─ gpu-0-a", "└─ gpu-0-b", "gpu-1"]
 
 
 def test_devices_are_counted_by_queue_and_node():
