@@ -14,8 +14,8 @@ import numpy as np
 from kai_py.api.gpu_share import CARD
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.domains import constrained, required_domains
-from kai_py.plan.place import by_shape
 from kai_py.plan.room import Room
+from kai_py.plan.shapes import by_shape
 from kai_py.policy.fit import where_reported
 from kai_py.policy.neighbours import has_rules
 from kai_py.policy.topology import NOWHERE

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action
-from kai_py.plan.place import by_shape
 from kai_py.plan.room import Room
+from kai_py.plan.shapes import by_shape
 from kai_py.plan.victim_units import VictimUnit
 from kai_py.policy.limits import check_limits
 from kai_py.snapshot.gangs import Gang, Member

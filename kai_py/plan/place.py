@@ -12,22 +12,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kai_py.api.gpu_share import CARD
 from kai_py.grouping.gang import Subgroup
 from kai_py.plan.decisions import Action
 from kai_py.plan.domains import constrained, domain_candidates, unsatisfied
+from kai_py.plan.mixed import can_search, place_by_search
 from kai_py.plan.nearness import PREFERENCE, both, near_nodes
 from kai_py.plan.reasons import Obstacle, keeping, no_room
 from kai_py.plan.reservations import Reservations, without
 from kai_py.plan.room import Room
 from kai_py.plan.running_fit import RunningFit, is_plain
 from kai_py.plan.scoring import Scoring
+from kai_py.plan.shapes import by_shape, slack, slack_row, wants_devices
 from kai_py.plan.statement import Statement
 from kai_py.policy.fill import Strategy, fill
 from kai_py.policy.fit import StaticFit, StaticFits, copies_that_fit
 from kai_py.policy.neighbours import has_rules, narrowed
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints, ResourceIndex
+from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints
 from kai_py.snapshot.shape import Shape
 
 MOST_RUNNING = 64
@@ -126,6 +127,8 @@ class Placer:
     ) -> Obstacle | None:
         if not any(constrained(child) for child in group.children):
             parts = by_shape(members)
+            if self.scoring is None and can_search(attempt.statement, parts, attempt.action):
+                return self._place_mixed(attempt, parts, where)
             steps = (partial(self._place_shape, attempt, part, where) for part in parts)
         else:
             steps = (
@@ -134,6 +137,21 @@ class Placer:
                 if (own := _members_of(child, members))
             )
         return next((obstacle for step in steps if (obstacle := step()) is not None), None)
+
+    def _place_mixed(
+        self, attempt: "_Attempt", parts: Sequence[Sequence[Member]], where: "_Where"
+    ) -> Obstacle | None:
+        """The largest first, and if that leaves some without room, by search."""
+        statement, gang, action, room = attempt
+        with statement.trial() as trial:
+            steps = (self._place_shape(attempt, part, where) for part in parts)
+            obstacle = next((each for each in steps if each is not None), None)
+            if obstacle is None:
+                trial.keep()
+                return None
+        masks = [self._static(statement, part[0].shape, room).mask & where.mask for part in parts]
+        found = place_by_search(statement, gang, parts, masks, action, room=room)
+        return None if found else obstacle
 
     def _fitting(self, attempt: "_Attempt", shape: Shape, mask: Bools, count: int) -> Ints:
         """(nodes,) how many pods of ``shape`` fit, devices included, at most ``count`` of those."""
@@ -228,7 +246,7 @@ class Placer:
             shape,
             static.mask,
             _lasting_preference(statement, shape, static),
-            _slack_row(shape, statement.snapshot.resources),
+            slack_row(shape, statement.snapshot.resources),
             room=room,
             now_bonus=NOW_BONUS,
         )
@@ -289,7 +307,7 @@ class Placer:
                 count,
                 fitting,
                 self._preference(attempt, shape, static, where, mask),
-                _slack(shape, statement.snapshot.resources, free),
+                slack(shape, statement.snapshot.resources, free),
                 self._strategy(shape),
                 first=shared,
             )
@@ -365,46 +383,7 @@ def _members_of(group: Subgroup, members: Sequence[Member]) -> list[Member]:
     return [member for member in members if member.leaf in leaves]
 
 
-def by_shape(members: Sequence[Member]) -> list[list[Member]]:
-    """Members grouped by shape, the hardest to place first; order within a group is kept."""
-    if len(members) == 1:
-        return [list(members)]
-    groups: dict[int, list[Member]] = {}
-    for member in members:
-        groups.setdefault(member.shape.number, []).append(member)
-    return sorted(groups.values(), key=_size, reverse=True)
-
-
-def wants_devices(shape: Shape) -> bool:
-    """Whether a pod of the shape asks for anything beyond the base resources."""
-    extended = any(name not in BASE_RESOURCES for name in shape.requests)
-    return bool(shape.claims) or extended or shape.gpu_share is not None
-
-
 def _roomy(copies: Ints, count: int) -> Ints:
     """Keep to nodes with room for all ``count`` sharers of a claim, where there are any."""
     roomy = copies >= count
     return np.where(roomy, copies, 0) if roomy.any() else copies
-
-
-def _size(group: Sequence[Member]) -> tuple[float, float, float, int]:
-    charge, requests = group[0].charge, group[0].shape.requests
-    return (
-        charge.get("gpu", 0.0),
-        requests.get("cpu", 0.0),
-        requests.get("memory", 0.0),
-        -group[0].shape.number,
-    )
-
-
-def _slack(shape: Shape, resources: ResourceIndex, free: Floats) -> Floats:
-    """(nodes,) how empty a node is in the resource the shape is packed by."""
-    row = _slack_row(shape, resources)
-    return np.zeros(free.shape[1]) if row is None else free[row]
-
-
-def _slack_row(shape: Shape, resources: ResourceIndex) -> int | None:
-    extended = [name for name in shape.requests if name not in BASE_RESOURCES]
-    if shape.gpu_share is not None:
-        extended.insert(0, CARD)
-    return resources.positions.get(extended[0] if extended else "cpu")

@@ -17,8 +17,8 @@ from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Stage
 from kai_py.plan.domains import constrained
 from kai_py.plan.gang_line import GangLine
-from kai_py.plan.place import by_shape
 from kai_py.plan.reasons import Obstacle
+from kai_py.plan.shapes import by_shape
 from kai_py.plan.victim_line import VictimPool
 from kai_py.plan.victim_units import VictimUnit
 from kai_py.plan.victims import Outcome, VictimSearch

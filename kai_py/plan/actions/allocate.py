@@ -18,9 +18,9 @@ from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action, Stage
 from kai_py.plan.domains import constrained
 from kai_py.plan.gang_line import GangLine
-from kai_py.plan.place import by_shape
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.room import Room
+from kai_py.plan.shapes import by_shape
 from kai_py.policy.limits import check_limits
 from kai_py.snapshot.gangs import Gang
 

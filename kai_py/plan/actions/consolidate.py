@@ -19,9 +19,9 @@ from kai_py.api.gpu_share import CARD
 from kai_py.plan.candidates import Ask
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action
-from kai_py.plan.place import by_shape
 from kai_py.plan.room import Room
 from kai_py.plan.seek_room import seek_room
+from kai_py.plan.shapes import by_shape
 from kai_py.plan.victim_line import VictimPool
 from kai_py.plan.victim_units import VictimUnit
 from kai_py.plan.victims import VictimSearch

@@ -1,0 +1,40 @@
+from itertools import product
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_py.policy.repair import Kind, assignment
+
+
+def fits(pods, rooms, rows):
+    return all(
+        sum(size for size, row in zip(pods, rows, strict=True) if row == node) <= room
+        for node, room in enumerate(rooms)
+    )
+
+
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=5),
+    st.lists(st.integers(1, 9), min_size=1, max_size=4),
+)
+def test_it_finds_room_exactly_where_there_is_any(pods, rooms):
+    sizes = sorted(set(pods), reverse=True)
+    kinds = [
+        Kind(pods.count(size), np.array([float(size)]), np.ones(len(rooms), np.bool_))
+        for size in sizes
+    ]
+    found = assignment(kinds, np.array([rooms], dtype=np.float64), 100_000)
+    every = product(range(len(rooms)), repeat=len(pods))
+    assert (found is not None) == any(fits(pods, rooms, rows) for rows in every)
+    if found is not None:
+        in_order = [size for size in sizes for _ in range(pods.count(size))]
+        assert fits(in_order, rooms, [row for rows in found for row in rows])
+
+
+def test_nodes_out_of_bounds_are_not_used_and_the_search_ends():
+    only_second = Kind(2, np.array([1.0]), np.array([False, True]))
+    free = np.array([[9.0, 2.0]])
+    assert assignment([only_second], free, 10) == [[1, 1]]
+    assert assignment([only_second], free, 1) is None
+    assert free.tolist() == [[9.0, 2.0]]
