@@ -34,7 +34,7 @@ from kai_py.watch.client import Client
 from kai_py.watch.kinds import NODES
 
 READ_SECONDS = 60.0
-PIPED = (120, 40)
+PIPED = (128, 34)
 
 
 def command(
@@ -60,8 +60,9 @@ async def _run(kubeconfig: str, context: str, configuration: Configuration, *, o
         _looking(client, configuration) as top,
     ):
         if once or not console.is_terminal:
-            width, height = PIPED if not console.is_terminal else console.size
-            console.print(top.draw(console, width, height), width=width, height=height)
+            width, height = console.size if console.is_terminal else PIPED
+            console = Console(width=width, height=height)
+            console.print(top.draw(console, width, height), height=height)
             return
         screen = Screen(top.feed, console)
         await show(console, screen, top.picture, top.headline)

@@ -164,7 +164,6 @@ def _waiting(before: Plan, plan: Plan, gangs: Container[str]) -> Iterator[Decisi
                 kind=DecisionKind.WAITING,
                 gang=each.gang,
                 queue=each.queue,
-                pods=tuple(map(str, each.pods)),
                 stage=each.stage.value,
                 former_stage="" if earlier is None else earlier.stage.value,
                 message=each.message,

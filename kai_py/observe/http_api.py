@@ -13,6 +13,7 @@ looks at pays nothing. Before the first cycle, and on a replica that stands by, 
 """
 
 import asyncio
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,6 +30,10 @@ from kai_py.observe.share_history import ShareHistory
 HEARTBEAT_SECONDS = 15.0
 LEAST_BETWEEN_EVENTS = 0.25
 MOST_LISTENERS = 64
+REST = 3.0
+"""Pause after building a state, as a multiple of the time it took."""
+STARTED = uuid.uuid4().hex[:8]
+"""Tells the cycles of this process from those of the one before."""
 encode = msgspec.json.Encoder().encode
 
 
@@ -48,6 +53,7 @@ class Api:
         self._source = source
         self._state: tuple[int, bytes] = (0, b"")
         self._building = asyncio.Lock()
+        self._rest_until = 0.0
         self._listeners = 0
         self._closing = asyncio.Event()
 
@@ -69,14 +75,24 @@ class Api:
 
     async def _get_state(self, request: web.Request) -> web.Response:
         view = self._view()
-        tag = f'"{view.snapshot.now}-{view.number}"'
+        tag = _tag(view.number)
         if request.headers.get("If-None-Match") == tag:
             return web.Response(status=304, headers={"ETag": tag})
         async with self._building:
-            if self._state[0] != view.number:
-                body = await asyncio.to_thread(lambda: encode(cluster_state(view)))
-                self._state = (view.number, body)
-        return _json(request, self._state[1], {"ETag": tag})
+            number, body = await self._newest_state()
+        return _json(request, body, {"ETag": _tag(number)})
+
+    async def _newest_state(self) -> tuple[int, bytes]:
+        """The last cycle's state; building takes a part of one core, however many ask."""
+        loop = asyncio.get_running_loop()
+        if self._state[0] == self._view().number:
+            return self._state
+        await asyncio.sleep(max(self._rest_until - loop.time(), 0.0))
+        view, began = self._view(), loop.time()
+        body = await asyncio.to_thread(lambda: encode(cluster_state(view)))
+        self._rest_until = loop.time() + REST * (loop.time() - began)
+        self._state = view.number, body
+        return self._state
 
     async def _nodes(self, request: web.Request) -> web.Response:
         view, query = self._view(), request.query
@@ -169,6 +185,10 @@ class Api:
         if view is None:
             raise web.HTTPServiceUnavailable(text="no cycle has run here yet\n")
         return view
+
+
+def _tag(cycle: int) -> str:
+    return f'"{STARTED}-{cycle}"'
 
 
 def _event(decision: Decision) -> bytes:
