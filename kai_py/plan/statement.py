@@ -206,9 +206,10 @@ class Statement:
             self._undo.append(undo)
         if row is not None:
             self._shift_later(row, self.vector(member.shape))
-            ended, unshare = self.shared.give_back(member, row)
-            self._undo.append(unshare)
-            self._shift_card(row, ended, Room.LATER)
+            if member.gpus:
+                ended, unshare = self.shared.give_back(member, row)
+                self._undo.append(unshare)
+                self._shift_card(row, ended, Room.LATER)
         self._charge(victim.gang, member.charge, -1.0)
 
     def _share(

@@ -118,7 +118,7 @@ class VictimSearch:
         """Units on nodes that the gang does not go to, counted as back, if all of them can stay."""
         names = self.state.snapshot.nodes.names
         with self.state.statement.trial():
-            self._place(choice.units)
+            self._place(choice.units, told=False)
             placed = self.state.statement.placed
             used = {names[placed[m.pod.uid].row] for m in self.ask.members if m.pod.uid in placed}
         near = [u for u in choice.units if any(member.node in used for member in u.members)]
@@ -136,7 +136,7 @@ class VictimSearch:
             return False
         self.probes -= 1
         with self.state.statement.trial():
-            return self._place(units)
+            return self._place(units, told=False)
 
     def _settle(self, units: Sequence[VictimUnit]) -> "_Settled | None":
         """Do it, unless one of the units may not be lost; None if the gang does not fit."""
@@ -144,7 +144,7 @@ class VictimSearch:
         if self.most_pods is not None and len(pods_of(units)) > self.most_pods:
             return _Settled(units[-1])
         with self.state.statement.trial() as trial:
-            if not self._place(units):
+            if not self._place(units, told=True):
                 return None
             refused = self.judge(place_again(self.state, units, self.action))
             if refused is None:
@@ -152,10 +152,11 @@ class VictimSearch:
                 trial.keep()
         return _Settled(refused)
 
-    def _place(self, units: Sequence[VictimUnit]) -> bool:
+    def _place(self, units: Sequence[VictimUnit], *, told: bool) -> bool:
+        """Evict the units and place the gang; ``told``: with the reason, for it may stand."""
         statement = self.state.statement
         for unit in units:
-            reason = self.reason(unit)
+            reason = self.reason(unit) if told else ""
             for member in unit.members:
                 statement.evict(Evicted(member, unit.gang, self.action, self.gang, reason))
         blocked = self.state.placer.place(
