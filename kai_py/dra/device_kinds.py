@@ -2,7 +2,7 @@
 
 Devices that differ only by what is theirs alone (uuid, PCI address) are of one kind; what holds for
 one of them holds for all. So a question about a DeviceClass costs its kinds, not its devices.
-O(devices) once per change of the inventory.
+O(devices) once per change of the inventory, a dictionary look-up each.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,8 +13,6 @@ from kai_py.dra.expressions import CompiledExpressions
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.rows import DeviceRow
 from kai_py.dra.selection import ExpressionFaultError, ExpressionTextError
-
-KindKey = tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -32,10 +30,10 @@ class DeviceKinds:
 
     inventory: Inventory
     expressions: CompiledExpressions
-    _known: tuple[int, Mapping[KindKey, DeviceKind]] | None = None
+    _known: tuple[int, Mapping[str, DeviceKind]] | None = None
     _selected: dict[tuple[str, ...], list[DeviceKind]] = field(default_factory=dict)
 
-    def all(self) -> Mapping[KindKey, DeviceKind]:
+    def all(self) -> Mapping[str, DeviceKind]:
         """Every kind by what its devices have in common."""
         if self._known is None or self._known[0] != self.inventory.revision:
             self._known = (self.inventory.revision, _kinds(self.inventory))
@@ -68,22 +66,14 @@ def most_on_a_node(kinds: Iterable[DeviceKind]) -> int:
     return min(anywhere + max(by_node.values(), default=0), MAX_RESULTS_PER_CLAIM)
 
 
-def _kinds(inventory: Inventory) -> Mapping[KindKey, DeviceKind]:
-    kinds: dict[KindKey, DeviceKind] = {}
+def _kinds(inventory: Inventory) -> Mapping[str, DeviceKind]:
+    kinds: dict[str, DeviceKind] = {}
     for piece in inventory.slices().values():
         for row in piece.rows:
-            kind = kinds.setdefault(_key(row), DeviceKind(row))
+            kind = kinds.get(row.kind)
+            if kind is None:
+                kind = kinds[row.kind] = DeviceKind(row)
             kind.devices += 1
             node = row.reach.node_name
             kind.by_node[node] = kind.by_node.get(node, 0) + 1
     return kinds
-
-
-def _key(row: DeviceRow) -> KindKey:
-    attributes = (
-        f"{name}={value}"
-        for name, value in sorted(row.device.attributes.items())
-        if "uuid" not in name.lower() and "pci" not in name.lower()
-    )
-    capacities = (f"{each.name}={each.value}" for each in row.capacities)
-    return (row.id.driver, *attributes, *capacities)

@@ -84,6 +84,17 @@ class DeviceRow:
         return ""
 
     @cached_property
+    def kind(self) -> str:
+        """What the device has in common with others: all but uuids and PCI addresses."""
+        attributes = (
+            f"{name}={value_text(value)}"
+            for name, value in sorted(self.device.attributes.items())
+            if "uuid" not in name.lower() and "pci" not in name.lower()
+        )
+        capacities = (f"{each.name}={each.value}" for each in self.capacities)
+        return "\n".join((self.id.driver, *attributes, *capacities))
+
+    @cached_property
     def cel(self) -> CELDevice:
         """The device as CEL expressions see it."""
         attributes = {name: cel_value(value) for name, value in self.device.attributes.items()}
@@ -124,6 +135,13 @@ class SliceRows:
         if self.slice.spec.per_device_node_selection:
             return any(row.reach.includes(node) for row in self.rows)
         return self.reach.includes(node)
+
+
+def value_text(attribute: DeviceAttribute) -> str:
+    """The value of an attribute with its type, for comparison."""
+    if attribute.string_value is not None:
+        return attribute.string_value
+    return repr(attribute)
 
 
 def cel_value(attribute: DeviceAttribute) -> AttributeValue | BadAttribute:
