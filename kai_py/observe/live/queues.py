@@ -55,7 +55,9 @@ def _queue(
 
 
 def bar(queue: QueueView, colour: str, width: int, scale: float) -> Text:
-    """The bar of a queue, ``width`` characters for ``scale`` GPUs."""
+    """The bar of a queue, ``width`` characters for ``scale`` GPUs; nothing where no room is."""
+    if width <= 0:
+        return Text()
 
     def at(gpus: float) -> int:
         return min(round(gpus / scale * width), width)

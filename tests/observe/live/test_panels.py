@@ -50,6 +50,11 @@ def test_the_screen_fits_and_shows_everything(size):
     assert "GPUs 40 of 64 in use" in text
 
 
+@pytest.mark.parametrize("size", [(1, 1), (5, 5), (20, 4), (10, 10), (40, 3)])
+def test_a_terminal_too_small_for_anything_is_drawn_on(size):
+    assert len(drawn(*size)) == size[1]
+
+
 def test_cells_tell_running_starting_leaving_and_free():
     row = next(line for line in drawn(140, 45) if "node-00" in line)
     assert row.split()[2:11] == ["A", "A", "A", "a", "×", "·", "·", "·", "5/8"]
