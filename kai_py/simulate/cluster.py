@@ -20,6 +20,7 @@ from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.controllers.owned_pods import is_finished
 from kai_py.embedded.eventlog import Change, ChangeType
 from kai_py.embedded.kubelet import Pace
+from kai_py.grouping.owners import GroupKind
 from kai_py.plan.decisions import Eviction, GangPlacement, Plan
 from kai_py.planner import Planner
 from kai_py.relevance import is_relevant
@@ -27,6 +28,7 @@ from kai_py.simulate.execution import carry_out
 from kai_py.simulate.objects import Document
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.collection import Collection
+from kai_py.watch.discovery import METADATA
 from kai_py.watch.kinds import WATCHED
 from kai_py.watch.resource import Kind
 
@@ -75,7 +77,8 @@ class SimulatedCluster:
     def load(self, documents: Iterable[Document]) -> None:
         """Take objects over as they are, with uid and status; finished pods are left out.
 
-        Owners that were not read stand in as bare entries: their pods are no orphans.
+        Owners that were not read stand in as bare entries: their pods are no orphans. Owners of
+        kinds that nobody watches are followed from now on.
         """
         store, kept = self.embedded.store, []
         for document in documents:
@@ -93,6 +96,7 @@ class SimulatedCluster:
                     known.add(owner["uid"])
                     store.insert(UNREAD_OWNERS, _stand_in(owner))
         for storage, document in kept:
+            self._follow_kind(storage, document)
             store.insert(storage, dict(document))
 
     def take_changed(self) -> bool:
@@ -149,6 +153,17 @@ class SimulatedCluster:
         decode = versions.get(change.object["apiVersion"].rpartition("/")[2])
         if decode is not None:
             collection.put(collection.read(decode, msgspec.Raw(change.encoded)))
+
+    def _follow_kind(self, storage: str, document: Document) -> None:
+        """Tell the planner of owners, as much of them as the rules for their kind read."""
+        group, _, version = document["apiVersion"].rpartition("/")
+        name = document["kind"]
+        decode = self.planner.owner_decoder(GroupKind(group, name)) or METADATA
+        if storage not in self._collections:
+            owners = Kind(name, f"{name.lower()}s", {version: decode}, group)
+            self._collections[storage] = Collection(owners, self._tell)
+        elif (group, name) not in _KINDS:
+            self._collections[storage].kind.versions.setdefault(version, decode)
 
     def _tell(self, kind: Kind[Any], old: Any, new: Any) -> None:
         self.changed = self.changed or is_relevant(old, new)

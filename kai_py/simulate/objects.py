@@ -1,8 +1,8 @@
 """A cluster as a list of documents: read from an API server, kept in a file, loaded again.
 
-Exactly the kinds that the scheduler watches are kept, as the server gives them: whoever loads them
-sees what the scheduler sees. Source of the file's form: a Kubernetes ``List`` of objects, so that
-``kubectl`` can read it too.
+Exactly what the scheduler reads is kept, as the server gives it: the kinds that it watches, and of
+other kinds the objects that own any of these. Whoever loads them sees what the scheduler sees.
+Source of the file's form: a Kubernetes ``List`` of objects, so that ``kubectl`` can read it too.
 """
 
 import gzip
@@ -12,8 +12,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from kai_py.api.records.core import OwnerReference
+from kai_py.grouping.owners import GroupKind, kind_of
 from kai_py.watch.client import Client
-from kai_py.watch.discovery import discover
+from kai_py.watch.discovery import discover, find_kind
+from kai_py.watch.errors import Forbidden, NotFound
 from kai_py.watch.kinds import WATCHED
 from kai_py.watch.resource import Resource
 
@@ -29,12 +32,43 @@ class ObjectsError(ValueError):
 
 
 async def read_objects(client: Client) -> list[Document]:
-    """Every object that the scheduler watches; raises ApiError."""
+    """Every object that the scheduler watches, and who owns any of them; raises ApiError."""
     documents: list[Document] = []
     served = await discover(client, WATCHED, {})
     for resource in served.values():
         documents += await _read(client, resource)
-    return documents
+    return documents + await _read_owners(client, documents)
+
+
+async def _read_owners(client: Client, documents: Sequence[Document]) -> list[Document]:
+    """Owners, and theirs, of kinds that are not read anyway; those that we may not read are not."""
+    asked = {GroupKind(kind.group, kind.name) for kind in WATCHED}
+    listed: dict[str, Document] = {}
+    found: list[Document] = []
+    below = list(documents)
+    while below:
+        references = [each for document in below for each in _owner_references(document)]
+        for kind in dict.fromkeys(map(kind_of, references)):
+            if kind not in asked:
+                asked.add(kind)
+                listed |= {each["metadata"]["uid"]: each for each in await _of_kind(client, kind)}
+        uids = dict.fromkeys(each.uid for each in references)
+        below = [listed.pop(uid) for uid in uids if uid in listed]
+        found += below
+    return found
+
+
+async def _of_kind(client: Client, kind: GroupKind) -> list[Document]:
+    try:
+        served = await find_kind(client, kind, None)
+        return [] if served is None else await _read(client, served.at())
+    except (Forbidden, NotFound):
+        return []
+
+
+def _owner_references(document: Document) -> list[OwnerReference]:
+    references = document["metadata"].get("ownerReferences") or []
+    return msgspec.convert(references, list[OwnerReference])
 
 
 async def _read(client: Client, resource: Resource[Any]) -> list[Document]:
