@@ -7,6 +7,9 @@ and also tells whether an attempt without an answer had succeeded after all.
 A pod that gets a part of a GPU is first told of which, in labels and annotations as KAI writes
 them. So they are there before it starts, it can read them by the downward API, and a scheduler that
 starts afresh finds on every running pod what it holds.
+
+Volume claims that wait for their first consumer are told its node, as kube-scheduler does; the
+kubelet waits for the provisioner.
 """
 
 from dataclasses import dataclass
@@ -19,8 +22,11 @@ from kai_py.commit.access import Access
 from kai_py.commit.retry import TRANSIENT
 from kai_py.plan.decisions import Placement
 from kai_py.watch.errors import ApiError, Conflict, Invalid, NotFound
+from kai_py.watch.kinds import VOLUME_CLAIMS
 
 FINISHED = ("Succeeded", "Failed")
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+"""On a PersistentVolumeClaim: the node its provisioner is to make the volume for."""
 
 
 class BindingOutcome(StrEnum):
@@ -50,6 +56,8 @@ async def bind(access: Access, placement: Placement) -> BindingResult:
         try:
             if placement.gpus:
                 await _mark(access, placement)
+            for claim in placement.provision:
+                await _choose_node(access, claim, placement)
             await access.call(
                 lambda: access.client.bind(
                     namespace=pod.namespace, pod=pod.name, uid=pod.uid, node=node
@@ -87,6 +95,15 @@ async def _mark(access: Access, placement: Placement) -> None:
     }
     await access.call(
         lambda: access.client.patch(access.pods, pod.name, body, namespace=pod.namespace)
+    )
+
+
+async def _choose_node(access: Access, claim: str, placement: Placement) -> None:
+    """Have the volume of a claim that waits for its first consumer made for the pod's node."""
+    body = {"metadata": {"annotations": {SELECTED_NODE: placement.node}}}
+    namespace = placement.pod.namespace
+    await access.call(
+        lambda: access.client.patch(VOLUME_CLAIMS.at(), claim, body, namespace=namespace)
     )
 
 

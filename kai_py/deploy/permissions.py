@@ -46,6 +46,8 @@ def _writes() -> list[Rule]:
         _rule("", ("pods/status",), ("patch",)),
         # The group of pods that share a GPU, written before they are bound; our scheduling gate.
         _rule("", ("pods",), ("patch",)),
+        # The node for which a volume is to be provisioned.
+        _rule("", ("persistentvolumeclaims",), ("patch",)),
         # Claims for extended resources, on nodes without a device plugin for them.
         _rule("resource.k8s.io", ("resourceclaims",), ("create", "delete")),
         # The finalizer, then allocation and reservation.

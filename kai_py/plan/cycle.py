@@ -223,7 +223,14 @@ def _gang_placement(state: CycleState, pods: Sequence[Planned]) -> GangPlacement
         action=pods[0].action,
         pods=tuple(
             Placement(
-                p.member.pod, names[p.row], p.allocate, p.reserve, p.gpus, p.member.gpus, p.make
+                p.member.pod,
+                names[p.row],
+                p.allocate,
+                p.reserve,
+                p.gpus,
+                p.member.gpus,
+                p.make,
+                provision=p.member.provision,
             )
             for p in pods
         ),

@@ -88,7 +88,8 @@ class Placement(Struct, frozen=True):
 
     ``allocate``: claims this pod is the first to use. ``reserve``: every claim the pod uses, in
     which it must be listed in ``status.reservedFor`` before it is bound. ``gpus``: shared GPUs of
-    which it gets a part; ``former_gpus``: what its labels say of them now. ``make``: a claim that
+    which it gets a part; ``provision``: volume claims to be provisioned for the node;
+    ``former_gpus``: what its labels say of them now. ``make``: a claim that
     is made for the pod first.
     """
 
@@ -99,6 +100,7 @@ class Placement(Struct, frozen=True):
     gpus: tuple[SharedGpu, ...] = ()
     former_gpus: tuple[SharedGpu, ...] = ()
     make: ClaimToMake | None = None
+    provision: tuple[str, ...] = ()
 
 
 class GangPlacement(Struct, frozen=True):

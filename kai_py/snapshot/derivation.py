@@ -38,7 +38,7 @@ NO_SHAPE = Shape(number=-1, requests={})
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a pod asks for. ``waiting`` and ``problem`` are sentences, as in ``Member``.
+    """What a pod asks for. ``waiting``, ``problem`` and ``provision`` are as in ``Member``.
 
     A pod whose requests can't be read has ``NO_SHAPE``: it asks for nothing and is never placed.
     """
@@ -48,6 +48,7 @@ class Demand:
     share: GpuShare | None
     waiting: str = ""
     problem: str = ""
+    provision: tuple[str, ...] = ()
 
     @property
     def costs_by_shape(self) -> bool:
@@ -81,7 +82,9 @@ def demand(
         )
     except QuantityError as error:
         problem, shape = str(error), NO_SHAPE
-    return Demand(shape, claims, share, claims.waiting or volumes.waiting, problem)
+    return Demand(
+        shape, claims, share, claims.waiting or volumes.waiting, problem, volumes.provision
+    )
 
 
 def gpus_of(pod: Pod, asks: Demand, standing: Standing) -> tuple[SharedGpu, ...]:
@@ -159,6 +162,7 @@ def member(
         charge=cost,
         claims=(*asks.claims.references, *asks.claims.made),
         gpus=gpus,
+        provision=asks.provision,
         order=spec.order,
         may_preempt=pod.spec.preemption_policy != "Never",
         admissible=tuple(gate.name for gate in pod.spec.scheduling_gates) == (ADMISSION_GATE,),

@@ -38,6 +38,7 @@ class Member:
     """A pod of a gang.
 
     ``node`` is set while the pod holds room; ``nominated`` names the node whose room it waits for.
+    ``provision``: volume claims whose volumes are made for the node that it goes to.
     ``claims`` stand in the order of ``shape.claims``, then that of its extended resources.
     ``gpus``: the shared GPUs it has a part of; of a pending pod, those that its labels name from an
     attempt before. ``waiting`` and ``problem`` are sentences: what must happen first, and what is
@@ -57,6 +58,7 @@ class Member:
     charge: Charge
     claims: tuple[ClaimRef, ...] = ()
     gpus: tuple[SharedGpu, ...] = ()
+    provision: tuple[str, ...] = ()
     order: int = 0
     may_preempt: bool = True
     waiting: str = ""

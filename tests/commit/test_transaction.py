@@ -12,7 +12,7 @@ from kai_py.commit.claim_writes import release
 from kai_py.commit.readiness import ReadinessPolicy
 from kai_py.commit.transaction import GangTransaction
 from kai_py.embedded.deletion import DeleteOptions, delete
-from kai_py.embedded.resources import CLAIMS, PODS
+from kai_py.embedded.resources import CLAIMS, PODS, VOLUME_CLAIMS
 from kai_py.plan.decisions import Placement
 from kai_py.watch.errors import Unreachable
 from tests.commit.cluster import (
@@ -426,6 +426,18 @@ async def test_a_pod_is_told_its_part_of_a_gpu_before_it_is_bound(cluster):
     assert meta.annotations["received-resource-type"] == "Fraction"
     written = [call.verb for call in cluster.calls]
     assert written == ["patch", "create"]
+
+
+async def test_volume_claims_are_told_the_node_before_the_pod_is_bound(cluster):
+    pod = cluster.add_pod("part")
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    document = {"metadata": {"name": "data"}, "spec": {**spec, "storageClassName": "local"}}
+    cluster.api.create(VOLUME_CLAIMS, document, NAMESPACE)
+    outcome = await run(cluster, gang_of(Placement(pod, "node-a", provision=("data",))))
+    assert len(outcome.bound) == 1
+    told = cluster.api.find(VOLUME_CLAIMS, "data", NAMESPACE)["metadata"]["annotations"]
+    assert told == {"volume.kubernetes.io/selected-node": "node-a"}
+    assert [call.verb for call in cluster.calls] == ["patch", "create"]
 
 
 async def test_a_pod_made_again_is_not_told(cluster):

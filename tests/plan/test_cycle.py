@@ -1,5 +1,13 @@
 """What one cycle decides: gangs whole or not at all, within bounds, by priority, explained."""
 
+from kai_py.api.records.core import (
+    ClaimVolume,
+    ObjectMeta,
+    PersistentVolumeClaim,
+    StorageClass,
+    Volume,
+    VolumeClaimSpec,
+)
 from kai_py.plan.decisions import Stage
 from tests.scenario import START, cluster, evicted, job, job_with_pods, node, placed, pod, queue
 
@@ -268,3 +276,20 @@ def test_nvlink_domains_are_a_level():
     ]
     plan = cluster(*nodes, queue("team", 16), owner, *pods).plan()
     assert set(placed(plan).values()) == {"b", "d"}
+
+
+def test_volume_claims_to_provision_go_with_the_placement():
+    claim = PersistentVolumeClaim(
+        metadata=ObjectMeta(name="data", namespace="default", uid="claim"),
+        spec=VolumeClaimSpec(storage_class_name="local"),
+    )
+    storage = StorageClass(
+        metadata=ObjectMeta(name="local"), volume_binding_mode="WaitForFirstConsumer"
+    )
+    volume = Volume(name="v", persistent_volume_claim=ClaimVolume(claim_name="data"))
+    world = cluster(node("a"), queue("team", 8), pod("p", queue="team", volumes=(volume,)))
+    assert placed(world.plan()) == {}
+    world.builder.apply("persistentvolumeclaims", None, claim)
+    world.builder.apply("storageclasses", None, storage)
+    [gang] = world.plan().placements
+    assert gang.pods[0].provision == ("data",)
