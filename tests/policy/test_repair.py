@@ -1,3 +1,4 @@
+import time
 from itertools import product
 
 import numpy as np
@@ -38,3 +39,18 @@ def test_nodes_out_of_bounds_are_not_used_and_the_search_ends():
     assert assignment([only_second], free, 10) == [[1, 1]]
     assert assignment([only_second], free, 1) is None
     assert free.tolist() == [[9.0, 2.0]]
+
+
+def test_ten_thousand_nodes_are_no_burden():
+    """One large pod more than there are nodes that hold one."""
+    free = np.full((1, 10_000), 3.0)
+    free[0, :63] = 8.0
+    everywhere = np.ones(10_000, np.bool_)
+    kinds = [Kind(64, np.array([5.0]), everywhere), Kind(1, np.array([1.0]), everywhere)]
+    before = time.perf_counter()
+    assert assignment(kinds, free, 256) is None
+    assert time.perf_counter() - before < 0.5
+    kinds[0] = Kind(63, np.array([5.0]), everywhere)
+    found = assignment(kinds, free, 256)
+    assert found is not None
+    assert sorted(found[0]) == list(range(63))
