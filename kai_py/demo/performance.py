@@ -56,13 +56,20 @@ class Performance:
         self.changed = asyncio.Event()
         self._audience = audience
         self._began = asyncio.get_running_loop().time()
+        self._is_over = False
 
     def clock(self) -> float:
         """Seconds since the demo began, to the millisecond."""
         return round(asyncio.get_running_loop().time() - self._began, 3)
 
+    def end(self) -> None:
+        """Tell nothing any more: what happens while the stage is cleared is not of the story."""
+        self._is_over = True
+
     def tell(self, happening: AnyHappening) -> None:
-        """Tell story and audience."""
+        """Tell story and audience, until it is over."""
+        if self._is_over:
+            return
         self.story.apply(happening)
         self._audience(happening)
         self.changed.set()
@@ -98,6 +105,7 @@ async def perform(
             show.tell(told)
             if wishes.keep:
                 await stop.wait()
+            show.end()
     return told
 
 
