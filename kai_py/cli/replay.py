@@ -1,5 +1,10 @@
-"""``kai-py replay``: the plan we would make for a snapshot that KAI-Scheduler took."""
+"""``kai-py replay``: the plan we would make for a cluster that was recorded.
 
+With ``--diff`` the plans of two configurations are compared: exit code 0 when they are the same, 1
+when they differ.
+"""
+
+import difflib
 from pathlib import Path
 from typing import Annotated
 
@@ -7,18 +12,28 @@ import msgspec
 import typer
 
 from kai_py.cli.configuration import ConfigFile, configuration_from
-from kai_py.cli.errors import CommandError
-from kai_py.cli.kai_archive import ArchiveError, read_archive
+from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.kai_archive import Archive, ArchiveError
+from kai_py.cli.recorded import read_recorded
 from kai_py.observe.plan_text import describe_plan
+from kai_py.plan.decisions import Plan
 from kai_py.planner import Planner
 
 
 def command(
     archive: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The zip that GET /get-snapshot gave.")
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="A file of `kai-py snapshot`, or KAI's GET /get-snapshot.",
+        ),
     ],
     *,
     config: ConfigFile = None,
+    diff: Annotated[
+        Path | None,
+        typer.Option(metavar="CONFIG", help="Show how the plan differs under this configuration."),
+    ] = None,
     now: Annotated[
         float | None,
         typer.Option(help="Time of the cycle, seconds since 1970; by default that of the file."),
@@ -26,16 +41,36 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
 ) -> None:
     """Print the plan of one cycle on a snapshot; nothing is read from or written to a cluster."""
-    configuration = configuration_from(config)
     try:
-        found = read_archive(archive)
+        found = read_recorded(archive)
     except ArchiveError as error:
         raise CommandError(str(error)) from error
     for fault in found.faults:
         typer.echo(f"kai-py: {fault}", err=True)
+    plan = _plan(found, config, now)
+    if diff is None:
+        typer.echo(msgspec.json.encode(plan).decode() if json else describe_plan(plan))
+        return
+    other = _plan(found, diff, now)
+    if json:
+        typer.echo(msgspec.json.encode({"plan": plan, "other": other}).decode())
+    else:
+        names = (str(config) if config is not None else "defaults", str(diff))
+        typer.echo("\n".join(_differences(plan, other, names)) or "the plans are the same")
+    if plan != other:
+        raise typer.Exit(ExitCode.FOUND)
+
+
+def _plan(found: Archive, config: Path | None, now: float | None) -> Plan:
+    configuration = configuration_from(config)
     if config is None and found.scheduler_name:
         configuration = configuration.model_copy(update={"scheduler_name": found.scheduler_name})
     planner = Planner(configuration)
     found.feed(planner.builder)
-    plan = planner.decide(planner.freeze(found.taken if now is None else now))
-    typer.echo(msgspec.json.encode(plan).decode() if json else describe_plan(plan))
+    return planner.decide(planner.freeze(found.taken if now is None else now))
+
+
+def _differences(plan: Plan, other: Plan, names: tuple[str, str]) -> list[str]:
+    before, after = (describe_plan(each).splitlines() for each in (plan, other))
+    lines = difflib.unified_diff(before, after, *names, n=0, lineterm="")
+    return [line for line in lines if not line.startswith("@@")]

@@ -4,10 +4,15 @@ import json
 import zipfile
 
 import pytest
+import typer
 
 from kai_py.cli.errors import CommandError
 from kai_py.cli.kai_archive import read_archive
 from kai_py.cli.replay import command
+from kai_py.simulate.objects import write_objects
+from tests.dialects import feeding as fed
+from tests.dialects.kai.test_queues import kai_queue, native_queue
+from tests.dialects.kai.test_workloads import job, with_pods
 
 
 def written(tmp_path, **objects):
@@ -124,3 +129,71 @@ def test_another_file_is_refused_in_one_line(tmp_path, capsys):
 def test_the_time_of_a_snapshot_is_its_latest_moment(tmp_path):
     path = written(tmp_path, pods=[pod("a", "g")])
     assert read_archive(path).taken == 1777636800.0
+
+
+def saved_cluster(tmp_path, *documents):
+    path = tmp_path / "cluster.json.gz"
+    write_objects(path, documents)
+    return path
+
+
+def two_jobs():
+    """A Job in our words that needs 3 GPUs and one in KAI's whose pods start one by one."""
+    return (
+        fed.node("n", 2),
+        native_queue("ours"),
+        kai_queue("q", quota=8, limit=8, overQuotaWeight=1),
+        *with_pods(job("whole", 3, annotations={"scheduling.kai.io/queue-name": "ours"}), 3),
+        *with_pods(job("single", 1, {"kai.scheduler/queue": "q"}), 1),
+    )
+
+
+def complete(document):
+    """The document as an API server would give it."""
+    namespaced = document["kind"] not in ("Node", "Queue")
+    meta = {"uid": f"uid-{document['kind']}-{document['metadata']['name']}"}
+    meta |= {"namespace": "default"} if namespaced else {}
+    return {**document, "metadata": {**meta, **document["metadata"]}}
+
+
+def test_our_own_snapshot_is_planned_with_its_owners(tmp_path, capsys):
+    path = saved_cluster(tmp_path, *map(complete, two_jobs()))
+    out = replayed(path, capsys).out
+    assert "place default/Job/single (queue q, allocate): " in out
+    assert "pending default/Job/whole (queue ours, Resources): 3 pods must start together" in out
+
+
+def test_what_is_not_read_of_our_own_snapshot_is_named(tmp_path, capsys):
+    strange = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}}
+    broken = complete({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "b", "labels": 7}})
+    path = saved_cluster(tmp_path, *map(complete, two_jobs()), strange, broken)
+    told = replayed(path, capsys)
+    assert "Thing/t is left out: example.com/v1 is not read" in told.err
+    assert "Node/b is left out" in told.err
+    assert "place default/Job/single" in told.out
+
+
+def test_two_configurations_are_compared(tmp_path, capsys):
+    path = saved_cluster(tmp_path, *map(complete, two_jobs()))
+    other, same = tmp_path / "other.yaml", tmp_path / "same.yaml"
+    other.write_text("schedulerName: somebody-else\n")
+    same.write_text("cyclePeriod: 1s\n")
+    assert replayed(path, capsys, diff=same).out == "the plans are the same\n"
+    with pytest.raises(typer.Exit) as ended:
+        command(path, diff=other)
+    assert ended.value.exit_code == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["--- defaults", f"+++ {other}"]
+    assert "-  default/single-0 -> n" in lines
+    assert lines[-1] == "+nothing to do"
+    with pytest.raises(typer.Exit):
+        command(path, diff=other, json=True)
+    both = json.loads(capsys.readouterr().out)
+    assert (len(both["plan"]["placements"]), both["other"]["placements"]) == (1, [])
+
+
+def test_a_file_of_neither_kind_is_refused(tmp_path):
+    path = tmp_path / "list.json"
+    path.write_text('{"items": [{"kind": "Pod"}]}')
+    with pytest.raises(CommandError, match=r"none of kai-py: .*items\[0\] has no apiVersion"):
+        command(path)

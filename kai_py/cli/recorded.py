@@ -1,0 +1,52 @@
+"""Which cluster is in a file: one that KAI-Scheduler recorded, or one that ``kai-py snapshot`` did?
+
+KAI's is a zip (see ``kai_archive``); ours is a list of the objects that the scheduler watches, so
+owners of pods are in it. Objects that cannot be read are left out and named.
+"""
+
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kai_py.cli.kai_archive import Archive, ArchiveError, read_archive
+from kai_py.simulate.objects import Document, ObjectsError, load_objects
+from kai_py.watch.kinds import WATCHED
+from kai_py.watch.resource import Kind
+
+BY_NAME: dict[tuple[str, str], Kind[Any]] = {(kind.group, kind.name): kind for kind in WATCHED}
+
+
+def read_recorded(path: Path) -> Archive:
+    """Read either kind of file; raises ArchiveError."""
+    if not path.is_file() or zipfile.is_zipfile(path):
+        return read_archive(path)
+    try:
+        return archive_of(load_objects(path))
+    except ObjectsError as error:
+        text = f"is no snapshot of KAI-Scheduler and none of kai-py: {error}"
+        raise ArchiveError(f"{path} {text}") from error
+
+
+def archive_of(documents: Iterable[Document]) -> Archive:
+    """The objects of ``documents`` that the scheduler watches; nothing is on its way to a node."""
+    objects: list[tuple[Kind[Any], Any]] = []
+    faults: list[str] = []
+    for document in documents:
+        group, _, version = str(document["apiVersion"]).rpartition("/")
+        kind = BY_NAME.get((group, str(document["kind"])))
+        if kind is None or version not in kind.versions:
+            faults.append(f"{_name(document)} is left out: {document['apiVersion']} is not read")
+            continue
+        try:
+            objects.append((kind, kind.versions[version](msgspec.json.encode(document))))
+        except ValueError as error:
+            faults.append(f"{_name(document)} is left out: {error}")
+    return Archive("", tuple(objects), tuple(faults), {})
+
+
+def _name(document: Document) -> str:
+    meta = document["metadata"]
+    return "/".join(filter(None, (document["kind"], meta.get("namespace", ""), meta["name"])))
