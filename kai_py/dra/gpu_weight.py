@@ -8,8 +8,8 @@ guessed from the name of a class.
 import re
 
 from kai_py.dra.rows import DeviceRow
+from kai_py.snapshot.accounting import MIG_SLICES_PER_GPU
 
-COMPUTE_SLICES = 7.0
 _PROFILE = re.compile(r"^(\d+)g\.")
 _NO_GPU_TYPES = frozenset({"channel", "daemon", "nic"})
 
@@ -21,7 +21,7 @@ def device_gpus(row: DeviceRow, drivers: frozenset[str]) -> float:
     profile = row.text("profile")
     partition = _PROFILE.match(profile) if profile else None
     if partition:
-        return int(partition.group(1)) / COMPUTE_SLICES
+        return int(partition.group(1)) / MIG_SLICES_PER_GPU
     return 0.0 if row.text("type") in _NO_GPU_TYPES else 1.0
 
 

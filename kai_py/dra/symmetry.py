@@ -176,6 +176,7 @@ class Symmetry:
         sets = {
             token[1:]: number for token, number in component.tokens.items() if token[0] == "set"
         }
+        # Behind its family a token of a counter set is (pool, name), which its type can't say.
         component.counter_sets = [(pool, name) for pool, name in sets]  # type: ignore[misc]
         numbers = self.trial.layout.numbers
         component.counters = [
