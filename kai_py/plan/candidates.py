@@ -13,6 +13,7 @@ from kai_py.plan.decisions import Stage
 from kai_py.plan.quota import Quota
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.statement import Statement
+from kai_py.policy.queue_access import NamespaceLabels, closed_queue
 from kai_py.snapshot.gangs import Gang, Member, PodState
 
 
@@ -28,7 +29,7 @@ class Ask:
     more: bool = False
 
 
-def precondition(gang: Gang, quota: Quota) -> Obstacle | None:
+def precondition(gang: Gang, quota: Quota, namespaces: NamespaceLabels) -> Obstacle | None:
     """What must happen before the gang can be placed at all."""
     if gang.problem:
         return Obstacle(Stage.INVALID, gang.problem)
@@ -40,6 +41,11 @@ def precondition(gang: Gang, quota: Quota) -> Obstacle | None:
     if not quota.queues.is_leaf[queue]:
         hint = "pods go to queues without children"
         return Obstacle(Stage.QUEUE, f'queue "{gang.queue}" has children; {hint}.')
+    closed = closed_queue(quota.queues, queue, gang.owner.namespace, namespaces)
+    if closed:
+        hint = f'use another queue, or change spec.namespaces of queue "{closed}"'
+        named = f'queue "{closed}" takes no workloads of namespace "{gang.owner.namespace}"'
+        return Obstacle(Stage.INVALID, f"{named}; {hint}.")
     broken = next((m for m in gang.members if m.problem), None)
     if broken is not None:
         return Obstacle(Stage.INVALID, broken.problem)

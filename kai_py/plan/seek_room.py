@@ -71,7 +71,11 @@ def _has_a_turn(state: CycleState, gang: Gang) -> bool:
     delay = preemption_delay(
         gang.created, gang.last_evicted, gang.preemption_delay, state.snapshot.now
     )
-    return gang.may_preempt and delay is None and precondition(gang, state.quota) is None
+    return (
+        gang.may_preempt
+        and delay is None
+        and precondition(gang, state.quota, state.snapshot.namespaces) is None
+    )
 
 
 def _may_never_hold(state: CycleState, gang: Gang, ask: Ask) -> bool:

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from kai_py.api.queue import API_VERSION, DeviceShare, Queue
+from kai_py.api.queue import API_VERSION, DeviceShare, NamespaceFilter, Queue
 from kai_py.api.queue_status import Usage
+from kai_py.api.records.core import LabelSelector, Requirement
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
-from kai_py.snapshot.queue_specs import DeviceLimit, QueueSpec, UsageRecord
+from kai_py.snapshot.queue_specs import DeviceLimit, NamespaceRule, QueueSpec, UsageRecord
 
 GPUS = "gpus"
 """GPUs of every kind together, as users see them."""
@@ -45,9 +46,23 @@ def queue_spec(queue: Queue, created: float = 0.0) -> QueueSpec:
         max_evictions_per_hour=spec.max_evictions_per_hour,
         api_version=API_VERSION,
         usage=_usage(queue.status.usage),
+        namespaces=None if spec.namespaces is None else _namespace_rule(spec.namespaces),
         device_limits=tuple(
             limit for entry in spec.devices if (limit := _device_limit(entry)) is not None
         ),
+    )
+
+
+def _namespace_rule(wanted: NamespaceFilter) -> NamespaceRule:
+    if wanted.selector is None:
+        return NamespaceRule(wanted.names)
+    expressions = tuple(
+        Requirement(key=each.key, operator=each.operator, values=each.values)
+        for each in wanted.selector.match_expressions
+    )
+    labels = dict(wanted.selector.match_labels)
+    return NamespaceRule(
+        wanted.names, LabelSelector(match_labels=labels, match_expressions=expressions)
     )
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from kai_py.api.records.core import LabelSelector
+
 DEVICE_ATTRIBUTE = "deviceattribute/"
 
 
@@ -40,6 +42,14 @@ class DeviceLimit:
         return f"{DEVICE_ATTRIBUTE}{self.attribute}={'|'.join(self.values)}"
 
 
+@dataclass(frozen=True, slots=True)
+class NamespaceRule:
+    """Which namespaces' workloads a queue takes: those named, and those selected by label."""
+
+    names: tuple[str, ...] = ()
+    selector: LabelSelector | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSpec:
     """A queue as it was written, in the units of the resource rows.
@@ -50,7 +60,7 @@ class QueueSpec:
     ``reserve_after`` are in seconds; None is inherited, also for ``max_evictions_per_hour``.
     ``api_version`` tells the API it was written in, ``problems`` what was already found wrong with
     it there, ``device_limits`` what its rows by attribute count, ``usage`` what its status
-    remembers.
+    remembers, ``namespaces`` whose workloads it takes (None: everybody's).
     """
 
     name: str
@@ -69,6 +79,7 @@ class QueueSpec:
     problems: "tuple[QueueProblem, ...]" = ()
     usage: UsageRecord | None = None
     device_limits: tuple[DeviceLimit, ...] = ()
+    namespaces: NamespaceRule | None = None
 
 
 def inherited(

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from kai_py.snapshot.queue_specs import QueueProblem, QueueSpec, check_queues
+from kai_py.snapshot.queue_specs import NamespaceRule, QueueProblem, QueueSpec, check_queues
 from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints
 
 Index = npt.NDArray[np.int32]
@@ -51,6 +51,7 @@ class QueueTable:
     preempt_min_runtime: Floats
     reclaim_min_runtime: Floats
     orphan: Bools
+    namespaces: tuple[NamespaceRule | None, ...]
     shared_depths: dict[int, Index] = field(default_factory=dict, repr=False, compare=False)
     sides: dict[int, tuple[Index, Index]] = field(default_factory=dict, repr=False, compare=False)
 
@@ -124,6 +125,7 @@ def build_queues(
         preempt_min_runtime=_seconds([spec.preempt_min_runtime for spec in order]),
         reclaim_min_runtime=_seconds([spec.reclaim_min_runtime for spec in order]),
         orphan=broken[path[:, 0]] if len(order) else broken,
+        namespaces=tuple(spec.namespaces for spec in order),
     )
     return table, checked.problems
 

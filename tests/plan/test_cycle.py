@@ -46,6 +46,19 @@ def test_a_gang_waits_for_all_its_pods():
     assert unplaced.message == "the gang starts with 3 pods; 2 exist."
 
 
+def test_a_queue_may_refuse_a_namespace():
+    closed = queue("team", 8, namespaces={"names": ["ml"]})
+    plan = cluster(node("a"), closed, pod("p", queue="team")).plan()
+    assert placed(plan) == {}
+    assert plan.unplaced[0].stage is Stage.INVALID
+    assert plan.unplaced[0].message == (
+        'queue "team" takes no workloads of namespace "default"; use another queue, or change '
+        'spec.namespaces of queue "team".'
+    )
+    opened = queue("team", 8, namespaces={"names": ["ml", "default"]})
+    assert placed(cluster(node("a"), opened, pod("p", queue="team")).plan()) == {"p": "a"}
+
+
 def test_a_queue_never_passes_its_max():
     small = cluster(node("a"), queue("team", 2, 4), job_with_pods("train", 5, queue="team")).plan()
     assert placed(small) == {}

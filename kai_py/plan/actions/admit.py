@@ -50,7 +50,8 @@ def _ungated(state: CycleState, gang: Gang) -> list[Member]:
 def _admitted(state: CycleState, gang: Gang) -> Sequence[Member]:
     opened = replace(gang, members=tuple(map(_opened, gang.members)))
     ask = next_ask(opened, state.statement)
-    if precondition(opened, state.quota) is not None or ask is None:
+    obstacle = precondition(opened, state.quota, state.snapshot.namespaces)
+    if obstacle is not None or ask is None:
         return ()
     everybody = [member for member in opened.pending if member.admissible]
     if _over(state, opened, everybody) is None:

@@ -38,7 +38,7 @@ def allocate(state: CycleState, gangs: Iterable[Gang]) -> None:
 
 
 def _is_ready(state: CycleState, gang: Gang) -> bool:
-    obstacle = precondition(gang, state.quota)
+    obstacle = precondition(gang, state.quota, state.snapshot.namespaces)
     if obstacle is not None:
         state.stop(gang, obstacle)
     return obstacle is None

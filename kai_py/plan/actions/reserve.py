@@ -98,7 +98,7 @@ def _due(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
         if wait is None or gang.queue in first or now < _since(gang) + wait:
             continue
         promised = any(member.pod.uid in state.snapshot.holds for member in gang.pending)
-        if not promised and precondition(gang, state.quota) is None:
+        if not promised and precondition(gang, state.quota, state.snapshot.namespaces) is None:
             first[gang.queue] = gang
     return sorted(first.values(), key=lambda each: (_since(each), each.key))
 

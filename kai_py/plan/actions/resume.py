@@ -31,7 +31,11 @@ def _resume(state: CycleState, gang: Gang) -> bool:
     """Place what the gang asks for next, if it was promised; whether that was done."""
     ask = next_ask(gang, state.statement)
     queue = state.quota.queue_of(gang)
-    if ask is None or queue is None or precondition(gang, state.quota) is not None:
+    if (
+        ask is None
+        or queue is None
+        or precondition(gang, state.quota, state.snapshot.namespaces) is not None
+    ):
         return False
     if not any(member.pod.uid in state.snapshot.holds for member in ask.members):
         return False

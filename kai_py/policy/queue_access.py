@@ -1,0 +1,30 @@
+"""Whose workloads may use a queue?
+
+A queue without a rule takes everybody's. A rule holds for the queue and all queues below it: a
+namespace must be named by it or selected by its labels. Pods that run already stay.
+"""
+
+from collections.abc import Mapping
+
+from kai_py.snapshot.label_selector import selects
+from kai_py.snapshot.queue_specs import NamespaceRule
+from kai_py.snapshot.queues import QueueTable
+
+NamespaceLabels = Mapping[str, Mapping[str, str]]
+"""Labels by name of the namespace."""
+
+
+def closed_queue(
+    queues: QueueTable, queue: int, namespace: str, namespaces: NamespaceLabels
+) -> str:
+    """The first queue, from the root down to ``queue``, that takes none of ``namespace``, or ""."""
+    line: list[int] = queues.ancestors(queue).tolist()
+    for at in line:
+        rule = queues.namespaces[at]
+        if rule is not None and not _takes(rule, namespace, namespaces):
+            return queues.names[at]
+    return ""
+
+
+def _takes(rule: NamespaceRule, namespace: str, namespaces: NamespaceLabels) -> bool:
+    return namespace in rule.names or selects(rule.selector, namespaces.get(namespace, {}))
