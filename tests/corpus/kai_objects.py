@@ -5,11 +5,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kai_py.snapshot.accounting import Accounting
+from kai_py.snapshot.gpu_sharing import MEMORY_LABEL
+from kai_py.snapshot.overdue import OVERDUE_SECONDS
 from kai_py.snapshot.snapshot import Snapshot
 from tests.corpus.kai_cluster import GPU, NOW
 from tests.dialects.feeding import Cluster, Document
 
-RUNNING = ("Bound", "Binding", "Running", "Releasing")
+RUNNING = ("Bound", "Binding", "Running", "Releasing", "StuckInReleasing")
+LEFT_SINCE = {"Releasing": 0.0, "StuckInReleasing": 2 * OVERDUE_SECONDS}
+"""Seconds for which a pod of this status should have been gone."""
 ENDED = ("Succeeded", "Failed")
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 TERMS = {"preferred_level": "preferredTopologyLevel", "required_level": "requiredTopologyLevel"}
@@ -52,7 +56,8 @@ def _node(node: Mapping) -> Document:
         "allocatable": _amounts(node["allocatable"]),
         "conditions": [{"type": "Ready", "status": "True"}],
     }
-    return _object("v1", "Node", node["name"], metadata={"labels": node["labels"]}, status=status)
+    labels = {MEMORY_LABEL: str(int(node["gpu_memory_mib"])), **node["labels"]}
+    return _object("v1", "Node", node["name"], metadata={"labels": labels}, status=status)
 
 
 def _queue(queue: Mapping) -> Document:
@@ -156,13 +161,18 @@ def _pod(job: Mapping, task: Mapping) -> Document:
     metadata = {
         "namespace": job.get("namespace") or "default",
         "uid": task["name"],
-        "labels": labels,
-        "annotations": {"pod-group-name": job["name"], **task.get("annotations", {})},
+        "labels": labels | _gpu_groups(task),
+        "annotations": {
+            "pod-group-name": job["name"],
+            **_gpu_share(task),
+            **task.get("annotations", {}),
+        },
         "creationTimestamp": _time(NOW - 60 * job["age_minutes"]),
     }
-    if task["status"] == "Releasing":
-        metadata["deletionTimestamp"] = _time(NOW)
-    requests = {name: amount for name, amount in task["request"].items() if name != "pods"}
+    if task["status"] in LEFT_SINCE:
+        metadata["deletionTimestamp"] = _time(NOW - LEFT_SINCE[task["status"]])
+    not_asked = {"pods", "gpu"} if _gpu_share(task) else {"pods"}
+    requests = {name: amount for name, amount in task["request"].items() if name not in not_asked}
     spec = {
         "schedulerName": "kai-scheduler",
         "containers": [{"name": "main", "resources": {"requests": _amounts(requests)}}],
@@ -178,6 +188,25 @@ def _pod(job: Mapping, task: Mapping) -> Document:
     if task["status"] == "Gated":
         spec["schedulingGates"] = [{"name": "example.com/gate"}]
     return _object("v1", "Pod", task["name"], metadata=metadata, spec=spec, status=status)
+
+
+def _gpu_share(task: Mapping) -> dict[str, str]:
+    """Annotations that ask for parts of GPUs."""
+    if task["request_type"] not in ("Fraction", "GpuMemory"):
+        return {}
+    asked = task["gpu_request"]
+    devices = {"gpu-fraction-num-devices": str(asked["devices"])} if asked["devices"] > 1 else {}
+    if asked.get("memory_mib"):
+        return {"gpu-memory": str(int(asked["memory_mib"])), **devices}
+    return {"gpu-fraction": f"{asked['portion']:g}", **devices}
+
+
+def _gpu_groups(task: Mapping) -> dict[str, str]:
+    """Labels that name the shared GPUs a pod has a part of."""
+    groups = task.get("gpu_groups", ())
+    if len(groups) == 1:
+        return {"runai-gpu-group": groups[0]}
+    return {f"runai-gpu-group/{group}": group for group in groups}
 
 
 def _affinity(task: Mapping) -> dict[str, Any]:
