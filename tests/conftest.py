@@ -1,0 +1,17 @@
+"""What holds for every test.
+
+Properties are judged by their answer, not by the time it takes: machines here are noisy. The same
+commit gives the same verdict; ``HYPOTHESIS_PROFILE=explore`` looks for new examples instead.
+"""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
