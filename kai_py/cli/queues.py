@@ -25,6 +25,7 @@ HEADINGS = (
     "QUEUE", "DESERVED", "MAX", "FAIR SHARE", "ALLOCATED", "REQUESTED", "PENDING", "PROBLEM",
 )  # fmt: skip
 WIDE_HEADINGS = (HEADINGS[0], "RESOURCE", *HEADINGS[1:])
+NO_QUEUES = "There are no queues. `kai-py crds | kubectl apply -f -` brings the Queue API."
 SHARE_HEADINGS = (
     "QUEUE", "PRIORITY", "WEIGHT", "PAST USE", "ASKS", "MAX", "DESERVED", "GUARANTEED",
     "PART OF REST", "OF REST", "FAIR SHARE",
@@ -54,7 +55,9 @@ def command(
     rows = list(queue_rows(plan))
     if print_document(rows, output, json=json):
         return
-    if output is Output.WIDE:
+    if not rows:
+        typer.echo(NO_QUEUES, err=True)
+    elif output is Output.WIDE:
         print_table(WIDE_HEADINGS, _wide_rows(rows))
     else:
         print_table(HEADINGS, (_cells(row, depth, resource) for depth, row in in_tree_order(rows)))

@@ -69,6 +69,20 @@ def test_queues_shows_shares_and_who_waits(capsys, tmp_path):
 
 
 @pytest.mark.cluster
+def test_without_queues_it_tells_where_they_come_from(capsys, tmp_path):
+    async def scene():
+        async with EmbeddedCluster() as cluster:
+            path = tmp_path / "kubeconfig"
+            cluster.write_kubeconfig(path)
+            await asyncio.to_thread(queues.command, kubeconfig=str(path))
+
+    asyncio.run(scene())
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "kai-py crds | kubectl apply -f -" in told.err
+
+
+@pytest.mark.cluster
 def test_queues_explains_how_a_share_comes_about(capsys, tmp_path):
     def explained(path):
         queues.command(kubeconfig=path, explain="team-a")
