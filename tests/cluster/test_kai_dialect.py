@@ -222,7 +222,6 @@ async def test_the_definition_of_groups_may_go_and_come_back(
         message = await view.wait_pending("late", 2, reason="Invalid")
         assert message == "PodGroup default/late does not exist (yet)"
         await install_kai_definitions(cluster.api)
-        mirror.rediscover()
         await eventually(lambda: served(wanted=True), within=45.0)
         await cluster.submit(pod_group("late", minMember=2))
         await view.wait_bound("late", 2)
