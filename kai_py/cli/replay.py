@@ -41,6 +41,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
 ) -> None:
     """Print the plan of one cycle on a snapshot; nothing is read from or written to a cluster."""
+    configuration_from(config)
     try:
         found = read_recorded(archive)
     except ArchiveError as error:

@@ -45,12 +45,14 @@ def command(
     once: Annotated[bool, typer.Option("--once", help="Print the screen once.")] = False,
 ) -> None:
     """Watch GPUs, queues and gangs of a cluster."""
-    logging.disable(logging.WARNING)
     configuration = configuration_from(config)
+    logging.disable(logging.WARNING)  # a log line would tear the screen
     try:
         asyncio.run(_run(kubeconfig, context, configuration, once=once))
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.OK) from None
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 async def _run(kubeconfig: str, context: str, configuration: Configuration, *, once: bool) -> None:
