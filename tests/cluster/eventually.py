@@ -13,16 +13,18 @@ async def eventually(
 ) -> T:
     """Return the first truthy answer of `probe`; fail, showing the last one, after `within` s.
 
-    An AssertionError in `probe` counts as "not yet" and is raised when time is up.
+    An AssertionError in `probe` counts as "not yet" and is raised when time is up; so does a
+    LookupError, as what a controller has yet to write is absent before it is wrong.
     """
     deadline = time.monotonic() + within
+    late: Exception
     while True:
         try:
             answer = await probe()
             if answer:
                 return answer
             late = AssertionError(f"{what} not reached in {within} s, last seen: {answer!r}")
-        except AssertionError as error:
+        except (AssertionError, LookupError) as error:
             late = error
         if time.monotonic() > deadline:
             raise late
