@@ -34,6 +34,7 @@ from kai_py.api.records.resource import (
 )
 from kai_py.api.records.resource_versions import encode_allocation
 from kai_py.api.references import ClaimRef, PodRef
+from kai_py.commit.preconditions import preconditions
 from kai_py.plan.decisions import GangPlacement
 from kai_py.watch.client import PatchType
 
@@ -166,16 +167,9 @@ def _missing_consumers(goal: ClaimGoal, claim: ResourceClaim) -> tuple[PodRef, .
     return tuple(pod for pod in goal.consumers if pod.uid not in listed)
 
 
-def _preconditions(claim: ResourceClaim) -> dict[str, Any]:
-    return {
-        "uid": claim.metadata.uid,
-        "resourceVersion": claim.metadata.resource_version,
-    }
-
-
 def _finalizer_patch(claim: ResourceClaim) -> ClaimPatch:
     finalizers = [*claim.metadata.finalizers, DELETE_PROTECTION_FINALIZER]
-    metadata = _preconditions(claim) | {"finalizers": finalizers}
+    metadata = preconditions(claim) | {"finalizers": finalizers}
     return ClaimPatch(body={"metadata": metadata}, subresource="")
 
 
@@ -188,7 +182,7 @@ def _status_patch(
     }
     if allocation is not None:
         status["allocation"] = encode_allocation(_stamped(allocation))
-    return ClaimPatch(body={"metadata": _preconditions(claim), "status": status})
+    return ClaimPatch(body={"metadata": preconditions(claim), "status": status})
 
 
 def _stamped(allocation: AllocationResult) -> AllocationResult:
@@ -212,7 +206,7 @@ def release_write(claim: ResourceClaim, leaving: frozenset[str]) -> ClaimPatch |
     if claim.status.allocation is None:
         return None
     cleared = {"allocation": None, "reservedFor": None, "devices": None}
-    return ClaimPatch(body={"metadata": _preconditions(claim), "status": cleared})
+    return ClaimPatch(body={"metadata": preconditions(claim), "status": cleared})
 
 
 def _leave_patch(claim: ResourceClaim, uids: Iterable[str]) -> ClaimPatch:

@@ -10,6 +10,7 @@ from typing import Any
 
 from kai_py.api.records.document import Document
 from kai_py.commit.eviction import DISRUPTION_TARGET, PREEMPTED
+from kai_py.commit.preconditions import preconditions
 from kai_py.plan.decisions import Plan
 from kai_py.snapshot.gangs import Gang
 
@@ -43,8 +44,7 @@ def conditions_patch(known: Document, wanted: Statements, now: datetime) -> dict
             conditions[kind] = _condition(kind, statement, stated.get(kind), now)
     if conditions == stated:
         return None
-    guard = {"uid": known.metadata.uid, "resourceVersion": known.metadata.resource_version}
-    return {"metadata": guard, "status": {"conditions": list(conditions.values())}}
+    return {"metadata": preconditions(known), "status": {"conditions": list(conditions.values())}}
 
 
 def disruption(known: Document, why: str) -> Statements:

@@ -1,16 +1,13 @@
 """Amounts as KAI writes them into statuses: resource lists with GPUs as ``nvidia.com/gpu``."""
 
-import math
 from collections.abc import Mapping
 
-from kai_py.api.quantity import NANO, Quantity, QuantityFormat
+from kai_py.commit.amounts import written
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
 from kai_py.snapshot.queue_objects import in_api_units
 from kai_py.snapshot.queue_specs import DEVICE_ATTRIBUTE
 
 GPU_RESOURCE = "nvidia.com/gpu"
-BYTES = ("memory", "ephemeral-storage")
-MICRO = NANO // 1_000_000
 
 
 def resource_list(amounts: Mapping[str, float]) -> dict[str, str]:
@@ -26,12 +23,5 @@ def resource_list(amounts: Mapping[str, float]) -> dict[str, str]:
         }
     )
     named = {GPU_RESOURCE if name == GPU else name: amount for name, amount in shown.items()}
-    return {
-        name: str(Quantity(round(named[name] * 1_000_000) * MICRO, _format(name)))
-        for name in sorted(named)
-        if math.isfinite(named[name]) and round(named[name] * 1_000_000) > 0
-    }
-
-
-def _format(name: str) -> QuantityFormat:
-    return QuantityFormat.BINARY_SI if name in BYTES else QuantityFormat.DECIMAL_SI
+    quantities = {name: written(name, named[name]) for name in sorted(named)}
+    return {name: str(quantity) for name, quantity in quantities.items() if quantity}

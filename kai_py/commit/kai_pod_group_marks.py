@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kai_py.api.records.kai import POD_GROUP_API_VERSION, KaiPodGroup
+from kai_py.commit.preconditions import preconditions
 from kai_py.dialects.kai.keys import STALE_SINCE
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.resource import Key
@@ -41,8 +42,7 @@ def kai_pod_group_marks_patch(
     wanted = None if marks.stale_since is None else _written(marks.stale_since)
     if known.metadata.uid != marks.uid or said == wanted:
         return None
-    guard = {"uid": known.metadata.uid, "resourceVersion": known.metadata.resource_version}
-    return {"metadata": {**guard, "annotations": {STALE_SINCE: wanted}}}
+    return {"metadata": {**preconditions(known), "annotations": {STALE_SINCE: wanted}}}
 
 
 def _written(moment: float) -> str:

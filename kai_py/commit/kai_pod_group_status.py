@@ -21,6 +21,7 @@ from kai_py.api.records.kai import (
 )
 from kai_py.commit.kai_amounts import resource_list
 from kai_py.commit.kai_messages import kai_message
+from kai_py.commit.preconditions import preconditions
 from kai_py.commit.queue_status import merge_patch
 from kai_py.plan.decisions import Plan, QueueShare, Stage, Unplaced
 from kai_py.snapshot.gangs import Gang
@@ -86,8 +87,7 @@ def kai_pod_group_patch(
         wanted["schedulingConditions"] = conditions
     if not wanted:
         return None
-    guard = {"uid": known.metadata.uid, "resourceVersion": known.metadata.resource_version}
-    return {"metadata": guard, "status": wanted}
+    return {"metadata": preconditions(known), "status": wanted}
 
 
 def _resources(gang: Gang) -> dict[str, dict[str, str]]:

@@ -14,6 +14,7 @@ from kai_py.api.queue_status import ORPHAN, OVER_DESERVED, READY
 from kai_py.api.records.core import Condition
 from kai_py.api.records.kai import KaiQueue
 from kai_py.commit.kai_amounts import resource_list
+from kai_py.commit.preconditions import preconditions
 from kai_py.commit.queue_conditions import Finding, findings
 from kai_py.plan.decisions import Plan, QueueShare
 from kai_py.watch.resource import Key
@@ -65,8 +66,7 @@ def kai_queue_patch(
         wanted["conditions"] = conditions
     if not wanted:
         return None
-    guard = {"uid": known.metadata.uid, "resourceVersion": known.metadata.resource_version}
-    return {"metadata": guard, "status": wanted}
+    return {"metadata": preconditions(known), "status": wanted}
 
 
 def _changes(old: Mapping[str, object], new: Mapping[str, str]) -> dict[str, str | None]:

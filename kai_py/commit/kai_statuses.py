@@ -9,8 +9,7 @@ from kai_py.commit.kai_pod_group_marks import (
 )
 from kai_py.commit.kai_pod_group_status import kai_pod_group_patch, kai_pod_group_reports
 from kai_py.commit.kai_queue_status import kai_queue_patch, kai_queue_reports
-from kai_py.commit.report_writer import Reported, ReportWriter
-from kai_py.commit.retry import ObjectBackoff
+from kai_py.commit.report_writer import report_writer
 from kai_py.commit.settings import CommitSettings
 from kai_py.plan.decisions import Plan
 from kai_py.snapshot.gangs import Gang
@@ -24,36 +23,12 @@ class KaiStatuses:
 
     def __init__(self, client: Client, mirror: Mirror, settings: CommitSettings) -> None:
         self._pool = settings.pool
-        self._queues = ReportWriter(
-            client,
-            Reported(
-                served=lambda: mirror.served(KAI_QUEUES),
-                find=mirror.objects(KAI_QUEUES).get,
-                patch=kai_queue_patch,
-            ),
-            interval=settings.queue_status_interval,
-            backoff=ObjectBackoff(settings.backoff),
+        self._queues = report_writer(client, mirror, settings, KAI_QUEUES, kai_queue_patch)
+        self._pod_groups = report_writer(
+            client, mirror, settings, KAI_POD_GROUPS, kai_pod_group_patch
         )
-        self._pod_groups = ReportWriter(
-            client,
-            Reported(
-                served=lambda: mirror.served(KAI_POD_GROUPS),
-                find=mirror.objects(KAI_POD_GROUPS).get,
-                patch=kai_pod_group_patch,
-            ),
-            interval=settings.queue_status_interval,
-            backoff=ObjectBackoff(settings.backoff),
-        )
-        self._marks = ReportWriter(
-            client,
-            Reported(
-                served=lambda: mirror.served(KAI_POD_GROUPS),
-                find=mirror.objects(KAI_POD_GROUPS).get,
-                patch=kai_pod_group_marks_patch,
-                subresource="",
-            ),
-            interval=settings.queue_status_interval,
-            backoff=ObjectBackoff(settings.backoff),
+        self._marks = report_writer(
+            client, mirror, settings, KAI_POD_GROUPS, kai_pod_group_marks_patch, subresource=""
         )
 
     def update(self, plan: Plan, gangs: Iterable[Gang]) -> None:

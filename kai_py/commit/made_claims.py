@@ -14,6 +14,7 @@ from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER, ResourceCla
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.access import Access, is_gone
 from kai_py.commit.claims import Lost
+from kai_py.commit.preconditions import preconditions
 from kai_py.commit.retry import persist
 from kai_py.plan.decisions import ClaimToMake
 from kai_py.watch.errors import AlreadyExists, ApiError, Conflict
@@ -112,12 +113,11 @@ async def _create(access: Access, claim: ResourceClaim) -> ResourceClaim:
 async def _unprotect(access: Access, claim: ResourceClaim) -> ResourceClaim:
     meta = claim.metadata
     left = [each for each in meta.finalizers if each != DELETE_PROTECTION_FINALIZER]
-    pinned = {"uid": meta.uid, "resourceVersion": meta.resource_version}
     return await access.call(
         lambda: access.client.patch(
             access.claims,
             meta.name,
-            {"metadata": {**pinned, "finalizers": left}},
+            {"metadata": {**preconditions(claim), "finalizers": left}},
             namespace=meta.namespace,
         )
     )

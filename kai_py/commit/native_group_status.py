@@ -25,8 +25,7 @@ from kai_py.commit.group_conditions import (
     disruption,
     statuses_of,
 )
-from kai_py.commit.report_writer import Reported, ReportWriter
-from kai_py.commit.retry import ObjectBackoff
+from kai_py.commit.report_writer import report_writer
 from kai_py.commit.settings import CommitSettings
 from kai_py.commit.status import SCHEDULER_ERROR, UNSCHEDULABLE
 from kai_py.grouping.gang import satisfied
@@ -108,16 +107,7 @@ class NativeGroupStatuses:
     def __init__(self, client: Client, mirror: Mirror, settings: CommitSettings) -> None:
         self._mirror = mirror
         self._disrupted = Disrupted()
-        self._writer = ReportWriter(
-            client,
-            Reported(
-                served=lambda: mirror.served(NATIVE_GROUPS),
-                find=mirror.objects(NATIVE_GROUPS).get,
-                patch=native_group_patch,
-            ),
-            interval=settings.queue_status_interval,
-            backoff=ObjectBackoff(settings.backoff),
-        )
+        self._writer = report_writer(client, mirror, settings, NATIVE_GROUPS, native_group_patch)
 
     def update(self, plan: Plan, gangs: Iterable[Gang]) -> None:
         """Note what must be reported from now on."""

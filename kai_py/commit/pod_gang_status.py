@@ -21,8 +21,7 @@ from kai_py.commit.group_conditions import (
     disruption,
     statuses_of,
 )
-from kai_py.commit.report_writer import Reported, ReportWriter
-from kai_py.commit.retry import ObjectBackoff
+from kai_py.commit.report_writer import report_writer
 from kai_py.commit.settings import CommitSettings
 from kai_py.plan.decisions import Plan
 from kai_py.snapshot.gangs import Gang
@@ -71,16 +70,7 @@ class PodGangStatuses:
         self._on = settings.grove_statuses
         self._mirror = mirror
         self._disrupted = Disrupted()
-        self._writer = ReportWriter(
-            client,
-            Reported(
-                served=lambda: mirror.served(POD_GANGS),
-                find=mirror.objects(POD_GANGS).get,
-                patch=pod_gang_patch,
-            ),
-            interval=settings.queue_status_interval,
-            backoff=ObjectBackoff(settings.backoff),
-        )
+        self._writer = report_writer(client, mirror, settings, POD_GANGS, pod_gang_patch)
 
     def update(self, plan: Plan, gangs: Iterable[Gang]) -> None:
         """Note what must be reported from now on."""

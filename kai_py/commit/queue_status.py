@@ -6,14 +6,15 @@ differs, under the resourceVersion it was compared with; conditions of other wri
 are, and so does ``usage`` where none is kept.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from kai_py.api.quantity import NANO, Quantity, QuantityFormat
+from kai_py.api.quantity import Quantity
 from kai_py.api.queue_status import Condition, PendingReason, QueueStatus, Usage
+from kai_py.commit.amounts import written
+from kai_py.commit.preconditions import preconditions
 from kai_py.commit.queue_conditions import Finding, findings
 from kai_py.plan.decisions import Plan, QueueShare
 from kai_py.snapshot.accounting import GPU
@@ -22,8 +23,6 @@ from kai_py.watch.kinds import WatchedQueue
 
 USAGE_SECONDS = 300.0
 """Past use changes all the time; alone it is written no more often than this."""
-BYTES = ("memory", "ephemeral-storage")
-MICRO = NANO // 1_000_000
 MOST_RESOURCES = 64
 
 
@@ -85,8 +84,7 @@ def status_patch(wanted: QueueStatus, known: WatchedQueue) -> dict[str, Any] | N
     changes = merge_patch(_document(known.queue.status), _document(wanted))
     if not changes:
         return None
-    guard = {"uid": known.metadata.uid, "resourceVersion": known.metadata.resource_version}
-    return {"metadata": guard, "status": changes}
+    return {"metadata": preconditions(known), "status": changes}
 
 
 def changed_findings(report: QueueReport, known: WatchedQueue) -> Iterable[Finding]:
@@ -147,19 +145,12 @@ def _condition(
 def _amounts(amounts: Mapping[str, float]) -> dict[str, Quantity]:
     """Amounts in the API's units; GPUs first and always, others unless they are zero."""
     shown = in_api_units(amounts)
-    listed = {GPUS: _quantity(GPUS, shown.pop(GPU, 0.0))}
+    listed = {GPUS: written(GPUS, shown.pop(GPU, 0.0))}
     for name in sorted(shown):
-        quantity = _quantity(name, shown[name])
+        quantity = written(name, shown[name])
         if quantity and len(listed) < MOST_RESOURCES:
             listed[name] = quantity
     return listed
-
-
-def _quantity(name: str, amount: float) -> Quantity:
-    """Rounded to millionths, below which sums of fractions are noise; never negative."""
-    millionths = round(amount * 1_000_000) if math.isfinite(amount) else 0
-    form = QuantityFormat.BINARY_SI if name in BYTES else QuantityFormat.DECIMAL_SI
-    return Quantity(max(millionths, 0) * MICRO, form)
 
 
 def _document(status: QueueStatus) -> dict[str, Any]:

@@ -16,9 +16,11 @@ from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from kai_py.commit.retry import ObjectBackoff
+from kai_py.commit.settings import CommitSettings
 from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError, Conflict, NotFound
-from kai_py.watch.resource import Identified, Key, Resource
+from kai_py.watch.mirror import Mirror
+from kai_py.watch.resource import Identified, Key, Kind, Resource
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +30,8 @@ WRITES_PER_PASS = 20
 
 Report = TypeVar("Report")
 Known = TypeVar("Known", bound=Identified)
+Patch = Callable[[Report, Known, datetime], dict[str, Any] | None]
+"""The merge patch that makes an object say the report; None if it does."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Reported(Generic[Report, Known]):
 
     served: Callable[[], Resource[Known] | None]
     find: Callable[[Key], Known | None]
-    patch: Callable[[Report, Known, datetime], dict[str, Any] | None]
+    patch: Patch[Report, Known]
     on_written: Callable[[Report, Known], None] = lambda _report, _known: None
     subresource: str = "status"
 
@@ -138,3 +142,26 @@ class ReportWriter(Generic[Report, Known]):
         for gone in [key for key in (*self._not_before, *self._said) if key not in keys]:
             self._not_before.pop(gone, None)
             self._said.pop(gone, None)
+
+
+def report_writer(
+    client: Client,
+    mirror: Mirror,
+    settings: CommitSettings,
+    kind: Kind[Known],
+    patch: Patch[Report, Known],
+    *,
+    subresource: str = "status",
+) -> ReportWriter[Report, Known]:
+    """A writer for a kind as the mirror has it; one that is not served costs nothing."""
+    return ReportWriter(
+        client,
+        Reported(
+            served=lambda: mirror.served(kind),
+            find=mirror.objects(kind).get,
+            patch=patch,
+            subresource=subresource,
+        ),
+        interval=settings.queue_status_interval,
+        backoff=ObjectBackoff(settings.backoff),
+    )
