@@ -5,6 +5,7 @@ term matches nothing, ``Gt`` and ``Lt`` compare integers.
 """
 
 from kai_py.api.records.core import Node, NodeSelector, NodeSelectorTerm, Requirement
+from kai_py.snapshot.label_selector import holds
 
 
 def selects(selector: NodeSelector, node: Node) -> bool:
@@ -25,18 +26,9 @@ def _term_selects(term: NodeSelectorTerm, node: Node) -> bool:
 
 
 def _holds(requirement: Requirement, value: str | None) -> bool:
-    match requirement.operator:
-        case "In":
-            return value is not None and value in requirement.values
-        case "NotIn":
-            return value is None or value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            return _compares(requirement, value)
-    return False
+    if requirement.operator in ("Gt", "Lt"):
+        return _compares(requirement, value)
+    return holds(requirement, value)
 
 
 def _compares(requirement: Requirement, value: str | None) -> bool:

@@ -10,11 +10,11 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     if selector is None:
         return False
     equal = all(labels.get(key) == value for key, value in selector.match_labels.items())
-    return equal and all(_holds(each, labels) for each in selector.match_expressions)
+    return equal and all(holds(each, labels.get(each.key)) for each in selector.match_expressions)
 
 
-def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    value = labels.get(requirement.key)
+def holds(requirement: Requirement, value: str | None) -> bool:
+    """Whether the value of the requirement's key, None if it is missing, is as required."""
     match requirement.operator:
         case "In":
             return value is not None and value in requirement.values
