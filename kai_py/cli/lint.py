@@ -1,12 +1,11 @@
 """``kai-py lint``: what the API would reject or drop in manifests, and their valid form."""
 
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.errors import ExitCode
+from kai_py.cli.input_files import name_of, text_of
 from kai_py.lint.check import Report, lint_together
 from kai_py.lint.finding import Severity
 
@@ -26,8 +25,8 @@ def command(
     when something was found that the API rejects or drops; with --fix, when something is left of
     it that only you can decide. Hints do not count.
     """
-    found_in = lint_together([_read(file) for file in files])
-    reports = list(zip(map(_name, files), found_in, strict=True))
+    found_in = lint_together([text_of(file) for file in files])
+    reports = list(zip(map(name_of, files), found_in, strict=True))
     for name, report in reports:
         _print_findings(name, report, fix=fix)
     if fix:
@@ -36,21 +35,6 @@ def command(
     left = [found for _, report in reports for found in (report.unfixed if fix else report.errors)]
     if left:
         raise typer.Exit(ExitCode.FOUND)
-
-
-def _read(file: str) -> str:
-    try:
-        if file == "-":
-            return sys.stdin.buffer.read().decode("utf-8")
-        return Path(file).read_text(encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{_name(file)}: is not UTF-8 text") from error
-
-
-def _name(file: str) -> str:
-    return "stdin" if file == "-" else file
 
 
 def _print_findings(name: str, report: Report, *, fix: bool) -> None:

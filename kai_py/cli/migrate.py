@@ -1,18 +1,16 @@
 """``kai-py migrate``: what becomes of KAI-Scheduler's objects when kai_py takes its place."""
 
 import asyncio
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from kai_py.api.manifests import ManifestError, read_documents
 from kai_py.cli.connection import Context, Kubeconfig, cluster_client
-from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.errors import ExitCode
+from kai_py.cli.input_files import documents_in
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.tables import print_table
 from kai_py.dialects.kai.migration import Note, Verdict, migration_notes
@@ -68,16 +66,7 @@ def _written(files: list[str]) -> list[Any]:
 
 
 def _read(file: str) -> Iterator[Any]:
-    try:
-        raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        documents = read_documents(raw.decode("utf-8"))
-    except OSError as error:
-        raise CommandError(f"{file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{file}: is not UTF-8 text") from error
-    except ManifestError as error:
-        raise CommandError(f"{file}:{error.line}: {error.reason}") from error
-    for document in documents:
+    for document in documents_in(file):
         if not isinstance(document.value, dict):
             continue
         if document.value.get("kind") == "List":

@@ -10,6 +10,7 @@ from rich.progress import Progress
 
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError
+from kai_py.cli.input_files import text_of
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.tables import print_table
 from kai_py.config import Configuration
@@ -34,11 +35,7 @@ def command(
 ) -> None:
     """Play a scenario in simulated time; report use, waiting, fairness, evictions, costs."""
     try:
-        scenario = parse_scenario(file.read_text(encoding="utf-8"), name=str(file))
-    except UnicodeDecodeError:
-        raise CommandError(f"{file}: is not UTF-8 text") from None
-    except OSError as error:
-        raise CommandError(f"{file}: {error.strerror}") from None
+        scenario = parse_scenario(text_of(str(file)), name=str(file))
     except ScenarioError as error:
         raise CommandError(str(error)) from None
     result = _simulate(scenario, configuration_from(config), cycle_seconds)

@@ -13,11 +13,11 @@ from typing import Annotated
 import typer
 import yaml
 
-from kai_py.api.manifests import ManifestError, read_documents
 from kai_py.cli.cluster_objects import Saved, cluster_objects
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.connection import Context, Kubeconfig
 from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.input_files import documents_in
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.tables import print_table
 from kai_py.simulate.changes import (
@@ -103,14 +103,7 @@ def _nodes(text: str) -> tuple[str, int]:
 
 
 def _manifest(path: Path) -> Change:
-    try:
-        documents = read_documents(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError:
-        raise CommandError(f"{path}: is not UTF-8 text") from None
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}") from None
-    except ManifestError as error:
-        raise CommandError(f"{path}:{error.line}: {error.reason}") from None
+    documents = documents_in(str(path))
     for document in documents:
         if not isinstance(document.value, dict):
             line = document.node.start_mark.line + 1
