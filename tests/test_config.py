@@ -66,7 +66,7 @@ def test_settings_are_taken():
         ("log: {}\n---\nlog: {}", "kai.yaml:3: one document is expected"),
     ],
 )
-def test_a_problem_names_file_line_and_key(text, line):
+def test_w17_a_problem_names_file_line_and_key(text, line):
     assert refused(text)[0].startswith(line)
 
 

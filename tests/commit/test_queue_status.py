@@ -142,7 +142,7 @@ def test_guarantees_that_the_cluster_is_too_small_for_are_told():
     assert "spec.deservedGPUs is 4 GPUs, of which 3 GPUs can be guaranteed" in found["message"]
 
 
-def test_more_than_deserved_and_more_than_max_are_told_with_their_fields():
+def test_w18_more_than_deserved_and_more_than_max_are_told_with_their_fields():
     plan = scenario(
         node("n"),
         queue("q", 2, 3, resources={"cpu": {"deserved": 2, "max": 100}}),
@@ -402,6 +402,6 @@ async def test_a_queue_that_is_gone_is_forgotten(server):
     assert writes(server) == 2
 
 
-async def test_devices_of_claims_count(server):
+async def test_w19_devices_of_claims_count(server):
     plan = scenario(node("n", gpus=0), gpu_slice("n"), queue("q", 4)).plan()
     assert status_of(plan, "q")["allocated"] == {"gpus": "0"}

@@ -137,7 +137,7 @@ async def test_a_pod_bound_meanwhile_is_left_alone(cluster, writer):
     assert writes(cluster) == 0
 
 
-async def test_a_failed_write_is_repeated_by_the_next_cycle(cluster, writer):
+async def test_w24_a_failed_write_is_repeated_by_the_next_cycle(cluster, writer):
     pod = cluster.add_pod("worker-0")
     cluster.fail_once("patch", "Pod/status", refuse(500))
     await say(writer, waits(Stage.RESOURCES, "no room.", pod))

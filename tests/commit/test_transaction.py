@@ -60,7 +60,7 @@ def remove(cluster, resource, name):
     delete(cluster.api, resource, name, NAMESPACE, DeleteOptions(grace_seconds=0))
 
 
-async def test_claims_are_all_written_before_the_first_binding(cluster):
+async def test_w14_claims_are_all_written_before_the_first_binding(cluster):
     gang = gang_with_claims(cluster, 3)
     outcome = await run(cluster, gang)
     assert outcome.reason == ""
@@ -213,7 +213,7 @@ async def test_nothing_is_bound_while_the_watch_is_behind(cluster):
     assert_nothing_held(cluster)
 
 
-async def test_a_refused_claim_write_undoes_what_was_written(cluster):
+async def test_w23_a_refused_claim_write_undoes_what_was_written(cluster):
     gang = gang_with_claims(cluster, 3)
     cluster.faults.append(
         (

@@ -24,7 +24,7 @@ def bounds(request, monkeypatch):
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(question=questions())
-def test_first_fit_is_what_exhaustive_search_finds(bounds, question):
+def test_w13_first_fit_is_what_exhaustive_search_finds(bounds, question):
     claims, inventory, state = as_objects(question, choice=Choice.FIRST_FIT)
     answer = allocate(claims, NODE, inventory, state, CLASSES)
     try:

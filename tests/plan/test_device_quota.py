@@ -156,7 +156,7 @@ def test_a_limit_by_memory_is_one_by_capacity():
     assert sorted(placed(world.plan())) == ["one-0"]
 
 
-def test_all_devices_cost_as_many_as_a_node_may_give():
+def test_w12_all_devices_cost_as_many_as_a_node_may_give():
     [everything] = of_class([claim("c")], FAST)
     [request] = everything.spec.devices.requests
     asked = replace(request.exactly, allocation_mode="All")

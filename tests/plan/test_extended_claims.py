@@ -141,7 +141,7 @@ def test_limits_by_class_hold_whoever_serves():
         assert plan.unplaced[0].stage is Stage.QUEUE_MAX
 
 
-def test_what_is_being_made_is_not_given_again_and_comes_back_when_forgotten():
+def test_w15_what_is_being_made_is_not_given_again_and_comes_back_when_forgotten():
     world = cluster(answering(), *with_driver("n0", 2), queue("q", 8), pod("a", 2, queue="q"))
     [[first]] = [gang.pods for gang in world.plan().placements]
     world.builder.assume(first.pod, first.node, {}, (), first.make.claim)

@@ -95,5 +95,6 @@ def test_every_fault_has_a_test_that_exists():
     table = (ROOT / "docs" / "kai-differences.md").read_text()
     rows = re.findall(r"^\| W(\d+) \|.*\| `([^`]+)::([^`]+)` \|$", table, re.MULTILINE)
     assert [int(number) for number, _, _ in rows] == list(range(1, 27))
-    for _, path, name in rows:
+    for number, path, name in rows:
+        assert f"_w{number}_" in name, f"found by its number: pytest -k w{number}_"
         assert f"def {name}(" in (ROOT / "tests" / path).read_text(), f"{path}::{name}"

@@ -106,6 +106,18 @@ def test_pods_of_a_moved_gang_stay_where_nobody_needs_their_room():
     assert nominated(plan) == {"big-0": "a"}
 
 
+def test_w21_the_node_that_costs_the_fewest_restarts_is_emptied():
+    plan = world(
+        {"a": 4, "b": 4, "c": 4},
+        *(gang(f"a{i}", node="a", pods=1, created=i) for i in range(2)),
+        gang("b", node="b", pods=1, gpus=2, created=2),
+        *(gang(f"c{i}", node="c", pods=1, created=3 + i) for i in range(2)),
+        gang("big", pods=1, gpus=4, created=9),
+    ).plan()
+    assert list(moves(plan)) == ["b-0"]
+    assert nominated(plan) == {"big-0": "b"}
+
+
 def test_a_gang_of_preemption_policy_never_disturbs_nobody():
     plan = cluster(
         node("a", 1),
@@ -213,7 +225,7 @@ def test_job_sizes_are_floors():
     assert len(evicted(plan)) == 4
 
 
-def test_who_eats_the_budget_does_not_head_the_next_cycle():
+def test_w20_who_eats_the_budget_does_not_head_the_next_cycle():
     """ "Mixed" needs several trials, and one is all there is; "simple" comes later in the order."""
     mixed = gang("mixed", pods=2, priority=20)
     mixed = replace(mixed, members=(mixed.members[0], member("mixed-1", 2, "", priority=20)))

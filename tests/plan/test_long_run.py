@@ -1,0 +1,115 @@
+"""Thousands of cycles while gangs come and go: nothing is taken back at once, all comes to rest.
+
+Every plan is carried out before the next is made. Chance is seeded, so a failure can be repeated.
+"""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.decisions import Action
+from kai_py.policy.rules import NATIVE
+from kai_py.snapshot.gangs import PodState
+from kai_py.snapshot.queue_specs import QueueSpec
+from tests.scenario import START
+from tests.worlds import World, gang, replayed
+
+MIN_RUNTIME = 300.0
+CYCLE = 20.0
+BUSY, QUIET = 40, 60
+"""Cycles with changes, then without: everything must be at rest before they are over."""
+PARENTS = {"a": "", "b": "", "a1": "a", "a2": "a", "b1": "b"}
+SETTINGS = CycleSettings(
+    rules=replace(
+        NATIVE, default_preempt_min_runtime=MIN_RUNTIME, default_reclaim_min_runtime=MIN_RUNTIME
+    )
+)
+
+
+def lived(world, plan, now):
+    """The world once ``plan`` is carried out; pods that found a place started ``now``."""
+    after = replayed(world, plan)
+    placed = {p.pod.uid for each in plan.placements for p in each.pods}
+    placed |= {each.pod.uid for each in (*plan.nominations, *plan.evictions)}
+
+    def dated(member):
+        starts = member.pod.uid in placed and member.state is PodState.BOUND
+        return replace(member, bound_since=START + now) if starts else member
+
+    gangs = (replace(g, members=tuple(dated(m) for m in g.members)) for g in after.gangs)
+    return replace(after, gangs=tuple(gangs))
+
+
+def changed(chance, world, number, now):
+    """Now and then a gang ends and another arrives."""
+    gangs = list(world.gangs)
+    if gangs and chance.random() < 0.2:
+        gangs.pop(chance.randrange(len(gangs)))
+    if chance.random() < 0.4:
+        pods = chance.randint(1, 4)
+        gangs.append(
+            gang(
+                f"g{number}",
+                pods=pods,
+                gpus=chance.randint(1, 4),
+                floor=chance.randint(1, pods),
+                queue=chance.choice(("a1", "a2", "b1")),
+                priority=chance.randint(0, 2),
+                created=now,
+                preemptible=chance.random() < 0.8,
+            )
+        )
+    return replace(world, gangs=tuple(gangs))
+
+
+def start(chance):
+    queues = tuple(
+        QueueSpec(
+            name=name, parent=parent, deserved={"gpu": float(chance.randint(0, 4 if parent else 8))}
+        )
+        for name, parent in PARENTS.items()
+    )
+    return World({f"n{i}": chance.randint(4, 8) for i in range(4)}, (), queues)
+
+
+def cores_lost(world, plan):
+    """(loser, winner) of evictions that took a gang's floor, not only its surplus."""
+    gone = {each.pod.uid for each in plan.evictions if not each.moved_to}
+    floors = {
+        each.key: sum(m.state is PodState.BOUND and m.pod.uid not in gone for m in each.members)
+        < each.tree.min_members
+        for each in world.gangs
+    }
+    return {
+        (each.gang, each.beneficiary)
+        for each in plan.evictions
+        if floors[each.gang] and each.action in (Action.PREEMPT, Action.RECLAIM)
+    }
+
+
+def played(seed):
+    """Number of cycles; raises AssertionError where a rule is broken."""
+    chance, memory = random.Random(seed), CycleMemory(ClusterDevices())
+    world, won = start(chance), {}
+    for number in range(BUSY + QUIET):
+        now = 1000.0 + number * CYCLE
+        if number < BUSY:
+            world = changed(chance, world, number, now)
+        plan = run_cycle(world.snapshot(now), SETTINGS, memory)
+        for loser, winner in sorted(cores_lost(world, plan)):
+            since = now - won.get((winner, loser), -MIN_RUNTIME)
+            assert since >= MIN_RUNTIME, f"{winner} takes back from {loser} after {since} s"
+            ran = START + now - next(g.started for g in world.gangs if g.key == loser)
+            assert ran >= MIN_RUNTIME, f"{winner} takes room of {loser}, which ran {ran} s"
+            won[loser, winner] = now
+        world = lived(world, plan, now)
+    assert plan.is_empty, f"seed {seed}: no rest after {QUIET} cycles"
+    return BUSY + QUIET
+
+
+@pytest.mark.slow
+def test_five_thousand_cycles_undo_nothing_at_once_and_come_to_rest():
+    assert sum(played(seed) for seed in range(50)) == 5000
