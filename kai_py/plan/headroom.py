@@ -2,9 +2,9 @@
 
 For each shape of the ask the copies that fit are summed over the nodes, or over the nodes of each
 domain where the gang must stay within one; releasing a pod changes one node. For an ask of one
-shape without claims, ports, subgroups with bounds of their own or neighbours to mind the count is
-exact: the ask fits if and only if a sum reaches it. For every other ask the count is necessary, and
-only placing tells. O(nodes) once, O(resources) per pod released.
+shape without claims, limits of nodes, subgroups with bounds of their own or neighbours to mind the
+count is exact: the ask fits if and only if a sum reaches it. For every other ask the count is
+necessary, and only placing tells. O(nodes) once, O(resources) per pod released.
 """
 
 from collections.abc import Iterable, Sequence
@@ -194,5 +194,5 @@ def is_exact(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool:
         and not shape.uses_claims
         and shape.gpu_share is None
         and not state.snapshot.gpu_sharing.rows.size
-        and not shape.host_ports
+        and not state.statement.limits.of(shape)
     )

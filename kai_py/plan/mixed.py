@@ -24,7 +24,7 @@ def can_search(statement: Statement, parts: Sequence[Sequence[Member]], action: 
     if len(parts) < 2 or action is not Action.ALLOCATE or statement.snapshot.neighbours:
         return False
     known = statement.snapshot.resources.positions
-    plain = all(is_plain(part[0].shape) for part in parts)
+    plain = all(is_plain(part[0].shape, statement.limits) for part in parts)
     listed = all(name in known for part in parts for name in part[0].shape.requests)
     return plain and listed and sum(len(part) for part in parts) <= MOST_PODS
 

@@ -156,16 +156,16 @@ class Placer:
     def _fitting(self, attempt: "_Attempt", shape: Shape, mask: Bools, count: int) -> Ints:
         """(nodes,) how many pods of ``shape`` fit, devices included, at most ``count`` of those."""
         statement = attempt.statement
-        allowed = self._static(statement, shape, attempt.room).mask & mask
-        if shape.host_ports:
-            allowed = allowed & statement.port_free(shape)
         copies = copies_that_fit(
             shape,
             statement.snapshot.resources,
             statement.free(attempt.room),
-            allowed,
+            self._static(statement, shape, attempt.room).mask & mask,
             statement.snapshot.nodes.allocatable,
         )
+        limited = statement.limits.copies(shape, attempt.room, count)
+        if limited is not None:
+            np.minimum(copies, limited, out=copies)
         parts = statement.share_room(shape, attempt.room, count)
         if parts is not None:
             np.minimum(copies, parts.total, out=copies)
@@ -185,9 +185,9 @@ class Placer:
         if where.preference is not None:
             preference = preference + where.preference
         for done, member in enumerate(members):
-            mask = static.mask & where.mask
-            if shape.host_ports:
-                mask &= statement.port_free(shape)
+            mask, limited = static.mask & where.mask, statement.limits.copies(shape, room, 1)
+            if limited is not None:
+                mask &= limited > 0
             pick = scored.pick(shape, mask, preference)
             if pick is None or not statement.place(
                 gang, [member], pick.row, action, room=room, part=pick.part
@@ -238,7 +238,7 @@ class Placer:
         known = self._running.get((shape.number, room))
         if known is not None and known.statement is statement:
             return known
-        if statement.snapshot.neighbours or not is_plain(shape):
+        if statement.snapshot.neighbours or not is_plain(shape, statement.limits):
             return None
         static = self._static(statement, shape, room)
         made = RunningFit(
@@ -287,14 +287,15 @@ class Placer:
         left = list(members)
         while left:
             mask = static.mask & where.mask & ~closed
-            if shape.host_ports:
-                mask &= statement.port_free(shape)
             free = statement.free(room)
             copies = copies_that_fit(shape, statement.snapshot.resources, free, mask, allocatable)
             first = len(left) == len(members)
             count = 1 if paired or (shape.shares_claims and first) else len(left)
             if shape.shares_claims and first:
                 copies = _roomy(copies, len(left))
+            limited = statement.limits.copies(shape, room, count)
+            if limited is not None:
+                np.minimum(copies, limited, out=copies)
             parts = statement.share_room(shape, room, count)
             if parts is not None:
                 np.minimum(copies, parts.total, out=copies)

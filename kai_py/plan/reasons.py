@@ -47,8 +47,8 @@ def no_room(
     if shape.needs_devices and copies.any():
         stage = Stage.DEVICES
         reasons.append(statement.devices.why_not(shape, np.asarray(copies > 0)))
-    elif stage is Stage.RESOURCES and not lacking and shape.host_ports:
-        reasons.append("no free ports for the requested host ports")
+    elif stage is Stage.RESOURCES and not lacking:
+        reasons += statement.limits.shortages(shape, static.mask)
     head = (
         f"0/{nodes} nodes are available"
         if needed == 1

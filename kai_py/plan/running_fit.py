@@ -1,8 +1,8 @@
 """How many pods of one shape fit on each node, and where the next one goes, kept up to date.
 
-Nothing but the room on nodes may decide: no devices of claims, no parts of GPUs, no host ports, no
-rules between pods. Then a placement changes the answer on its own node only, so a node is asked
-again when the statement says that its room changed:
+Nothing but the room on nodes may decide: no devices of claims, no parts of GPUs, no limits beside
+the room, no rules between pods. Then a placement changes the answer on its own node only, so a node
+is asked again when the statement says that its room changed:
 
     fit[node] = floor(min over requested resources of free / request), 0 where it may not go
 
@@ -17,6 +17,7 @@ from math import floor
 
 import numpy as np
 
+from kai_py.plan.node_limits import NodeLimits
 from kai_py.plan.room import Room
 from kai_py.plan.statement import Statement
 from kai_py.policy.fit import copies_that_fit
@@ -34,9 +35,9 @@ Key = tuple[float, int, float, int]
 """A node that has room: preference (less is better), pods that fit, slack, row."""
 
 
-def is_plain(shape: Shape) -> bool:
+def is_plain(shape: Shape, limits: NodeLimits) -> bool:
     """Whether nothing but the room on nodes decides where pods of the shape fit."""
-    special = shape.uses_claims or shape.mirrored or shape.host_ports or shape.gpu_share
+    special = shape.uses_claims or shape.mirrored or limits.of(shape) or shape.gpu_share
     return not special and bool(shape.requests) and not has_rules(shape)
 
 

@@ -1,7 +1,7 @@
 """The working state of a cycle, and trials on it that can be undone.
 
 Everything an action does goes through ``place`` and ``evict``, which keep node room, device state,
-host ports and queue usage in step. A trial undoes what it did unless it is kept:
+limits of nodes and queue usage in step. A trial undoes what it did unless it is kept:
 
     with statement.trial() as trial:
         ...
@@ -21,6 +21,8 @@ from kai_py.api.gpu_share import CARD, SharedGpu
 from kai_py.api.references import ClaimRef
 from kai_py.plan.decisions import Action, ClaimAllocation, ClaimToMake
 from kai_py.plan.devices import DeviceTrial
+from kai_py.plan.host_ports import HostPorts
+from kai_py.plan.node_limits import NodeLimits
 from kai_py.plan.quota import Quota
 from kai_py.plan.room import Room
 from kai_py.plan.shared_gpus import SharedGpus, ShareRoom
@@ -29,8 +31,8 @@ from kai_py.policy.neighbours import Neighbourhood
 from kai_py.snapshot.accounting import GPU, total
 from kai_py.snapshot.gangs import Charge, Gang, Member
 from kai_py.snapshot.neighbour import Neighbour
-from kai_py.snapshot.resources import Bools, Floats
-from kai_py.snapshot.shape import HostPort, Shape
+from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 
 
@@ -92,12 +94,12 @@ class Statement:
         self.idle: Floats = snapshot.nodes.allocatable - snapshot.used
         self.later: Floats = self.idle + snapshot.releasing
         self.shared = SharedGpus(snapshot.gpu_sharing)
+        self.limits = NodeLimits((HostPorts(len(snapshot.nodes), snapshot.host_ports),))
         self._sharing = sharing
         self._card = snapshot.resources.positions.get(CARD)
         self.changes: list[int] = []
         self.placed: dict[str, Planned] = {}
         self.evicted: dict[str, Evicted] = {}
-        self._ports: dict[int, frozenset[HostPort]] = dict(snapshot.host_ports)
         self._vectors: dict[int, Floats] = {}
         self._undo: list[Callable[[], None]] = []
 
@@ -137,13 +139,6 @@ class Statement:
             known = self._vectors[shape.number] = self.snapshot.resources.vector(listed)
         return known
 
-    def port_free(self, shape: Shape) -> Bools:
-        """(nodes,) bool: none of the shape's host ports is taken."""
-        free = np.ones(len(self.snapshot.nodes), dtype=np.bool_)
-        for row, taken in self._ports.items():
-            free[row] = not any(_collides(port, taken) for port in shape.host_ports)
-        return free
-
     def neighbourhood(self, room: Room) -> Neighbourhood:
         """Pods on nodes now, or once those who leave have left; with those placed so far."""
         nodes = self.snapshot.nodes
@@ -170,14 +165,16 @@ class Statement:
         room: Room,
         part: float | None = None,
     ) -> int:
-        """Place ``members``, all of one shape, on a node; returns how many found their devices.
+        """Place ``members``, all of one shape, on a node; returns how many found all they need.
 
         ``part``: share the GPU that has so much (0 to 1) of its memory free.
         """
         placed = 0
         for member in members:
             mark = len(self._undo)
-            gpus = self._share(member, row, room, part)
+            limited = self.limits.take(member, row, room)
+            self._undo += limited or ()
+            gpus = None if limited is None else self._share(member, row, room, part)
             taken = None if gpus is None else self.devices.take(member, row, room)
             if gpus is None or taken is None:
                 self._roll_back(mark)
@@ -206,6 +203,7 @@ class Statement:
             self._undo.append(undo)
         if row is not None:
             self._shift_later(row, self.vector(member.shape))
+            self._undo += self.limits.give_back(member, row)
             if member.gpus:
                 ended, unshare = self.shared.give_back(member, row)
                 self._undo.append(unshare)
@@ -255,10 +253,6 @@ class Statement:
         if room is Room.NOW:
             self.idle[:, row] -= amounts
             self._undo.append(lambda: self._add(self.idle, row, amounts))
-        if shape.host_ports:
-            before = self._ports.get(row, frozenset())
-            self._ports[row] = before | set(shape.host_ports)
-            self._undo.append(lambda: self._restore_ports(row, before))
 
     def _shift_later(self, row: int, amounts: Floats) -> None:
         self._add(self.later, row, amounts)
@@ -271,9 +265,6 @@ class Statement:
         while len(self._undo) > mark:
             self._undo.pop()()
 
-    def _restore_ports(self, row: int, before: frozenset[HostPort]) -> None:
-        self._ports[row] = before
-
     def _add(self, array: Floats, row: int, amounts: Floats) -> None:
         array[:, row] += amounts
         self.changes.append(row)
@@ -281,11 +272,3 @@ class Statement:
     @staticmethod
     def _drop(table: dict[str, Planned] | dict[str, Evicted], uid: str) -> None:
         del table[uid]
-
-
-def _collides(port: HostPort, taken: frozenset[HostPort]) -> bool:
-    address, protocol, number = port
-    return any(
-        number == other and protocol == spoken and (not address or not held or address == held)
-        for held, spoken, other in taken
-    )

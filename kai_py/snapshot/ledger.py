@@ -41,7 +41,7 @@ class NodeState:
     nodes: NodeColumns
     used: Floats
     releasing: Floats
-    host_ports: Mapping[int, frozenset[HostPort]]
+    host_ports: Mapping[int, tuple[tuple[HostPort, bool], ...]]
     gpu_sharing: GpuSharing
 
 
@@ -52,7 +52,7 @@ class NodeLedger:
         """Start with no nodes."""
         self._nodes: dict[str, Node] = {}
         self._holdings: dict[str, Holding] = {}
-        self._port_owners: dict[str, dict[str, tuple[HostPort, ...]]] = {}
+        self._port_owners: dict[str, dict[str, Holding]] = {}
         self._resources = ResourceIndex()
         self._columns = node_columns((), self._resources, 0)
         self._used = np.zeros((len(self._resources.names), 0))
@@ -104,7 +104,9 @@ class NodeLedger:
             array.flags.writeable = False
         rows = self._columns.positions
         ports = {
-            rows[node]: frozenset(port for held in owners.values() for port in held)
+            rows[node]: tuple(
+                (port, held.releasing) for held in owners.values() for port in held.host_ports
+            )
             for node, owners in self._port_owners.items()
             if node in rows and owners
         }
@@ -133,7 +135,7 @@ class NodeLedger:
         if holding.host_ports:
             owners = self._port_owners.setdefault(holding.node, {})
             if sign > 0:
-                owners[pod_uid] = holding.host_ports
+                owners[pod_uid] = holding
             else:
                 owners.pop(pod_uid, None)
         if holding.shared is not None:

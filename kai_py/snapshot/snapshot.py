@@ -64,7 +64,7 @@ class Snapshot:
     """The cluster at ``now`` (seconds since the epoch).
 
     ``used``, ``releasing``: (resources, nodes) float64 in the units of ``resources``.
-    ``host_ports``: node row to the ports taken on it.
+    ``host_ports``: node row to the ports taken on it, and whether their pod is leaving.
     ``queue_usage``: queue name to what its bound pods cost; ``queue_demand`` adds pending pods,
     ``queue_fixed`` is the part of the usage that can't be preempted.
     ``holds``: pod uid to the room kept for it. ``held_back``: gangs that get no
@@ -88,7 +88,7 @@ class Snapshot:
     queue_demand: Mapping[str, Mapping[str, float]]
     queue_fixed: Mapping[str, Mapping[str, float]]
     devices: DeviceObjects = field(default_factory=DeviceObjects)
-    host_ports: Mapping[int, frozenset[HostPort]] = field(default_factory=dict)
+    host_ports: Mapping[int, tuple[tuple[HostPort, bool], ...]] = field(default_factory=dict)
     holds: Mapping[str, Hold] = field(default_factory=dict)
     held_back: frozenset[str] = frozenset()
     disregarded: tuple[Disregarded, ...] = ()

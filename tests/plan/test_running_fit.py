@@ -130,8 +130,8 @@ def test_a_resource_that_no_node_has_fits_nowhere():
 
 def test_only_room_may_decide():
     trial = statement()
-    assert is_plain(members(trial, "p0")[0][1].shape)
-    assert not is_plain(members(trial, "part")[0][1].shape)
+    assert is_plain(members(trial, "p0")[0][1].shape, trial.limits)
+    assert not is_plain(members(trial, "part")[0][1].shape, trial.limits)
 
 
 def test_pods_of_two_shapes_share_nodes_tightly():

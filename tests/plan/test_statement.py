@@ -10,6 +10,7 @@ from kai_py.plan.device_trial import CycleDevices
 from kai_py.plan.quota import quota_of
 from kai_py.plan.room import Room
 from kai_py.plan.statement import Evicted, Statement
+from tests.plan.test_host_ports import listening
 from tests.scenario import (
     claim,
     claiming,
@@ -39,6 +40,7 @@ def statement():
         [shared(pod(f"part{i}", 0, queue="q", node="a"), "0.4", group="g") for i in range(2)],
         [shared(pod(f"half{i}", 0, queue="q"), "0.5") for i in range(2)],
         claiming_job("devices", 3, queue="q"),
+        [listening(f"port{i}", node=where) for i, where in enumerate(("a", "b", "", ""))],
     )
     snapshot = world.snapshot()
     quota = quota_of(
@@ -62,6 +64,12 @@ def state(trial):
             trial.devices.copies(shapes[number], everywhere, 9, room)
             for number in sorted(shapes)
             for room in Room
+        ),
+        *(
+            copies
+            for number in sorted(shapes)
+            for room in Room
+            if (copies := trial.limits.copies(shapes[number], room, 9)) is not None
         ),
         *(
             column
@@ -93,7 +101,7 @@ def do(trial, step):
 steps = st.lists(
     st.tuples(
         st.sampled_from(["place", "evict"]),
-        st.integers(0, 9),
+        st.integers(0, 12),
         st.integers(0, 1),
         st.sampled_from(Room),
     ),
