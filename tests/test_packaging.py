@@ -67,6 +67,13 @@ def test_the_wheel_holds_the_package_its_types_and_its_licence_and_nothing_else(
     assert {name.split("/")[0].partition("-")[0] for name in names} == {"kai_py"}
 
 
+def test_kubectl_finds_it_as_a_plugin(wheel):
+    archive = zipfile.ZipFile(wheel)
+    (entries,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
+    programs = {line.partition(" ")[0] for line in archive.read(entries).decode().splitlines()}
+    assert {"kai-py", "kubectl-kai", "kubectl_complete-kai"} <= programs
+
+
 def test_an_installed_command_needs_no_repository(kai_py):
     assert "Commands:" in kai_py("--help")
     assert kai_py("--version") == "kai-py 0.1.0\n"

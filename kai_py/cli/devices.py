@@ -8,6 +8,7 @@ import typer
 
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.connection import Context, Kubeconfig
+from kai_py.cli.filters import check_known
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.reading import look_and_plan
 from kai_py.cli.tables import print_table
@@ -44,7 +45,10 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     """List devices and who holds them."""
-    snapshot, _ = look_and_plan(kubeconfig, context, configuration_from(config))
+    snapshot, plan = look_and_plan(kubeconfig, context, configuration_from(config))
+    check_known("--node", node, snapshot.nodes.names, hint="kubectl get nodes lists them")
+    queues = (share.queue for share in plan.queues)
+    check_known("--queue", queue, queues, hint="kai-py queues lists them")
     entries = [
         entry
         for entry in entries_of(snapshot)

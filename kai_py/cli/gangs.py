@@ -11,6 +11,7 @@ import typer
 
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.connection import Context, Kubeconfig
+from kai_py.cli.filters import check_known
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.reading import look_and_plan
 from kai_py.cli.tables import print_table
@@ -56,6 +57,9 @@ def command(
 ) -> None:
     """List gangs with their members and why they wait."""
     snapshot, plan = look_and_plan(kubeconfig, context, configuration_from(config))
+    named = {gang.queue for gang in snapshot.gangs.values()}
+    queues = named.union(share.queue for share in plan.queues)
+    check_known("--queue", queue, queues, hint="kai-py queues lists them")
     rows = [
         row
         for row in gang_rows(snapshot, plan)

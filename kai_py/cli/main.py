@@ -113,11 +113,11 @@ def options(
     del debug
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and leave the process; a failure is one line on stderr."""
+def main(arguments: list[str] | None = None, *, name: str = "kai-py") -> None:
+    """Run the command line, called ``name``, and leave the process; a failure is one line."""
     invocation = Invocation()
     try:
-        typer.main.get_command(app)(args=arguments, prog_name="kai-py", obj=invocation)
+        typer.main.get_command(app)(args=arguments, prog_name=name, obj=invocation)
     except CommandError as error:
         _fail(str(error), error.exit_code, show_trace=invocation.show_trace)
     except Exception as error:  # the last line of defence: a fault of ours, told in one line

@@ -13,6 +13,7 @@ import typer
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.connection import Context, Kubeconfig
 from kai_py.cli.errors import CommandError
+from kai_py.cli.filters import check_known
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.reading import look_and_divide, look_and_plan
 from kai_py.cli.tables import print_table
@@ -53,6 +54,8 @@ def command(
         return
     _, plan = look_and_plan(kubeconfig, context, configuration)
     rows = list(queue_rows(plan))
+    counted = {GPU}.union(*(row.deserved for row in rows))
+    check_known("--resource", resource, counted, hint="-o wide lists them")
     if print_document(rows, output, json=json):
         return
     if not rows:

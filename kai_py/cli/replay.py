@@ -14,6 +14,7 @@ import typer
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.kai_archive import Archive, ArchiveError
+from kai_py.cli.progress import progress
 from kai_py.cli.recorded import read_recorded
 from kai_py.observe.plan_text import describe_plan
 from kai_py.plan.decisions import Plan
@@ -67,8 +68,9 @@ def _plan(found: Archive, config: Path | None, now: float | None) -> Plan:
     if config is None and found.scheduler_name:
         configuration = configuration.model_copy(update={"scheduler_name": found.scheduler_name})
     planner = Planner(configuration)
-    found.feed(planner.builder)
-    return planner.decide(planner.freeze(found.taken if now is None else now))
+    with progress("planning"):
+        found.feed(planner.builder)
+        return planner.decide(planner.freeze(found.taken if now is None else now))
 
 
 def _differences(plan: Plan, other: Plan, names: tuple[str, str]) -> list[str]:

@@ -1,17 +1,15 @@
 """``kai-py simulate``: hours of a cluster in seconds, and what came of them."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError
 from kai_py.cli.input_files import text_of
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
+from kai_py.cli.progress import progress
 from kai_py.cli.tables import print_table
 from kai_py.config import Configuration
 from kai_py.simulate.report import Report, Waiting, report
@@ -50,15 +48,8 @@ def command(
 
 
 def _simulate(scenario: Scenario, configuration: Configuration, cycle_seconds: float) -> Result:
-    console = Console(file=sys.stderr)
-    with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
-        task = progress.add_task("simulated hours", total=scenario.hours)
-        return simulate(
-            scenario,
-            configuration,
-            cycle_seconds=cycle_seconds,
-            on_progress=lambda hours: progress.update(task, completed=hours),
-        )
+    with progress("simulated hours", scenario.hours) as tell:
+        return simulate(scenario, configuration, cycle_seconds=cycle_seconds, on_progress=tell)
 
 
 def _print(found: Report) -> None:

@@ -1,7 +1,8 @@
 """``kai-py top``: the live screen of the demo for any cluster: GPUs, queues, gangs, events.
 
 Everything is read from the API server; shares and reasons are those of cycles that are run on what
-was read, and nothing is written. In a pipe, and with ``--once``, the screen is printed once.
+was read, and nothing is written. q and Ctrl-C end it. In a pipe, and with ``--once``, the screen is
+printed once.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from prometheus_client import CollectorRegistry
@@ -26,6 +27,7 @@ from kai_py.demo.telling import line_of
 from kai_py.observe.live.feed import Feed
 from kai_py.observe.live.gather import Gatherer
 from kai_py.observe.live.picture import Picture
+from kai_py.observe.live.quitting import quit_key
 from kai_py.observe.live.screen import Screen, show
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.decisions import Plan
@@ -67,7 +69,22 @@ async def _run(kubeconfig: str, context: str, configuration: Configuration, *, o
             console.print(top.draw(console, width, height), height=height)
             return
         screen = Screen(top.feed, console)
-        await show(console, screen, top.picture, top.headline)
+        with quit_key() as quitting:
+            drawing = asyncio.create_task(show(console, screen, top.picture, top.headline))
+            waiting = asyncio.create_task(quitting.wait())
+            await _until_first_ends(drawing, waiting)
+
+
+async def _until_first_ends(*tasks: asyncio.Task[Any]) -> None:
+    """Wait until one of ``tasks`` ends, and end the others; raises what it raised."""
+    try:
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in ended:
+        task.result()
 
 
 class Top:

@@ -19,6 +19,7 @@ from kai_py.cli.connection import Context, Kubeconfig
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.input_files import documents_in
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
+from kai_py.cli.progress import progress
 from kai_py.cli.tables import print_table
 from kai_py.simulate.changes import (
     AddNodes,
@@ -69,13 +70,14 @@ def command(
         *map(_manifest, add or ()),
     )
     try:
-        if until_placed:
-            needed = nodes_needed(documents, changes, configuration, like=until_placed, now=now)
-            answer: object = {"like": until_placed, "nodes": needed}
-            telling, waits = partial(_tell_needed, until_placed, needed), needed is None
-        else:
-            answer = comparison = what_if(documents, changes, configuration, now=now)
-            telling, waits = partial(_tell, comparison), bool(comparison.waiting)
+        with progress("simulating"):
+            if until_placed:
+                needed = nodes_needed(documents, changes, configuration, like=until_placed, now=now)
+                answer: object = {"like": until_placed, "nodes": needed}
+                telling, waits = partial(_tell_needed, until_placed, needed), needed is None
+            else:
+                answer = comparison = what_if(documents, changes, configuration, now=now)
+                telling, waits = partial(_tell, comparison), bool(comparison.waiting)
     except ChangeError as error:
         raise CommandError(str(error)) from None
     if not print_document(answer, output, json=json):

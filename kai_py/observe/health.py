@@ -1,8 +1,9 @@
 """Is the scheduler well, and is it ready? Sentences that say what is wrong; none when all is well.
 
 A watch that has not heard of its server for ``STALE_SECONDS`` is stale: bookmarks come about once
-a minute, so three of them are missing. One that fails for ``UNREACHED_SECONDS`` makes the process
-unready, not unwell: what it knows grows old, and a restart would not help. A cycle that runs for
+a minute, so three of them are missing. One that fails for ``UNREACHED_SECONDS``, or hears nothing
+for ``SILENT_SECONDS``, makes the process unready, not unwell: what it knows grows old, and a
+restart would not help. A cycle that runs for
 ``STUCK_SECONDS`` is stuck. An event loop that hangs answers no probe at all, which is its own
 verdict.
 """
@@ -12,6 +13,7 @@ from collections.abc import Iterable
 from kai_py.watch.mirror import KindStatus
 
 STALE_SECONDS = 180.0
+SILENT_SECONDS = 120.0
 UNREACHED_SECONDS = 5.0
 STUCK_SECONDS = 120.0
 
@@ -50,11 +52,13 @@ def _obstacle(kind: KindStatus) -> str:
 
 
 def unreached_kinds(kinds: Iterable[KindStatus]) -> list[str]:
-    """Kinds that were read and whose watch has been failing since."""
+    """Kinds that were read and whose watch has been failing since, or is silent."""
     return [
-        f"{kind.kind}: not reached for {kind.age:.0f} s: {kind.problem}"
+        f"{kind.kind}: not reached for {kind.age:.0f} s: {kind.problem or 'the watch is silent'}"
         for kind in kinds
-        if kind.api_version and kind.synced and kind.problem and kind.age > UNREACHED_SECONDS
+        if kind.api_version
+        and kind.synced
+        and kind.age > (UNREACHED_SECONDS if kind.problem else SILENT_SECONDS)
     ]
 
 

@@ -6,10 +6,11 @@ import json
 import pytest
 
 from kai_py.api.crd import crds
-from kai_py.cli import gangs, queues, reading, top
+from kai_py.cli import devices, gangs, queues, reading, top
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.output import Output
-from kai_py.cli.run import PlanPrinter, command
+from kai_py.cli.run import PlanPrinter
+from kai_py.cli.run import command as run_command
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.faults import Fault, Refuse
 from kai_py.grouping.gang import Owner
@@ -155,7 +156,7 @@ def test_a_plan_is_printed_when_it_says_something_new(capsys):
 @pytest.mark.parametrize("address", ["nowhere", "host:99999", "host:"])
 def test_a_bad_address_is_told(address):
     with pytest.raises(CommandError, match="HOST:PORT"):
-        command(http=address)
+        run_command(http=address)
 
 
 def test_a_kubeconfig_that_is_not_there_is_told(tmp_path):
@@ -198,3 +199,22 @@ def test_kinds_that_may_not_be_read_are_named(tmp_path, monkeypatch):
 
     told = asyncio.run(scene())
     assert told.startswith("cannot read Node, Pod: GET /api/v1/nodes: 403 Forbidden")
+
+
+@pytest.mark.cluster
+def test_filters_that_name_nothing_there_is_are_errors(capsys, tmp_path):
+    wrong = [
+        (queues.command, {"resource": "gpus"}, r"--resource gpus: there is none \(was gpu meant"),
+        (gangs.command, {"queue": "team-b"}, r"--queue team-b: .*was team-a meant"),
+        (devices.command, {"node": "elsewhere"}, r"--node elsewhere: .*kubectl get nodes"),
+        (devices.command, {"queue": "team-b"}, r"--queue team-b: .*was team-a meant"),
+    ]
+
+    def ask(path):
+        for command, options, told in wrong:
+            with pytest.raises(CommandError, match=told):
+                command(kubeconfig=path, **options)
+        queues.command(kubeconfig=path, resource="cpu")
+        gangs.command(kubeconfig=path, queue="team-a")
+
+    assert "team-a" in run_against_cluster(ask, capsys, tmp_path)

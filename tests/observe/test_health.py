@@ -45,6 +45,14 @@ def test_kinds_whose_watch_fails_for_a_while_are_named():
     ]
 
 
+def test_a_silent_watch_makes_unready_before_it_makes_unwell():
+    silent, unserved = kind("Pod", age=121.0), kind("Queue", age=1e6, api_version="")
+    assert unreached_kinds([silent, unserved]) == [
+        "Pod: not reached for 121 s: the watch is silent"
+    ]
+    assert stale_watches([silent]) == []
+
+
 def test_a_cycle_that_does_not_end_is_stuck():
     assert stuck_cycle(119.0) == []
     assert "121 s" in stuck_cycle(121.0)[0]

@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,7 +82,8 @@ CHANGES = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
 @given(JOBS, CHANGES)
 def test_what_was_told_is_what_then_happens(jobs, change):
     """Asked on a copy, then done on the cluster itself."""

@@ -1,0 +1,17 @@
+"""Does a filter name something there is? What there is not is an error, not an empty table."""
+
+from collections.abc import Iterable
+
+from kai_py.api.problems import nearest
+from kai_py.cli.errors import CommandError
+
+
+def check_known(option: str, value: str, names: Iterable[str], *, hint: str) -> None:
+    """Raise CommandError unless ``value`` is empty or one of ``names``."""
+    known = sorted(set(names))
+    if not value or value in known:
+        return
+    meant = nearest(value, known)
+    raise CommandError(
+        f"{option} {value}: there is none", hint=f"was {meant} meant?" if meant else hint
+    )

@@ -1,0 +1,115 @@
+"""kai-py top on a terminal: it fills it, follows its size, and gives it back."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import pty
+import signal
+import struct
+import sys
+import termios
+
+import pytest
+
+from kai_py.api.crd import crds
+from kai_py.embedded.cluster import EmbeddedCluster
+from kai_py.embedded.nodes import h100_node
+
+TOP = [sys.executable, "-c", "from kai_py.cli.main import main; main()", "top"]
+PATIENCE = 60.0
+INTO_SCREEN, OUT_OF_SCREEN = b"\x1b[?1049h", b"\x1b[?1049l"
+SHOWN, HIDDEN = b"\x1b[?25h", b"\x1b[?25l"
+
+pytestmark = pytest.mark.cluster
+
+
+class Terminal:
+    """A pseudo terminal with kai-py top in it, and all that it wrote."""
+
+    def __init__(self, width, height):
+        self.master, self.end = pty.openpty()
+        os.set_blocking(self.master, False)
+        self.resize(width, height)
+        self.settings = termios.tcgetattr(self.end)
+        self.written = b""
+        self._news = asyncio.Event()
+        asyncio.get_running_loop().add_reader(self.master, self._read)
+
+    def _read(self):
+        with contextlib.suppress(OSError):
+            self.written += os.read(self.master, 1 << 16)
+            self._news.set()
+
+    def resize(self, width, height):
+        fcntl.ioctl(self.end, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    def press(self, keys):
+        os.write(self.master, keys)
+
+    async def shows(self, text, *, after=0):
+        async with asyncio.timeout(PATIENCE):
+            while text not in self.written[after:]:
+                self._news.clear()
+                await self._news.wait()
+
+    def close(self):
+        asyncio.get_running_loop().remove_reader(self.master)
+        os.close(self.master)
+        os.close(self.end)
+
+
+@contextlib.asynccontextmanager
+async def top_on_a_terminal(tmp_path, width=100, height=30):
+    async with EmbeddedCluster() as cluster:
+        cluster.create_all(crds().values())
+        cluster.create(h100_node("node-0", gpus=4))
+        path = tmp_path / "kubeconfig"
+        cluster.write_kubeconfig(path)
+        terminal = Terminal(width, height)
+        process = await asyncio.create_subprocess_exec(
+            *TOP,
+            *("--kubeconfig", str(path)),
+            stdin=terminal.end,
+            stdout=terminal.end,
+            stderr=terminal.end,
+            env=os.environ | {"TERM": "xterm-256color"},
+            start_new_session=True,
+        )
+        try:
+            await terminal.shows(b"1 nodes")
+            yield terminal, process
+            async with asyncio.timeout(PATIENCE):
+                await process.wait()
+            assert terminal.written.count(INTO_SCREEN) == terminal.written.count(OUT_OF_SCREEN) == 1
+            assert terminal.written.rindex(SHOWN) > terminal.written.rindex(HIDDEN)
+            assert termios.tcgetattr(terminal.end) == terminal.settings
+            assert b"Traceback" not in terminal.written
+        finally:
+            if process.returncode is None:
+                process.kill()
+            terminal.close()
+
+
+async def test_it_ends_with_q_and_gives_the_terminal_back(tmp_path):
+    async with top_on_a_terminal(tmp_path) as (terminal, process):
+        terminal.press(b"q")
+    assert process.returncode == 0
+
+
+async def test_it_follows_the_size_of_the_terminal(tmp_path):
+    async with top_on_a_terminal(tmp_path, width=100) as (terminal, process):
+        wide, wider = "─".encode() * 90, "─".encode() * 110
+        assert wider not in terminal.written
+        seen = len(terminal.written)
+        terminal.resize(140, 40)
+        await terminal.shows(wide, after=seen)
+        await terminal.shows(wider, after=seen)
+        terminal.press(b"xQ")
+    assert process.returncode == 0
+
+
+async def test_an_interrupt_ends_it_too(tmp_path):
+    async with top_on_a_terminal(tmp_path) as (_, process):
+        process.send_signal(signal.SIGINT)
+    assert process.returncode == 0
