@@ -195,8 +195,10 @@ class Scheduler:
             began = self._cycle_began = loop.time()
             self._wake.clear()
             pause = self._configuration.cycle_period
+            number = self.decisions.cycle + 1
             try:
-                await self._cycle(may_act)
+                with self._metrics.timed("total", number):
+                    await self._cycle(number, may_act)
             except Exception:
                 log.exception("the scheduling cycle failed; the next one starts afresh")
                 self._metrics.cycle_failures.inc()
@@ -204,7 +206,6 @@ class Scheduler:
                 self._wake.set()
                 pause = max(pause, FAILED_CYCLE_PAUSE)
             self._cycle_began = None
-            self._metrics.cycle_seconds.labels("total").observe(loop.time() - began)
             await self._rest(began + pause)
 
     async def _rest(self, until: float) -> None:
@@ -221,23 +222,23 @@ class Scheduler:
             return longest
         return min(max(self._deadline - time.time(), 0.0), longest)
 
-    async def _cycle(self, may_act: Callable[[], bool]) -> None:
+    async def _cycle(self, number: int, may_act: Callable[[], bool]) -> None:
         now = time.time()
-        with self._metrics.cycle_seconds.labels("freeze").time():
+        with self._metrics.timed("freeze", number):
             snapshot = self._planner.freeze(now)
-        with self._metrics.cycle_seconds.labels("plan").time():
+        with self._metrics.timed("plan", number):
             plan, node_gpus = await asyncio.to_thread(self._decide, snapshot)
         decisions = self.decisions.note(plan, snapshot.gangs, now)
         self._work_metrics.count(decisions, snapshot.gangs, now)
         self.shares.note(plan, now)
-        self.last_view = ClusterView(self.decisions.cycle, snapshot, plan, node_gpus)
+        self.last_view = ClusterView(number, snapshot, plan, node_gpus)
         self._deadline = self._planner.next_deadline(snapshot)
         self._metrics.show_plan(plan)
         if self._kai_metrics is not None:
             self._kai_metrics.show_plan(plan)
         self._on_plan(plan)
         if self._executor is not None and may_act():
-            with self._metrics.cycle_seconds.labels("commit").time():
+            with self._metrics.timed("commit", number):
                 self._executor.carry_out(plan, snapshot.gangs.values(), now)
 
     def _decide(self, snapshot: Snapshot) -> tuple[Plan, Floats]:

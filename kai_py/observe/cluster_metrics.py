@@ -5,6 +5,7 @@ Computed when it is asked for, from the last cycle, so that cycles pay nothing. 
 by queues, by topology levels, and by devices in use, of which at most ``MOST_DEVICES`` are told.
 """
 
+from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry
@@ -17,6 +18,8 @@ from kai_py.observe.cluster_view import ClusterView, NodeUse
 
 MOST_DEVICES = 50_000
 NODE, CLUSTER = "node", "cluster"
+AGES = ((60.0, "under 1m"), (600.0, "1m-10m"), (3600.0, "10m-1h"), (86400.0, "1h-1d"))
+OLDEST = "over 1d"
 NODE_STATES = ("free", "partial", "full", "unusable", "without_gpus")
 DEVICE_LABELS = (
     "node", "driver", "pool", "device", "uuid", "claim", "namespace", "pod", "gang", "queue",
@@ -39,27 +42,44 @@ class ClusterMetrics(Collector):
         view = self._view()
         if view is None:
             return
-        yield oldest_pending(view)
+        yield from pending_ages(view)
         yield from room(view)
         yield device_claims(view)
 
 
-def oldest_pending(view: ClusterView) -> Metric:
-    """Per queue the age of the gang that has waited longest; 0 where nobody waits."""
-    metric = GaugeMetricFamily(
+def pending_ages(view: ClusterView) -> Iterator[Metric]:
+    """Per queue the gangs that wait by age, and the age of the oldest; 0 where nobody waits."""
+    counts = GaugeMetricFamily(
+        "kai_py_pending_gangs_by_age",
+        "Gangs that stay pending, by queue and by the time since they were created.",
+        labels=("queue", "age"),
+    )
+    oldest = GaugeMetricFamily(
         "kai_py_oldest_pending_seconds",
         "Age of the oldest gang that stays pending, by queue.",
         labels=("queue",),
     )
-    ages = dict.fromkeys((share.queue for share in view.plan.queues), 0.0)
+    for queue, ages in _ages(view).items():
+        found = Tally(map(age_label, ages))
+        for label in (*(label for _, label in AGES), OLDEST):
+            counts.add_metric((queue, label), found[label])
+        oldest.add_metric((queue,), max(ages, default=0.0))
+    yield counts
+    yield oldest
+
+
+def age_label(seconds: float) -> str:
+    """The age of a gang as a label: a bounded set."""
+    return next((label for below, label in AGES if seconds < below), OLDEST)
+
+
+def _ages(view: ClusterView) -> dict[str, list[float]]:
+    ages: dict[str, list[float]] = {share.queue: [] for share in view.plan.queues}
     for unplaced in view.plan.unplaced:
         gang = view.snapshot.gangs.get(unplaced.gang)
         if gang is not None and unplaced.queue in ages:
-            age = max(view.snapshot.now - gang.created, 0.0)
-            ages[unplaced.queue] = max(ages[unplaced.queue], age)
-    for queue, age in ages.items():
-        metric.add_metric((queue,), age)
-    return metric
+            ages[unplaced.queue].append(max(view.snapshot.now - gang.created, 0.0))
+    return ages
 
 
 def room(view: ClusterView) -> Iterator[Metric]:

@@ -2,7 +2,8 @@
 
 A gang has waited from its creation, or from the last eviction of a pod of it, to the placement of
 its floor. What an eviction loses is the time since the pod was bound, times its GPUs, whether or
-not the workload can go on from a checkpoint. Labels: queues, five sizes of gangs, actions.
+not the workload can go on from a checkpoint. Labels: queues, five sizes of gangs, actions; the gang
+itself is an exemplar of the waiting time, which only the last one of a bucket keeps.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from kai_py.observe.decision_log import Decision, DecisionKind
+from kai_py.observe.exemplar import exemplar
 from kai_py.plan.decisions import Action
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
@@ -48,7 +50,8 @@ class DecisionMetrics:
             if decision.kind is DecisionKind.PLACED and not gang.bound:
                 since = max(gang.created, gang.last_evicted or 0.0)
                 size = size_label(len(gang.members))
-                self._wait.labels(gang.queue, size).observe(max(now - since, 0.0))
+                wait = self._wait.labels(gang.queue, size)
+                wait.observe(max(now - since, 0.0), exemplar("gang", decision.gang))
             elif decision.kind is DecisionKind.EVICTED:
                 self._lost.labels(decision.action).inc(lost_gpu_seconds(decision, gang, now))
 

@@ -1,7 +1,7 @@
 """What can be asked of a running scheduler over HTTP?
 
     /           the dashboard
-    /metrics    Prometheus text
+    /metrics    Prometheus text; OpenMetrics, which has exemplars, for those that accept it
     /healthz    200 while watches hear of the server and the loop turns, else 503 and why
     /readyz     200 while every watch has its first list and reaches the server, else 503 and
                 which does not; kinds that it does without are named either way
@@ -16,7 +16,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
 
 from kai_py.observe.dashboard import dashboard_routes
 from kai_py.observe.http_access import Access, guard
@@ -42,9 +43,10 @@ class Probes:
 def make_app(probes: Probes, access: Access) -> web.Application:
     """The HTTP application."""
 
-    async def metrics(_request: web.Request) -> web.Response:
-        body = await asyncio.to_thread(generate_latest, probes.registry)
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+    async def metrics(request: web.Request) -> web.Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        body = await asyncio.to_thread(encode, probes.registry)
+        return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def healthz(_request: web.Request) -> web.Response:
         return _verdict(probes.unhealthy(), ())

@@ -4,11 +4,15 @@ Children of bound label sets are made beforehand, so that a rate exists from the
 Labels are bounded by queues, kinds and stages, never by pods or gangs.
 """
 
+import time
 from collections import Counter as Tally
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import product
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from kai_py.observe.exemplar import exemplar
 from kai_py.plan.decisions import Action, Plan
 
 CYCLE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -140,6 +144,16 @@ class Metrics:
             "Events that were not written: too many at once, or refused.",
             registry=registry,
         )
+
+    @contextmanager
+    def timed(self, stage: str, cycle: int) -> Iterator[None]:
+        """Note how long the block took as a stage; the cycle's number is the exemplar."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = time.perf_counter() - began
+            self.cycle_seconds.labels(stage).observe(seconds, exemplar("cycle", str(cycle)))
 
     def count_call(self, verb: str, kind: str, code: int, seconds: float) -> None:
         """Note one API call; code 0 means that no answer came."""

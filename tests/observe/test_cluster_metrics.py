@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry
 
 from kai_py.observe import cluster_metrics
-from kai_py.observe.cluster_metrics import ClusterMetrics, device_claims, largest_free
+from kai_py.observe.cluster_metrics import ClusterMetrics, age_label, device_claims, largest_free
 from tests import scenario
 from tests.observe.views import view_of
 from tests.worlds import gang, world
@@ -28,6 +28,15 @@ def test_the_oldest_that_waits_is_told_by_queue():
     assert value("kai_py_oldest_pending_seconds", {"queue": "team"}) == 90.0
     value = scraped(world({"n1": 4}).snapshot(100.0)).get_sample_value
     assert value("kai_py_oldest_pending_seconds", {"queue": "team"}) == 0.0
+
+
+def test_who_waits_is_counted_by_age():
+    waiting = [gang(f"g{n}", pods=1, gpus=8, created=float(n)) for n in (0, 9_400, 9_990, 9_999)]
+    value = scraped(world({"n1": 4}, *waiting).snapshot(10_000.0)).get_sample_value
+    ages = ("under 1m", "1m-10m", "10m-1h", "1h-1d", "over 1d")
+    found = [value("kai_py_pending_gangs_by_age", {"queue": "team", "age": age}) for age in ages]
+    assert found == [2, 0, 1, 1, 0]
+    assert age_label(86_400.0) == "over 1d"
 
 
 def test_free_room_is_told_by_level():

@@ -11,12 +11,16 @@ from tests.worlds import gang, world
 
 
 def counted(*snapshots):
+    return measured(*snapshots).get_sample_value
+
+
+def measured(*snapshots):
     registry, log = CollectorRegistry(), DecisionLog()
     metrics = DecisionMetrics(registry)
     for snapshot in snapshots:
         plan = view_of(snapshot).plan
         metrics.count(log.note(plan, snapshot.gangs, snapshot.now), snapshot.gangs, snapshot.now)
-    return registry.get_sample_value
+    return registry
 
 
 def test_a_gang_has_waited_from_its_creation_to_its_first_placement():
@@ -29,6 +33,16 @@ def test_a_gang_has_waited_from_its_creation_to_its_first_placement():
     labels = {"queue": "team", "size": "2-8"}
     assert value("kai_py_gang_wait_seconds_count", labels) == 1.0
     assert value("kai_py_gang_wait_seconds_sum", labels) == 100.0
+
+
+def test_the_gang_is_the_exemplar_of_its_wait_however_long_its_name():
+    names = ("train", "t" * 200)
+    for name in names:
+        registry = measured(world({"n1": 8}, gang(name, pods=1, gpus=8)).snapshot(20.0))
+        samples = [each for family in registry.collect() for each in family.samples]
+        (told,) = [each.exemplar for each in samples if each.exemplar]
+        assert told.labels["gang"].endswith(name[-100:])
+        assert len("gang" + told.labels["gang"]) <= 128
 
 
 def test_a_gang_that_grows_has_not_waited():

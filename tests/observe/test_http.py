@@ -103,6 +103,22 @@ async def test_metrics_follow_the_plan(state, get):
     assert line(text, "kai_py_queue_resources{") is None
 
 
+async def test_an_open_metrics_scrape_tells_which_cycle_was_slow(state, port, get):
+    with state.metrics.timed("plan", 41):
+        pass
+    headers = {"Accept": "application/openmetrics-text;version=1.0.0"}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.get(f"http://127.0.0.1:{port}/metrics") as response,
+    ):
+        text = await response.text()
+        assert response.content_type == "application/openmetrics-text"
+    assert text.endswith("# EOF\n")
+    plan = [line for line in text.splitlines() if "kai_py_cycle_seconds_bucket" in line]
+    assert any('stage="plan"' in line and '# {cycle="41"}' in line for line in plan)
+    assert "cycle=" not in (await get("/metrics"))[1]
+
+
 async def test_rates_exist_before_anything_happened(get):
     _, text = await get("/metrics")
     assert 'kai_py_pod_bindings_total{outcome="bound"} 0.0' in text
