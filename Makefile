@@ -37,7 +37,7 @@ types: setup
 
 generate: setup
 	$(BIN)/kai-py crds --output-dir crds
-	$(BIN)/kai-py manifests --chart charts/kai-py
+	$(BIN)/kai-py install --chart charts/kai-py
 
 picture: setup
 	$(BIN)/kai-py demo --svg docs/demo.svg
@@ -45,7 +45,7 @@ picture: setup
 drift: setup
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT \
 	  && $(BIN)/kai-py crds --output-dir "$$fresh/crds" \
-	  && $(BIN)/kai-py manifests --chart "$$fresh/chart" \
+	  && $(BIN)/kai-py install --chart "$$fresh/chart" \
 	  && diff -r crds "$$fresh/crds" && diff -r charts/kai-py "$$fresh/chart" \
 	  || { echo "crds/ or charts/ differ from the code: run make generate and commit" >&2; exit 1; }
 

@@ -27,6 +27,7 @@ class Command(NamedTuple):
     name: str
     module: str
     help: str
+    hidden: bool = False
 
 
 COMMANDS = (
@@ -43,7 +44,8 @@ COMMANDS = (
     Command("simulate", "kai_py.cli.simulate", "Play hours of a cluster in seconds and report."),
     Command("snapshot", "kai_py.cli.snapshot", "Save what the scheduler sees to a file."),
     Command("replay", "kai_py.cli.replay", "Plan for a snapshot that KAI took."),
-    Command("manifests", "kai_py.cli.manifests", "Print all that runs the scheduler in a cluster."),
+    Command("install", "kai_py.cli.install", "Print all that runs the scheduler in a cluster."),
+    Command("manifests", "kai_py.cli.install", "The former name of install.", hidden=True),
     Command("migrate", "kai_py.cli.migrate", "Tell what becomes of KAI's objects here."),
     Command("crds", "kai_py.cli.crds", "Print the custom resource definitions to apply."),
 )
@@ -59,8 +61,8 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        for name, _, help_text in COMMANDS:
-            self.add_command(TyperCommand(name, help=help_text))
+        for entry in COMMANDS:
+            self.add_command(TyperCommand(entry.name, help=entry.help, hidden=entry.hidden))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command as usual, then put the real one in the stub's place."""

@@ -1,4 +1,4 @@
-"""The Helm chart, made from the same objects as ``kai-py manifests``.
+"""The Helm chart, made from the same objects as ``kai-py install``.
 
 The objects are made once with stand-ins for what a release decides, then the stand-ins are replaced
 by template expressions; so the chart can't drift from what is tested on a real API server.
@@ -11,15 +11,30 @@ import yaml
 
 from kai_py.api.crd import crds, plain_yaml
 from kai_py.config import Configuration, Http, LeaderElection
+from kai_py.deploy.monitoring import DASHBOARDS, RULES, text_of
 from kai_py.deploy.objects import (
     CONFIGURATION_FILE,
     NAME,
     Document,
     Installation,
+    dashboards,
     manifests,
 )
 
 NAMESPACE, IMAGE, REPLICAS, PORT = "release-namespace", "values-image", 1234, 45678
+RESOURCES, PRIORITY_CLASS = "values-resources", "values-priority-class"
+POD = {
+    "nodeSelector": "values-node-selector",
+    "tolerations": "values-tolerations",
+    "imagePullSecrets": "values-pull-secrets",
+}
+OPTIONAL = {
+    "NetworkPolicy": "networkPolicy",
+    "ServiceMonitor": "monitoring.serviceMonitor",
+    "PrometheusRule": "monitoring.rules",
+}
+"""Kinds that a value switches, and the value."""
+DASHBOARDS_SWITCH = "monitoring.dashboards"
 DIGEST_KEY = "kai-py/configuration"
 
 HELPERS = """\
@@ -32,8 +47,21 @@ HELPERS = """\
 VALUES = """\
 # Container image whose entry point is kai-py; docs/install.md says how to build it.
 image: ""
+imagePullSecrets: []
 # One schedules, the rest stand by.
 replicas: 2
+resources:
+  requests: {cpu: 500m, memory: 512Mi}
+priorityClassName: system-cluster-critical
+nodeSelector: {}
+tolerations: []
+# Lets nothing but metrics, probes and the dashboard in.
+networkPolicy: true
+# The first two need the CRDs of the Prometheus operator, the third Grafana's sidecar.
+monitoring:
+  serviceMonitor: false
+  rules: false
+  dashboards: false
 # The scheduler's configuration; `kai-py run --config` reads the same file.
 config: {}
 """
@@ -49,9 +77,12 @@ def chart() -> dict[str, str]:
     }
     for name, document in crds().items():
         files[f"crds/{name}"] = plain_yaml(document)
+    files |= {f"monitoring/{name}": text_of(name) for name in (RULES, *DASHBOARDS)}
     for document in manifests(_installation()):
         kind = document["kind"]
-        if kind not in ("CustomResourceDefinition", "Namespace"):
+        if document["metadata"]["name"] != NAME:
+            files["templates/dashboards.yaml"] = _dashboards()
+        elif kind not in ("CustomResourceDefinition", "Namespace"):
             files[f"templates/{kind.lower()}.yaml"] = _template(document)
     return files
 
@@ -61,7 +92,14 @@ def _installation() -> Installation:
         leader_election=LeaderElection(namespace=NAMESPACE), http=Http(port=PORT)
     )
     return Installation(
-        image=IMAGE, namespace=NAMESPACE, replicas=REPLICAS, configuration=configuration
+        image=IMAGE,
+        namespace=NAMESPACE,
+        replicas=REPLICAS,
+        configuration=configuration,
+        resources=RESOURCES,
+        priority_class=PRIORITY_CLASS,
+        pod=POD,
+        monitoring=True,
     )
 
 
@@ -91,7 +129,21 @@ def _values_schema() -> Document:
         "$defs": config.pop("$defs", {}),
         "properties": {
             "image": {"type": "string", "minLength": 1},
+            "imagePullSecrets": {"type": "array", "items": {"type": "object"}},
             "replicas": {"type": "integer", "minimum": 1},
+            "resources": {"type": "object"},
+            "priorityClassName": {"type": "string"},
+            "nodeSelector": {"type": "object", "additionalProperties": {"type": "string"}},
+            "tolerations": {"type": "array", "items": {"type": "object"}},
+            "networkPolicy": {"type": "boolean"},
+            "monitoring": {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {
+                    switch: {"type": "boolean"}
+                    for switch in ("serviceMonitor", "rules", "dashboards")
+                },
+            },
             "config": config,
             "global": {"type": "object"},
         },
@@ -99,24 +151,49 @@ def _values_schema() -> Document:
 
 
 def _template(document: Document) -> str:
-    if document["kind"] == "ConfigMap":
-        head = {**document, "data": {}}
-        return (
-            _replaced(plain_yaml(head).replace("data: {}\n", "data:\n"))
-            + f"  {CONFIGURATION_FILE}: |\n"
-            + '    {{- include "kai-py.config" . | nindent 4 }}\n'
-        )
-    if document["kind"] == "Deployment":
+    kind = document["kind"]
+    if kind == "ConfigMap":
+        own = '    {{- include "kai-py.config" . | nindent 4 }}\n'
+        return _open(document, "data") + f"  {CONFIGURATION_FILE}: |\n{own}"
+    if kind == "Deployment":
         annotations = document["spec"]["template"]["metadata"]["annotations"]
         annotations[DIGEST_KEY] = '{{ include "kai-py.config" . | sha256sum | trunc 16 }}'
-    return _replaced(plain_yaml(document))
+    if kind == "PrometheusRule":
+        return _switched(_open(document, "spec") + _file_of(RULES, 2), OPTIONAL[kind])
+    text = _replaced(plain_yaml(document))
+    return _switched(text, OPTIONAL[kind]) if kind in OPTIONAL else text
+
+
+def _dashboards() -> str:
+    files = "".join(f"  {NAME}-{name}: |\n{_file_of(name, 4)}" for name in DASHBOARDS)
+    return _switched(_open(dashboards(NAMESPACE, {}), "data") + files, DASHBOARDS_SWITCH)
+
+
+def _open(document: Document, field: str) -> str:
+    """The document up to its last field, whose content the caller writes."""
+    return _replaced(plain_yaml({**document, field: {}})).removesuffix(" {}\n") + "\n"
+
+
+def _file_of(name: str, indent: int) -> str:
+    """A file of the chart as it is: the template expressions in it are Prometheus' or Grafana's."""
+    return f'{" " * indent}{{{{- .Files.Get "monitoring/{name}" | nindent {indent} }}}}\n'
+
+
+def _switched(text: str, value: str) -> str:
+    return f"{{{{- if .Values.{value} }}}}\n{text}{{{{- end }}}}\n"
 
 
 def _replaced(text: str) -> str:
     port = '{{ dig "http" "port" 8080 .Values.config }}'
-    return (
-        text.replace(NAMESPACE, "{{ .Release.Namespace }}")
-        .replace(IMAGE, '{{ required "image: set the image to run" .Values.image }}')
-        .replace(str(REPLICAS), "{{ .Values.replicas }}")
-        .replace(str(PORT), port)
-    )
+    expressions = {
+        NAMESPACE: "{{ .Release.Namespace }}",
+        IMAGE: '{{ required "image: set the image to run" .Values.image }}',
+        str(REPLICAS): "{{ .Values.replicas }}",
+        str(PORT): port,
+        RESOURCES: "{{ toJson .Values.resources }}",
+        PRIORITY_CLASS: "{{ .Values.priorityClassName | quote }}",
+        **{stand_in: f"{{{{ toJson .Values.{value} }}}}" for value, stand_in in POD.items()},
+    }
+    for stand_in, expression in expressions.items():
+        text = text.replace(stand_in, expression)
+    return text

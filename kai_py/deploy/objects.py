@@ -1,18 +1,27 @@
 """Which objects make the scheduler run in a cluster? All of them, ready to apply.
 
 Two replicas, one of which schedules (a Lease decides which); the other has read the cluster
-already and takes over when the first one ends. The configuration is a ConfigMap; its content is
-part of the pod template's annotations, so that a change of it rolls the replicas.
+already and takes over when the first one ends, so they keep to different nodes. The configuration
+is a ConfigMap; its content is part of the pod template's annotations, so that a change of it rolls
+the replicas. What needs the CRDs of a Prometheus operator is asked for apart (``monitoring``).
 """
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
 from kai_py.api.crd import crds
 from kai_py.config import Configuration
+from kai_py.deploy.monitoring import (
+    DASHBOARD_LABEL,
+    DASHBOARDS,
+    rule_groups,
+    scraping,
+    text_of,
+)
 from kai_py.deploy.permissions import cluster_rules, lease_rules
 
 Document = dict[str, Any]
@@ -23,16 +32,29 @@ CONFIGURATION_DIRECTORY = "/etc/kai-py"
 RBAC = "rbac.authorization.k8s.io"
 USER = 65532
 """The user that images without a shell call nonroot."""
+RESOURCES: Document = {"requests": {"cpu": "500m", "memory": "512Mi"}}
+PRIORITY_CLASS = "system-cluster-critical"
+"""Without the scheduler nothing else of ours starts; every cluster has this class."""
+MONITORING = ("ServiceMonitor", "PrometheusRule")
+"""Kinds of the Prometheus operator."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Installation:
-    """What differs from cluster to cluster; the configuration names the namespace of the lease."""
+    """What differs from cluster to cluster; the configuration names the namespace of the lease.
+
+    ``pod``: fields of the pod's spec beside those that are set here, as node selector and
+    tolerations. ``monitoring``: with the objects of a Prometheus operator and Grafana's sidecar.
+    """
 
     image: str
     namespace: str
     replicas: int
     configuration: Configuration
+    resources: Any = field(default_factory=lambda: dict(RESOURCES))
+    priority_class: str = PRIORITY_CLASS
+    pod: Mapping[str, Any] = field(default_factory=dict)
+    monitoring: bool = False
 
 
 def manifests(wanted: Installation) -> list[Document]:
@@ -46,6 +68,8 @@ def manifests(wanted: Installation) -> list[Document]:
         _deployment(wanted),
         _service(wanted),
         _disruption_budget(wanted),
+        _network_policy(wanted),
+        *(_monitoring(wanted) if wanted.monitoring else ()),
     ]
 
 
@@ -109,20 +133,23 @@ def _deployment(wanted: Installation) -> Document:
 
 
 def _pod(wanted: Installation) -> Document:
-    spread = {
-        "maxSkew": 1,
+    apart = {
         "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": dict(LABELS)},
     }
+    preferred = [{"weight": 100, "podAffinityTerm": apart}]
     return {
+        **wanted.pod,
         "serviceAccountName": NAME,
+        "priorityClassName": wanted.priority_class,
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "topologySpreadConstraints": [spread],
+        "affinity": {
+            "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
+        },
         "containers": [_container(wanted)],
         "volumes": [{"name": "configuration", "configMap": {"name": NAME}}],
     }
@@ -137,7 +164,7 @@ def _container(wanted: Installation) -> Document:
         "ports": [http],
         "livenessProbe": _probe("/healthz", failures=6),
         "readinessProbe": _probe("/readyz", failures=1),
-        "resources": {"requests": {"cpu": "500m", "memory": "512Mi"}},
+        "resources": wanted.resources,
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -167,3 +194,32 @@ def _service(wanted: Installation) -> Document:
 def _disruption_budget(wanted: Installation) -> Document:
     spec = {"maxUnavailable": 1, "selector": {"matchLabels": dict(LABELS)}}
     return _object("policy/v1", "PodDisruptionBudget", wanted.namespace, spec=spec)
+
+
+def _network_policy(wanted: Installation) -> Document:
+    """Only the ports that are served; to where the API server is, no policy can name portably."""
+    ports = [{"protocol": "TCP", "port": port["name"]} for port in _container(wanted)["ports"]]
+    spec = {
+        "podSelector": {"matchLabels": dict(LABELS)},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"ports": ports}],
+    }
+    return _object("networking.k8s.io/v1", "NetworkPolicy", wanted.namespace, spec=spec)
+
+
+def _monitoring(wanted: Installation) -> list[Document]:
+    api_version = "monitoring.coreos.com/v1"
+    return [
+        _object(api_version, "ServiceMonitor", wanted.namespace, spec=scraping(dict(LABELS))),
+        _object(api_version, "PrometheusRule", wanted.namespace, spec=rule_groups()),
+        dashboards(wanted.namespace, {f"{NAME}-{name}": text_of(name) for name in DASHBOARDS}),
+    ]
+
+
+def dashboards(namespace: str, data: Mapping[str, str]) -> Document:
+    """The ConfigMap that Grafana's sidecar loads; ``data``: file name to JSON."""
+    document = _object("v1", "ConfigMap", namespace, data=dict(data))
+    metadata = document["metadata"]
+    metadata["name"] = f"{NAME}-dashboards"
+    metadata["labels"] |= DASHBOARD_LABEL
+    return document

@@ -1,4 +1,4 @@
-"""What `kai-py manifests` prints is accepted, and its permissions are what the scheduler needs.
+"""What `kai-py install` prints is accepted, and its permissions are what the scheduler needs.
 
 Only on the real API server: it alone has RBAC and the admission of pods.
 """

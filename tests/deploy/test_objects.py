@@ -1,4 +1,4 @@
-"""What `kai-py manifests` prints hangs together; that a server takes it is tested in cluster/."""
+"""What `kai-py install` prints hangs together; that a server takes it is tested in cluster/."""
 
 import pytest
 import yaml

@@ -1,6 +1,5 @@
-"""What the documentation and the Grafana dashboard name exists."""
+"""What the documentation names exists. Dashboards and rules: tests/deploy/test_monitoring.py."""
 
-import json
 import re
 from pathlib import Path
 
@@ -39,12 +38,3 @@ def named(text):
 
 def test_the_page_names_the_metrics_that_exist(names):
     assert named((DOCS / "metrics.md").read_text()) == names
-
-
-def test_the_grafana_dashboard_asks_for_metrics_that_exist(names):
-    board = json.loads((DOCS / "grafana-dashboard.json").read_text())
-    asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
-    assert len(asked) >= 10
-    for expression in asked:
-        assert named(expression)
-        assert named(expression) <= names

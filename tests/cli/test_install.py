@@ -1,7 +1,7 @@
 import pytest
 
 from kai_py.cli.errors import CommandError
-from kai_py.cli.manifests import command
+from kai_py.cli.install import command
 
 
 @pytest.mark.parametrize(

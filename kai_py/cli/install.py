@@ -1,4 +1,4 @@
-"""``kai-py manifests``: everything that a cluster needs to run the scheduler, as YAML to apply."""
+"""``kai-py install``: everything that a cluster needs to run the scheduler, as YAML to apply."""
 
 import re
 from collections.abc import Mapping
@@ -26,12 +26,18 @@ def command(
     image: Annotated[str, typer.Option(help="Container image whose entry point is kai-py.")] = "",
     namespace: Annotated[str, typer.Option(help="Namespace, made if needed.")] = "kai-py",
     replicas: Annotated[int, typer.Option(min=1, help="One schedules, the rest stand by.")] = 2,
+    monitoring: Annotated[
+        bool,
+        typer.Option(
+            "--monitoring", help="Also rules, scraping and dashboards, for the Prometheus operator."
+        ),
+    ] = False,
     config: Annotated[Path | None, typer.Option(help="Configuration file to put inside.")] = None,
     chart_dir: Annotated[
         Path | None, typer.Option("--chart", help="Write the Helm chart into this directory.")
     ] = None,
 ) -> None:
-    """Print all to apply: ``kai-py manifests --image IMAGE | kubectl apply -f -``."""
+    """Print all to apply: ``kai-py install --image IMAGE | kubectl apply -f -``."""
     if chart_dir is not None:
         _write(chart_dir, chart())
         return
@@ -45,7 +51,11 @@ def command(
     if configuration.http.port == 0:
         raise CommandError("http.port: a Service needs a port that is known, not 0")
     wanted = Installation(
-        image=image, namespace=namespace, replicas=replicas, configuration=configuration
+        image=image,
+        namespace=namespace,
+        replicas=replicas,
+        configuration=configuration,
+        monitoring=monitoring,
     )
     typer.echo("---\n".join(map(plain_yaml, manifests(wanted))), nl=False)
 

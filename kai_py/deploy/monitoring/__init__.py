@@ -1,0 +1,37 @@
+"""What are Prometheus and Grafana given? Rules, alerts, dashboards, and what operators read.
+
+The files beside this module are the originals. `rules.yaml` is a rule file of Prometheus as well as
+the spec of a PrometheusRule; dashboards are JSON as Grafana exports it.
+"""
+
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+Document = dict[str, Any]
+RULES = "rules.yaml"
+DASHBOARDS = ("scheduler.json", "devices.json")
+DASHBOARD_LABEL = {"grafana_dashboard": "1"}
+"""Grafana's sidecar loads ConfigMaps that carry it."""
+
+
+def text_of(name: str) -> str:
+    """One of the files."""
+    return files(__name__).joinpath(name).read_text(encoding="utf-8")
+
+
+def rule_groups() -> Document:
+    """The groups of recording and alerting rules."""
+    groups: Document = yaml.safe_load(text_of(RULES))
+    return groups
+
+
+def scraping(labels: dict[str, str]) -> Document:
+    """Spec of the ServiceMonitor; ``labels`` are those of the Service.
+
+    The labels `namespace` and `pod` of claims are their own, not those of the scheduler's pod,
+    hence ``honorLabels``.
+    """
+    endpoint = {"port": "http", "path": "/metrics", "interval": "30s", "honorLabels": True}
+    return {"selector": {"matchLabels": labels}, "endpoints": [endpoint]}

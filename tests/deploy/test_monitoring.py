@@ -1,0 +1,102 @@
+"""Rules, alerts and dashboards ask for metrics that exist, and say what they should say."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kai_py.deploy.monitoring import DASHBOARDS, RULES, rule_groups, text_of
+
+PROMTOOL = shutil.which("promtool")
+DOCS = Path(__file__).parents[2] / "docs"
+OURS = re.compile(r"\bkai(?:_(?:py|device)_\w+|:\w+:\w+)")
+with_promtool = pytest.mark.skipif(
+    PROMTOOL is None, reason="no promtool on the PATH (Debian's package prometheus has it)"
+)
+
+
+def panels():
+    return [
+        (name, panel, target)
+        for name in DASHBOARDS
+        for panel in json.loads(text_of(name))["panels"]
+        for target in panel["targets"]
+    ]
+
+
+def recorded():
+    return {rule["record"] for group in rule_groups()["groups"] for rule in group["rules"]
+            if "record" in rule}  # fmt: skip
+
+
+def expressions():
+    rules = [rule for group in rule_groups()["groups"] for rule in group["rules"]]
+    return [rule["expr"] for rule in rules] + [target["expr"] for *_, target in panels()]
+
+
+def existing():
+    page = (DOCS / "metrics.md").read_text()
+    return {name for name in OURS.findall(page) if name.startswith("kai_")} | recorded()
+
+
+def test_rules_and_dashboards_ask_for_metrics_that_exist():
+    for expression in expressions():
+        asked = {re.sub(r"_(bucket|sum|count)$", "", name) for name in OURS.findall(expression)}
+        assert asked or "DCGM_" in expression, expression
+        assert asked <= existing(), expression
+
+
+def test_every_recorded_series_is_told_on_the_page():
+    page = (DOCS / "metrics.md").read_text()
+    assert {name for name in recorded() if name not in page} == set()
+
+
+def test_panels_are_told_apart_and_do_not_overlap():
+    for name in DASHBOARDS:
+        board = json.loads(text_of(name))
+        places = [tuple(panel["gridPos"].values()) for panel in board["panels"]]
+        titles = [panel["title"] for panel in board["panels"]]
+        ids = [panel["id"] for panel in board["panels"]]
+        for each in (places, titles, ids):
+            assert len(set(each)) == len(each) >= 6
+
+
+def promtool(*arguments, **settings):
+    done = subprocess.run(
+        [PROMTOOL, *arguments], check=False, capture_output=True, text=True, **settings
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def rules(tmp_path):
+    path = tmp_path / RULES
+    path.write_text(text_of(RULES))
+    return path
+
+
+@with_promtool
+def test_prometheus_takes_the_rules(rules):
+    assert "SUCCESS" in promtool("check", "rules", rules)
+
+
+@with_promtool
+def test_rules_and_alerts_say_what_they_should(rules):
+    cases = Path(__file__).with_name("rules_test.yaml")
+    shutil.copy(cases, rules.parent)
+    promtool("test", "rules", cases.name, cwd=rules.parent)
+
+
+@with_promtool
+def test_prometheus_understands_every_panel(tmp_path):
+    groups = [{"name": "panels", "rules": [
+        {"record": f"panel:{number}", "expr": target["expr"]}
+        for number, (*_, target) in enumerate(panels())
+    ]}]  # fmt: skip
+    path = tmp_path / "panels.yaml"
+    path.write_text(json.dumps({"groups": groups}))
+    promtool("check", "rules", path)
