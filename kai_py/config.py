@@ -206,6 +206,9 @@ class Http(ApiModel):
     """File with the bearer token that /v1 asks for, read anew for every request; else the
     environment variable KAI_PY_HTTP_TOKEN. Without either /v1 is open on loopback and closed
     elsewhere; metrics and probes are always open."""
+    review_tokens: bool = True
+    """Whether the API server is asked about other bearer tokens: whose they are (TokenReview), and
+    whether that user may get the path (SubjectAccessReview)."""
 
 
 class Log(ApiModel):

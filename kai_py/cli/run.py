@@ -31,6 +31,7 @@ from kai_py.observe.http_access import Access
 from kai_py.observe.log import configure_logging
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.plan_text import describe_plan
+from kai_py.observe.token_review import TokenReviews
 from kai_py.plan.decisions import Plan
 from kai_py.scheduler import Scheduler
 
@@ -116,7 +117,8 @@ async def _run(
             loop.add_signal_handler(ending, scheduler.stop)
         try:
             http = configuration.http
-            access = Access(http.host, http.token_file)
+            review = TokenReviews(client) if http.review_tokens else None
+            access = Access(http.host, http.token_file, review)
             async with serve(scheduler.probes(), access, http.port) as port:
                 log.info("dashboard, metrics and probes are served on port %d", port)
                 await scheduler.run()

@@ -62,6 +62,9 @@ def _writes() -> list[Rule]:
         _rule("scheduling.k8s.io", ("podgroups/status",), ("patch",)),
         _rule("scheduler.grove.io", ("podgangs/status",), ("patch",)),
         _rule("events.k8s.io", ("events",), ("create",)),
+        # Whose token a reader of the dashboard shows, and whether that user may read it.
+        _rule("authentication.k8s.io", ("tokenreviews",), ("create",)),
+        _rule("authorization.k8s.io", ("subjectaccessreviews",), ("create",)),
     ]
 
 

@@ -1,4 +1,5 @@
-"""Who may read /v1? Whoever has the bearer token; without a token, only the machine itself.
+"""Who may read /v1? Whoever has the bearer token, or one that ``review`` lets through; without any
+token, only the machine itself.
 
 On loopback without a token the request must also name the machine itself as its host, so that a
 page from elsewhere, whose name was made to resolve to loopback, reads nothing.
@@ -7,22 +8,30 @@ page from elsewhere, whose name was made to resolve to loopback, reads nothing.
 import hmac
 import ipaddress
 import os
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from kai_py.observe.token_review import Refusal
+
 TOKEN_VARIABLE = "KAI_PY_HTTP_TOKEN"  # the variable's name, not a token
 PROTECTED = "/v1/"
+NEEDED = "a bearer token is needed: Authorization: Bearer TOKEN"
+Review = Callable[[str, str], Awaitable[Refusal | None]]
+"""(token, path) to why the path may not be read with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The address that is listened on, and the file of the token if one is configured."""
+    """The address that is listened on, the file of the token if one is configured, and who else is
+    asked about other tokens."""
 
     host: str
     token_file: Path | None = None
+    review: Review | None = None
 
     def token(self) -> str | None:
         """The token, None if none is configured. Raises OSError if its file can't be read."""
@@ -40,19 +49,33 @@ class Access:
             return self._without_token(host)
         if not token:
             return f"the token file {self.token_file} is empty"
-        scheme, _, given = authorization.partition(" ")
-        if scheme.lower() == "bearer" and hmac.compare_digest(
-            given.strip().encode(), token.encode()
-        ):
+        if hmac.compare_digest(bearer(authorization).encode(), token.encode()):
             return ""
-        return "a bearer token is needed: Authorization: Bearer TOKEN"
+        return NEEDED
+
+    async def refusal_after_review(
+        self, authorization: str, host: str, path: str
+    ) -> Refusal | None:
+        """Why a request is refused after whoever reviews tokens was asked; None if it is not."""
+        refusal, given = self.refusal(authorization, host), bearer(authorization)
+        if refusal and given and self.review is not None:
+            return await self.review(given, path)
+        return Refusal(401, refusal) if refusal else None
 
     def _without_token(self, host: str) -> str:
         if not is_loopback(self.host):
+            if self.review is not None:
+                return NEEDED
             return f"no token is configured: set http.tokenFile or {TOKEN_VARIABLE}"
         if not is_loopback(_without_port(host)):
             return "without a token only requests to localhost are answered"
         return ""
+
+
+def bearer(authorization: str) -> str:
+    """The token of an Authorization header; "" if it has none."""
+    scheme, _, token = authorization.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def is_loopback(host: str) -> bool:
@@ -70,16 +93,18 @@ def _without_port(host: str) -> str:
 
 
 def guard(access: Access) -> Middleware:
-    """Middleware that answers 401 where ``access`` refuses."""
+    """Middleware that answers 401, 403 or 503 where ``access`` refuses."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path.startswith(PROTECTED):
-            headers = request.headers
-            refusal = access.refusal(headers.get("Authorization", ""), headers.get("Host", ""))
-            if refusal:
-                challenge = {"WWW-Authenticate": "Bearer"}
-                raise web.HTTPUnauthorized(text=f"{refusal}\n", headers=challenge)
+            authorization, host = (request.headers.get(k, "") for k in ("Authorization", "Host"))
+            refusal = await access.refusal_after_review(authorization, host, request.path)
+            if refusal is not None:
+                challenge = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else None
+                return web.Response(
+                    status=refusal.status, text=f"{refusal.reason}\n", headers=challenge
+                )
         return await handler(request)
 
     return check

@@ -17,6 +17,7 @@ from kai_py.observe.http_access import TOKEN_VARIABLE, Access
 from kai_py.observe.http_api import Source
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.share_history import ShareHistory
+from kai_py.observe.token_review import Refusal
 from kai_py.plan.decisions import Plan, QueueShare, Stage, Unplaced
 from tests.observe.views import view_of
 from tests.worlds import gang, world
@@ -197,6 +198,30 @@ async def test_events_tell_what_was_missed_and_what_happens(state, port):
         look_at(state, room)
         second = await events.content.readuntil(b'data: {"cycle":2}\n\n')
         assert b'id: 2\nevent: decision\ndata: {"kind":"placed"' in second
+
+
+async def test_tokens_that_are_not_ours_are_reviewed_with_the_path(state, tmp_path):
+    (tmp_path / "token").write_text("ours")
+    asked = []
+
+    async def review(token, path):
+        asked.append((token, path))
+        return None if token == "reader" else Refusal(403, "eve may not")
+
+    access = Access("127.0.0.1", tmp_path / "token", review)
+    async with serve(probes_of(state), access, 0) as port, aiohttp.ClientSession() as session:
+
+        async def ask(**headers):
+            url = f"http://127.0.0.1:{port}/v1/decisions"
+            async with session.get(url, headers=headers) as got:
+                return got.status, await got.text()
+
+        assert (await ask(Authorization="Bearer ours"))[0] == 200
+        assert (await ask())[0] == 401
+        assert asked == []
+        assert (await ask(Authorization="Bearer reader"))[0] == 200
+        assert await ask(Authorization="Bearer eve") == (403, "eve may not\n")
+        assert asked == [("reader", "/v1/decisions"), ("eve", "/v1/decisions")]
 
 
 async def test_without_the_token_only_metrics_and_probes_answer(state, monkeypatch):

@@ -26,6 +26,18 @@ def test_elsewhere_nothing_is_open_without_a_token(listening):
     assert "http.tokenFile" in refusal
 
 
+async def test_elsewhere_a_reviewed_token_opens_and_no_token_does_not():
+    async def everybody(token, path):
+        return None
+
+    access = Access("0.0.0.0", review=everybody)
+    assert await access.refusal_after_review("Bearer x", "any", "/v1/state") is None
+    for nothing in ("", "Bearer", "Bearer ", "Basic x"):
+        refusal = await access.refusal_after_review(nothing, "localhost", "/v1/state")
+        assert refusal.status == 401
+        assert "bearer token" in refusal.reason
+
+
 def test_the_token_opens(tmp_path, monkeypatch):
     path = tmp_path / "token"
     path.write_text("secret\n")

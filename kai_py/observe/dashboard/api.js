@@ -18,7 +18,7 @@ function headers() {
 
 async function ask(path, options = {}) {
   const response = await fetch(path, { headers: headers(), ...options });
-  if (response.status === 401) throw new Refused(await response.text());
+  if ([401, 403].includes(response.status)) throw new Refused(await response.text());
   if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
   return response;
 }

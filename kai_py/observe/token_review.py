@@ -1,0 +1,134 @@
+"""Who sends this token, and may they read this? The API server knows both.
+
+TokenReview tells whose token it is, SubjectAccessReview whether that user may ``get`` the path as a
+non-resource URL, as for every server beside the API server's own (Kubernetes, "Delegated
+authentication and authorization"). Answers are kept for ``KEPT_SECONDS``, as API servers keep
+theirs, of at most ``MOST_KEPT`` tokens and paths; of tokens only their digests are kept.
+"""
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+import msgspec
+
+from kai_py.api.records.core import ObjectMeta, Record
+from kai_py.watch.client import Client
+from kai_py.watch.errors import ApiError
+from kai_py.watch.resource import define_kind
+
+log = logging.getLogger(__name__)
+KEPT_SECONDS = 10.0
+MOST_KEPT = 1000
+MOST_AT_ONCE = 4
+
+
+class UserInfo(Record, frozen=True):
+    """A user as authentication names it and authorization wants it."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+
+
+class TokenStatus(Record, frozen=True):
+    """What the server says of a token."""
+
+    authenticated: bool = False
+    user: UserInfo = UserInfo()
+
+
+class TokenReview(Record, frozen=True):
+    """authentication.k8s.io/v1, the fields that we read."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    status: TokenStatus = TokenStatus()
+
+
+class AccessStatus(Record, frozen=True):
+    """What the server says of a wish."""
+
+    allowed: bool = False
+
+
+class SubjectAccessReview(Record, frozen=True):
+    """authorization.k8s.io/v1, the fields that we read."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    status: AccessStatus = AccessStatus()
+
+
+TOKEN_REVIEWS = define_kind(
+    TokenReview,
+    "TokenReview",
+    "tokenreviews",
+    "v1",
+    group="authentication.k8s.io",
+    namespaced=False,
+).at()
+ACCESS_REVIEWS = define_kind(
+    SubjectAccessReview,
+    "SubjectAccessReview",
+    "subjectaccessreviews",
+    "v1",
+    group="authorization.k8s.io",
+    namespaced=False,
+).at()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request is refused, and the HTTP status that says so."""
+
+    status: int
+    reason: str
+
+
+@dataclass
+class TokenReviews:
+    """Asks the API server through ``client``; belongs to one event loop."""
+
+    client: Client
+    _kept: OrderedDict[tuple[bytes, str], tuple[float, Refusal | None]] = field(
+        default_factory=OrderedDict
+    )
+    _lane: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_AT_ONCE))
+
+    async def __call__(self, token: str, path: str) -> Refusal | None:
+        """Why the bearer of ``token`` may not get ``path``; None if it may."""
+        key = hashlib.sha256(token.encode()).digest(), path
+        known = self._kept.get(key)
+        if known is not None and known[0] > time.monotonic():
+            return known[1]
+        try:
+            async with self._lane:
+                refusal = await self._ask(token, path)
+        except ApiError as error:
+            log.warning("cannot review a token: %s", error)
+            return Refusal(503, "the API server, which knows who has this token, does not tell")
+        self._kept[key] = time.monotonic() + KEPT_SECONDS, refusal
+        self._kept.move_to_end(key)
+        while len(self._kept) > MOST_KEPT:
+            self._kept.popitem(last=False)
+        return refusal
+
+    async def _ask(self, token: str, path: str) -> Refusal | None:
+        review = await self.client.create(TOKEN_REVIEWS, {"spec": {"token": token}})
+        if not review.status.authenticated:
+            return Refusal(401, "this token is unknown here and to the API server")
+        user = review.status.user
+        spec = {
+            "user": user.username,
+            "uid": user.uid,
+            "groups": user.groups,
+            "extra": user.extra,
+            "nonResourceAttributes": {"path": path, "verb": "get"},
+        }
+        access = await self.client.create(ACCESS_REVIEWS, {"spec": spec})
+        if access.status.allowed:
+            return None
+        return Refusal(403, f"{user.username} may not get {path}: a ClusterRole has to allow it")
