@@ -247,6 +247,7 @@ KINDS = {
     "DeviceClass": "deviceclasses",
     "ObjectMetadata": "namespaces",
     "PodDisruptionBudget": "poddisruptionbudgets",
+    "NodeResourceTopology": "noderesourcetopologies",
 }
 
 

@@ -23,6 +23,7 @@ from kai_py.plan.decisions import Action, ClaimAllocation, ClaimToMake
 from kai_py.plan.devices import DeviceTrial
 from kai_py.plan.host_ports import HostPorts
 from kai_py.plan.node_limits import NodeLimits
+from kai_py.plan.numa_zones import NumaZones
 from kai_py.plan.quota import Quota
 from kai_py.plan.room import Room
 from kai_py.plan.shared_gpus import SharedGpus, ShareRoom
@@ -94,7 +95,8 @@ class Statement:
         self.idle: Floats = snapshot.nodes.allocatable - snapshot.used
         self.later: Floats = self.idle + snapshot.releasing
         self.shared = SharedGpus(snapshot.gpu_sharing)
-        self.limits = NodeLimits((HostPorts(len(snapshot.nodes), snapshot.host_ports),))
+        ports = HostPorts(len(snapshot.nodes), snapshot.host_ports)
+        self.limits = NodeLimits((ports, NumaZones(snapshot)))
         self._sharing = sharing
         self._card = snapshot.resources.positions.get(CARD)
         self.changes: list[int] = []

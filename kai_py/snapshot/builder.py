@@ -37,6 +37,7 @@ from kai_py.snapshot.gpu_holdings import CardMemory
 from kai_py.snapshot.group_schedulers import GroupSchedulers
 from kai_py.snapshot.ledger import NodeLedger
 from kai_py.snapshot.neighbour import Neighbours
+from kai_py.snapshot.numa import NumaReports
 from kai_py.snapshot.overdue import OverdueDeletions
 from kai_py.snapshot.queue_specs import DeviceLimit, QueueSpec
 from kai_py.snapshot.shape import ShapeTable
@@ -116,6 +117,7 @@ class SnapshotBuilder:
         self._card_memory = CardMemory()
         self._vacated = VacatedClaims()
         self._budgets = DisruptionBudgets()
+        self._numa = NumaReports()
 
     def apply(self, kind: str, old: object | None, new: object | None) -> None:
         """Take in one change of a watched object; ``kind`` is its ``Kind.collection_name``."""
@@ -128,6 +130,8 @@ class SnapshotBuilder:
             self._apply_queue(kind, old, new)
         elif kind.partition(".")[0] == "poddisruptionbudgets":
             self._budgets.apply(old, new, self._pods.values())
+        elif kind.partition(".")[0] == "noderesourcetopologies":
+            self._numa.apply(old, new)
         else:
             if kind.partition(".")[0] == "topologies":
                 self._apply_topology(old, new)
@@ -153,6 +157,7 @@ class SnapshotBuilder:
         for its extended resources, as it will be.
         """
         self._assumed.bind(pod.uid, node, claims or {}, gpus, making)
+        self._numa.expect(pod.uid, node)
         if making is not None:
             self._objects.show_claim_in_making(making)
         for uid in claims or {}:
@@ -162,6 +167,7 @@ class SnapshotBuilder:
     def forget(self, pod_uid: str) -> None:
         """Take an assumption back: the pod is pending again, its claims as the API has them."""
         self._overlays.forget(pod_uid)
+        self._numa.forget(pod_uid)
         self._derive(pod_uid)
 
     def expect_leaving(self, pod_uid: str) -> None:
@@ -224,6 +230,7 @@ class SnapshotBuilder:
             disregarded=tuple(self._disregarded.values()),
             vacancies=self._vacated.vacancies(),
             budgets=self._budgets.standing(),
+            numa=self._numa.nodes(),
         )
 
     def _apply_node(self, old: object | None, new: object | None) -> None:
@@ -274,6 +281,7 @@ class SnapshotBuilder:
         self._card_memory.forget(uid)
         self._neighbours.remove(uid)
         self._ledger.set_holding(uid, None)
+        self._numa.forget(uid)
         self._gangs.leave(uid)
         self._derive_all(self._group_schedulers.remove(uid))
 
@@ -304,6 +312,7 @@ class SnapshotBuilder:
         if pod.status.phase in FINISHED or (not ours and not standing.node):
             self._neighbours.remove(uid)
             self._ledger.set_holding(uid, None)
+            self._numa.forget(uid)
             self._end(pod, ours=ours)
             return
         self._set_neighbour(pod, standing.node)
@@ -317,6 +326,7 @@ class SnapshotBuilder:
         )
         gpus = gpus_of(pod, asks, standing)
         self._card_memory.watch(uid, asks.share)
+        self._numa.see(uid, asks.shape.alignment)
         self._ledger.set_holding(uid, holding(pod, asks, standing, gpus))
         if ours:
             spec = self._identify(pod, owners)

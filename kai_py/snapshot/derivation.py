@@ -23,6 +23,7 @@ from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import GangSpec
 from kai_py.snapshot.accounting import Accounting, total
+from kai_py.snapshot.alignment import observed_zones
 from kai_py.snapshot.assumptions import Standing
 from kai_py.snapshot.claims import PodClaims, pod_claims
 from kai_py.snapshot.dependencies import RecordingOwners
@@ -163,6 +164,7 @@ def member(
         claims=(*asks.claims.references, *asks.claims.made),
         gpus=gpus,
         provision=asks.provision,
+        zones=observed_zones(pod),
         order=spec.order,
         may_preempt=pod.spec.preemption_policy != "Never",
         admissible=tuple(gate.name for gate in pod.spec.scheduling_gates) == (ADMISSION_GATE,),

@@ -14,6 +14,7 @@ from kai_py.api.references import ClaimRef, PodRef
 from kai_py.grouping.gang import Owner, Subgroup, satisfied
 from kai_py.grouping.terms import Near, Wording
 from kai_py.snapshot.accounting import total
+from kai_py.snapshot.alignment import ZoneAmounts
 from kai_py.snapshot.shape import Shape
 
 Charge = Mapping[str, float]
@@ -39,6 +40,7 @@ class Member:
 
     ``node`` is set while the pod holds room; ``nominated`` names the node whose room it waits for.
     ``provision``: volume claims whose volumes are made for the node that it goes to.
+    ``zones``: what its node says it got of which NUMA zone, if it says so.
     ``claims`` stand in the order of ``shape.claims``, then that of its extended resources.
     ``gpus``: the shared GPUs it has a part of; of a pending pod, those that its labels name from an
     attempt before. ``waiting`` and ``problem`` are sentences: what must happen first, and what is
@@ -59,6 +61,7 @@ class Member:
     claims: tuple[ClaimRef, ...] = ()
     gpus: tuple[SharedGpu, ...] = ()
     provision: tuple[str, ...] = ()
+    zones: ZoneAmounts = ()
     order: int = 0
     may_preempt: bool = True
     waiting: str = ""

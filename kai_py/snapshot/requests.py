@@ -17,36 +17,39 @@ Amounts = dict[str, float]
 def pod_requests(pod: Pod) -> Amounts:
     """Requests of ``pod`` by resource name; raises QuantityError for a malformed quantity."""
     spec = pod.spec
-    running = _sum(_effective(container.resources) for container in spec.containers)
+    running = summed(effective(container.resources) for container in spec.containers)
     starting: Amounts = {}
     sidecars: Amounts = {}
     for container in spec.init_containers:
-        own = _effective(container.resources)
-        if _is_sidecar(container):
-            sidecars = _sum((sidecars, own))
-            starting = _max(starting, sidecars)
+        own = effective(container.resources)
+        if is_sidecar(container):
+            sidecars = summed((sidecars, own))
+            starting = largest(starting, sidecars)
         else:
-            starting = _max(starting, _sum((sidecars, own)))
-    total = _max(_sum((running, sidecars)), starting)
+            starting = largest(starting, summed((sidecars, own)))
+    total = largest(summed((running, sidecars)), starting)
     if spec.resources is not None:
-        total |= _effective(spec.resources)
-    total = _sum((total, amounts(spec.overhead)))
+        total |= effective(spec.resources)
+    total = summed((total, amounts(spec.overhead)))
     total["pods"] = 1.0
     return {name: amount for name, amount in total.items() if amount}
 
 
-def _effective(resources: Resources) -> Amounts:
+def effective(resources: Resources) -> Amounts:
+    """What a container asks for: a limit without a request is a request. Raises QuantityError."""
     if not resources.requests and not resources.limits:
         return {}
     merged: Mapping[str, QuantityText] = {**resources.limits, **resources.requests}
     return amounts(merged)
 
 
-def _is_sidecar(container: Container) -> bool:
+def is_sidecar(container: Container) -> bool:
+    """Whether an init container goes on to run beside the others."""
     return container.restart_policy == "Always"
 
 
-def _sum(parts: Iterable[Amounts]) -> Amounts:
+def summed(parts: Iterable[Amounts]) -> Amounts:
+    """All of them together."""
     total: Amounts = {}
     for part in parts:
         for name, amount in part.items():
@@ -54,5 +57,6 @@ def _sum(parts: Iterable[Amounts]) -> Amounts:
     return total
 
 
-def _max(left: Amounts, right: Amounts) -> Amounts:
+def largest(left: Amounts, right: Amounts) -> Amounts:
+    """The larger of both, per resource."""
     return {name: max(left.get(name, 0.0), right.get(name, 0.0)) for name in left | right}

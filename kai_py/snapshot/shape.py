@@ -14,6 +14,7 @@ from kai_py.api.gpu_share import GpuShare
 from kai_py.api.records.core import Affinity, NodeSelector, Pod, PodAffinity, Toleration
 from kai_py.api.records.core import TopologySpreadConstraint as SpreadConstraint
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
+from kai_py.snapshot.alignment import Alignment, alignment
 from kai_py.snapshot.extended_resources import NO_EXTENDED_RESOURCES, ExtendedResources
 from kai_py.snapshot.neighbour import has_pod_rules
 from kai_py.snapshot.requests import pod_requests
@@ -51,7 +52,8 @@ class Shape:
 
     ``mirrored``: what the claims take of resources that a device plugin may report for the same
     devices (``nvidia.com/gpu`` beside ``gpu.nvidia.com``). ``extended``: those of the requests that
-    nodes without a device plugin for them serve by claim.
+    nodes without a device plugin for them serve by claim. ``alignment``: what nodes with NUMA zones
+    align to them.
     """
 
     number: int
@@ -66,6 +68,7 @@ class Shape:
     mirrored: Mapping[str, float] = field(default_factory=dict)
     extended: ExtendedResources = NO_EXTENDED_RESOURCES
     gpu_share: GpuShare | None = None
+    alignment: Alignment | None = None
     namespace: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -166,6 +169,7 @@ class ShapeTable:
             mirrored=mirrored or {},
             gpu_share=gpu_share,
             extended=extended,
+            alignment=alignment(pod),
             namespace=pod.metadata.namespace if labels_matter else "",
             labels=pod.metadata.labels if labels_matter else {},
         )

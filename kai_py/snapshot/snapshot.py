@@ -19,6 +19,7 @@ from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.gpu_sharing import GpuSharing
 from kai_py.snapshot.neighbour import Neighbour
 from kai_py.snapshot.nodes import NodeColumns
+from kai_py.snapshot.numa import NumaNode
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.resources import Floats, ResourceIndex
 from kai_py.snapshot.shape import HostPort
@@ -73,7 +74,8 @@ class Snapshot:
     ``neighbours``: pods on nodes, as far as any pod has rules about others; ``namespaces``: their
     labels, for such rules. ``gpu_sharing``: GPUs that pods share; each counts in
     ``used`` as one whole GPU. ``topologies``: name to node label keys, coarse to fine.
-    ``budgets``: pods of which few may leave at a time.
+    ``budgets``: pods of which few may leave at a time. ``numa``: by name, the nodes that align what
+    pods get to NUMA zones.
     """
 
     now: float
@@ -99,3 +101,4 @@ class Snapshot:
     topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     gpu_sharing: GpuSharing = field(default_factory=GpuSharing)
     budgets: tuple[DisruptionBudget, ...] = ()
+    numa: Mapping[str, NumaNode] = field(default_factory=dict)

@@ -26,6 +26,8 @@ from kai_py.api.records.core import (
 )
 from kai_py.api.records.document import Document, document_decoder
 from kai_py.api.records.kai import KaiPodGroup, KaiQueue, KaiTopology
+from kai_py.api.records.node_topology import GROUP as NODE_TOPOLOGY_GROUP
+from kai_py.api.records.node_topology import NodeResourceTopology
 from kai_py.api.records.resource import (
     DeviceClass,
     DeviceTaintRule,
@@ -106,6 +108,15 @@ VOLUMES = define_kind(
 )
 STORAGE_CLASSES = define_kind(
     StorageClass, "StorageClass", "storageclasses", "v1", group="storage.k8s.io", namespaced=False
+)
+NODE_TOPOLOGIES = define_kind(
+    NodeResourceTopology,
+    "NodeResourceTopology",
+    "noderesourcetopologies",
+    "v1alpha2",
+    "v1alpha1",
+    group=NODE_TOPOLOGY_GROUP,
+    namespaced=False,
 )
 JOBS = define_kind(Job, "Job", "jobs", "v1", group="batch")
 REPLICA_SETS = owner_kind("ReplicaSet", "replicasets", "v1", group="apps")
@@ -188,6 +199,7 @@ WATCHED = (
     VOLUMES,
     VOLUME_CLAIMS,
     DISRUPTION_BUDGETS,
+    NODE_TOPOLOGIES,
     DEPLOYMENTS,
     REPLICA_SETS,
     STATEFUL_SETS,

@@ -1,8 +1,7 @@
 """The smallest structural definitions of KAI's kinds; fields that nobody checks are kept."""
 
-from tests.cluster.api import Api, ApiError, Document
-from tests.cluster.eventually import eventually
-from tests.cluster.scheduling import DEFINITIONS, is_served
+from tests.cluster.api import Api, Document
+from tests.cluster.scheduling import install
 
 KEPT = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 KINDS = (
@@ -34,11 +33,4 @@ def definition(group: str, version: str, kind: str, plural: str, scope: str) -> 
 async def install_kai_definitions(api: Api) -> None:
     """Define KAI's kinds and wait until they are served."""
     for kind in KINDS:
-        wanted = definition(*kind)
-        try:
-            await api.post(DEFINITIONS, wanted)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
-        name = wanted["metadata"]["name"]
-        await eventually(lambda w=wanted: is_served(api, w), what=f"{name} served")
+        await install(api, definition(*kind))

@@ -48,13 +48,18 @@ class Running:
 async def install_definitions(api: Api) -> None:
     """Apply what `crds/` holds and wait until it is served."""
     for path in sorted(CRDS.glob("*.yaml")):
-        definition = yaml.safe_load(path.read_text())
-        try:
-            await api.post(DEFINITIONS, definition)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
-        await eventually(lambda d=definition: is_served(api, d), what=f"{path.name} served")
+        await install(api, yaml.safe_load(path.read_text()))
+
+
+async def install(api: Api, definition: Document) -> None:
+    """Define a kind and wait until it is served."""
+    try:
+        await api.post(DEFINITIONS, definition)
+    except ApiError as error:
+        if error.reason != "AlreadyExists":
+            raise
+    name = definition["metadata"]["name"]
+    await eventually(lambda: is_served(api, definition), what=f"{name} served")
 
 
 async def is_served(api: Api, definition: Document) -> bool:

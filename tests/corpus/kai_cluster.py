@@ -3,6 +3,8 @@
 import math
 from collections.abc import Mapping
 
+import msgspec
+
 from kai_py.api.gpu_share import GpuShare, SharedGpu
 from kai_py.api.records.core import (
     Affinity,
@@ -14,23 +16,33 @@ from kai_py.api.records.core import (
     NodeSelectorTerm,
     NodeStatus,
     ObjectMeta,
+    Pod,
     PodAffinity,
     PodAffinityTerm,
     Requirement,
 )
+from kai_py.api.records.node_topology import (
+    NodeResourceTopology,
+    TopologyAttribute,
+    Zone,
+    ZoneResource,
+)
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Owner, Subgroup, TopologyConstraint
 from kai_py.snapshot.accounting import total
+from kai_py.snapshot.alignment import Alignment, alignment, observed_zones
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.gpu_holdings import shared_holding
 from kai_py.snapshot.ledger import Holding, NodeLedger
 from kai_py.snapshot.neighbour import Neighbour
+from kai_py.snapshot.numa import numa_node
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 
 NOW = 1_800_000_000.0
 GPU = "nvidia.com/gpu"
+GUARANTEED = "Guaranteed"
 UNITS = {"cpu_milli": "cpu", "gpu": GPU}
 STUCK = "StuckInReleasing"
 """Its deletion is overdue: it holds its room, and nobody may count on it."""
@@ -89,8 +101,57 @@ def snapshot_of(cluster: Mapping, accounting) -> Snapshot:
         topologies=_topologies(cluster),
         neighbours=_neighbours(gangs),
         gpu_sharing=state.gpu_sharing,
+        numa=_numa(cluster),
         leaving=tuple(m for g in gangs for m in g.members if m.state == PodState.RELEASING),
     )
+
+
+def _numa(cluster):
+    reports = {node["name"]: numa_report(node) for node in cluster["nodes"] if "numa" in node}
+    read = ((name, numa_node(report)) for name, report in reports.items())
+    return {name: found for name, found in read if found is not None}
+
+
+def numa_report(node: Mapping) -> NodeResourceTopology:
+    """What an exporter would report of the zones of a node."""
+    numa = node["numa"]
+    attributes = {"topologyManagerPolicy": numa["policy"], "topologyManagerScope": numa["scope"]}
+    return NodeResourceTopology(
+        metadata=ObjectMeta(name=node["name"]),
+        attributes=tuple(TopologyAttribute(name=k, value=v) for k, v in attributes.items()),
+        zones=tuple(
+            Zone(
+                name=zone["id"],
+                resources=tuple(
+                    ZoneResource(
+                        name=UNITS.get(name, name),
+                        allocatable=_quantity(name, amount),
+                        available=_quantity(name, zone["available"].get(name, 0)),
+                    )
+                    for name, amount in zone["allocatable"].items()
+                ),
+            )
+            for zone in numa["zones"]
+        ),
+    )
+
+
+def _quantity(name: str, amount: float) -> str:
+    return f"{int(amount)}m" if name == "cpu_milli" else str(int(amount))
+
+
+def _alignment(task: Mapping, request: Mapping[str, float]) -> Alignment | None:
+    """What of the only container of a task is aligned."""
+    containers = {"requests": request, "limits": request if task.get("qos") == GUARANTEED else {}}
+    spec = {"containers": [{"resources": _texts(containers)}]}
+    return alignment(msgspec.convert({"spec": spec}, Pod))
+
+
+def _texts(containers: Mapping) -> dict:
+    return {
+        kind: {name: f"{int(a)}m" if name == "cpu" else str(int(a)) for name, a in amounts.items()}
+        for kind, amounts in containers.items()
+    }
 
 
 def _topologies(cluster):
@@ -159,7 +220,9 @@ def _member(job: Mapping, task: Mapping, shapes: dict, accounting, memory: Mappi
     if share is not None:
         request.pop(GPU, None)
     affinity, labels = _affinity(task), task.get("labels", {})
-    key = (tuple(sorted(request.items())), repr(affinity), share, tuple(sorted(labels.items())))
+    aligned = _alignment(task, request)
+    parts = (tuple(sorted(request.items())), repr(affinity), share, tuple(sorted(labels.items())))
+    key = (*parts, repr(aligned))
     shape = shapes.setdefault(
         key,
         Shape(
@@ -167,6 +230,7 @@ def _member(job: Mapping, task: Mapping, shapes: dict, accounting, memory: Mappi
             requests=request,
             affinity=affinity,
             gpu_share=share,
+            alignment=aligned,
             namespace=job.get("namespace", ""),
             labels=labels,
         ),
@@ -190,6 +254,7 @@ def _member(job: Mapping, task: Mapping, shapes: dict, accounting, memory: Mappi
         charge=total(charges),
         gpus=tuple(SharedGpu(group) for group in task.get("gpu_groups", ())),
         order=_order(task),
+        zones=observed_zones(Pod(metadata=ObjectMeta(annotations=task.get("annotations", {})))),
     )
 
 

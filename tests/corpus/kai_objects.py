@@ -4,11 +4,13 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.gpu_sharing import MEMORY_LABEL
 from kai_py.snapshot.overdue import OVERDUE_SECONDS
 from kai_py.snapshot.snapshot import Snapshot
-from tests.corpus.kai_cluster import GPU, NOW
+from tests.corpus.kai_cluster import GPU, GUARANTEED, NOW, numa_report
 from tests.dialects.feeding import Cluster, Document
 
 RUNNING = ("Bound", "Binding", "Running", "Releasing", "StuckInReleasing")
@@ -28,6 +30,7 @@ def snapshot_of_objects(cluster: Mapping, accounting: Accounting) -> Snapshot:
 def objects_of(cluster: Mapping) -> Iterator[Document]:
     """The objects of a case, as manifests."""
     yield from map(_node, cluster["nodes"])
+    yield from (_node_topology(node) for node in cluster["nodes"] if "numa" in node)
     yield from map(_queue, cluster["queues"])
     yield from map(_topology, cluster.get("topologies", ()))
     for value in sorted({job["priority"] for job in cluster["jobs"]}):
@@ -58,6 +61,12 @@ def _node(node: Mapping) -> Document:
     }
     labels = {MEMORY_LABEL: str(int(node["gpu_memory_mib"])), **node["labels"]}
     return _object("v1", "Node", node["name"], metadata={"labels": labels}, status=status)
+
+
+def _node_topology(node: Mapping) -> Document:
+    fields = msgspec.to_builtins(numa_report(node))
+    parts = {name: fields[name] for name in ("attributes", "zones")}
+    return _object("topology.node.k8s.io/v1alpha2", "NodeResourceTopology", node["name"], **parts)
 
 
 def _queue(queue: Mapping) -> Document:
@@ -173,9 +182,12 @@ def _pod(job: Mapping, task: Mapping) -> Document:
         metadata["deletionTimestamp"] = _time(NOW - LEFT_SINCE[task["status"]])
     not_asked = {"pods", "gpu"} if _gpu_share(task) else {"pods"}
     requests = {name: amount for name, amount in task["request"].items() if name not in not_asked}
+    resources = {"requests": _amounts(requests)}
+    if task.get("qos") == GUARANTEED:
+        resources["limits"] = resources["requests"]
     spec = {
         "schedulerName": "kai-scheduler",
-        "containers": [{"name": "main", "resources": {"requests": _amounts(requests)}}],
+        "containers": [{"name": "main", "resources": resources}],
         "affinity": _affinity(task),
     }
     status = {"phase": "Pending"}

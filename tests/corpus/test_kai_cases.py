@@ -8,7 +8,6 @@ TABLE = "kai-cases"
 NOT_BUILT_YET = frozenset(
     {
         "DRA feature on",
-        "NUMA topology",
     }
 )
 """Feature tags of cases that wait for something which is not built yet."""

@@ -11,6 +11,7 @@ from kai_py.plan.quota import quota_of
 from kai_py.plan.room import Room
 from kai_py.plan.statement import Evicted, Statement
 from tests.plan.test_host_ports import listening
+from tests.plan.test_numa_zones import report, whole
 from tests.scenario import (
     claim,
     claiming,
@@ -40,6 +41,8 @@ def statement():
         [shared(pod(f"part{i}", 0, queue="q", node="a"), "0.4", group="g") for i in range(2)],
         [shared(pod(f"half{i}", 0, queue="q"), "0.5") for i in range(2)],
         claiming_job("devices", 3, queue="q"),
+        report("a", 3, 2),
+        [whole(f"whole{i}", 2, node=where) for i, where in enumerate(("a", "", ""))],
         [listening(f"port{i}", node=where) for i, where in enumerate(("a", "b", "", ""))],
     )
     snapshot = world.snapshot()
@@ -101,7 +104,7 @@ def do(trial, step):
 steps = st.lists(
     st.tuples(
         st.sampled_from(["place", "evict"]),
-        st.integers(0, 12),
+        st.integers(0, 15),
         st.integers(0, 1),
         st.sampled_from(Room),
     ),

@@ -39,7 +39,6 @@ class Note:
 
 UNREAD_MARKS: Mapping[str, str] = {
     "kai.scheduler/numa-placement-predicted": "NUMA zones are not predicted",
-    "kai.scheduler/numa-placement-observed": "NUMA zones are not read",
     "runai/shared-gpu-configmap": "no ConfigMap is made; see docs/gpu-sharing.md",
     "kai.scheduler/ignore-workload-api": "has no meaning",
 }

@@ -1,0 +1,138 @@
+"""What is left of each NUMA zone as a cycle places and evicts pods?
+
+Follows ``policy.numa`` over the nodes that align. *Later* the pods that leave have given back what
+they had of their zones. A question costs the nodes that changed since the shape was last asked for;
+nodes in the same state are judged once.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kai_py.plan.node_limits import Undo
+from kai_py.plan.room import Room
+from kai_py.policy.numa import admitted, given_back, pods_admitted
+from kai_py.snapshot.alignment import Alignment
+from kai_py.snapshot.gangs import Member
+from kai_py.snapshot.numa import Amounts, NumaNode
+from kai_py.snapshot.resources import Ints
+from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.snapshot import Snapshot
+
+
+@dataclass(slots=True)
+class _Free:
+    """What is left of a node's zones; ``start`` for who starts now and must fit later as well."""
+
+    now: Amounts
+    later: Amounts
+    start: Amounts
+
+
+@dataclass(slots=True)
+class _Counts:
+    """(nodes,) pods of a shape that start, exact up to ``most``, and the changes they know of."""
+
+    copies: Ints
+    most: int
+    seen: int
+
+
+class NumaZones:
+    """Zones of the nodes that align; a NodeLimit."""
+
+    reason = "couldn't align the pod's resources to NUMA zones"
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        """Start from the reports, without what pods have that are in no report yet."""
+        positions = snapshot.nodes.positions
+        self._size = len(positions)
+        self._nodes = {
+            positions[name]: node for name, node in snapshot.numa.items() if name in positions
+        }
+        self._kinds: dict[NumaNode, int] = {}
+        self._free: dict[int, _Free] = {}
+        self._verdicts: dict[tuple[int, Amounts, int, int], int] = {}
+        self._counts: dict[tuple[int, Room], _Counts] = {}
+        self._changes: list[int] = []
+        for row, node in self._nodes.items():
+            free = node.available
+            for each in node.unreported:
+                free = admitted(node, free, each) or free
+            self._free[row] = _Free(free, free, free)
+        for member in snapshot.leaving if self._nodes else ():
+            row = positions.get(member.node, -1)
+            if row in self._nodes and not member.overdue:
+                self.give_back(member, row)
+
+    def concerns(self, shape: Shape) -> bool:
+        """Whether any node aligns, and anything of its pods is aligned."""
+        return bool(self._nodes) and shape.alignment is not None
+
+    def copies(self, shape: Shape, room: Room, most: int) -> Ints:
+        """(nodes,) pods that start, ``most`` where nothing is aligned; not to be written to."""
+        known = self._counts.get((shape.number, room))
+        if known is None or known.most < most:
+            known = _Counts(np.full(self._size, most, dtype=np.int64), most, 0)
+            self._counts[shape.number, room] = known
+            rows = list(self._nodes)
+        else:
+            rows = list(dict.fromkeys(self._changes[known.seen :]))
+        known.seen = len(self._changes)
+        for row in rows:
+            known.copies[row] = self._pods(row, shape, room, known.most)
+        return known.copies
+
+    def take(self, member: Member, row: int, room: Room) -> Undo | None:
+        """Take zones for the pod on a node; None where the kubelet would refuse it."""
+        node, wanted = self._nodes.get(row), member.shape.alignment
+        if node is None or wanted is None:
+            return _nothing
+        free = self._free[row]
+        before = free.later if room is Room.LATER else free.start
+        left = admitted(node, before, wanted)
+        if left is None:
+            return None
+        taken = [tuple(map(float.__sub__, *zone)) for zone in zip(before, left, strict=True)]
+        later = _minus(free.later, taken)
+        return self._set(row, free.now if room is Room.LATER else _minus(free.now, taken), later)
+
+    def give_back(self, member: Member, row: int) -> Undo:
+        """Free later what the pod has of its node's zones."""
+        node, wanted = self._nodes.get(row), member.shape.alignment
+        if node is None or wanted is None:
+            return _nothing
+        free = self._free[row]
+        return self._set(row, free.now, given_back(node, free.later, wanted, member.zones))
+
+    def _set(self, row: int, now: Amounts, later: Amounts) -> Undo:
+        before = self._free[row]
+        start = tuple(tuple(map(min, *zone)) for zone in zip(now, later, strict=True))
+        self._put(row, _Free(now, later, start))
+        return lambda: self._put(row, before)
+
+    def _put(self, row: int, free: _Free) -> None:
+        self._free[row] = free
+        self._changes.append(row)
+
+    def _pods(self, row: int, shape: Shape, room: Room, most: int) -> int:
+        node, wanted = self._nodes[row], shape.alignment or Alignment({})
+        free = self._free[row].later if room is Room.LATER else self._free[row].start
+        key = (self._kind(node), free, shape.number, most)
+        known = self._verdicts.get(key)
+        if known is None:
+            known = self._verdicts[key] = pods_admitted(node, free, wanted, most)
+        return known
+
+    def _kind(self, node: NumaNode) -> int:
+        """A number that nodes share which differ in nothing but what is free."""
+        like = NumaNode(node.policy, node.by_pod, node.zones, node.resources, node.allocatable, ())
+        return self._kinds.setdefault(like, len(self._kinds))
+
+
+def _minus(free: Amounts, taken: list[tuple[float, ...]]) -> Amounts:
+    return tuple(tuple(map(float.__sub__, *zone)) for zone in zip(free, taken, strict=True))
+
+
+def _nothing() -> None:
+    """Nothing was changed."""

@@ -1,0 +1,162 @@
+"""Which nodes align what a pod gets to NUMA zones, what their zones have, and who is not in it yet?
+
+Only nodes whose kubelet refuses pods count: TopologyManager policies ``single-numa-node`` and
+``restricted``. What is available in a zone is what the node's exporter reports. A pod that we bound
+since the last report is in none: it stays *unreported* until the zones of the report change.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kai_py.api.quantity import QuantityError
+from kai_py.api.records.node_topology import NodeResourceTopology, Zone
+from kai_py.snapshot.alignment import Alignment
+from kai_py.snapshot.resources import amount
+
+Amounts = tuple[tuple[float, ...], ...]
+"""(zones, resources) in row units."""
+
+MOST_ZONES = 16
+"""A kubelet that aligns starts on nodes of at most 8, unless told otherwise."""
+
+
+class NumaPolicy(StrEnum):
+    """TopologyManager policies under which a kubelet refuses pods."""
+
+    SINGLE = "single-numa-node"
+    RESTRICTED = "restricted"
+
+
+@dataclass(frozen=True, slots=True)
+class NumaNode:
+    """The zones of a node, in order, and the resources that they report.
+
+    ``by_pod``: all containers of a pod are aligned together, else each by itself.
+    """
+
+    policy: NumaPolicy
+    by_pod: bool
+    zones: tuple[str, ...]
+    resources: tuple[str, ...]
+    allocatable: Amounts
+    available: Amounts
+    unreported: tuple[Alignment, ...] = ()
+
+
+class NumaReports:
+    """The last report of each node, and pods that it can't know of."""
+
+    def __init__(self) -> None:
+        """No reports yet."""
+        self._reports: dict[str, NodeResourceTopology] = {}
+        self._nodes: dict[str, NumaNode] = {}
+        self._bound: dict[str, str] = {}
+        self._alignments: dict[str, dict[str, Alignment]] = {}
+
+    def apply(self, old: object | None, new: object | None) -> None:
+        """Take in one change of a NodeResourceTopology."""
+        changed = new if new is not None else old
+        if not isinstance(changed, NodeResourceTopology):
+            return
+        name = changed.metadata.name
+        before = self._reports.pop(name, None)
+        self._nodes.pop(name, None)
+        if before is None or new is None or before.zones != changed.zones:
+            self._alignments.pop(name, None)
+        if new is None:
+            return
+        self._reports[name] = changed
+        node = numa_node(changed)
+        if node is not None:
+            self._nodes[name] = node
+
+    def expect(self, pod_uid: str, node: str) -> None:
+        """A pod is being bound to ``node``."""
+        self._bound[pod_uid] = node
+
+    def see(self, pod_uid: str, alignment: Alignment | None) -> None:
+        """What a pod is aligned by; only that of pods expected on a node that aligns matters."""
+        node = self._bound.pop(pod_uid, "")
+        if alignment is not None and node in self._nodes:
+            self._alignments.setdefault(node, {})[pod_uid] = alignment
+
+    def forget(self, pod_uid: str) -> None:
+        """The pod holds nothing any more."""
+        self._bound.pop(pod_uid, None)
+        for pods in self._alignments.values():
+            pods.pop(pod_uid, None)
+
+    def nodes(self) -> dict[str, NumaNode]:
+        """By name, the nodes that align."""
+        return {name: self._with_unreported(name, node) for name, node in self._nodes.items()}
+
+    def _with_unreported(self, name: str, node: NumaNode) -> NumaNode:
+        pods = self._alignments.get(name)
+        if not pods:
+            return node
+        return NumaNode(
+            node.policy,
+            node.by_pod,
+            node.zones,
+            node.resources,
+            node.allocatable,
+            node.available,
+            tuple(pods.values()),
+        )
+
+
+def numa_node(report: NodeResourceTopology) -> NumaNode | None:
+    """The report as the scheduler reads it; None for a node that refuses no pod for its zones.
+
+    Nodes of more than ``MOST_ZONES`` are left to their kubelet; amounts that can't be read are 0.
+    """
+    found = _policy(report)
+    zones = sorted((zone for zone in report.zones if zone.type == "Node"), key=_zone_order)
+    if found is None or not 0 < len(zones) <= MOST_ZONES:
+        return None
+    policy, by_pod = found
+    resources = tuple(sorted({each.name for zone in zones for each in zone.resources}))
+    allocatable = [{each.name: each.allocatable for each in zone.resources} for zone in zones]
+    available = [{each.name: each.available for each in zone.resources} for zone in zones]
+    return NumaNode(
+        policy,
+        by_pod,
+        tuple(zone.name for zone in zones),
+        resources,
+        tuple(tuple(_read(name, listed) for name in resources) for listed in allocatable),
+        tuple(tuple(_read(name, listed) for name in resources) for listed in available),
+    )
+
+
+def _policy(report: NodeResourceTopology) -> tuple[NumaPolicy, bool] | None:
+    """The policy, and whether its scope is the pod."""
+    attributes = {each.name: each.value for each in report.attributes}
+    word = attributes.get("topologyManagerPolicy")
+    if word is None:
+        return _OLD_WORDS.get(report.topology_policies[0]) if report.topology_policies else None
+    if word not in set(NumaPolicy):
+        return None
+    return NumaPolicy(word), attributes.get("topologyManagerScope") == "pod"
+
+
+_OLD_WORDS: Mapping[str, tuple[NumaPolicy, bool]] = {
+    "SingleNUMANodePodLevel": (NumaPolicy.SINGLE, True),
+    "SingleNUMANodeContainerLevel": (NumaPolicy.SINGLE, False),
+    "SingleNUMANode": (NumaPolicy.SINGLE, False),
+    "RestrictedPodLevel": (NumaPolicy.RESTRICTED, True),
+    "RestrictedContainerLevel": (NumaPolicy.RESTRICTED, False),
+    "Restricted": (NumaPolicy.RESTRICTED, False),
+}
+
+
+def _zone_order(zone: Zone) -> tuple[int, str]:
+    """``node-2`` before ``node-10``."""
+    return len(zone.name), zone.name
+
+
+def _read(name: str, listed: Mapping[str, str | int | float]) -> float:
+    try:
+        return amount(name, listed.get(name, 0))
+    except QuantityError:
+        return 0.0
