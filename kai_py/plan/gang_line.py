@@ -4,8 +4,8 @@ The order of queues is that of ``policy.queue_order``, that inside a queue of ``
 Every action takes its gangs from such a line; what it decides moves the queues.
 """
 
-import heapq
-from collections.abc import Iterable
+from bisect import insort
+from collections.abc import Iterable, Mapping, Sequence
 
 from kai_py.plan.candidates import elastic_rank
 from kai_py.plan.cycle_state import CycleState
@@ -24,9 +24,10 @@ class GangLine:
             queue = state.quota.queue_of(gang)
             if queue is not None:
                 self._lines.setdefault(queue, []).append((self._rank(gang), gang))
+        self._next = dict.fromkeys(sorted(self._lines), 0)
         self._order = QueueLine(state.quota.standing, state.quota.rules)
-        for queue, line in sorted(self._lines.items()):
-            heapq.heapify(line)
+        for queue in self._next:
+            self._lines[queue].sort()
             self.update(queue)
         self._taken_from: int | None = None
 
@@ -34,21 +35,41 @@ class GangLine:
         """The next gang; None when all had their turn."""
         if self._taken_from is not None:
             self.update(self._taken_from)
-        self._taken_from = self._order.first()
-        if self._taken_from is None:
+        self._taken_from = queue = self._order.first()
+        if queue is None:
             return None
-        return heapq.heappop(self._lines[self._taken_from])[1]
+        gang = self._lines[queue][self._next[queue]][1]
+        self._next[queue] += 1
+        return gang
 
     def push(self, gang: Gang) -> None:
         """The gang that came last has more to ask for."""
-        if self._taken_from is not None:
-            heapq.heappush(self._lines[self._taken_from], (self._rank(gang), gang))
+        queue = self._taken_from
+        if queue is not None:
+            insort(self._lines[queue], (self._rank(gang), gang), lo=self._next[queue])
 
     def update(self, queue: int) -> None:
         """What the queue holds has changed, or its next gang."""
         line = self._lines.get(queue)
         if line is not None:
-            self._order.update(queue, self._state.ask_cost(line[0][1]) if line else None)
+            at = self._next[queue]
+            request = self._state.ask_cost(line[at][1]) if at < len(line) else None
+            self._order.update(queue, request)
+
+    def heads(self, count: int) -> dict[int, Sequence[Gang]]:
+        """The first ``count`` gangs of every queue that has any, by queue."""
+        lines = ((queue, self._lines[queue][at : at + count]) for queue, at in self._next.items())
+        return {queue: [gang for _, gang in line] for queue, line in lines if line}
+
+    def ends_with(self, queue: int, count: int) -> bool:
+        """Whether the queue has no more than ``count`` gangs left."""
+        return self._next[queue] + count >= len(self._lines[queue])
+
+    def skip(self, counts: Mapping[int, int]) -> None:
+        """The first gangs of some queues had their turns, so many of each."""
+        for queue, count in counts.items():
+            self._next[queue] += count
+            self.update(queue)
 
     def _rank(self, gang: Gang) -> Rank:
         served = elastic_rank(gang, self._state.statement)

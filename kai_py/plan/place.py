@@ -68,7 +68,8 @@ class Placer:
             allowed = without(kept, allowed, len(statement.snapshot.nodes))
         near, anywhere = near_nodes(statement, gang), gang.tree.is_unconstrained_leaf
         if len(members) == 1 and allowed is None and near is None and anywhere:
-            row = self._row_for_one(statement, members[0].shape, room)
+            running = self.fit_for_singles(statement, members[0].shape, room)
+            row = None if running is None else running.first()
             if row is not None:
                 statement.place(gang, members, row, action, room=room)
                 return None
@@ -201,12 +202,11 @@ class Placer:
                 static = self._static(statement, shape, room)
         return None
 
-    def _row_for_one(self, statement: Statement, shape: Shape, room: Room) -> int | None:
-        """Where a single pod goes, if that is quickly said."""
+    def fit_for_singles(self, statement: Statement, shape: Shape, room: Room) -> RunningFit | None:
+        """The fit by which single pods of the shape are placed, if nothing else decides."""
         if self.scoring is not None or self._strategy(shape) is not Strategy.BINPACK:
             return None
-        running = self._running_fit(statement, shape, room)
-        return None if running is None else running.first()
+        return self._running_fit(statement, shape, room)
 
     def _place_plain(
         self,

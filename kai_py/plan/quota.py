@@ -13,6 +13,7 @@ import numpy as np
 from kai_py.policy.fair_share import FairShare, fair_share
 from kai_py.policy.rules import Rules
 from kai_py.policy.standing import Standing
+from kai_py.policy.turns import taken
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU, Accounting, total
 from kai_py.snapshot.gangs import Gang, Member
@@ -82,8 +83,13 @@ class Quota:
         """The queue tree."""
         return self.standing.queues
 
-    def charge(self, gang: Gang, charge: Mapping[str, float], sign: float) -> Callable[[], None]:
-        """Add (or with -1 take back) a cost to the gang's queue; returns the undo."""
+    def charge(
+        self, gang: Gang, charge: Mapping[str, float], sign: float, count: int = 1
+    ) -> Callable[[], None]:
+        """Add (or with -1 take back) a cost ``count`` times to the gang's queue; returns the undo.
+
+        Sums are the same as of ``count`` charges of one.
+        """
         queue = self.queue_of(gang)
         if queue is None:
             return _nothing
@@ -99,7 +105,7 @@ class Quota:
 
         cost = sign * self.cost(charge)
         for column in columns:
-            np.add(column, cost, out=column)
+            column[:] = taken(column, cost, count)[:, -1] if count > 1 else column + cost
         return undo
 
 

@@ -46,6 +46,8 @@ class Reservations:
 
     def closed_to(self, gang: Gang) -> tuple[int, ...]:
         """Rows of the nodes that are kept from ``gang``."""
+        if not self.kept:
+            return ()
         runtime = gang.expected_runtime
         ends = math.inf if runtime is None else self.now + runtime
         return tuple(

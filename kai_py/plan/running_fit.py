@@ -113,6 +113,18 @@ class RunningFit:
             return None if unchanged is None else unchanged[-1]
         return changed[-1]
 
+    def next_rows(self, count: int) -> list[int]:
+        """The rows of the next ``count`` single pods that start now; fewer if not all fit.
+
+        What ``first`` would say after each of them: a node that was chosen has less room, and so
+        stays the first until it is full.
+        """
+        self.refresh()
+        rows = self._in_order()
+        needed = np.searchsorted(np.cumsum(self.copies[rows]), count) + 1
+        chosen: list[int] = np.repeat(rows[:needed], self.copies[rows[:needed]])[:count].tolist()
+        return chosen
+
     def _update(self, row: int) -> None:
         idle, later = _column(self.statement.idle, row), _column(self.statement.later, row)
         free = later if self.room is Room.LATER else list(map(min, idle, later))
@@ -157,12 +169,16 @@ class RunningFit:
 
     def _first_unchanged(self) -> Key | None:
         if self._order is None:
-            rows = np.flatnonzero(self.copies)
-            keys = (rows, self.slack[rows], self.copies[rows], -self.preference[rows])
-            self._order = rows[np.lexsort(keys)].tolist()
+            self._order = self._in_order().tolist()
         while self._next < len(self._order) and self._order[self._next] in self._changed:
             self._next += 1
         return self._key(self._order[self._next]) if self._next < len(self._order) else None
+
+    def _in_order(self) -> Ints:
+        """Rows that have room, by key."""
+        rows = np.flatnonzero(self.copies)
+        keys = (rows, self.slack[rows], self.copies[rows], -self.preference[rows])
+        return rows[np.lexsort(keys)]
 
     def _first_changed(self) -> Key | None:
         heap = self._heap

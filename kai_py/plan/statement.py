@@ -11,8 +11,9 @@ limits of nodes and queue usage in step. A trial undoes what it did unless it is
 Undoing runs the log backwards, so trials nest. Costs are per pod, never per node.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from msgspec import Struct
@@ -64,13 +65,23 @@ class Evicted(Struct, frozen=True):
 class Trial:
     """A stretch of work that is undone when its block is left, unless kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, undo: Callable[[], None]) -> None:
         """Not kept yet."""
         self.kept = False
+        self._undo = undo
 
     def keep(self) -> None:
         """Let the work stand."""
         self.kept = True
+
+    def __enter__(self) -> "Trial":
+        """The work begins."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The work ends."""
+        if not self.kept:
+            self._undo()
 
 
 class Statement:
@@ -105,16 +116,9 @@ class Statement:
         self._vectors: dict[int, Floats] = {}
         self._undo: list[Callable[[], None]] = []
 
-    @contextmanager
-    def trial(self) -> Iterator[Trial]:
+    def trial(self) -> Trial:
         """Undo everything done in the block unless ``keep`` was called."""
-        mark = len(self._undo)
-        trial = Trial()
-        try:
-            yield trial
-        finally:
-            if not trial.kept:
-                self._roll_back(mark)
+        return Trial(partial(self._roll_back, len(self._undo)))
 
     def free(self, room: Room) -> Floats:
         """(resources, nodes) what is left for pods that start now, or that wait for room."""
@@ -194,6 +198,21 @@ class Statement:
                 self._charge(gang, self._cost_on(member, row), 1.0)
         return placed
 
+    def place_alike(self, gangs: Sequence[Gang], rows: Sequence[int], action: Action) -> None:
+        """Let the only pod of each gang start on its row.
+
+        The pods have one shape and one charge, and ask for nothing but room on a node.
+        """
+        pod = gangs[0].members[0]
+        for gang, row in zip(gangs, rows, strict=True):
+            planned = Planned(gang.members[0], gang, row, Room.NOW, action)
+            self._put(planned.member.pod.uid, planned)
+        for row, count in Counter(rows).items():
+            self._occupy(pod.shape, row, count, Room.NOW)
+        payers = {gang.queue: gang for gang in gangs}
+        for queue, count in Counter(gang.queue for gang in gangs).items():
+            self._charge(payers[queue], pod.charge, 1.0, count)
+
     def evict(self, victim: Evicted) -> None:
         """Take a bound pod off its node: its room is free once it has left."""
         member = victim.member
@@ -260,8 +279,8 @@ class Statement:
         self._add(self.later, row, amounts)
         self._undo.append(lambda: self._add(self.later, row, -amounts))
 
-    def _charge(self, gang: Gang, charge: Charge, sign: float) -> None:
-        self._undo.append(self.quota.charge(gang, charge, sign))
+    def _charge(self, gang: Gang, charge: Charge, sign: float, count: int = 1) -> None:
+        self._undo.append(self.quota.charge(gang, charge, sign, count))
 
     def _roll_back(self, mark: int) -> None:
         while len(self._undo) > mark:

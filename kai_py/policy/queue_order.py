@@ -39,14 +39,17 @@ def order_keys(
     request: Floats,
     rules: Rules,
     released: Floats | None = None,
+    *,
+    held: Floats | None = None,
 ) -> Floats:
     """(keys, n) the keys of the queues ``at`` (n,), most significant first.
 
     ``request`` (resources, n) is what the next gang of each queue asks for, ``released`` what is
-    assumed to be taken from it already.
+    assumed to be taken from it already, ``held`` what it holds if that is not what it holds now.
     """
     queues = standing.queues
-    allocated, fair = standing.allocated[:, at], standing.fair[:, at]
+    allocated = standing.allocated[:, at] if held is None else held
+    fair = standing.fair[:, at]
     allocatable, deserved = standing.allocatable[:, at], queues.deserved[:, at]
     with_gang = allocated + request
     over = exceeds(allocated, fair)

@@ -21,6 +21,7 @@ from kai_py.plan.gang_line import GangLine
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.room import Room
 from kai_py.plan.shapes import by_shape
+from kai_py.plan.single_pods import SinglePods
 from kai_py.policy.limits import check_limits
 from kai_py.snapshot.gangs import Gang
 
@@ -31,10 +32,18 @@ Hopeless = dict[int, tuple[int, Obstacle]]
 def allocate(state: CycleState, gangs: Iterable[Gang]) -> None:
     """Run the action for ``gangs``; whatever stays pending gets its obstacle in ``state``."""
     line = GangLine(state, [gang for gang in gangs if _is_ready(state, gang)])
+    singles = SinglePods(state, line)
     hopeless: Hopeless = {}
-    while (gang := line.pop()) is not None:
+    while (gang := _one_by_one(line, singles)) is not None:
         if _try(state, gang, hopeless):
             line.push(gang)
+
+
+def _one_by_one(line: GangLine, singles: SinglePods) -> Gang | None:
+    """The next gang to be tried by itself; those that are placed many at a time come first."""
+    while singles.place():
+        pass
+    return line.pop()
 
 
 def _is_ready(state: CycleState, gang: Gang) -> bool:
@@ -70,16 +79,20 @@ def _over_bounds(state: CycleState, gang: Gang, ask: Ask) -> Obstacle | None:
 
 def _no_room(state: CycleState, gang: Gang, ask: Ask, hopeless: Hopeless) -> Obstacle | None:
     """Place the pods, or say why not."""
-    same_nodes = not state.placer.reservations.kept
-    comparable = same_nodes and not constrained(gang.tree) and len(by_shape(ask.members)) == 1
     shape, size = ask.members[0].shape.number, len(ask.members)
-    known = hopeless.get(shape) if comparable else None
-    if known is not None and size >= known[0]:
+    known = hopeless.get(shape)
+    if known is not None and size >= known[0] and _is_comparable(state, gang, ask):
         return known[1]
     obstacle = _place(state, gang, ask)
-    if obstacle is not None and comparable:
+    if obstacle is not None and _is_comparable(state, gang, ask):
         hopeless[shape] = (size, obstacle)
     return obstacle
+
+
+def _is_comparable(state: CycleState, gang: Gang, ask: Ask) -> bool:
+    """Whether shape and size alone decide over room."""
+    same_nodes = not state.placer.reservations.kept
+    return same_nodes and not constrained(gang.tree) and len(by_shape(ask.members)) == 1
 
 
 def _place(state: CycleState, gang: Gang, ask: Ask) -> Obstacle | None:

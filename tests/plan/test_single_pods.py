@@ -1,0 +1,76 @@
+"""Single pods placed many at a time end where placing them one by one would have put them."""
+
+from unittest.mock import patch
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kai_py.plan.gang_line import GangLine
+from kai_py.plan.single_pods import SinglePods
+from kai_py.policy.fill import Strategy
+from kai_py.policy.rules import KAI, NATIVE
+from kai_py.snapshot.queue_specs import QueueSpec
+from tests.worlds import World, gang, world
+
+LEAVES = ("a1", "a2", "b1", "c")
+
+
+@st.composite
+def worlds(draw):
+    """A tree of queues with bounds, some running pods, single pods of few kinds and some gangs."""
+    nodes = {f"n{i}": draw(st.integers(0, 6)) for i in range(draw(st.integers(1, 5)))}
+    bound = st.sampled_from([1.0, 4.0, 9.0, float("inf")])
+    queues = [
+        QueueSpec(
+            name=name,
+            parent=parent,
+            deserved={"gpu": float(draw(st.integers(0, 6)))},
+            max={"gpu": draw(bound)},
+            priority=draw(st.sampled_from([1, 1, 2])),
+            created=draw(st.integers(0, 1)),
+        )
+        for name, parent in (("a", ""), ("b", ""), ("a1", "a"), ("a2", "a"), ("b1", "b"), ("c", ""))
+    ]
+    kinds = draw(st.lists(st.sampled_from([1, 1, 1, 1, 2]), min_size=1, max_size=3))
+    waiting = [
+        gang(
+            f"w{i:02d}",
+            gpus=draw(st.sampled_from(kinds)),
+            pods=draw(st.sampled_from([1] * 9 + [2])),
+            queue=draw(st.sampled_from(LEAVES)),
+            priority=draw(st.sampled_from([0, 0, 0, 1])),
+            created=draw(st.integers(0, 3)),
+            preemptible=draw(st.integers(0, 9)) > 0,
+        )
+        for i in range(draw(st.integers(1, 30)))
+    ]
+    running = [
+        gang(f"r{i}", gpus=1, node=name, pods=1, queue=draw(st.sampled_from(LEAVES)))
+        for i, (name, gpus) in enumerate(nodes.items())
+        if gpus and draw(st.booleans())
+    ]
+    strategy = draw(st.sampled_from([Strategy.BINPACK] * 3 + [Strategy.SPREAD]))
+    rules = draw(st.sampled_from([NATIVE, KAI]))
+    return world(nodes, *running, *waiting, queues=queues, gpu_strategy=strategy, rules=rules)
+
+
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+@given(worlds())
+def test_the_plan_is_that_of_one_by_one(each: World):
+    with patch("kai_py.plan.single_pods.FIRST_REACH", 3):
+        at_once = each.plan()
+    with patch.object(SinglePods, "place", return_value=False):
+        assert each.plan() == at_once
+
+
+def test_alike_pods_of_all_queues_take_one_step():
+    names = [f"q{i}" for i in range(3)]
+    queues = [QueueSpec(name=name, deserved={"gpu": 10.0}) for name in names]
+    waiting = [gang(f"w{i:02d}", pods=1, queue=names[i % 3], created=i) for i in range(30)]
+    with patch.object(GangLine, "pop", autospec=True, return_value=None) as pop:
+        plan = world({"n0": 16, "n1": 20}, *waiting, queues=queues).plan()
+    assert [each.pods[0].pod.name for each in plan.placements] == [f"w{i:02d}-0" for i in range(30)]
+    assert [each.pods[0].node for each in plan.placements] == ["n0"] * 16 + ["n1"] * 14
+    assert pop.call_count == 1
