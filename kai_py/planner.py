@@ -74,6 +74,7 @@ class Planner:
                 hold_seconds=configuration.eviction.hold_expiry,
                 pool_label=configuration.node_pool.label,
                 pool=configuration.node_pool.name,
+                claim_label=_claim_label(configuration),
             ),
             follow=follow,
         )
@@ -115,6 +116,11 @@ class Planner:
         """Drop what earlier cycles remembered, after one that failed half-way."""
         past = self._memory
         self._memory = CycleMemory(self._devices, past.history, evictions=past.evictions)
+
+
+def _claim_label(configuration: Configuration) -> str:
+    """KAI's users label claims that they share; others need not."""
+    return configuration.kai.queue_label if configuration.rules.value == Profile.KAI.value else ""
 
 
 def cycle_settings(configuration: Configuration) -> CycleSettings:

@@ -31,7 +31,15 @@ from kai_py.snapshot.dependencies import (
     OwnerKinds,
     RecordingOwners,
 )
-from kai_py.snapshot.derivation import Demand, charge, demand, gpus_of, holding, member
+from kai_py.snapshot.derivation import (
+    Demand,
+    charge,
+    demand,
+    gpus_of,
+    holding,
+    member,
+    unlabelled_claim,
+)
 from kai_py.snapshot.gang_ledger import GangLedger, copied
 from kai_py.snapshot.gpu_holdings import CardMemory
 from kai_py.snapshot.group_schedulers import GroupSchedulers
@@ -53,6 +61,8 @@ class SnapshotSettings:
 
     Nodes and our pods belong to the pool that their label ``pool_label`` names, or to the pool
     without a name; others are not seen. Without a ``pool_label`` all belong together.
+    ``claim_label``: in which claims for GPUs that pods may share must name the queue of who uses
+    them; "" where they need not.
     """
 
     scheduler_name: str = "kai-scheduler"
@@ -61,6 +71,7 @@ class SnapshotSettings:
     preemptible_below: int | None = None
     pool_label: str = ""
     pool: str = ""
+    claim_label: str = ""
 
 
 class DeviceBook(Protocol):
@@ -332,7 +343,11 @@ class SnapshotBuilder:
             spec = self._identify(pod, owners)
             self._disregard(pod, spec, standing.node)
             cost = self._charge(pod, asks, standing.node)
-            joining = member(pod, asks, standing, gpus=gpus, spec=spec, cost=cost)
+            label, accounting = self._settings.claim_label, self._devices.accounting
+            obstacle = unlabelled_claim(asks, accounting, label, spec.queue)
+            joining = member(
+                pod, asks, standing, gpus=gpus, spec=spec, cost=cost, obstacle=obstacle
+            )
             expected = expected_pods(
                 spec.awaited, owners, self._shapes, self._devices.accounting, self._card_memory
             )

@@ -15,6 +15,9 @@ from kai_py.snapshot.shape import ClaimUse
 ClaimLookup = Callable[[str, str], ResourceClaim | None]
 """(namespace, name) to the claim."""
 
+MOST_USERS = 256
+"""The API takes no more consumers of a claim."""
+
 
 @dataclass(frozen=True, slots=True)
 class PodClaims:
@@ -91,6 +94,9 @@ def _obstacle(pod: Pod, wanted: PodResourceClaim, name: str, claim: ResourceClai
             f"ResourceClaim {claim.metadata.namespace}/{name} was not created for Pod "
             f"{pod.metadata.namespace}/{pod.metadata.name} (Pod is not owner)"
         )
+    users = claim.status.reserved_for
+    if len(users) >= MOST_USERS and all(user.uid != pod.metadata.uid for user in users):
+        return f'resourceclaim "{name}" is in use by {len(users)} pods, no more may share it'
     return ""
 
 

@@ -22,7 +22,7 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import GangSpec
-from kai_py.snapshot.accounting import Accounting, total
+from kai_py.snapshot.accounting import GPU, Accounting, total
 from kai_py.snapshot.alignment import observed_zones
 from kai_py.snapshot.assumptions import Standing
 from kai_py.snapshot.claims import PodClaims, pod_claims
@@ -139,6 +139,21 @@ def charge(
     return total(costs)
 
 
+def unlabelled_claim(asks: Demand, accounting: Accounting, label: str, queue: str) -> str:
+    """What is wrong where a claim for GPUs that pods may share is not marked as that of ``queue``.
+
+    Without a ``label`` such claims need no mark. Claims made for one pod never do.
+    """
+    for use in asks.claims.uses if label else ():
+        claim = use.claim
+        if claim is None or any(owner.controller for owner in claim.metadata.owner_references):
+            continue
+        if claim.metadata.labels.get(label) != queue and accounting.claim_spec(use.spec).get(GPU):
+            name = claim.metadata.name
+            return f'resourceclaim "{name}" is shared: its label {label} must name queue "{queue}"'
+    return ""
+
+
 def member(
     pod: Pod,
     asks: Demand,
@@ -147,8 +162,12 @@ def member(
     gpus: tuple[SharedGpu, ...],
     spec: GangSpec,
     cost: Mapping[str, float],
+    obstacle: str = "",
 ) -> Member:
-    """The pod as a member of the gang that ``spec`` describes; ``cost`` is its charge."""
+    """The pod as a member of the gang that ``spec`` describes; ``cost`` is its charge.
+
+    ``obstacle``: what keeps it waiting beside what it asks for.
+    """
     meta = pod.metadata
     return Member(
         pod=PodRef(meta.namespace, meta.name, meta.uid),
@@ -168,7 +187,7 @@ def member(
         order=spec.order,
         may_preempt=pod.spec.preemption_policy != "Never",
         admissible=tuple(gate.name for gate in pod.spec.scheduling_gates) == (ADMISSION_GATE,),
-        waiting=asks.waiting or spec.pod_problem,
+        waiting=asks.waiting or spec.pod_problem or obstacle,
         overdue=standing.overdue,
         problem=asks.problem and f"pod {meta.namespace}/{meta.name}: {asks.problem}",
     )

@@ -1,5 +1,6 @@
 """The start state of a recorded KAI case as objects of KAI's API, read by the dialect."""
 
+import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +18,7 @@ RUNNING = ("Bound", "Binding", "Running", "Releasing", "StuckInReleasing")
 LEFT_SINCE = {"Releasing": 0.0, "StuckInReleasing": 2 * OVERDUE_SECONDS}
 """Seconds for which a pod of this status should have been gone."""
 ENDED = ("Succeeded", "Failed")
+DEVICES = "resource.k8s.io/v1"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 TERMS = {"preferred_level": "preferredTopologyLevel", "required_level": "requiredTopologyLevel"}
 
@@ -24,15 +26,29 @@ TERMS = {"preferred_level": "preferredTopologyLevel", "required_level": "require
 def snapshot_of_objects(cluster: Mapping, accounting: Accounting) -> Snapshot:
     """What the builder makes of the case's Nodes, Queues, Topologies, PodGroups and Pods."""
     del accounting
-    return Cluster(objects_of(cluster), rules="kai").snapshot(NOW)
+    devices = {"gpuDrivers": gpu_drivers(cluster)}
+    return Cluster(objects_of(cluster), rules="kai", devices=devices).snapshot(NOW)
+
+
+def gpu_drivers(cluster: Mapping) -> tuple[str, ...]:
+    """Drivers whose devices count as GPUs: those of classes that say so in their names."""
+    classes = (cluster.get("dra") or {}).get("device_classes", ())
+    return tuple(_driver(name) for name in classes if "gpu" in name)
+
+
+def _driver(device_class: str) -> str:
+    """The name of a class, and of the driver of its devices, as the API takes it."""
+    return device_class.replace("/", ".")
 
 
 def objects_of(cluster: Mapping) -> Iterator[Document]:
     """The objects of a case, as manifests."""
-    yield from map(_node, cluster["nodes"])
+    served = {each["node"] for each in cluster.get("dra", {}).get("resource_slices", ())}
+    yield from (_node(node, by_claim=node["name"] in served) for node in cluster["nodes"])
     yield from (_node_topology(node) for node in cluster["nodes"] if "numa" in node)
     yield from map(_queue, cluster["queues"])
     yield from map(_topology, cluster.get("topologies", ()))
+    yield from _device_objects(cluster)
     for value in sorted({job["priority"] for job in cluster["jobs"]}):
         yield _object("scheduling.k8s.io/v1", "PriorityClass", f"level-{value}", value=value)
     for job in cluster["jobs"]:
@@ -54,9 +70,11 @@ def _amounts(amounts: Mapping[str, float]) -> dict[str, str]:
     }
 
 
-def _node(node: Mapping) -> Document:
+def _node(node: Mapping, *, by_claim: bool) -> Document:
+    """``by_claim``: its GPUs are in its slices alone."""
+    amounts = {n: a for n, a in node["allocatable"].items() if n != "gpu" or not by_claim}
     status = {
-        "allocatable": _amounts(node["allocatable"]),
+        "allocatable": _amounts(amounts),
         "conditions": [{"type": "Ready", "status": "True"}],
     }
     labels = {MEMORY_LABEL: str(int(node["gpu_memory_mib"])), **node["labels"]}
@@ -89,6 +107,40 @@ def _queue(queue: Mapping) -> Document:
             spec[theirs] = f"{seconds}s"
     created = {"creationTimestamp": _time(NOW - 1e6 + queue["creation_rank"])}
     return _object("scheduling.run.ai/v2", "Queue", queue["name"], metadata=created, spec=spec)
+
+
+def _device_objects(cluster: Mapping) -> Iterator[Document]:
+    dra = cluster.get("dra", {})
+    for name in dra.get("device_classes", ()):
+        cel = {"cel": {"expression": f"device.driver == {json.dumps(_driver(name))}"}}
+        yield _object(DEVICES, "DeviceClass", _driver(name), spec={"selectors": [cel]})
+    for each in dra.get("resource_slices", ()):
+        pool = {"name": each["node"], "generation": 1, "resourceSliceCount": 1}
+        devices = [{"name": str(number)} for number in range(each["count"])]
+        driver, node = _driver(each["device_class"]), each["node"]
+        spec = {"driver": driver, "pool": pool, "nodeName": node, "devices": devices}
+        yield _object(DEVICES, "ResourceSlice", each["name"], spec=spec)
+    yield from map(_claim, dra.get("resource_claims", ()))
+
+
+def _claim(claim: Mapping) -> Document:
+    known = claim.get("status", {})
+    users = known.get("reserved_for", ())
+    status = {"reservedFor": [{"resource": "pods", "name": u, "uid": u} for u in users]}
+    results = known.get("allocation", {}).get("devices", ())
+    name = results[0]["request"] if results else claim["name"]
+    if results:
+        named = [result | {"driver": _driver(result["driver"])} for result in results]
+        status["allocation"] = {"devices": {"results": named}}
+    exactly = {"deviceClassName": _driver(claim["device_class"]), "count": claim["count"]}
+    return _object(
+        DEVICES,
+        "ResourceClaim",
+        claim["name"],
+        metadata={"namespace": claim["namespace"], "labels": claim.get("labels", {})},
+        spec={"devices": {"requests": [{"name": name, "exactly": exactly}]}},
+        status=status,
+    )
 
 
 def _topology(topology: Mapping) -> Document:
@@ -180,7 +232,8 @@ def _pod(job: Mapping, task: Mapping) -> Document:
     }
     if task["status"] in LEFT_SINCE:
         metadata["deletionTimestamp"] = _time(NOW - LEFT_SINCE[task["status"]])
-    not_asked = {"pods", "gpu"} if _gpu_share(task) else {"pods"}
+    by_claim = "dra" in task["gpu_request"]
+    not_asked = {"pods", "gpu"} if _gpu_share(task) or by_claim else {"pods"}
     requests = {name: amount for name, amount in task["request"].items() if name not in not_asked}
     resources = {"requests": _amounts(requests)}
     if task.get("qos") == GUARANTEED:
@@ -189,6 +242,10 @@ def _pod(job: Mapping, task: Mapping) -> Document:
         "schedulerName": "kai-scheduler",
         "containers": [{"name": "main", "resources": resources}],
         "affinity": _affinity(task),
+        "resourceClaims": [
+            {"name": use["name"], "resourceClaimName": use["claim"]}
+            for use in task.get("resource_claims", ())
+        ],
     }
     status = {"phase": "Pending"}
     if task["status"] in RUNNING:

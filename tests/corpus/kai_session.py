@@ -4,7 +4,8 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.api.records.resource import AllocationResult
+from kai_py.dra.cluster_devices import ClusterDevices, GpuRules
 from kai_py.plan.cycle import ACTIONS as BUILT
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.decisions import Action, Plan
@@ -13,6 +14,7 @@ from kai_py.policy.rules import KAI
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.snapshot import Snapshot
 from tests.corpus.kai_cluster import snapshot_of
+from tests.corpus.kai_objects import gpu_drivers
 
 ACTIONS = {
     "allocate": Action.ALLOCATE,
@@ -24,11 +26,15 @@ ACTIONS = {
 
 
 class End(NamedTuple):
-    """Where a task stands: its status, node, and groups of GPUs it has a part of."""
+    """Where a task stands: its status, node, and groups of GPUs it has a part of.
+
+    ``devices``: what was allocated for it, by claim.
+    """
 
     status: str
     node: str
     groups: tuple[str, ...] = ()
+    devices: Mapping[str, list[dict[str, str]]] = {}
 
 
 Ends = dict[str, End]
@@ -41,7 +47,7 @@ See = Callable[[Mapping, Accounting], Snapshot]
 
 def session(case: Mapping, cluster: Mapping, see: See = snapshot_of) -> Ends:
     """Run the case's actions once on ``cluster``."""
-    devices = ClusterDevices()
+    devices = ClusterDevices(GpuRules(gpu_drivers(cluster)))
     actions = tuple(a for name in case["actions"] if (a := ACTIONS[name]) in BUILT)
     settings = CycleSettings(rules=KAI, actions=actions, **strategies(case["config"]["plugins"]))
     snapshot = see(cluster, devices.accounting)
@@ -77,8 +83,16 @@ def ends(cluster: Mapping, plan: Plan) -> Ends:
     found.update({n.pod.name: End("Pipelined", n.node) for n in plan.nominations})
     for pod in (pod for gang in plan.placements for pod in gang.pods):
         groups = tuple(gpu.group for gpu in pod.gpus)
-        found[pod.pod.name] = End("Binding", pod.node, groups)
+        devices = {each.claim.name: _results(each.allocation) for each in pod.allocate}
+        found[pod.pod.name] = End("Binding", pod.node, groups, devices)
     return found
+
+
+def _results(allocation: AllocationResult) -> list[dict[str, str]]:
+    return [
+        {"request": r.request, "driver": r.driver, "pool": r.pool, "device": r.device}
+        for r in allocation.devices.results
+    ]
 
 
 def check_ceilings(case: Mapping, plan: Plan) -> None:
@@ -113,7 +127,7 @@ def carried_over(cluster: Mapping, found: Ends) -> Mapping:
     following = copy.deepcopy(cluster)
     for job in following["jobs"]:
         for task in job["tasks"]:
-            status, node, groups = found[task["name"]]
+            status, node, groups, _ = found[task["name"]]
             if status == "Binding":
                 status = "Running"
             elif status == "Pipelined" or (
@@ -127,7 +141,28 @@ def carried_over(cluster: Mapping, found: Ends) -> Mapping:
                 task["node"] = node
         running = any(task["status"] in ("Running", "Bound") for task in job["tasks"])
         job["last_start_age_seconds"] = 60 if running else None
+    for claim in following.get("dra", {}).get("resource_claims", ()):
+        _carry_claim(claim, following, found)
     return following
+
+
+def _carry_claim(claim: dict, following: Mapping, found: Ends) -> None:
+    """Who has left uses a claim no more; one without users is given back."""
+    status = claim.setdefault("status", {})
+    tasks = [task for job in following["jobs"] for task in job["tasks"]]
+    sharing = [
+        task["name"]
+        for task in tasks
+        if any(use["claim"] == claim["name"] for use in task.get("resource_claims", ()))
+    ]
+    running = [task["name"] for task in tasks if task.get("node") and task["name"] in sharing]
+    others = [user for user in status.get("reserved_for", ()) if user not in sharing]
+    status["reserved_for"] = others + running
+    results = [r for name in running for r in found[name].devices.get(claim["name"], ())]
+    if results:
+        status["allocation"] = {"devices": results}
+    elif not status["reserved_for"]:
+        status.pop("allocation", None)
 
 
 def match(case: Mapping, found: Ends) -> None:
@@ -142,7 +177,7 @@ def match(case: Mapping, found: Ends) -> None:
     for name, expected in sorted(wanted.items()):
         if name not in found:  # some tables name tasks that do not exist; upstream passes over them
             continue
-        status, node, _ = found[name]
+        status, node, *_ = found[name]
         assert _alike(status, expected["status"]), f"{name} is {status}, not {expected['status']}"
         if expected.get("node"):
             assert node == expected["node"], f"{name} is on {node}, not {expected['node']}"
