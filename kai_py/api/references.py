@@ -16,6 +16,15 @@ class PodRef:
 
 
 @dataclass(frozen=True, slots=True, order=True)
+class GroupRef:
+    """A PodGroup of scheduling.k8s.io by name, pinned to one incarnation by its uid."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
 class ClaimRef:
     """A ResourceClaim by name, pinned to one incarnation by its uid."""
 

@@ -17,7 +17,7 @@ merge patch; the allocation is cleared, against a resourceVersion, once nobody e
 Sources: KEP 4381; k8s.io/kubernetes plugin dynamicresources (PreBind, Unreserve, PostFilter).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -44,13 +44,28 @@ class ClaimGoal:
     """Where a claim must be before its consumers are bound.
 
     ``allocation`` is None for a claim that the plan saw allocated: it must still be, and for
-    every one of ``nodes``.
+    every one of ``nodes``. ``consumers`` are its ``pods``, or their group in place of them.
     """
 
     claim: ClaimRef
-    consumers: tuple[PodRef, ...]
+    pods: tuple[PodRef, ...]
+    consumers: tuple[ConsumerReference, ...]
     nodes: tuple[str, ...]
     allocation: AllocationResult | None
+
+    def leaving(self, pods: Set[str]) -> frozenset[str]:
+        """Consumers, by uid, that leave when ``pods`` do.
+
+        A group leaves with all of its pods, and only what it got in this attempt: others of its
+        pods may use what it had before.
+        """
+        own = {pod.uid for pod in self.pods}
+        group_leaves = self.allocation is not None and own <= pods
+        return frozenset(
+            each.uid
+            for each in self.consumers
+            if each.uid in pods or (group_leaves and each.uid not in own)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +92,8 @@ class Lost:
 def claim_goals(gang: GangPlacement) -> tuple[ClaimGoal, ...]:
     """Goals of every claim that a gang's pods use, in the order in which pods mention them."""
     claims: dict[str, ClaimRef] = {}
-    consumers: dict[str, list[PodRef]] = {}
+    pods: dict[str, list[PodRef]] = {}
+    consumers: dict[str, dict[str, ConsumerReference]] = {}
     nodes: dict[str, list[str]] = {}
     allocations: dict[str, AllocationResult] = {}
     for placement in gang.pods:
@@ -85,12 +101,15 @@ def claim_goals(gang: GangPlacement) -> tuple[ClaimGoal, ...]:
         allocated = (new.claim for new in placement.allocate)
         for claim in dict.fromkeys((*allocated, *placement.reserve)):
             claims[claim.uid] = claim
-            consumers.setdefault(claim.uid, []).append(placement.pod)
+            pods.setdefault(claim.uid, []).append(placement.pod)
+            consumer = placement.consumer(claim)
+            consumers.setdefault(claim.uid, {})[consumer.uid] = consumer
             nodes.setdefault(claim.uid, []).append(placement.node)
     return tuple(
         ClaimGoal(
             claim=claim,
-            consumers=tuple(consumers[uid]),
+            pods=tuple(pods[uid]),
+            consumers=tuple(consumers[uid].values()),
             nodes=tuple(dict.fromkeys(nodes[uid])),
             allocation=allocations.get(uid),
         )
@@ -162,9 +181,9 @@ def may_reach(selector: NodeSelector | None, node: str) -> bool:
     )
 
 
-def _missing_consumers(goal: ClaimGoal, claim: ResourceClaim) -> tuple[PodRef, ...]:
+def _missing_consumers(goal: ClaimGoal, claim: ResourceClaim) -> tuple[ConsumerReference, ...]:
     listed = {consumer.uid for consumer in claim.status.reserved_for}
-    return tuple(pod for pod in goal.consumers if pod.uid not in listed)
+    return tuple(each for each in goal.consumers if each.uid not in listed)
 
 
 def _finalizer_patch(claim: ResourceClaim) -> ClaimPatch:
@@ -174,9 +193,10 @@ def _finalizer_patch(claim: ResourceClaim) -> ClaimPatch:
 
 
 def _status_patch(
-    claim: ResourceClaim, pods: Iterable[PodRef], allocation: AllocationResult | None
+    claim: ResourceClaim,
+    added: Iterable[ConsumerReference],
+    allocation: AllocationResult | None,
 ) -> ClaimPatch:
-    added = (ConsumerReference(resource="pods", name=pod.name, uid=pod.uid) for pod in pods)
     status: dict[str, Any] = {
         "reservedFor": msgspec.to_builtins([*claim.status.reserved_for, *added])
     }

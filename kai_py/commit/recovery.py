@@ -6,17 +6,21 @@ to the node. A claim is left over when its waiting consumers are neither placed 
 the present plan nor part of a running transaction; after a grace its devices are given back, so
 that the gang may be placed anywhere, and others may use the devices until then.
 
+A claim that is reserved for a PodGroup is left over when none of the group's pods has a node and
+all of them are waiting consumers of that kind.
+
 Pods that are gone are the claim controller's business, other schedulers' pods are theirs.
 Cost: O(claims + pods) per look, which is done every few seconds, not every cycle.
 """
 
-from collections.abc import Iterable, Set
+from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef
 from kai_py.plan.decisions import Plan
+from kai_py.snapshot.assumptions import FINISHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ def wanted_pods(plan: Plan) -> frozenset[str]:
 
 
 def find_leftovers(
-    claims: Iterable[ResourceClaim], pods: Iterable[Pod], schedulers: Set[str], wanted: Set[str]
+    claims: Iterable[ResourceClaim], pods: Collection[Pod], schedulers: Set[str], wanted: Set[str]
 ) -> tuple[Leftover, ...]:
     """Left-over claims of pods that name one of ``schedulers``.
 
@@ -45,28 +49,49 @@ def find_leftovers(
         for pod in pods
         if pod.spec.scheduler_name in schedulers and not pod.spec.node_name
     }
+    idle = waiting.keys() - wanted
+    groups = _idle_groups(pods, idle)
     used = {
         (pod.metadata.namespace, use.resource_claim_name)
         for pod in waiting.values()
         if pod.metadata.uid not in wanted
         for use in pod.spec.resource_claims
     }
-    idle = waiting.keys() - wanted
     return tuple(
         Leftover(
             ClaimRef(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid), leaving
         )
         for claim in claims
         if claim.status.allocation is not None
-        and (leaving := _leaving(claim, idle, used)) is not None
+        and (leaving := _leaving(claim, idle, used, groups)) is not None
     )
 
 
+def _idle_groups(pods: Iterable[Pod], idle: Set[str]) -> frozenset[tuple[str, str]]:
+    """PodGroups by (namespace, name), all of whose pods that have not ended are ``idle``."""
+    found: dict[tuple[str, str], bool] = {}
+    for pod in pods:
+        group = pod.spec.scheduling_group
+        if group is not None and pod.status.phase not in FINISHED:
+            key = (pod.metadata.namespace, group.pod_group_name)
+            found[key] = found.get(key, True) and pod.metadata.uid in idle
+    return frozenset(key for key, every in found.items() if every)
+
+
 def _leaving(
-    claim: ResourceClaim, idle: Set[str], used: Set[tuple[str, str]]
+    claim: ResourceClaim,
+    idle: Set[str],
+    used: Set[tuple[str, str]],
+    groups: Set[tuple[str, str]],
 ) -> frozenset[str] | None:
     if claim.status.reserved_for:
-        leaving = frozenset(c.uid for c in claim.status.reserved_for if c.uid in idle)
+        namespace = claim.metadata.namespace
+        leaving = frozenset(
+            each.uid
+            for each in claim.status.reserved_for
+            if each.uid in idle
+            or (each.resource == "podgroups" and (namespace, each.name) in groups)
+        )
         return leaving or None
     owned = any(owner.uid in idle for owner in claim.metadata.owner_references)
     named = (claim.metadata.namespace, claim.metadata.name) in used

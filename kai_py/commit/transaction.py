@@ -122,9 +122,9 @@ class GangTransaction:
             self._problem = self._problem or made.reason
             return
         claim = self._made[pod.uid] = reference(made)
-        self._goals.append(
-            ClaimGoal(claim, (pod,), (placement.node,), wanted.claim.status.allocation)
-        )
+        allocation = wanted.claim.status.allocation
+        consumer = placement.consumer(claim)
+        self._goals.append(ClaimGoal(claim, (pod,), (consumer,), (placement.node,), allocation))
         self._started[claim.uid] = made
 
     async def _reach(self, goal: ClaimGoal) -> None:
@@ -167,7 +167,7 @@ class GangTransaction:
         if missing:
             nodes, waits = ", ".join(goal.nodes), ", ".join(missing)
             note = f"waiting for binding conditions for device on node {nodes}: {waits}"
-            for pod in goal.consumers:
+            for pod in goal.pods:
                 self.tell_waiting(pod, note)
         return await wait_until_ready(self.access, self.holders, claim, self.settings.readiness)
 
@@ -188,10 +188,9 @@ class GangTransaction:
         leaving = frozenset(pods)
         await asyncio.gather(
             *(
-                self._release(goal, leaving)
+                self._release(goal, consumers)
                 for goal in self._goals
-                if goal.claim.uid in self._started
-                and any(consumer.uid in leaving for consumer in goal.consumers)
+                if goal.claim.uid in self._started and (consumers := goal.leaving(leaving))
             )
         )
         made = [claim for pod, claim in self._made.items() if pod in leaving]

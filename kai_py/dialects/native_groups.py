@@ -14,13 +14,14 @@ from dataclasses import replace
 
 from kai_py.api.records.document import Document
 from kai_py.dialects.group_objects import Form, gang_of
-from kai_py.dialects.native_trees import GROUPS, TreeAbove, tree_above
+from kai_py.dialects.native_trees import TreeAbove, tree_above
 from kai_py.grouping.blueprint import Unusable
 from kai_py.grouping.counts import count_at, entries
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.grouping.lineage import Lineage
 from kai_py.grouping.sources import Asked, Source
 from kai_py.grouping.terms import Terms
+from kai_py.snapshot.group_claims import GROUPS
 
 IGNORE_KEY = "kai.scheduler/ignore-workload-api"
 

@@ -16,8 +16,8 @@ from kai_py.grouping.blueprint import Unusable
 from kai_py.grouping.counts import count_at, entries
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
 from kai_py.grouping.owners import Owners
+from kai_py.snapshot.group_claims import GROUPS
 
-GROUPS = "podgroups"
 COMPOSITES = "compositepodgroups"
 PARENT_FIELD = "spec.parentCompositePodGroupName"
 DEEPEST = 10

@@ -231,6 +231,7 @@ def _gang_placement(state: CycleState, pods: Sequence[Planned]) -> GangPlacement
                 p.member.gpus,
                 p.make,
                 provision=p.member.provision,
+                for_group=p.member.for_group,
             )
             for p in pods
         ),

@@ -11,9 +11,10 @@ from msgspec import Struct
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import ExtendedResourceRequest
-from kai_py.api.records.resource import AllocationResult, ResourceClaim
+from kai_py.api.records.resource import AllocationResult, ConsumerReference, ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.grouping.gang import Owner
+from kai_py.snapshot.gangs import GroupReservation
 from kai_py.snapshot.queue_specs import QueueProblem, UsageRecord
 
 __all__ = [
@@ -90,7 +91,7 @@ class Placement(Struct, frozen=True):
     which it must be listed in ``status.reservedFor`` before it is bound. ``gpus``: shared GPUs of
     which it gets a part; ``provision``: volume claims to be provisioned for the node;
     ``former_gpus``: what its labels say of them now. ``make``: a claim that
-    is made for the pod first.
+    is made for the pod first. ``for_group``: claims in which its group is listed in its place.
     """
 
     pod: PodRef
@@ -101,6 +102,17 @@ class Placement(Struct, frozen=True):
     former_gpus: tuple[SharedGpu, ...] = ()
     make: ClaimToMake | None = None
     provision: tuple[str, ...] = ()
+    for_group: GroupReservation | None = None
+
+    def consumer(self, claim: ClaimRef) -> ConsumerReference:
+        """Whom a claim of the pod is reserved for."""
+        shared = self.for_group
+        if shared is None or claim not in shared.claims:
+            return ConsumerReference(resource="pods", name=self.pod.name, uid=self.pod.uid)
+        group = shared.group
+        return ConsumerReference(
+            api_group="scheduling.k8s.io", resource="podgroups", name=group.name, uid=group.uid
+        )
 
 
 class GangPlacement(Struct, frozen=True):

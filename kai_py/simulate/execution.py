@@ -62,8 +62,9 @@ def _reserve(placement: Placement, api: ApiServer) -> None:
     for claim in dict.fromkeys((*allocations, *placement.reserve)):
         held = _protected(claim, api)
         status = held.get("status") or {}
-        consumers = [*(status.get("reservedFor") or ()), _consumer(placement.pod)]
-        change: Json = {"reservedFor": consumers}
+        listed = status.get("reservedFor") or []
+        consumer = msgspec.to_builtins(placement.consumer(claim))
+        change: Json = {"reservedFor": [*listed, *([] if consumer in listed else [consumer])]}
         if claim in allocations:
             change["allocation"] = allocations[claim]
         api.patch_status(CLAIMS, held, change)
@@ -100,10 +101,6 @@ def _protected(claim: ClaimRef, api: ApiServer) -> Json:
         return {**present, "metadata": meta}
 
     return api.edit(CLAIMS, claim.name, claim.namespace, protect)
-
-
-def _consumer(pod: PodRef) -> Json:
-    return {"resource": "pods", "name": pod.name, "uid": pod.uid}
 
 
 def _evict(

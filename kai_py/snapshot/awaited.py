@@ -21,6 +21,7 @@ from kai_py.snapshot.dependencies import RecordingOwners
 from kai_py.snapshot.derivation import charge, demand
 from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.gpu_holdings import CardMemory
+from kai_py.snapshot.group_claims import group_claims
 from kai_py.snapshot.shape import ClaimUse, ShapeTable
 
 TEMPLATES = "resourceclaimtemplates"
@@ -71,10 +72,12 @@ def _pays_nothing(_claim: ResourceClaim) -> bool:
 
 def claims_to_come(pod: Pod, owners: RecordingOwners) -> PodClaims:
     """The claims that ``pod`` will have; those that cannot be known yet are left out."""
-    named = tuple(each for each in pod.spec.resource_claims if each.resource_claim_name)
-    existing = pod_claims(_with_claims(pod, named), owners.claim)
+    group = group_claims(pod, owners.named)
+    wants = pod.spec.resource_claims
+    named = tuple(each for each in wants if each.resource_claim_name or group.has(each))
+    existing = pod_claims(_with_claims(pod, named), owners.claim, group)
     uses, references = list(existing.uses), list(existing.references)
-    for wanted in pod.spec.resource_claims:
+    for wanted in (each for each in wants if each not in named):
         template = _template(pod, wanted.resource_claim_template_name, owners)
         if template is not None:
             uses.append(ClaimUse(wanted.name, template.spec.spec))

@@ -47,6 +47,7 @@ from kai_py.snapshot.ledger import NodeLedger
 from kai_py.snapshot.neighbour import Neighbours
 from kai_py.snapshot.numa import NumaReports
 from kai_py.snapshot.overdue import OverdueDeletions
+from kai_py.snapshot.payers import ClaimPayers
 from kai_py.snapshot.queue_specs import DeviceLimit, QueueSpec
 from kai_py.snapshot.shape import ShapeTable
 from kai_py.snapshot.snapshot import DeviceObjects, Disregarded, Snapshot
@@ -127,6 +128,7 @@ class SnapshotBuilder:
         self._overdue = OverdueDeletions()
         self._card_memory = CardMemory()
         self._vacated = VacatedClaims()
+        self._payers = ClaimPayers()
         self._budgets = DisruptionBudgets()
         self._numa = NumaReports()
 
@@ -294,6 +296,7 @@ class SnapshotBuilder:
         self._ledger.set_holding(uid, None)
         self._numa.forget(uid)
         self._gangs.leave(uid)
+        self._find_payers(uid)
         self._derive_all(self._group_schedulers.remove(uid))
 
     def _set_neighbour(self, pod: Pod, node: str) -> None:
@@ -353,6 +356,8 @@ class SnapshotBuilder:
             )
             self._gangs.join(uid, spec, joining, expected)
         self._dependencies.set(uid, owners.seen)
+        for relieved in self._payers.relieved():
+            self._derive(relieved)
 
     def _disregard(self, pod: Pod, spec: GangSpec, node: str) -> None:
         if spec.disregarded and not node:
@@ -369,6 +374,7 @@ class SnapshotBuilder:
         else:
             self._gangs.leave(uid)
         self._dependencies.set(uid, owners.seen)
+        self._find_payers(uid)
 
     def _owners(self) -> RecordingOwners:
         return RecordingOwners(self._objects, self._pods, self._owner_kinds, self._group_schedulers)
@@ -394,9 +400,20 @@ class SnapshotBuilder:
         return cost
 
     def _pays_for(self, pod: Pod, claim: ResourceClaim) -> bool:
-        """Of the pods that share a claim the first that reserved it pays, else the first by uid."""
+        """Of the pods that share a claim the first that reserved it pays."""
         for consumer in claim.status.reserved_for:
             if consumer.uid in self._pods:
                 return consumer.uid == pod.metadata.uid
         key = ("resourceclaims", claim.metadata.namespace, claim.metadata.name)
-        return pod.metadata.uid == min((*self._dependencies.of((key,)), pod.metadata.uid))
+        return self._payers.pays(key, pod.metadata.uid, self._waits)
+
+    def _find_payers(self, gone: str) -> None:
+        """Let others pay for what a pod that is gone has paid for."""
+        for claim in self._payers.leave(gone):
+            for uid in sorted(self._dependencies.of((claim,)), key=self._waits):
+                if not self._payers.is_paid(claim):
+                    self._derive(uid)
+
+    def _waits(self, uid: str) -> bool:
+        pod = self._pods.get(uid)
+        return pod is None or not self._assumed.standing(pod).node

@@ -1,7 +1,8 @@
 """From a pod's claim names to the claims themselves (KEP-4381, resource.k8s.io life cycle).
 
 A claim from a template is named in ``pod.status.resourceClaimStatuses`` once the claim controller
-made it; until then the pod waits. An entry without a name means that no claim is needed.
+made it; until then the pod waits. An entry without a name means that no claim is needed. Claims of
+the pod's group are reserved for the group.
 """
 
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from kai_py.api.records.core import Pod, PodResourceClaim
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef
+from kai_py.snapshot.gangs import GroupReservation
+from kai_py.snapshot.group_claims import NO_GROUP, GroupClaims
 from kai_py.snapshot.shape import ClaimUse
 
 ClaimLookup = Callable[[str, str], ResourceClaim | None]
@@ -23,7 +26,8 @@ MOST_USERS = 256
 class PodClaims:
     """The claims of a pod, as placement sees them and by name; ``waiting`` says what is missing.
 
-    ``made``: the claim that serves its extended resources, once it is bound.
+    ``made``: the claim that serves its extended resources, once it is bound. ``for_group``: those
+    of ``references`` that are its group's.
     """
 
     uses: tuple[ClaimUse, ...] = ()
@@ -31,16 +35,18 @@ class PodClaims:
     keys: tuple[tuple[str, str], ...] = ()
     waiting: str = ""
     made: tuple[ClaimRef, ...] = ()
+    for_group: GroupReservation | None = None
 
 
-def pod_claims(pod: Pod, lookup: ClaimLookup) -> PodClaims:
+def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP) -> PodClaims:
     """Resolve every claim of ``pod``; the first obstacle is reported, the rest still resolved."""
     uses: list[ClaimUse] = []
     references: list[ClaimRef] = []
     keys: list[tuple[str, str]] = []
+    shared: list[ClaimRef] = []
     waiting = ""
     for wanted in pod.spec.resource_claims:
-        name, obstacle = _claim_name(pod, wanted)
+        name, obstacle = _claim_name(pod, wanted, group)
         if name is None and not obstacle:
             continue
         claim = None
@@ -51,12 +57,17 @@ def pod_claims(pod: Pod, lookup: ClaimLookup) -> PodClaims:
         if claim is None or obstacle:
             waiting = waiting or obstacle
             continue
-        uses.append(_use(wanted, claim))
+        uses.append(_use(wanted, claim, shared=group.has(wanted)))
         references.append(
             ClaimRef(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid)
         )
+        if group.has(wanted):
+            shared.append(references[-1])
     made = _made_for(pod, lookup)
-    return PodClaims(tuple(uses), tuple(references), tuple(keys), waiting, made)
+    for_group = None
+    if group.group is not None and shared:
+        for_group = GroupReservation(group.group, tuple(shared))
+    return PodClaims(tuple(uses), tuple(references), tuple(keys), waiting, made, for_group)
 
 
 def _made_for(pod: Pod, lookup: ClaimLookup) -> tuple[ClaimRef, ...]:
@@ -69,7 +80,7 @@ def _made_for(pod: Pod, lookup: ClaimLookup) -> tuple[ClaimRef, ...]:
     return (ClaimRef(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid),)
 
 
-def _claim_name(pod: Pod, wanted: PodResourceClaim) -> tuple[str | None, str]:
+def _claim_name(pod: Pod, wanted: PodResourceClaim, group: GroupClaims) -> tuple[str | None, str]:
     if wanted.resource_claim_name:
         return wanted.resource_claim_name, ""
     if not wanted.resource_claim_template_name:
@@ -77,6 +88,8 @@ def _claim_name(pod: Pod, wanted: PodResourceClaim) -> tuple[str | None, str]:
     for status in pod.status.resource_claim_statuses:
         if status.name == wanted.name:
             return status.resource_claim_name, ""
+    if group.has(wanted) and wanted.name in group.made:
+        return group.made[wanted.name], ""
     return None, (
         f'ResourceClaim for spec.resourceClaims["{wanted.name}"] not created yet; it is made from '
         f'ResourceClaimTemplate "{wanted.resource_claim_template_name}", which must exist in '
@@ -116,9 +129,9 @@ def _owned_by(claim: ResourceClaim, pod: Pod) -> bool:
     )
 
 
-def _use(wanted: PodResourceClaim, claim: ResourceClaim) -> ClaimUse:
+def _use(wanted: PodResourceClaim, claim: ResourceClaim, *, shared: bool) -> ClaimUse:
     allocation = claim.status.allocation
-    identity_matters = allocation is not None or not wanted.resource_claim_template_name
+    identity_matters = shared or allocation is not None or not wanted.resource_claim_template_name
     return ClaimUse(
         name=wanted.name,
         spec=claim.spec,

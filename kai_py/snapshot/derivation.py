@@ -30,6 +30,7 @@ from kai_py.snapshot.dependencies import RecordingOwners
 from kai_py.snapshot.extended_resources import extended_resources
 from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.gpu_holdings import held_gpus, shared_holding
+from kai_py.snapshot.group_claims import group_claims
 from kai_py.snapshot.ledger import Holding
 from kai_py.snapshot.shape import Shape, ShapeTable
 from kai_py.snapshot.volumes import volume_selectors
@@ -67,7 +68,8 @@ def demand(
     claims: PodClaims | None = None,
 ) -> Demand:
     """Resolve the claims and volumes of ``pod`` and find its shape; ``claims`` if known."""
-    claims = pod_claims(pod, owners.claim) if claims is None else claims
+    if claims is None:
+        claims = pod_claims(pod, owners.claim, group_claims(pod, owners.named))
     volumes = volume_selectors(pod, owners)
     mirrored = total(accounting.mirrored(use.spec) for use in claims.uses)
     problem, share = _share(pod)
@@ -181,6 +183,7 @@ def member(
         bound_since=_bound_since(pod),
         charge=cost,
         claims=(*asks.claims.references, *asks.claims.made),
+        for_group=asks.claims.for_group,
         gpus=gpus,
         provision=asks.provision,
         zones=observed_zones(pod),

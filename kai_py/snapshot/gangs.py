@@ -10,7 +10,7 @@ from enum import IntEnum
 from functools import cached_property
 
 from kai_py.api.gpu_share import SharedGpu
-from kai_py.api.references import ClaimRef, PodRef
+from kai_py.api.references import ClaimRef, GroupRef, PodRef
 from kai_py.grouping.gang import Owner, Subgroup, satisfied
 from kai_py.grouping.terms import Near, Wording
 from kai_py.snapshot.accounting import total
@@ -35,13 +35,22 @@ class PodState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class GroupReservation:
+    """Claims that are reserved for a group in place of its pods."""
+
+    group: GroupRef
+    claims: tuple[ClaimRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
     """A pod of a gang.
 
     ``node`` is set while the pod holds room; ``nominated`` names the node whose room it waits for.
     ``provision``: volume claims whose volumes are made for the node that it goes to.
     ``zones``: what its node says it got of which NUMA zone, if it says so.
-    ``claims`` stand in the order of ``shape.claims``, then that of its extended resources.
+    ``claims`` stand in the order of ``shape.claims``, then that of its extended resources;
+    ``for_group``: those of them that are its group's.
     ``gpus``: the shared GPUs it has a part of; of a pending pod, those that its labels name from an
     attempt before. ``waiting`` and ``problem`` are sentences: what must happen first, and what is
     wrong with the pod itself. ``overdue``: it is leaving, and should have left long ago.
@@ -68,6 +77,7 @@ class Member:
     problem: str = ""
     overdue: bool = False
     admissible: bool = False
+    for_group: GroupReservation | None = None
 
 
 @dataclass(frozen=True)

@@ -159,8 +159,10 @@ KAI_TOPOLOGIES = define_kind(
 )
 
 
-def _group_kind(name: str, group: str, *versions: str, status: str = "") -> Kind[Document]:
-    paths = ("spec", status) if status else ("spec",)
+def _group_kind(
+    name: str, group: str, *versions: str, status: tuple[str, ...] = ()
+) -> Kind[Document]:
+    paths = ("spec", *(f"status.{each}" for each in status))
     return Kind(
         name=name,
         plural=f"{name.lower()}s",
@@ -171,14 +173,14 @@ def _group_kind(name: str, group: str, *versions: str, status: str = "") -> Kind
 
 COSCHEDULING_GROUPS = _group_kind("PodGroup", "scheduling.x-k8s.io", "v1alpha1")
 VOLCANO_GROUPS = _group_kind("PodGroup", "scheduling.volcano.sh", "v1beta1")
-POD_GANGS = _group_kind("PodGang", "scheduler.grove.io", "v1alpha1", status="status.conditions")
+POD_GANGS = _group_kind("PodGang", "scheduler.grove.io", "v1alpha1", status=("conditions",))
 NATIVE_GROUPS = _group_kind(
     "PodGroup",
     "scheduling.k8s.io",
     "v1beta1",
     "v1alpha3",
     "v1alpha2",
-    status="status.conditions",
+    status=("conditions", "resourceClaimStatuses"),
 )
 COMPOSITE_GROUPS = _group_kind("CompositePodGroup", "scheduling.k8s.io", "v1beta1", "v1alpha3")
 NATIVE_WORKLOADS = _group_kind("Workload", "scheduling.k8s.io", "v1alpha1")

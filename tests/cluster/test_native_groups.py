@@ -1,6 +1,7 @@
 """Kubernetes' own Workload and PodGroup, on a control plane that has them switched on."""
 
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from tests.cluster.clusters import Cluster
 from tests.cluster.controlplane import ControlPlane, control_plane
 from tests.cluster.eventually import eventually
 from tests.cluster.fake_kubelet import FakeKubelet, gpu_nodes
-from tests.cluster.manifests import IN_TEAM_A, job, pod, pod_spec, queue
+from tests.cluster.manifests import IN_TEAM_A, claim_template, job, pod, pod_spec, queue
 from tests.cluster.scheduling import install_definitions, scheduling
 from tests.cluster.view import View, condition
 
@@ -48,6 +49,7 @@ async def native(plane: ControlPlane) -> AsyncIterator[Cluster]:
 
 
 OWN = (
+    "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates",
     "/apis/batch/v1/namespaces/default/jobs",
     "/api/v1/namespaces/default/pods",
     "/apis/scheduling.kai.io/v1alpha1/queues",
@@ -109,6 +111,39 @@ async def test_pods_of_several_schedulers_are_refused(native: Cluster):
         await says(native.api, "mixed", "False", "SchedulerError")
 
 
+async def test_a_claim_of_a_group_is_one_allocation_for_all_of_its_pods(native: Cluster):
+    view = View(native.api)
+    shared = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}
+    async with native.run_nodes(gpu_nodes(2, published_gpus=1)):
+        await native.submit(queue(), claim_template())
+        for name in ("a", "b", "c"):
+            await native.submit(workload(name, 3), group(name, 3, resourceClaims=[shared]))
+        await native.submit(*members("a", 3, gpus=0, resourceClaims=[shared]))
+        await native.submit(*members("b", 3, gpus=0, resourceClaims=[shared]))
+        at = [set((await view.wait_bound(name, 3)).values()) for name in ("a", "b")]
+        assert sorted(map(len, at)) == [1, 1]
+        assert at[0] != at[1]
+        await eventually(lambda: all_run(view, 6), what="pods that their kubelets accept")
+        held = {
+            user["name"]: (user["apiGroup"], user["resource"], len(each["status"]["reservedFor"]))
+            for each in await view.claims()
+            for user in each.get("status", {}).get("reservedFor", ())
+        }
+        assert held == dict.fromkeys(("a", "b"), ("scheduling.k8s.io", "podgroups", 1))
+        await native.submit(*members("c", 3, gpus=0, resourceClaims=[shared]))
+        await view.wait_pending("c", 3, reason="Unschedulable")
+        for each in range(3):
+            await native.api.delete(f"{view.path('pods')}/a-{each}")
+        await native.api.delete(f"{GROUPS}/a")
+        assert set((await view.wait_bound("c", 3, within=30.0)).values()) == at[0]
+
+
+async def all_run(view: View, count: int) -> bool:
+    phases = [each["status"].get("phase") for each in await view.pods()]
+    assert phases == ["Running"] * count
+    return True
+
+
 def workload(name: str, floor: int, constraints: Document | None = None) -> Document:
     template = {"name": "workers", "schedulingPolicy": {"gang": {"minCount": floor}}}
     return {
@@ -119,7 +154,7 @@ def workload(name: str, floor: int, constraints: Document | None = None) -> Docu
     }
 
 
-def group(name: str, floor: int, constraints: Document | None = None) -> Document:
+def group(name: str, floor: int, constraints: Document | None = None, **spec: Any) -> Document:
     reference = {"workloadName": name, "podGroupTemplateName": "workers"}
     return {
         "apiVersion": API,
@@ -129,6 +164,7 @@ def group(name: str, floor: int, constraints: Document | None = None) -> Documen
             "podGroupTemplateRef": {"workload": reference},
             "schedulingPolicy": {"gang": {"minCount": floor}},
         }
+        | spec
         | _constraints(constraints),
     }
 
@@ -137,9 +173,9 @@ def _constraints(constraints: Document | None) -> Document:
     return {"schedulingConstraints": constraints} if constraints else {}
 
 
-def members(name: str, count: int) -> list[Document]:
-    spec = {"schedulingGroup": {"podGroupName": name}}
-    return [pod(f"{name}-{i}", pod_spec(gpus=1, **spec)) for i in range(count)]
+def members(name: str, count: int, *, gpus: int = 1, **spec: Any) -> list[Document]:
+    spec |= {"schedulingGroup": {"podGroupName": name}}
+    return [pod(f"{name}-{i}", pod_spec(gpus=gpus, **spec)) for i in range(count)]
 
 
 async def said(api: Api, name: str) -> tuple[str, str]:

@@ -20,11 +20,14 @@ class Devices:
         self._devices_of: dict[str, list[Device]] = {}
         self._users_of: dict[str, set[str]] = {}
 
-    def prepare(self, pod_uid: str, claims: Iterable[Document]) -> str:
-        """Give the claims' devices to the pod; return why not, "" when it has them."""
+    def prepare(self, pod_uid: str, claims: Iterable[Document], *, group: str = "") -> str:
+        """Give the claims' devices to the pod; return why not, "" when it has them.
+
+        A claim may be reserved for the pod's PodGroup, by name, in place of the pod.
+        """
         wanted = {claim["metadata"]["uid"]: claim for claim in claims}
         for uid, claim in wanted.items():
-            obstacle = _unready(claim, pod_uid) or self._taken(uid, claim)
+            obstacle = _unready(claim, pod_uid, group) or self._taken(uid, claim)
             if obstacle:
                 return obstacle
         for uid, claim in wanted.items():
@@ -50,11 +53,15 @@ class Devices:
         return ""
 
 
-def _unready(claim: Document, pod_uid: str) -> str:
+def _unready(claim: Document, pod_uid: str, group: str) -> str:
     name, status = claim["metadata"]["name"], claim.get("status", {})
     if "allocation" not in status:
         return f"claim {name} is not allocated"
-    if all(user["uid"] != pod_uid for user in status.get("reservedFor", ())):
+    users = [
+        (user["resource"], user["uid"], user["name"]) for user in status.get("reservedFor", ())
+    ]
+    for_group = ("podgroups", group)
+    if not any(uid == pod_uid or (kind, name) == for_group for kind, uid, name in users):
         return f"claim {name} is not reserved for the pod"
     return ""
 

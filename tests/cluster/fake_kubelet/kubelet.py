@@ -245,7 +245,8 @@ class FakeKubelet:
         found = [await self._api.get(f"{claims}/{name}") for name in names]
         if pod.metadata.uid not in self._pods:
             return "the pod was deleted meanwhile"
-        return self._devices.prepare(pod.metadata.uid, found)
+        group = pod.spec.scheduling_group.pod_group_name
+        return self._devices.prepare(pod.metadata.uid, found, group=group)
 
     def _release(self, pod: Pod) -> None:
         self._admission.release(pod)

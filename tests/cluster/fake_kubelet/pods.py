@@ -50,6 +50,12 @@ class PodClaim(msgspec.Struct, rename="camel"):
     resource_claim_name: str | None = None
 
 
+class Group(msgspec.Struct, rename="camel"):
+    """`spec.schedulingGroup`."""
+
+    pod_group_name: str = ""
+
+
 class Spec(msgspec.Struct, rename="camel"):
     """The parts of PodSpec that matter here."""
 
@@ -59,6 +65,7 @@ class Spec(msgspec.Struct, rename="camel"):
     overhead: dict[str, str] = {}
     resources: Resources = msgspec.field(default_factory=Resources)
     resource_claims: list[PodClaim] = []
+    scheduling_group: Group = msgspec.field(default_factory=Group)
 
 
 class Status(msgspec.Struct, rename="camel"):

@@ -1,0 +1,59 @@
+"""Which claims of a pod are those of its PodGroup? (KEP-5729)
+
+A claim of a pod is its group's where ``spec.resourceClaims`` of the group has an entry of the same
+name and source. There is one such claim for the whole group, allocated once and reserved for the
+group in place of its pods. The claim controller names what it made from a template in the status of
+the group, and then in that of every pod.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from kai_py.api.records.core import Pod, PodResourceClaim, ResourceClaimStatus
+from kai_py.api.records.document import Document
+from kai_py.api.references import GroupRef
+
+GROUPS = "podgroups"
+
+FindNamed = Callable[[str, str, str], object | None]
+"""(collection, namespace, name) to the object."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupClaims:
+    """What the group of a pod claims; nothing for a pod without a group.
+
+    ``made``: the claims that were made from templates, None where none is needed, by entry.
+    """
+
+    group: GroupRef | None = None
+    wanted: tuple[PodResourceClaim, ...] = ()
+    made: Mapping[str, str | None] = field(default_factory=dict)
+
+    def has(self, wanted: PodResourceClaim) -> bool:
+        """Whether an entry of a pod is the group's."""
+        return wanted in self.wanted
+
+
+NO_GROUP = GroupClaims()
+
+
+def group_claims(pod: Pod, find: FindNamed) -> GroupClaims:
+    """What the PodGroup of ``pod`` claims, as far as it is known."""
+    asked = pod.spec.scheduling_group
+    if asked is None or not asked.pod_group_name or not pod.spec.resource_claims:
+        return NO_GROUP
+    found = find(GROUPS, pod.metadata.namespace, asked.pod_group_name)
+    if not isinstance(found, Document):
+        return NO_GROUP
+    wanted = found.first_at("spec.resourceClaims") or []
+    statuses = found.first_at("status.resourceClaimStatuses") or []
+    made = msgspec.convert(statuses, tuple[ResourceClaimStatus, ...])
+    meta = found.metadata
+    return GroupClaims(
+        group=GroupRef(meta.namespace, meta.name, meta.uid),
+        wanted=msgspec.convert(wanted, tuple[PodResourceClaim, ...]),
+        made={each.name: each.resource_claim_name for each in made},
+    )

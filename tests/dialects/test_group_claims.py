@@ -1,0 +1,155 @@
+"""Claims of a PodGroup: one for the whole group, allocated, reserved and paid for once."""
+
+import pytest
+
+from kai_py.commit.claims import claim_goals
+from tests.dialects.feeding import Cluster, node, placed, pod
+from tests.dialects.test_native_groups import QUEUE, group
+
+GANG = "default/PodGroup.scheduling.k8s.io/train"
+TEMPLATED = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}
+NAMED = {"name": "gpu", "resourceClaimName": "train-gpu"}
+OWNER = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "name": "train"}
+CLASS = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "DeviceClass",
+    "metadata": {"name": "gpu"},
+    "spec": {"selectors": [{"cel": {"expression": "device.driver == 'gpu.nvidia.com'"}}]},
+}
+
+
+def hardware(*nodes, gpus=1):
+    for name in nodes:
+        yield node(name, 0)
+        spec = {
+            "driver": "gpu.nvidia.com",
+            "nodeName": name,
+            "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": f"gpu-{i}"} for i in range(gpus)],
+        }
+        yield {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": f"{name}-gpus"},
+            "spec": spec,
+        }
+
+
+def train(claimed=TEMPLATED, made="train-gpu", **spec):
+    found = group("train", 3, version="v1alpha2", resourceClaims=[claimed], **spec)
+    if made:
+        found["status"] = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": made}]}
+    return found
+
+
+def members(count=3, claimed=TEMPLATED, told="", start=0, **spec):
+    marks = {"scheduling.kai.io/queue-name": "team"}
+    for i in range(start, start + count):
+        each = pod(
+            f"train-{i}",
+            0,
+            annotations=marks,
+            schedulingGroup={"podGroupName": "train"},
+            resourceClaims=[claimed],
+            **spec,
+        )
+        if told:
+            each["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": told}]
+        yield each
+
+
+def claim(name="train-gpu", owner=OWNER, on="", group_uid="uid-PodGroup-train"):
+    meta = {"name": name}
+    if owner:
+        meta["ownerReferences"] = [{**owner, "uid": "uid-PodGroup-train", "controller": True}]
+    found = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": meta,
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}},
+    }
+    if on:
+        result = {"request": "gpu", "driver": "gpu.nvidia.com", "pool": on, "device": "gpu-0"}
+        consumer = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "train"}
+        found["status"] = {
+            "allocation": {"devices": {"results": [result]}},
+            "reservedFor": [{**consumer, "uid": group_uid}],
+        }
+    return found
+
+
+def world(*given):
+    return Cluster(QUEUE, CLASS, hardware("a", "b"), *given)
+
+
+@pytest.mark.parametrize("told", ["", "train-gpu"], ids=["told by the group", "told by the pods"])
+def test_a_group_gets_one_allocation_and_is_listed_once(told):
+    cluster = world(train(made="" if told else "train-gpu"), claim(), members(told=told))
+    plan = cluster.plan()
+    assert len(set(placed(plan).values())) == 1
+    assert len(placed(plan)) == 3
+    [goal] = claim_goals(plan.placements[0])
+    [consumer] = goal.consumers
+    assert (consumer.api_group, consumer.resource) == ("scheduling.k8s.io", "podgroups")
+    assert (consumer.name, consumer.uid) == ("train", "uid-PodGroup-train")
+    assert len(goal.allocation.devices.results) == 1
+
+
+def test_a_claim_by_name_is_the_groups_where_the_group_lists_it():
+    cluster = world(train(NAMED), claim(owner=None), members(claimed=NAMED))
+    [goal] = claim_goals(cluster.plan().placements[0])
+    assert [each.resource for each in goal.consumers] == ["podgroups"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"name": "other", "resourceClaimName": "train-gpu"},
+        {"name": "gpu", "resourceClaimName": "another"},
+    ],
+    ids=["another name", "another source"],
+)
+def test_a_claim_that_only_looks_like_the_groups_is_the_pods(other):
+    cluster = world(train(other), claim(owner=None), members(claimed=NAMED))
+    [goal] = claim_goals(cluster.plan().placements[0])
+    assert [each.resource for each in goal.consumers] == ["pods"] * 3
+
+
+def test_pods_wait_until_the_claim_of_their_group_is_made():
+    cluster = world(train(made=""), members())
+    stage, message = cluster.why()[GANG]
+    assert stage == "ClaimsNotReady"
+    assert "not created yet" in message
+    cluster.add(claim())
+    cluster.add(train())
+    assert len(placed(cluster.plan())) == 3
+
+
+def test_pods_that_come_later_go_where_the_device_is():
+    cluster = world(train(), claim(on="b"), members(nodeName="b"), members(2, start=3))
+    plan = cluster.plan()
+    assert placed(plan) == {"train-3": "b", "train-4": "b"}
+    [goal] = claim_goals(plan.placements[0])
+    assert goal.allocation is None
+
+
+def gpus(cluster):
+    return cluster.snapshot().queue_usage["team"].get("gpu", 0.0)
+
+
+def test_the_claim_is_paid_for_once_by_whoever_is_left():
+    cluster = world(train(), claim(on="b"), members(2), members(2, start=2, nodeName="b"))
+    assert gpus(cluster) == 1.0
+    cluster.remove(members(1, start=2, nodeName="b"))
+    assert gpus(cluster) == 1.0
+    cluster.add(members(1, nodeName="b"))
+    assert gpus(cluster) == 1.0
+    assert cluster.snapshot().queue_demand["team"]["gpu"] == 1.0
+
+
+def test_a_pod_with_a_node_pays_before_one_that_waits():
+    cluster = world(train(), claim(on="b"), members(1), members(2, start=1))
+    assert gpus(cluster) == 0.0
+    cluster.add(members(1, start=2, nodeName="b"))
+    assert gpus(cluster) == 1.0
+    assert cluster.snapshot().queue_demand["team"]["gpu"] == 1.0
