@@ -75,18 +75,17 @@ def start(chance):
     return World({f"n{i}": chance.randint(4, 8) for i in range(4)}, (), queues)
 
 
-def cores_lost(world, plan):
-    """(loser, winner) of evictions that took a gang's floor, not only its surplus."""
-    gone = {each.pod.uid for each in plan.evictions if not each.moved_to}
-    floors = {
-        each.key: sum(m.state is PodState.BOUND and m.pod.uid not in gone for m in each.members)
-        < each.tree.min_members
-        for each in world.gangs
+def cores_lost(after, plan):
+    """(loser, winner) of evictions that left a gang below its floor."""
+    short = {
+        each.key
+        for each in after.gangs
+        if sum(m.state is PodState.BOUND for m in each.members) < each.tree.min_members
     }
     return {
         (each.gang, each.beneficiary)
         for each in plan.evictions
-        if floors[each.gang] and each.action in (Action.PREEMPT, Action.RECLAIM)
+        if each.gang in short and each.action in (Action.PREEMPT, Action.RECLAIM)
     }
 
 
@@ -99,13 +98,14 @@ def played(seed):
         if number < BUSY:
             world = changed(chance, world, number, now)
         plan = run_cycle(world.snapshot(now), SETTINGS, memory)
-        for loser, winner in sorted(cores_lost(world, plan)):
+        after = lived(world, plan, now)
+        for loser, winner in sorted(cores_lost(after, plan)):
             since = now - won.get((winner, loser), -MIN_RUNTIME)
             assert since >= MIN_RUNTIME, f"{winner} takes back from {loser} after {since} s"
             ran = START + now - next(g.started for g in world.gangs if g.key == loser)
             assert ran >= MIN_RUNTIME, f"{winner} takes room of {loser}, which ran {ran} s"
             won[loser, winner] = now
-        world = lived(world, plan, now)
+        world = after
     assert plan.is_empty, f"seed {seed}: no rest after {QUIET} cycles"
     return BUSY + QUIET
 
