@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from kai_py.api.duration import DurationError, parse_duration
 from kai_py.api.records.core import ObjectMetadata, OwnerReference, Pod
 from kai_py.api.records.document import Document
+from kai_py.grouping.annotations import TOPOLOGY_KEY, as_annotated
 from kai_py.grouping.blueprint import (
     Blueprint,
     Unusable,
@@ -39,14 +39,10 @@ from kai_py.grouping.sources import Asked, Source, from_sources
 
 SOURCES = (EXPLICIT, SPARK)
 MOST_KEPT = 100_000
-TOPOLOGY_KEY = "kai.scheduler/topology"
 REQUIRED_LEVEL_KEY = "kai.scheduler/topology-required-placement"
 PREFERRED_LEVEL_KEY = "kai.scheduler/topology-preferred-placement"
 FITTING_LEVEL_KEY = "scheduling.kai.io/topology-fitting-placement"
 """Level whose domains are required if an empty one could hold the gang, else preferred."""
-
-EXPECTED_RUNTIME_KEY = "scheduling.kai.io/expected-runtime"
-"""How long the pods will run, on a pod or above it: such pods may use room kept for later."""
 
 ONE_POD = Blueprint(tree=Subgroup(min_members=1))
 NO_RULE = Rule.model_construct(owners=())
@@ -108,8 +104,7 @@ class Grouper:
             spec = self._by_owner(asked)
         if disregarded:
             spec = replace(spec, disregarded=tuple(disregarded))
-        said = asked.lineage.nearest(EXPECTED_RUNTIME_KEY)
-        return _with_runtime(spec, asked.lineage.pod, said) if said else spec
+        return as_annotated(spec, asked.lineage)
 
     def _by_owner(self, asked: Asked) -> GangSpec:
         if asked.lineage.unknown is not None:
@@ -216,15 +211,6 @@ class _Remembering:
 
     def schedulers(self, pod: Pod) -> tuple[str, ...]:
         return self._owners.schedulers(pod)
-
-
-def _with_runtime(spec: GangSpec, pod: Pod, said: str) -> GangSpec:
-    try:
-        return replace(spec, expected_runtime=parse_duration(said))
-    except DurationError as error:
-        meta = pod.metadata
-        problem = f"pod {meta.namespace}/{meta.name}: {EXPECTED_RUNTIME_KEY}: {error}"
-        return spec if spec.problem else replace(spec, problem=problem)
 
 
 def _holds(kept: _Kept, objects: Sequence[OwnerObject], owners: Owners) -> bool:

@@ -42,6 +42,15 @@ class Lineage(msgspec.Struct, frozen=True):
                     return value
         return ""
 
+    def said(self, keys: frozenset[str]) -> dict[str, str]:
+        """What the nearest object says under each of ``keys``, as annotation or else as label."""
+        found: dict[str, str] = {}
+        for meta in reversed(self.metas):
+            for marks in (meta.labels, meta.annotations):
+                if not keys.isdisjoint(marks):
+                    found.update({key: text for key, text in marks.items() if text and key in keys})
+        return found
+
 
 def lineage_of(pod: Pod, owners: Owners) -> Lineage:
     """Walk from ``pod`` to the top. Cost: one lookup per owner."""

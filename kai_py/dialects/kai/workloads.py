@@ -10,7 +10,7 @@ priority         label ``priorityClassName`` or Ray's, else the pod's class, els
 preemptible      label ``kai.scheduler/preemptibility``, else below priority 100
 floor of a Job   annotation ``kai.scheduler/batch-min-member``, else 1
 topology         annotations ``kai.scheduler/topology…`` of the owner
-segments         annotations ``kai.scheduler/segment-…``, see ``segments``
+segments         annotations ``kai.scheduler/segment-…``, see ``grouping.segments``
 delay, grace     annotations ``kai.scheduler/preemption-delay``, ``…/staleness-grace-period``
 
 Of an annotation on several objects the top owner's counts.
@@ -24,11 +24,11 @@ from kai_py.api.records.kai import KaiTopologyConstraint
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.pod_groups import order_of
 from kai_py.dialects.kai.priority import is_preemptible, priority_of
-from kai_py.dialects.kai.segments import in_segments
 from kai_py.dialects.kai.times import first_duration
 from kai_py.dialects.kai.topology import constraint_of
 from kai_py.grouping.gang import GangSpec, TopologyConstraint
 from kai_py.grouping.owners import Owners
+from kai_py.grouping.segments import in_segments
 from kai_py.grouping.sources import Asked
 from kai_py.grouping.terms import Terms, Wording
 
@@ -90,7 +90,7 @@ def _defaulted(spec: GangSpec, pod: Pod, owners: Owners, marks: _Marks, queue: s
     if not size:
         return found
     each = _constraint(marks, owners, keys.SEGMENT_REQUIRED, keys.SEGMENT_PREFERRED)
-    return in_segments(found, pod, size, each)
+    return in_segments(found, pod, keys.SEGMENT_SIZE, size, each)
 
 
 def _namespace_queue(pod: Pod, owners: Owners) -> str:

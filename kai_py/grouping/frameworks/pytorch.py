@@ -2,18 +2,24 @@
 
     floor = schedulingPolicy.minAvailable, else elasticPolicy.minReplicas, else all replicas
 
-The annotation ``kai.scheduler/segment-size`` on the worker template cuts the workers into segments
+The annotation ``…/segment-size`` on the worker template cuts the workers into segments
 of that size, each in one topology domain of its own if the template asks for it. Segments beyond
 the floor need nobody.
 
 Source: kubeflow.org/v1; KAI's segment annotations.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.document import Document
+from kai_py.grouping.annotations import (
+    SEGMENT_PREFERRED_KEY,
+    SEGMENT_REQUIRED_KEY,
+    SEGMENT_SIZE_KEY,
+    TOPOLOGY_KEY,
+)
 from kai_py.grouping.blueprint import (
     Blueprint,
     Framework,
@@ -25,6 +31,7 @@ from kai_py.grouping.blueprint import (
 )
 from kai_py.grouping.counts import count_at, entries, whole
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
+from kai_py.grouping.segments import MOST_SEGMENTS
 
 ROLE_LABEL = "training.kubeflow.org/replica-type"
 INDEX_LABEL = "training.kubeflow.org/replica-index"
@@ -33,11 +40,10 @@ MIN_AVAILABLE = "spec.runPolicy.schedulingPolicy.minAvailable"
 ELASTIC_LEAST = "spec.elasticPolicy.minReplicas"
 ELASTIC_MOST = "spec.elasticPolicy.maxReplicas"
 WORKER_MARKS = f"{SPECS}.Worker.template.metadata.annotations"
-SEGMENT_SIZE_KEY = "kai.scheduler/segment-size"
-SEGMENT_REQUIRED_KEY = "kai.scheduler/segment-topology-required-placement"
-SEGMENT_PREFERRED_KEY = "kai.scheduler/segment-topology-preferred-placement"
-TOPOLOGY_KEY = "kai.scheduler/topology"
-MOST_SEGMENTS = 10_000
+SIZE_KEYS = (SEGMENT_SIZE_KEY, "kai.scheduler/segment-size")
+REQUIRED_KEYS = (SEGMENT_REQUIRED_KEY, "kai.scheduler/segment-topology-required-placement")
+PREFERRED_KEYS = (SEGMENT_PREFERRED_KEY, "kai.scheduler/segment-topology-preferred-placement")
+"""Our spelling goes before KAI's."""
 MASTER = "master"
 WORKER = "worker"
 
@@ -52,7 +58,8 @@ def _blueprint(workload: Workload) -> Blueprint:
     if floor > most:
         raise Unusable(f"a gang of {floor} can never start: at most {most} pods exist at once")
     marks = next(iter(entries(found.content, WORKER_MARKS)), {})
-    segment = whole(marks.get(SEGMENT_SIZE_KEY, 0), f"{WORKER_MARKS}: {SEGMENT_SIZE_KEY}")
+    size_key = next((key for key in SIZE_KEYS if key in marks), SEGMENT_SIZE_KEY)
+    segment = whole(marks.get(size_key, 0), f"{WORKER_MARKS}: {size_key}")
     leaves = [Subgroup(name=MASTER, min_members=min(masters, floor))] if masters else []
     needed = max(floor - masters, 0)
     if segment:
@@ -77,7 +84,7 @@ def _segments(
 ) -> Subgroup:
     count = -(-workers // size)
     if count > MOST_SEGMENTS:
-        raise Unusable(f"{SEGMENT_SIZE_KEY} makes {count} segments, more than {MOST_SEGMENTS}")
+        raise Unusable(f"segments of {size} are {count}, more than {MOST_SEGMENTS}")
     return Subgroup(
         name=WORKER,
         children=tuple(
@@ -92,12 +99,15 @@ def _segments(
 
 
 def _constraint(marks: Mapping[str, Any], found: Document) -> TopologyConstraint | None:
-    required = str(marks.get(SEGMENT_REQUIRED_KEY, ""))
-    preferred = str(marks.get(SEGMENT_PREFERRED_KEY, ""))
+    required, preferred = _said(marks, REQUIRED_KEYS), _said(marks, PREFERRED_KEYS)
     if not required and not preferred:
         return None
     named = marks.get(TOPOLOGY_KEY) or found.metadata.annotations.get(TOPOLOGY_KEY, "")
     return TopologyConstraint(str(named), required, preferred)
+
+
+def _said(marks: Mapping[str, Any], keys: Sequence[str]) -> str:
+    return next((str(marks[key]) for key in keys if marks.get(key)), "")
 
 
 def _segment_of(size: int) -> Callable[[Pod], str]:

@@ -1,17 +1,16 @@
 """Pods in segments, each in one topology domain of its own.
 
-``kai.scheduler/segment-size`` on a workload that is one group of alike pods cuts it into segments
-by the pods' index: segment i has the indexes from i * size on. The gang's floor fills the first
-segments; those beyond it need nobody. Indexes beyond the number of pods that run at once go round.
-Frameworks that know segments themselves (PyTorchJob, LeaderWorkerSet) have trees already, which
-stay as they are. Source: KAI-Scheduler, docs/developer/designs/segmented-subgroups.
+A segment size on a workload that is one group of alike pods cuts it into segments by the pods'
+index: segment i has the indexes from i * size on. The gang's floor fills the first segments; those
+beyond it need nobody. Indexes beyond the number of pods that run at once go round. Frameworks that
+know segments themselves (PyTorchJob, LeaderWorkerSet) have trees already, which stay as they are.
+Source: KAI-Scheduler, docs/developer/designs/segmented-subgroups.
 """
 
 from dataclasses import replace
 from functools import lru_cache
 
 from kai_py.api.records.core import Pod
-from kai_py.dialects.kai import keys
 from kai_py.grouping.gang import GangSpec, Subgroup, TopologyConstraint
 
 INDEX_LABELS = (
@@ -23,16 +22,16 @@ MOST_SEGMENTS = 10_000
 
 
 def in_segments(
-    spec: GangSpec, pod: Pod, size: str, constraint: TopologyConstraint | None
+    spec: GangSpec, pod: Pod, key: str, size: str, constraint: TopologyConstraint | None
 ) -> GangSpec:
-    """``spec`` cut into segments of ``size``, a text; each gets ``constraint``."""
+    """``spec`` cut into segments of ``size``, the text under ``key``; each gets ``constraint``."""
     if spec.tree.children or spec.problem:
         return spec
-    where = f"{spec.owner.kind} {spec.owner.namespace}/{spec.owner.name}: {keys.SEGMENT_SIZE}"
+    where = f"{spec.owner.kind} {spec.owner.namespace}/{spec.owner.name}: {key}"
     if not size.isdecimal() or int(size) == 0:
         return replace(spec, problem=f'{where} must be a whole number of at least 1, is "{size}"')
     labels = pod.metadata.labels
-    index = next((labels[key] for key in INDEX_LABELS if labels.get(key, "").isdecimal()), None)
+    index = next((labels[each] for each in INDEX_LABELS if labels.get(each, "").isdecimal()), None)
     if index is None:
         hint = "they need an index, as the pods of an Indexed Job or a StatefulSet have"
         return replace(spec, problem=f"{where} does not say where pods belong; {hint}")

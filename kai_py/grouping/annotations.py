@@ -1,0 +1,76 @@
+"""What do our own annotations, or labels, on a pod and above it say of its gang?
+
+expected-runtime    how long the pods will run: such pods may use room that is kept for later
+preemption-delay    how long the gang waits before it may evict others
+segment-size        blocks of so many pods, in a domain each: segment-topology-required-placement,
+                    segment-topology-preferred-placement; see ``segments``
+
+Of several objects the nearest to the pod counts. Where nothing is said, the cost is one set
+operation per object.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kai_py.api.duration import DurationError, parse_duration
+from kai_py.api.queue import GROUP
+from kai_py.grouping.gang import GangSpec, TopologyConstraint
+from kai_py.grouping.lineage import Lineage
+from kai_py.grouping.segments import in_segments
+
+EXPECTED_RUNTIME_KEY = f"{GROUP}/expected-runtime"
+PREEMPTION_DELAY_KEY = f"{GROUP}/preemption-delay"
+SEGMENT_SIZE_KEY = f"{GROUP}/segment-size"
+SEGMENT_REQUIRED_KEY = f"{GROUP}/segment-topology-required-placement"
+SEGMENT_PREFERRED_KEY = f"{GROUP}/segment-topology-preferred-placement"
+TOPOLOGY_KEY = "kai.scheduler/topology"
+KEYS = frozenset(
+    {
+        EXPECTED_RUNTIME_KEY,
+        PREEMPTION_DELAY_KEY,
+        SEGMENT_SIZE_KEY,
+        SEGMENT_REQUIRED_KEY,
+        SEGMENT_PREFERRED_KEY,
+    }
+)
+
+
+def as_annotated(spec: GangSpec, lineage: Lineage) -> GangSpec:
+    """``spec`` with what is said; what makes no sense is its ``problem``."""
+    said = lineage.said(KEYS)
+    if not said:
+        return spec
+    try:
+        spec = _timed(spec, said)
+    except DurationError as error:
+        meta = lineage.pod.metadata
+        problem = f"pod {meta.namespace}/{meta.name}: {error}"
+        return spec if spec.problem else replace(spec, problem=problem)
+    size = said.get(SEGMENT_SIZE_KEY)
+    if size is None:
+        return spec
+    constraint = _constraint(said, lineage.nearest(TOPOLOGY_KEY))
+    return in_segments(spec, lineage.pod, SEGMENT_SIZE_KEY, size, constraint)
+
+
+def _timed(spec: GangSpec, said: Mapping[str, str]) -> GangSpec:
+    runtime, delay = _seconds(said, EXPECTED_RUNTIME_KEY), _seconds(said, PREEMPTION_DELAY_KEY)
+    if runtime is not None:
+        spec = replace(spec, expected_runtime=runtime)
+    if delay is not None:
+        spec = replace(spec, terms=replace(spec.terms, preemption_delay=delay))
+    return spec
+
+
+def _seconds(said: Mapping[str, str], key: str) -> float | None:
+    try:
+        return parse_duration(said[key]) if key in said else None
+    except DurationError as error:
+        raise DurationError(f"{key}: {error}") from None
+
+
+def _constraint(said: Mapping[str, str], topology: str) -> TopologyConstraint | None:
+    required, preferred = said.get(SEGMENT_REQUIRED_KEY, ""), said.get(SEGMENT_PREFERRED_KEY, "")
+    if not required and not preferred:
+        return None
+    return TopologyConstraint(topology, required, preferred)
