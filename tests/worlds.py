@@ -44,6 +44,7 @@ def gang(
     priority: int = 0,
     created: float = 0.0,
     preemptible: bool = True,
+    semi: bool = False,
     stale_since: float | None = None,
 ) -> Gang:
     """``nodes``: a letter per pod, "-" for one that waits; ``leaves``: a letter per pod."""
@@ -61,6 +62,7 @@ def gang(
         members=members,
         priority=priority,
         preemptible=preemptible,
+        semi_preemptible=semi,
         may_preempt=True,
         created=START + created,
         stale_since=stale_since,
@@ -116,7 +118,7 @@ class World:
             queues=self.queues or (QueueSpec(name="team", deserved={"gpu": 1000.0}),),
             queue_usage=_sums(self.gangs, lambda each: each.allocated),
             queue_demand=_sums(self.gangs, lambda each: each.requested),
-            queue_fixed=_sums([g for g in self.gangs if not g.preemptible], lambda g: g.allocated),
+            queue_fixed=_sums(self.gangs, lambda each: each.fixed),
         )
 
     def plan(self, now: float = 1000.0) -> Plan:

@@ -24,6 +24,7 @@ from kai_py.commit.kai_messages import kai_message
 from kai_py.commit.preconditions import preconditions
 from kai_py.commit.queue_status import merge_patch
 from kai_py.plan.decisions import Plan, QueueShare, Stage, Unplaced
+from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.resource import Key
 
@@ -91,10 +92,9 @@ def kai_pod_group_patch(
 
 
 def _resources(gang: Gang) -> dict[str, dict[str, str]]:
-    allocated = resource_list(gang.allocated)
     return {
-        "allocated": allocated,
-        "allocatedNonPreemptible": {} if gang.preemptible else allocated,
+        "allocated": resource_list(gang.allocated),
+        "allocatedNonPreemptible": resource_list(gang.fixed),
         "requested": resource_list(gang.requested),
     }
 
@@ -112,7 +112,7 @@ def _verdict(
 
 
 def _queue_details(share: QueueShare, gang: Gang) -> dict[str, Any]:
-    asked = resource_list(gang.requested)
+    fixed = total(m.charge for m in (*gang.bound, *gang.pending) if gang.is_fixed(m))
     return {
         "name": share.queue,
         "queueRequestedResources": resource_list(share.requested),
@@ -120,8 +120,8 @@ def _queue_details(share: QueueShare, gang: Gang) -> dict[str, Any]:
         "queueAllocatedResources": resource_list(share.allocated),
         "queueAllocatedNonPreemptibleResources": resource_list(share.non_preemptible),
         "queueResourceLimits": resource_list(share.maximum),
-        "podGroupRequestedResources": asked,
-        "podGroupRequestedNonPreemptibleResources": {} if gang.preemptible else asked,
+        "podGroupRequestedResources": resource_list(gang.requested),
+        "podGroupRequestedNonPreemptibleResources": resource_list(fixed),
     }
 
 

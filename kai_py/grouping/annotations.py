@@ -1,6 +1,7 @@
 """What do our own annotations, or labels, on a pod and above it say of its gang?
 
 expected-runtime    how long the pods will run: such pods may use room that is kept for later
+preemptibility      whether it may be evicted for others; see ``preemptibility``
 preemption-delay    how long the gang waits before it may evict others
 segment-size        blocks of so many pods, in a domain each: segment-topology-required-placement,
                     segment-topology-preferred-placement; see ``segments``
@@ -16,9 +17,11 @@ from kai_py.api.duration import DurationError, parse_duration
 from kai_py.api.queue import GROUP
 from kai_py.grouping.gang import GangSpec, TopologyConstraint
 from kai_py.grouping.lineage import Lineage
+from kai_py.grouping.preemptibility import Preemptibility, read_preemptibility
 from kai_py.grouping.segments import in_segments
 
 EXPECTED_RUNTIME_KEY = f"{GROUP}/expected-runtime"
+PREEMPTIBILITY_KEY = f"{GROUP}/preemptibility"
 PREEMPTION_DELAY_KEY = f"{GROUP}/preemption-delay"
 SEGMENT_SIZE_KEY = f"{GROUP}/segment-size"
 SEGMENT_REQUIRED_KEY = f"{GROUP}/segment-topology-required-placement"
@@ -27,6 +30,7 @@ TOPOLOGY_KEY = "kai.scheduler/topology"
 KEYS = frozenset(
     {
         EXPECTED_RUNTIME_KEY,
+        PREEMPTIBILITY_KEY,
         PREEMPTION_DELAY_KEY,
         SEGMENT_SIZE_KEY,
         SEGMENT_REQUIRED_KEY,
@@ -41,8 +45,8 @@ def as_annotated(spec: GangSpec, lineage: Lineage) -> GangSpec:
     if not said:
         return spec
     try:
-        spec = _timed(spec, said)
-    except DurationError as error:
+        spec = _preemptible(_timed(spec, said), said)
+    except ValueError as error:
         meta = lineage.pod.metadata
         problem = f"pod {meta.namespace}/{meta.name}: {error}"
         return spec if spec.problem else replace(spec, problem=problem)
@@ -60,6 +64,21 @@ def _timed(spec: GangSpec, said: Mapping[str, str]) -> GangSpec:
     if delay is not None:
         spec = replace(spec, terms=replace(spec.terms, preemption_delay=delay))
     return spec
+
+
+def _preemptible(spec: GangSpec, said: Mapping[str, str]) -> GangSpec:
+    text = said.get(PREEMPTIBILITY_KEY)
+    if text is None:
+        return spec
+    read = read_preemptibility(text)
+    if read is None:
+        known = ", ".join(Preemptibility)
+        raise ValueError(f'{PREEMPTIBILITY_KEY} must be one of {known}, is "{text}"')
+    return replace(
+        spec,
+        preemptible=read is not Preemptibility.NON_PREEMPTIBLE,
+        semi_preemptible=read is Preemptibility.SEMI,
+    )
 
 
 def _seconds(said: Mapping[str, str], key: str) -> float | None:

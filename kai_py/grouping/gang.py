@@ -88,9 +88,9 @@ class GangSpec:
     ``key`` is unique in the cluster and stable over restarts: ``namespace/Kind/name``.
     ``leaf`` and ``order`` are the asking pod's own: its subgroup, and its rank in the gang (lower
     is placed first). ``queue`` is empty when nothing names one; ``preemptible`` is None when the
-    priority decides. ``workload_class`` is what pods of this kind are for (``train``, ``build``,
-    ``inference``): dialects derive default priorities from it. ``expected_runtime``: seconds that
-    its pods are said to run.
+    priority decides, ``semi_preemptible`` keeps the pods up to the floors. ``workload_class`` is
+    what pods of this kind are for (``train``, ``build``, ``inference``): dialects derive default
+    priorities from it. ``expected_runtime``: seconds that its pods are said to run.
     ``problem`` tells, in one sentence naming object and field, why the gang can't be placed;
     ``pod_problem`` why this pod can't, though the rest of the gang may. ``disregarded`` names the
     other groups that the pod asks for and does not get, because a source before theirs decided.
@@ -104,6 +104,7 @@ class GangSpec:
     leaf: str = ""
     order: int = 0
     preemptible: bool | None = None
+    semi_preemptible: bool = False
     expected_pods: int = 0
     problem: str = ""
     pod_problem: str = ""

@@ -43,7 +43,9 @@ def _place(state: CycleState, unit: VictimUnit, action: Action) -> bool:
     if queue is None or any(member.claims for member in unit.members):
         return False
     cost = state.quota.cost_of(unit.members)
-    if check_limits(state.quota.standing, queue, cost, preemptible=unit.gang.preemptible):
+    if check_limits(
+        state.quota.standing, queue, cost, preemptible=unit.gang.can_give_back(unit.members)
+    ):
         return False
     if not all(_may_have_room(state, group) for group in by_shape(unit.members)):
         return False

@@ -89,12 +89,17 @@ class Quota:
         """Add (or with -1 take back) a cost ``count`` times to the gang's queue; returns the undo.
 
         Sums are the same as of ``count`` charges of one.
+        self, gang: Gang, charge: Mapping[str, float], sign: float, *, fixed: bool
+    ) -> Callable[[], None]:
+        """Add (or with -1 take back) a cost to the gang's queue; returns the undo.
+
+        ``fixed``: what it is for can't be taken back.
         """
         queue = self.queue_of(gang)
         if queue is None:
             return _nothing
         tables = [self.standing.allocated]
-        if not gang.preemptible:
+        if fixed:
             tables.append(self.standing.non_preemptible)
         columns = [table[:, each] for table in tables for each in self.queues.lines[queue]]
         before = [column.copy() for column in columns]

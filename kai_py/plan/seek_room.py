@@ -80,7 +80,7 @@ def _has_a_turn(state: CycleState, gang: Gang) -> bool:
 
 def _may_never_hold(state: CycleState, gang: Gang, ask: Ask) -> bool:
     """Non-preemptible pods above what the queue deserves: nobody's leaving changes that."""
-    if gang.preemptible:
+    if gang.can_give_back(ask.members):
         return False
     quota = state.quota
     cost = quota.cost_of(ask.members)
@@ -101,7 +101,7 @@ def _kind(state: CycleState, gang: Gang, ask: Ask) -> Kind | None:
         return None
     if state.placer.reservations.kept:
         return None
-    return gang.queue, gang.preemptible, ask.members[0].shape.number
+    return gang.queue, gang.can_give_back(ask.members), ask.members[0].shape.number
 
 
 def _run(state: CycleState, search: VictimSearch, offered: Iterable[VictimUnit]) -> Outcome:

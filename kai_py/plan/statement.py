@@ -195,7 +195,8 @@ class Statement:
         if placed:
             self._occupy(members[0].shape, row, placed, room)
             for member in members[:placed]:
-                self._charge(gang, self._cost_on(member, row), 1.0)
+                cost = self._cost_on(member, row)
+                self._charge(gang, cost, 1.0, fixed=gang.is_fixed(member))
         return placed
 
     def place_alike(self, gangs: Sequence[Gang], rows: Sequence[int], action: Action) -> None:
@@ -229,7 +230,8 @@ class Statement:
                 ended, unshare = self.shared.give_back(member, row)
                 self._undo.append(unshare)
                 self._shift_card(row, ended, Room.LATER)
-        self._charge(victim.gang, member.charge, -1.0)
+        fixed = victim.gang.is_fixed(member)
+        self._charge(victim.gang, member.charge, -1.0, fixed=fixed)
 
     def _share(
         self, member: Member, row: int, room: Room, part: float | None
@@ -281,6 +283,8 @@ class Statement:
 
     def _charge(self, gang: Gang, charge: Charge, sign: float, count: int = 1) -> None:
         self._undo.append(self.quota.charge(gang, charge, sign, count))
+    def _charge(self, gang: Gang, charge: Charge, sign: float, *, fixed: bool) -> None:
+        self._undo.append(self.quota.charge(gang, charge, sign, fixed=fixed))
 
     def _roll_back(self, mark: int) -> None:
         while len(self._undo) > mark:

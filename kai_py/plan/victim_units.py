@@ -2,8 +2,9 @@
 
 A gang gives its surplus first: pods above a leaf's floor one by one, then subgroups above what
 their parent needs. What is left is its core: it leaves as a whole, because a gang without its floor
-is worth nothing. Leaves and subgroups that have most of their floor give first; one that is to
-leave whole gives no part of itself.
+is worth nothing. A semi-preemptible gang never gives the pods up to the floor of a leaf. Leaves and
+subgroups that have most of their floor give first; one that is to leave whole gives no part of
+itself.
 
 O(pods x subgroups) per gang.
 """
@@ -41,6 +42,13 @@ def victim_units(gang: Gang, statement: Statement) -> list[VictimUnit]:
     Pods that leave anyway are in no unit. Pods that were placed in this cycle count for the floors
     but can't be evicted yet; a core that has such pods is not offered.
     """
+    units = _units(gang, statement)
+    if not gang.semi_preemptible:
+        return units
+    return [unit for unit in units if gang.can_give_back(unit.members)]
+
+
+def _units(gang: Gang, statement: Statement) -> list[VictimUnit]:
     staying = [m for m in gang.bound if m.pod.uid not in statement.evicted]
     if not staying:
         return []

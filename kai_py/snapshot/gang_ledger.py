@@ -148,6 +148,7 @@ class GangLedger:
             members=members,
             priority=priority,
             preemptible=by_priority if spec.preemptible is None else spec.preemptible,
+            semi_preemptible=spec.semi_preemptible,
             may_preempt=terms.may_preempt and all(m.may_preempt for m in members),
             created=min(m.created for m in members) if terms.created is None else terms.created,
             expected_pods=spec.expected_pods,
@@ -169,8 +170,7 @@ class GangLedger:
     def _post(self, gang: Gang, sign: float) -> None:
         _add(self.usage, gang.queue, gang.allocated, sign)
         _add(self.demand, gang.queue, gang.requested, sign)
-        if not gang.preemptible:
-            _add(self.fixed, gang.queue, gang.allocated, sign)
+        _add(self.fixed, gang.queue, gang.fixed, sign)
 
 
 def _fullest(trees: list[Subgroup]) -> Subgroup:

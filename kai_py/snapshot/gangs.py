@@ -4,7 +4,7 @@ A gang's pods are kept in the order in which they are placed: explicit order fir
 then name. Its queue is a name; whether that queue exists is the policy's question.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
@@ -84,6 +84,7 @@ class Member:
 class Gang:
     """Pods placed all-or-nothing, and the queue that pays for them.
 
+    ``semi_preemptible``: preemptible but for its core, the pods up to the floor of each leaf.
     ``succeeded`` counts pods that ran to their end. ``stale_since``: when the gang was first seen
     to run below its floor; ``staleness_grace`` (seconds, negative: for ever) is how long it may, by
     default as configured. ``preemption_delay`` (seconds) is how long it waits, from its creation or
@@ -104,6 +105,7 @@ class Gang:
     preemptible: bool
     may_preempt: bool
     created: float
+    semi_preemptible: bool = False
     expected_pods: int = 0
     problem: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -134,6 +136,36 @@ class Gang:
     def allocated(self) -> Charge:
         """What the bound pods cost."""
         return total(m.charge for m in self.bound)
+
+    @cached_property
+    def fixed(self) -> Charge:
+        """What those of the bound pods cost that can't be taken back."""
+        if not self.semi_preemptible:
+            return {} if self.preemptible else self.allocated
+        return total(m.charge for m in self.bound if self.is_fixed(m))
+
+    def is_fixed(self, member: Member) -> bool:
+        """Whether the pod can't be taken back once it has room."""
+        if not self.semi_preemptible:
+            return not self.preemptible
+        return member.state == PodState.AWAITED or member.pod.uid in self._core
+
+    def can_give_back(self, members: Iterable[Member]) -> bool:
+        """Whether all of these pods can be taken back."""
+        if not self.semi_preemptible:
+            return self.preemptible
+        return not any(map(self.is_fixed, members))
+
+    @cached_property
+    def _core(self) -> frozenset[str]:
+        """Uids of as many pods of each leaf as its floor, those that run before those to come."""
+        left = {leaf.name: leaf.min_members for leaf in self.tree.leaves()}
+        core: list[str] = []
+        for member in (*self.bound, *self.pending, *self.members):
+            if left.get(member.leaf, 0) > 0 and member.pod.uid not in core:
+                left[member.leaf] -= 1
+                core.append(member.pod.uid)
+        return frozenset(core)
 
     @cached_property
     def requested(self) -> Charge:

@@ -9,6 +9,7 @@ from tests.cluster.fake_kubelet.nodes import GPU_DRIVER
 QUEUE_KEY = "scheduling.kai.io/queue-name"
 POD_GROUP_KEY = "scheduling.kai.io/pod-group"
 MIN_AVAILABLE_KEY = "scheduling.kai.io/min-available"
+PREEMPTIBILITY_KEY = "scheduling.kai.io/preemptibility"
 SCHEDULER = "kai-scheduler"
 TEMPLATE = "one-gpu"
 

@@ -10,6 +10,8 @@ from tests.cluster.eventually import eventually
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.cluster.manifests import (
     IN_TEAM_A,
+    MIN_AVAILABLE_KEY,
+    PREEMPTIBILITY_KEY,
     TEMPLATE,
     claim_template,
     job,
@@ -93,6 +95,24 @@ async def test_no_more_than_needed_leaves(cluster: Cluster, view: View):
         bound = await view.bound("low")
         assert len(bound) == 4, "two jobs of two pods stay whole"
         assert len({name.rsplit("-", 1)[0] for name in bound}) == 2
+
+
+async def test_the_core_of_a_semi_preemptible_job_stays(cluster: Cluster, view: View):
+    marks = {PREEMPTIBILITY_KEY: "semi-preemptible", MIN_AVAILABLE_KEY: "5"}
+    async with cluster.run_nodes(gpu_nodes(1, published_gpus=8)):
+        await start_low_job(cluster, view, annotations={**IN_TEAM_A, **marks})
+        first = {pod["metadata"]["uid"] for pod in await view.pods("low")}
+        await cluster.submit(prioritised("high", 3, "high"))
+        await view.wait_bound("high", 3)
+        await cluster.submit(prioritised("higher", 1, "high"))
+        await view.wait_pending("higher", 1, reason="Unschedulable")
+        await view.wait_bound("low", 5)
+        core = await view.bound("low")
+        assert {
+            pod["metadata"]["uid"]
+            for pod in await view.pods("low")
+            if pod["metadata"]["name"] in core
+        } <= first, "those that ran run on"
 
 
 async def test_equal_priority_waits(cluster: Cluster, view: View, scheduler: Running):

@@ -23,6 +23,7 @@ from kai_py.dialects.kai.topology import constraint_of
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.grouping.lineage import Lineage
 from kai_py.grouping.owners import Owners
+from kai_py.grouping.preemptibility import Preemptibility
 from kai_py.grouping.sources import Asked, Source
 from kai_py.grouping.terms import Terms, Wording
 
@@ -89,6 +90,7 @@ def gang_of(
         leaf=leaf,
         order=order_of(pod.metadata.labels),
         preemptible=is_preemptible(spec.preemptibility, terms.priority or 0),
+        semi_preemptible=spec.preemptibility == Preemptibility.SEMI,
         problem=f"PodGroup {meta.namespace}/{meta.name}: {problem}" if problem else "",
         pod_problem=_leaf_problem(meta.name, leaf, tree),
         terms=terms,

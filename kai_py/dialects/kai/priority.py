@@ -4,13 +4,15 @@ The priority is the value of the PriorityClass that the workload names; of a cla
 exist, the cluster's default class, else 50. The four classes that KAI installs count with their
 values (train 50, build-preemptible 75, build 100, inference 125) even where they were removed.
 
-A workload may be evicted if it says ``preemptible``, or says nothing and its priority is below 100.
+A workload may be evicted if it says ``preemptible`` or ``semi-preemptible`` (but for its core), or
+says nothing and its priority is below 100.
 """
 
 from collections.abc import Mapping
 
 from kai_py.api.records.core import PriorityClass
 from kai_py.grouping.owners import Owners
+from kai_py.grouping.preemptibility import Preemptibility, read_preemptibility
 
 PRIORITY_CLASSES = "priorityclasses"
 CLUSTER_DEFAULT = ""
@@ -23,7 +25,6 @@ CLASS_VALUES: Mapping[str, int] = {
 }
 FALLBACK = 50
 NON_PREEMPTIBLE_FROM = 100
-PREEMPTIBILITY: Mapping[str, bool] = {"preemptible": True, "non-preemptible": False}
 
 
 def priority_of(class_name: str, owners: Owners) -> int:
@@ -40,4 +41,7 @@ def priority_of(class_name: str, owners: Owners) -> int:
 
 def is_preemptible(said: str, priority: int) -> bool:
     """Whether a workload that says ``said`` of its preemptibility may be evicted."""
-    return PREEMPTIBILITY.get(said, priority < NON_PREEMPTIBLE_FROM)
+    read = read_preemptibility(said)
+    if read is None:
+        return priority < NON_PREEMPTIBLE_FROM
+    return read is not Preemptibility.NON_PREEMPTIBLE

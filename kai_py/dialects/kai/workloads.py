@@ -7,7 +7,7 @@ and the default queue count, as in KAI.
 
 priority         label ``priorityClassName`` or Ray's, else the pod's class, else what the
                  workload is for: serving ``inference``, a Notebook ``build``, else ``train``
-preemptible      label ``kai.scheduler/preemptibility``, else below priority 100
+preemptible      our annotation, else label ``kai.scheduler/preemptibility``, else below 100
 floor of a Job   annotation ``kai.scheduler/batch-min-member``, else 1
 topology         annotations ``kai.scheduler/topology…`` of the owner
 segments         annotations ``kai.scheduler/segment-…``, see ``grouping.segments``
@@ -28,6 +28,7 @@ from kai_py.dialects.kai.times import first_duration
 from kai_py.dialects.kai.topology import constraint_of
 from kai_py.grouping.gang import GangSpec, TopologyConstraint
 from kai_py.grouping.owners import Owners
+from kai_py.grouping.preemptibility import Preemptibility
 from kai_py.grouping.segments import in_segments
 from kai_py.grouping.sources import Asked
 from kai_py.grouping.terms import Terms, Wording
@@ -82,10 +83,16 @@ def _defaulted(spec: GangSpec, pod: Pod, owners: Owners, marks: _Marks, queue: s
             topology=spec.tree.topology if constraint is None else constraint,
         ),
         order=order_of(pod.metadata.labels, spec.order),
-        preemptible=is_preemptible(marks.said(keys.PREEMPTIBILITY), terms.priority or 0),
         problem=problem,
         terms=terms,
     )
+    if spec.preemptible is None:
+        said = marks.said(keys.PREEMPTIBILITY)
+        found = replace(
+            found,
+            preemptible=is_preemptible(said, terms.priority or 0),
+            semi_preemptible=said == Preemptibility.SEMI,
+        )
     size = marks.said(keys.SEGMENT_SIZE)
     if not size:
         return found

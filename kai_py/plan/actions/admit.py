@@ -67,7 +67,7 @@ def _admitted(state: CycleState, gang: Gang) -> Sequence[Member]:
 def _over(state: CycleState, gang: Gang, pods: Sequence[Member]) -> Obstacle | None:
     quota = state.quota
     cost, queue = quota.cost_of(pods), quota.queues.positions[gang.queue]
-    over = check_limits(quota.standing, queue, cost, preemptible=gang.preemptible)
+    over = check_limits(quota.standing, queue, cost, preemptible=gang.can_give_back(pods))
     if over is None:
         return None
     stage = Stage.QUEUE_MAX if over.bound is Bound.MAX else Stage.NON_PREEMPTIBLE
@@ -79,7 +79,8 @@ def _opened(member: Member) -> Member:
 
 
 def _charge(state: CycleState, gang: Gang, members: Sequence[Member]) -> Callable[[], None]:
-    steps = [state.quota.charge(gang, member.charge, 1.0) for member in members]
+    charge = state.quota.charge
+    steps = [charge(gang, each.charge, 1.0, fixed=gang.is_fixed(each)) for each in members]
 
     def undo() -> None:
         for step in reversed(steps):

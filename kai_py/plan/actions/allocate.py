@@ -70,7 +70,7 @@ def _over_bounds(state: CycleState, gang: Gang, ask: Ask) -> Obstacle | None:
     quota = state.quota
     cost = quota.cost_of(ask.members)
     queue = quota.queues.positions[gang.queue]
-    over = check_limits(quota.standing, queue, cost, preemptible=gang.preemptible)
+    over = check_limits(quota.standing, queue, cost, preemptible=gang.can_give_back(ask.members))
     if over is None:
         return kept_from(state, gang, cost)
     stage = Stage.QUEUE_MAX if over.bound == "OverLimit" else Stage.NON_PREEMPTIBLE

@@ -38,7 +38,9 @@ def _start(state: CycleState, gang: Gang) -> None:
     if ask is None or queue is None or gang.key in state.snapshot.held_back:
         return
     cost = state.quota.cost(total(member.charge for member in ask.members))
-    over = check_limits(state.quota.standing, queue, cost, preemptible=gang.preemptible)
+    over = check_limits(
+        state.quota.standing, queue, cost, preemptible=gang.can_give_back(ask.members)
+    )
     if over is None and _place(state, gang, ask.members):
         state.clear(gang)
 

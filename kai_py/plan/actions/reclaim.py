@@ -58,7 +58,7 @@ def _plea(
 ) -> tuple[VictimSearch, Iterable[VictimUnit]] | None:
     quota = state.quota
     cost = quota.cost_of(ask.members)
-    reclaimer = Reclaimer(quota.queues.positions[gang.queue], cost, gang.preemptible)
+    reclaimer = Reclaimer(quota.queues.positions[gang.queue], cost, gang.can_give_back(ask.members))
     if may_reclaim(quota.standing, reclaimer, quota.rules) is not None:
         return None
     asked = reclaimable_queues(quota.standing, reclaimer, quota.rules)

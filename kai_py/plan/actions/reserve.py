@@ -115,7 +115,7 @@ def _may_hold(state: CycleState, gang: Gang, ask: Ask) -> bool:
     fair = quota.shares.fair[:, quota.queues.ancestors(queue)].min(axis=1)
     if exceeds_any(np.where(cost > 0, cost, 0.0)[:, None], fair[:, None]).any():
         return False
-    return gang.preemptible or check_deserved(quota.standing, queue, cost) is None
+    return gang.can_give_back(ask.members) or check_deserved(quota.standing, queue, cost) is None
 
 
 def _earliest(

@@ -40,7 +40,7 @@ def _resume(state: CycleState, gang: Gang) -> bool:
     if not any(member.pod.uid in state.snapshot.holds for member in ask.members):
         return False
     cost = state.quota.cost(total(member.charge for member in ask.members))
-    if check_limits(state.quota.standing, queue, cost, preemptible=gang.preemptible):
+    if check_limits(state.quota.standing, queue, cost, preemptible=gang.can_give_back(ask.members)):
         return False
     allowed = None if gang.awaited else _promised_nodes(state, gang)
     for room in (Room.NOW, Room.LATER):
