@@ -84,16 +84,12 @@ class Quota:
         return self.standing.queues
 
     def charge(
-        self, gang: Gang, charge: Mapping[str, float], sign: float, count: int = 1
+        self, gang: Gang, charge: Mapping[str, float], sign: float, count: int = 1, *, fixed: bool
     ) -> Callable[[], None]:
         """Add (or with -1 take back) a cost ``count`` times to the gang's queue; returns the undo.
 
-        Sums are the same as of ``count`` charges of one.
-        self, gang: Gang, charge: Mapping[str, float], sign: float, *, fixed: bool
-    ) -> Callable[[], None]:
-        """Add (or with -1 take back) a cost to the gang's queue; returns the undo.
-
-        ``fixed``: what it is for can't be taken back.
+        Sums are the same as of ``count`` charges of one. ``fixed``: what it is for can't be taken
+        back.
         """
         queue = self.queue_of(gang)
         if queue is None:

@@ -102,7 +102,9 @@ class SinglePods:
 
 def _is_alike(gang: Gang, pod: Member) -> bool:
     """Whether all that the gang asks for is one pod like ``pod``, wherever there is room."""
-    if len(gang.members) != 1 or not gang.preemptible or gang.awaited or gang.near:
+    if len(gang.members) != 1 or gang.awaited or gang.near:
+        return False
+    if not gang.can_give_back(gang.members):
         return False
     own, tree = gang.members[0], gang.tree
     return (

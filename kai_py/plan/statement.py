@@ -202,7 +202,7 @@ class Statement:
     def place_alike(self, gangs: Sequence[Gang], rows: Sequence[int], action: Action) -> None:
         """Let the only pod of each gang start on its row.
 
-        The pods have one shape and one charge, and ask for nothing but room on a node.
+        The pods have one shape and one charge, can be taken back, and ask for nothing but room.
         """
         pod = gangs[0].members[0]
         for gang, row in zip(gangs, rows, strict=True):
@@ -212,7 +212,7 @@ class Statement:
             self._occupy(pod.shape, row, count, Room.NOW)
         payers = {gang.queue: gang for gang in gangs}
         for queue, count in Counter(gang.queue for gang in gangs).items():
-            self._charge(payers[queue], pod.charge, 1.0, count)
+            self._charge(payers[queue], pod.charge, 1.0, count, fixed=False)
 
     def evict(self, victim: Evicted) -> None:
         """Take a bound pod off its node: its room is free once it has left."""
@@ -281,10 +281,10 @@ class Statement:
         self._add(self.later, row, amounts)
         self._undo.append(lambda: self._add(self.later, row, -amounts))
 
-    def _charge(self, gang: Gang, charge: Charge, sign: float, count: int = 1) -> None:
-        self._undo.append(self.quota.charge(gang, charge, sign, count))
-    def _charge(self, gang: Gang, charge: Charge, sign: float, *, fixed: bool) -> None:
-        self._undo.append(self.quota.charge(gang, charge, sign, fixed=fixed))
+    def _charge(
+        self, gang: Gang, charge: Charge, sign: float, count: int = 1, *, fixed: bool
+    ) -> None:
+        self._undo.append(self.quota.charge(gang, charge, sign, count, fixed=fixed))
 
     def _roll_back(self, mark: int) -> None:
         while len(self._undo) > mark:
