@@ -5,8 +5,7 @@ it the gang starts. Nothing is written to any cluster. Exit codes: 0 it runs or 
 """
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -16,28 +15,11 @@ from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.connection import Context, Kubeconfig
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
+from kai_py.cli.progress import progress
 from kai_py.cli.tables import print_table
-from kai_py.config import Configuration
-from kai_py.observe.explanation import (
-    RUNNING,
-    STARTING,
-    Explanation,
-    Subject,
-    explain,
-    gang_keys,
-)
-from kai_py.simulate.cluster import SimulatedCluster
-from kai_py.simulate.objects import Document
-from kai_py.simulate.suggestions import Suggestion, suggest
-from kai_py.simulate.what_if import settle_changed
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An explanation with what would help."""
-
-    explanation: Explanation
-    suggestions: tuple[Suggestion, ...]
+from kai_py.observe.explanation import RUNNING, STARTING, Explanation, Subject
+from kai_py.observe.suggestion import Suggestion, Verb
+from kai_py.simulate.advice import advise
 
 
 def command(
@@ -55,55 +37,28 @@ def command(
     """Tell why something waits and which small change would let it start."""
     configuration = configuration_from(config)
     documents, now = cluster_objects(saved, kubeconfig, context), time.time()
-    answers = _answers(documents, configuration, now, subject, name, wants_suggestions=suggestions)
-    if not print_document(answers, output, json=json):
-        for answer in answers:
-            _print(answer)
-    if any(answer.explanation.state not in (RUNNING, STARTING) for answer in answers):
-        raise typer.Exit(ExitCode.FOUND)
-
-
-def _answers(
-    documents: Sequence[Document],
-    configuration: Configuration,
-    now: float,
-    subject: Subject,
-    name: str,
-    *,
-    wants_suggestions: bool,
-) -> list[Answer]:
-    cluster = SimulatedCluster(configuration, start=now, seed=1)
-    cluster.load(documents)
-    snapshot = cluster.snapshot()
-    plan = cluster.planner.decide(snapshot)
-    keys = list(gang_keys(snapshot, subject, name))
-    explanations = [found for key in keys if (found := explain(snapshot, plan, key)) is not None]
-    if not explanations:
+    with progress("simulating"):
+        answers = advise(
+            documents,
+            configuration,
+            now=now,
+            subject=subject,
+            name=name,
+            wants_suggestions=suggestions,
+        )
+    if not answers:
         raise CommandError(
             f"{subject.value} {name}: no gang of this scheduler has it",
             hint="kai-py gangs lists them",
         )
-    if not wants_suggestions:
-        return [Answer(each, ()) for each in explanations]
-    without = settle_changed(documents, (), configuration, now)
-    return [
-        Answer(
-            each,
-            suggest(
-                documents,
-                configuration,
-                now=now,
-                snapshot=snapshot,
-                without=without,
-                gang=each.gang,
-            ),
-        )
-        for each in explanations
-    ]
+    if not print_document(answers, output, json=json):
+        for answer in answers:
+            _print(answer)
+    if any(answer.state not in (RUNNING, STARTING) for answer in answers):
+        raise typer.Exit(ExitCode.FOUND)
 
 
-def _print(answer: Answer) -> None:
-    it = answer.explanation
+def _print(it: Explanation) -> None:
     typer.echo(f"{it.gang} is {it.state}: {it.bound} of {it.pods} pods run, {it.floor} are needed.")
     if it.message:
         typer.echo(f"  {it.message}")
@@ -130,13 +85,19 @@ def _print(answer: Answer) -> None:
                 for level in it.queues
             ),
         )
-    if answer.suggestions:
+    if it.suggestions:
         typer.echo("\nIt would start, as simulated, with any of these:")
-        for suggestion in answer.suggestions:
-            typer.echo(f"  - {_sentence(suggestion)}")
+        for suggestion in it.suggestions:
+            cost = f"; {', '.join(suggestion.evicts)} would lose pods" if suggestion.evicts else ""
+            typer.echo(f"  - {suggestion.text}{cost}")
+            for command in _commands(suggestion):
+                typer.echo(f"      {command}")
 
 
-def _sentence(suggestion: Suggestion) -> str:
-    cost = f"; {', '.join(suggestion.evicts)} would lose pods" if suggestion.evicts else ""
-    see = f" (kai-py what-if {suggestion.command})" if suggestion.command else ""
-    return f"{suggestion.text}{cost}{see}"
+def _commands(suggestion: Suggestion) -> Iterator[str]:
+    """What to type for it, as far as that can be told in a line."""
+    for step in suggestion.steps:
+        if step.command:
+            yield step.command
+        elif step.verb is not Verb.ADD_NODES:
+            yield f"{step.verb} {step.kind} {step.name} (-o json has its manifest)"

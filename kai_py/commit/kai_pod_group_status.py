@@ -38,6 +38,10 @@ REASONS: Mapping[Stage, str] = {
     Stage.RESOURCES: "PodSchedulingErrors",
     Stage.DEVICES: "PodSchedulingErrors",
     Stage.TOPOLOGY: "PodSchedulingErrors",
+    Stage.FAIR_SHARE: "PodSchedulingErrors",
+    Stage.VICTIMS: "PodSchedulingErrors",
+    Stage.EVICTION_BUDGET: "PodSchedulingErrors",
+    Stage.RESERVED: "PodSchedulingErrors",
 }
 DEFAULT_POOL = "default"
 QUOTA_REASONS = ("OverLimit", "NonPreemptibleOverQuota")

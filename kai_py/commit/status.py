@@ -22,7 +22,18 @@ from kai_py.plan.decisions import Plan, Stage
 POD_SCHEDULED = "PodScheduled"
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
-NODES_COULD_HELP = frozenset({Stage.NODE_FILTERS, Stage.RESOURCES, Stage.DEVICES, Stage.TOPOLOGY})
+NODES_COULD_HELP = frozenset(
+    {
+        Stage.NODE_FILTERS,
+        Stage.RESOURCES,
+        Stage.DEVICES,
+        Stage.TOPOLOGY,
+        Stage.FAIR_SHARE,
+        Stage.VICTIMS,
+        Stage.EVICTION_BUDGET,
+        Stage.RESERVED,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

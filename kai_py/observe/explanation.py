@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kai_py.plan.decisions import Plan, QueueShare
+from kai_py.observe.suggestion import Suggestion
+from kai_py.plan.decisions import Plan, Protection, QueueShare, Shortage
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
@@ -22,6 +23,7 @@ class Subject(enum.StrEnum):
     POD = "pod"
     JOB = "job"
     CLAIM = "claim"
+    QUEUE = "queue"
 
 
 RUNNING = "Running"
@@ -61,6 +63,12 @@ class Explanation:
     waiting: int
     nodes: tuple[str, ...]
     queues: tuple[QueueLevel, ...]
+    shortage: Shortage | None = None
+    """The best partial placement, where room is what lacks."""
+    protections: tuple[Protection, ...] = ()
+    """Who keeps the room that it lacks, and by which rule."""
+    suggestions: tuple[Suggestion, ...] = ()
+    """Changes with which it would start, each one simulated."""
 
 
 def explain(snapshot: Snapshot, plan: Plan, key: str) -> Explanation | None:
@@ -84,6 +92,8 @@ def explain(snapshot: Snapshot, plan: Plan, key: str) -> Explanation | None:
         waiting=len(line),
         nodes=tuple(dict.fromkeys(member.node for member in gang.bound)),
         queues=tuple(_path(plan, gang.queue)),
+        shortage=unplaced.shortage if unplaced else None,
+        protections=unplaced.protections if unplaced else (),
     )
 
 
@@ -108,6 +118,13 @@ def gangs_of_claim(snapshot: Snapshot, namespace: str, name: str) -> tuple[Gang,
     )
 
 
+def gangs_of_queue(snapshot: Snapshot, queue: str) -> list[str]:
+    """The gangs of a queue itself: those with pods that wait first, in the order of the line."""
+    gangs = [gang for gang in snapshot.gangs.values() if gang.queue == queue]
+    gangs.sort(key=lambda gang: (not gang.pending, -gang.priority, gang.created, gang.key))
+    return [gang.key for gang in gangs]
+
+
 def gang_keys(snapshot: Snapshot, subject: Subject, name: str) -> Iterator[str]:
     """The gangs that ``name`` stands for; a namespace left out is ``default``."""
     namespace, _, own_name = name.rpartition("/")
@@ -123,6 +140,8 @@ def gang_keys(snapshot: Snapshot, subject: Subject, name: str) -> Iterator[str]:
                 yield gang.key
         case Subject.CLAIM:
             yield from (gang.key for gang in gangs_of_claim(snapshot, namespace, own_name))
+        case Subject.QUEUE:
+            yield from gangs_of_queue(snapshot, name)
 
 
 def waiting_lines(snapshot: Snapshot, plan: Plan) -> Mapping[str, Sequence[str]]:

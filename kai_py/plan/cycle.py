@@ -33,6 +33,7 @@ from kai_py.plan.decisions import (
 from kai_py.plan.device_trial import CycleDevices
 from kai_py.plan.object_problems import object_problems
 from kai_py.plan.place import Placer
+from kai_py.plan.protections import tell_protections
 from kai_py.plan.quota import Quota, quota_of
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.reservations import Reservations
@@ -67,6 +68,10 @@ LATER_PODS_COUNT = frozenset(
         Stage.RESOURCES,
         Stage.DEVICES,
         Stage.TOPOLOGY,
+        Stage.FAIR_SHARE,
+        Stage.VICTIMS,
+        Stage.EVICTION_BUDGET,
+        Stage.RESERVED,
     }
 )
 """Stages at which pods that do not exist yet are asked for together with those that do."""
@@ -163,6 +168,7 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
     for action in settings.actions:
         ACTIONS[action](state, ready)
         ready = [gang for gang in ready if _waits(state, gang)]
+    tell_protections(state, ready, settings.actions)
     announce(state)
     memory.note_searches(state.searched, snapshot.gangs)
     # 5. Gangs behind our gate that their queues have room for may wait for nodes.
@@ -279,6 +285,7 @@ def _unplaced(state: CycleState, pending: Sequence[Gang]) -> list[Unplaced]:
                 pods=left,
                 marked=gang.mark_unschedulable,
                 shortage=obstacle.shortage,
+                protections=obstacle.protections,
             )
         )
     return listed

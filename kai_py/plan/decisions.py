@@ -30,6 +30,8 @@ __all__ = [
     "Placement",
     "Plan",
     "PodRef",
+    "Protection",
+    "ProtectionRule",
     "QueueShare",
     "Stage",
     "Unplaced",
@@ -46,6 +48,25 @@ class Action(StrEnum):
     STALE = "stale"
 
 
+class ProtectionRule(StrEnum):
+    """The rule by which a queue keeps room that a gang waits for."""
+
+    FAIR_SHARE = "ReclaimerAboveFairShare"
+    """``queue``, the gang's own, would hold ``value``, more than its fair share ``bound``."""
+    DESERVED = "NonPreemptibleAboveDeserved"
+    """``queue``, the gang's own, would hold ``value`` that nobody can take back."""
+    PRIORITY = "Priority"
+    """Inside the gang's queue the least priority is ``value``, not below ``bound``."""
+    WITHIN_SHARE = "WithinItsShare"
+    """``queue`` holds ``value``, not above ``bound``."""
+    NOT_ENOUGH = "TooLittleAboveItsShare"
+    """``queue`` holds ``value``, above ``bound``, but what is above does not suffice."""
+    MIN_RUNTIME = "MinRuntime"
+    """Safe until ``bound``, now is ``value`` (seconds since the epoch)."""
+    SPARED = "Spared"
+    """A disruption budget, an eviction rate or a cooldown."""
+
+
 class Stage(StrEnum):
     """The first stage that keeps a gang pending; also the metric label."""
 
@@ -60,6 +81,10 @@ class Stage(StrEnum):
     RESOURCES = "Resources"
     DEVICES = "Devices"
     TOPOLOGY = "Topology"
+    FAIR_SHARE = "FairShare"
+    VICTIMS = "VictimsProtected"
+    EVICTION_BUDGET = "EvictionBudget"
+    RESERVED = "RoomReserved"
     NOMINATED = "WaitingForRoom"
     BUDGET = "SearchBudget"
     BACKOFF = "Backoff"
@@ -168,11 +193,25 @@ class Shortage:
 
 
 @dataclass(frozen=True, slots=True)
+class Protection:
+    """A queue whose pods stay although a gang waits for their room, with the numbers compared.
+
+    Amounts are in GPUs, CPU cores or GB.
+    """
+
+    rule: ProtectionRule
+    queue: str
+    message: str
+    value: float = 0.0
+    bound: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Unplaced:
     """A gang that stays pending: the stage that stops it and one sentence that says why.
 
     ``marked``: whether its pods say so in a condition, which autoscalers read. ``shortage``: what
-    was too little, where room was.
+    was too little, where room was. ``protections``: who keeps that room, and why.
     """
 
     gang: str
@@ -183,6 +222,7 @@ class Unplaced:
     pods: tuple[PodRef, ...]
     marked: bool = True
     shortage: Shortage | None = None
+    protections: tuple[Protection, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

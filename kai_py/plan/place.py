@@ -78,7 +78,17 @@ class Placer:
             np.ones(len(statement.snapshot.nodes), np.bool_) if allowed is None else allowed
         )
         obstacle = self._place_near(attempt, members, where, near)
-        return obstacle if obstacle is None or not kept else keeping(obstacle, len(kept))
+        if obstacle is None or not kept:
+            return obstacle
+        return keeping(obstacle, len(kept), self._copies_on(attempt, members, kept))
+
+    def _copies_on(
+        self, attempt: "_Attempt", members: Sequence[Member], rows: Sequence[int]
+    ) -> int:
+        """How many of the pods have room on these nodes, each shape by itself."""
+        inside = ~without(tuple(rows), None, len(attempt.statement.snapshot.nodes))
+        sizes = [(part[0].shape, len(part)) for part in by_shape(members)]
+        return sum(int(self._fitting(attempt, s, inside, n).sum()) for s, n in sizes)
 
     def _place_near(
         self,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kai_py.plan.decisions import Shortage, Stage
+from kai_py.plan.decisions import Protection, Shortage, Stage
 from kai_py.plan.room import Room
 from kai_py.plan.statement import Statement
 from kai_py.policy.fit import StaticFit
@@ -24,6 +24,7 @@ class Obstacle:
     stage: Stage
     message: str
     shortage: Shortage | None = None
+    protections: tuple[Protection, ...] = ()
 
 
 def no_room(
@@ -58,10 +59,13 @@ def no_room(
     return Obstacle(stage, message, Shortage(found, needed, tuple(reasons)))
 
 
-def keeping(obstacle: Obstacle, nodes: int) -> Obstacle:
-    """The obstacle of a gang from which so many nodes are kept."""
+def keeping(obstacle: Obstacle, nodes: int, copies: int) -> Obstacle:
+    """The obstacle of a gang from which so many nodes are kept; ``copies`` pods would fit there."""
     kept = f"{nodes} nodes are kept for gangs that have waited longer"
-    return replace(obstacle, message=f"{obstacle.message.rstrip('.')}; {kept}.")
+    short = obstacle.shortage
+    reserved = short is not None and short.found + copies >= short.needed
+    stage = Stage.RESERVED if reserved else obstacle.stage
+    return replace(obstacle, stage=stage, message=f"{obstacle.message.rstrip('.')}; {kept}.")
 
 
 def _short_of(

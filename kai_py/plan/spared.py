@@ -45,10 +45,13 @@ class Spared:
 
     def __init__(self, snapshot: Snapshot, past: PastEvictions, cooldown: float) -> None:
         """As of ``snapshot.now``."""
+        self.withheld: dict[str, str] = {}
+        """Queue to what keeps some of its pods, as far as anybody was asked for them."""
         past.forget(snapshot.now, cooldown)
         self._past, self._cooldown = past, cooldown
         self._limits = inherited(snapshot.queues, lambda spec: spec.max_evictions_per_hour)
         self._allowed = [budget.allowed for budget in snapshot.budgets]
+        self._names = [budget.name for budget in snapshot.budgets]
         self._budgets: dict[str, list[int]] = {}
         for position, budget in enumerate(snapshot.budgets):
             for uid in budget.pods:
@@ -66,12 +69,26 @@ class Spared:
         self._disrupt(disrupted, leaving)
         for unit in units:
             queue, pods = unit.gang.queue, [member.pod.uid for member in unit.members]
-            if unit.gang.key in cooling or self._is_slowed(queue, lost.get(queue, 0), len(pods)):
+            if unit.gang.key in cooling:
+                self.withheld[queue] = "eviction.cooldown"
+                continue
+            if self._is_slowed(queue, lost.get(queue, 0), len(pods)):
+                self.withheld[queue] = f"maxEvictionsPerHour, which is {self._limits[queue]}"
                 continue
             more = disrupted.copy()
             self._disrupt(more, pods)
-            refused = zip(disrupted, more, self._allowed, strict=True)
-            if any(after > max(before, allowed) for before, after, allowed in refused):
+            refused = next(
+                (
+                    name
+                    for name, before, after, allowed in zip(
+                        self._names, disrupted, more, self._allowed, strict=True
+                    )
+                    if after > max(before, allowed)
+                ),
+                None,
+            )
+            if refused is not None:
+                self.withheld[queue] = f"PodDisruptionBudget {refused}"
                 continue
             disrupted = more
             lost[queue] = lost.get(queue, 0) + len(pods)

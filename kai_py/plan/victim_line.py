@@ -9,7 +9,7 @@ Units come one by one, because a search that found enough does not want the rest
 units costs O(gangs log gangs) once per action, taking the next O(depth x siblings).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -38,6 +38,10 @@ class VictimPool:
     def queues(self) -> list[int]:
         """Queues with anybody who could leave."""
         return sorted(self._gangs)
+
+    def gangs(self, queue: int) -> Sequence[Gang]:
+        """Preemptible gangs of a queue that had running pods when the action began."""
+        return self._gangs.get(queue, ())
 
     def units(self, queue: int) -> Iterator[VictimUnit]:
         """Units of a queue that are still there and may go now, in order."""

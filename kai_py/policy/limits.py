@@ -41,7 +41,7 @@ class BoundExceeded:
 
     def message(self, resource_name: str) -> str:
         """One sentence for people, in the wording that KAI users search for."""
-        noun, per_unit = _units(resource_name)
+        noun, per_unit = units_of(resource_name)
         limit, held, asked = (
             f"{amount / per_unit:g} {noun}"
             for amount in (self.limit, self.allocated, self.requested)
@@ -102,7 +102,7 @@ def _first_exceeded(
     return BoundExceeded(bound, name, row, float(limit[at]), float(held[at]), float(request[row]))
 
 
-def _units(resource_name: str) -> tuple[str, float]:
+def units_of(resource_name: str) -> tuple[str, float]:
     """What a resource is called, and how much of its row is one of it."""
     if resource_name == "cpu":
         return "CPU cores", 1e3

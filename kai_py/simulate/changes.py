@@ -15,8 +15,7 @@ from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import clone, name_of, namespace_of
 from kai_py.embedded.errors import ApiError
 from kai_py.embedded.resources import NODES, PODS, SLICES
-from kai_py.grouping.explicit import MIN_AVAILABLE_KEY
-from kai_py.simulate.cluster import UNREAD_OWNERS, SimulatedCluster
+from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.objects import Document
 from kai_py.snapshot.gangs import Gang
 
@@ -151,27 +150,6 @@ class RemoveGang:
                 delete(api, PODS, member.pod.name, member.pod.namespace, options)
 
 
-@dataclass(frozen=True, slots=True)
-class SetFloor:
-    """Let a gang start with ``count`` pods: set ``min-available`` on its owner, or on its pods."""
-
-    gang: str
-    count: int
-
-    def apply(self, cluster: SimulatedCluster) -> None:
-        """Write the annotation."""
-        gang = _gang(cluster, self.gang)
-        api = cluster.embedded.api
-        for resource in api.registry.storages():
-            for namespace, name in _marked_objects(resource.storage, gang, api):
-                api.edit(resource, name, namespace, self._marked)
-
-    def _marked(self, present: Document) -> Document:
-        annotations = present["metadata"].get("annotations") or {}
-        marked = {**annotations, MIN_AVAILABLE_KEY: str(self.count)}
-        return {**present, "metadata": {**present["metadata"], "annotations": marked}}
-
-
 def _node(api: ApiServer, name: str) -> Document:
     node = api.find(NODES, name)
     if node is None:
@@ -220,15 +198,6 @@ def _with_name(value: Any, old: str, new: str) -> Any:
     if isinstance(value, list):
         return [_with_name(item, old, new) for item in value]
     return new if value == old else value
-
-
-def _marked_objects(storage: str, gang: Gang, api: ApiServer) -> Iterator[tuple[str, str]]:
-    owner = api.store.key_of_uid(gang.owner.uid)
-    if owner is not None and owner[0] == storage:
-        yield owner[1], owner[2]
-    elif storage == PODS.storage and (owner is None or owner[0] == UNREAD_OWNERS):
-        for member in gang.members:
-            yield member.pod.namespace, member.pod.name
 
 
 def _gang(cluster: SimulatedCluster, key: str) -> Gang:

@@ -39,7 +39,11 @@ def test_who_waits_is_told_why_where_in_line_and_what_helps(saved):
     assert result.exit_code == 1
     assert "default/Job/two is QueueMax: 0 of 4 pods run, 4 are needed." in result.output
     assert "of 2 that wait in queue team" in result.output
-    assert "make maxGPUs of Queue team 9 (kai-py what-if --set team.maxGPUs=9)" in result.output
+    assert "make maxGPUs of Queue team 9\n" in result.output
+    patch = (
+        """kubectl patch queue.scheduling.kai.io team --type merge -p '{"spec":{"maxGPUs":9}}'"""
+    )
+    assert patch in result.output
 
 
 def test_who_runs_is_told_where(saved):
@@ -53,7 +57,7 @@ def test_pods_and_claims_lead_to_their_gang(saved, cluster):
     for subject, name in (("pod", member.pod), ("claim", member.claims[0])):
         result = explain(subject, str(name), "--from", saved, "--no-suggestions", "--json")
         [answer] = json.loads(result.output)
-        assert answer["explanation"]["gang"] == "default/Job/two"
+        assert answer["gang"] == "default/Job/two"
         assert answer["suggestions"] == []
 
 

@@ -63,7 +63,16 @@ def writes(cluster):
 
 def test_autoscalers_are_called_only_where_nodes_could_help():
     called = {stage for stage in Stage if condition_reason(stage) == "Unschedulable"}
-    assert called == {Stage.NODE_FILTERS, Stage.RESOURCES, Stage.DEVICES, Stage.TOPOLOGY}
+    assert called == {
+        Stage.NODE_FILTERS,
+        Stage.RESOURCES,
+        Stage.DEVICES,
+        Stage.TOPOLOGY,
+        Stage.FAIR_SHARE,
+        Stage.VICTIMS,
+        Stage.EVICTION_BUDGET,
+        Stage.RESERVED,
+    }
     assert condition_reason(Stage.QUEUE_MAX) == "QueueMax"
 
 

@@ -248,3 +248,17 @@ def test_a_terminating_namespace_accepts_nothing_new(bare):
     assert not gone
     assert bare.api.get(NAMESPACES, "x")["status"]["phase"] == "Terminating"
     assert refused(bare.create, pod("a", namespace="x")).code == 403
+
+
+def test_the_template_of_a_job_stays_as_it_was_written(bare):
+    template = {"spec": {**one_container(limits={"cpu": "2"}), "restartPolicy": "Never"}}
+    made = bare.create(
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "j", "namespace": "default"},
+            "spec": {"template": template},
+        }
+    )
+    [container] = made["spec"]["template"]["spec"]["containers"]
+    assert container["resources"] == {"limits": {"cpu": "2"}}

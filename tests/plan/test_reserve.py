@@ -62,7 +62,7 @@ def test_both_sides_are_told():
     plan = half_full(small(created=1)).plan(LATER)
     assert why(plan, "default/Job/big").message.endswith("Nodes are kept for it as they empty: a.")
     refused = why(plan, "default/Pod/small")
-    assert refused.stage is Stage.RESOURCES
+    assert refused.stage is Stage.RESERVED
     assert "1 nodes are kept for gangs that have waited longer" in refused.message
 
 

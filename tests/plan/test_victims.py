@@ -191,7 +191,7 @@ def test_too_few_gpus_that_may_be_lost_are_a_no_without_a_search():
     needy = gang("new", pods=1, gpus=4, queue="poor", created=50)
     plan = three_above_their_due(needy, victim_probes=0).plan()
     assert evicted(plan) == []
-    assert [each.stage for each in plan.unplaced] == [Stage.RESOURCES], "not for lack of probes"
+    assert [each.stage for each in plan.unplaced] == [Stage.VICTIMS], "not for lack of probes"
 
 
 def test_all_that_may_be_lost_can_be_won():

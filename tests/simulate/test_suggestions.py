@@ -3,7 +3,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.config import Configuration
-from kai_py.simulate.changes import AddNodes, RemoveGang, SetFloor, SetQueue
+from kai_py.observe.suggestion import Verb
+from kai_py.simulate.steps import TakeSteps
 from kai_py.simulate.suggestions import suggest
 from kai_py.simulate.what_if import settle_changed
 from tests.simulate.clusters import job, objects, queue, running, simulated
@@ -27,8 +28,15 @@ def settled(*documents, **hardware):
     return cluster
 
 
-def changes(found):
-    return [change for suggestion in found for change in suggestion.changes]
+def told(suggestion):
+    """What each step does to whom."""
+    return [
+        (step.verb, step.kind, step.name, step.patch or step.count) for step in suggestion.steps
+    ]
+
+
+def floor(count):
+    return {"metadata": {"annotations": {"scheduling.kai.io/min-available": str(count)}}}
 
 
 def test_who_runs_needs_nothing():
@@ -45,22 +53,24 @@ def test_all_ancestors_that_are_too_small_are_raised_together():
         queue("company", 0, 6), queue("team", 0, 4, parent="company"), job("eight", 8, "team")
     )
     found = suggestions(cluster, "eight")
-    assert found[0].changes == (
-        SetQueue("team", ("maxGPUs",), 8),
-        SetQueue("company", ("maxGPUs",), 8),
+    assert told(found[0]) == [
+        (Verb.PATCH, "Queue", "team", {"spec": {"maxGPUs": 8}}),
+        (Verb.PATCH, "Queue", "company", {"spec": {"maxGPUs": 8}}),
+    ]
+    assert found[0].steps[0].command == (
+        """kubectl patch queue.scheduling.kai.io team --type merge -p '{"spec":{"maxGPUs":8}}'"""
     )
-    assert found[0].command == "--set team.maxGPUs=8 --set company.maxGPUs=8"
-    assert SetFloor("default/Job/eight", 4) in changes(found)
+    assert told(found[1]) == [(Verb.PATCH, "Job", "eight", floor(4))]
 
 
 def test_for_room_the_largest_floor_the_cheapest_gang_and_the_fewest_nodes():
     cluster = settled(queue("team", 8), job("one", 1, "team"), job("four", 4, "team"))
     cluster.embedded.create(job("six", 6, "team"))
     cluster.settle(60)
-    assert changes(suggestions(cluster, "six")) == [
-        SetFloor("default/Job/six", 3),
-        RemoveGang("default/Job/four"),
-        AddNodes("node-0", 1),
+    assert [told(each) for each in suggestions(cluster, "six")] == [
+        [(Verb.PATCH, "Job", "six", floor(3))],
+        [(Verb.DELETE, "Job", "four", 0)],
+        [(Verb.ADD_NODES, "Node", "node-0", 1)],
     ]
 
 
@@ -87,8 +97,7 @@ def test_with_any_of_them_the_gang_starts(sizes, wanted, maximum):
         again = settled(queue("team", 0, 8), queue("own", 0, maximum), *others)
         again.embedded.create(job("wanted", wanted, "own"))
         again.settle(60)
-        for change in suggestion.changes:
-            change.apply(again)
+        TakeSteps(suggestion.steps).apply(again)
         again.settle(600)
         gang = again.snapshot().gangs["default/Job/wanted"]
         assert len(gang.bound) >= min(gang.tree.floor(), wanted), suggestion.text

@@ -85,9 +85,7 @@ def _default_container(container: Json) -> None:
     container.setdefault("imagePullPolicy", pull)
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
-    resources = container.setdefault("resources", {})
-    if resources.get("limits"):
-        resources["requests"] = clone(resources["limits"]) | (resources.get("requests") or {})
+    container.setdefault("resources", {})
     for port in container.get("ports") or ():
         port.setdefault("protocol", "TCP")
 
@@ -176,8 +174,14 @@ def _qos_class(spec: Json) -> str:
 
 
 def _default(pod: Json) -> None:
-    default_pod_spec(pod["spec"])
-    pod["spec"].setdefault("enableServiceLinks", True)
+    spec = pod["spec"]
+    default_pod_spec(spec)
+    spec.setdefault("enableServiceLinks", True)
+    # Requests follow from limits in pods only: templates stay as they were written.
+    for container in (each for field in _CONTAINER_LISTS for each in spec.get(field) or ()):
+        resources = container["resources"]
+        if resources.get("limits"):
+            resources["requests"] = clone(resources["limits"]) | (resources.get("requests") or {})
 
 
 def _admit(pod: Json, store: Store) -> None:

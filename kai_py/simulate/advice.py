@@ -1,0 +1,44 @@
+"""Why does it wait, and what would help? The whole explanation of a cluster that was read."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kai_py.config import Configuration
+from kai_py.observe.explanation import Explanation, Subject, explain, gang_keys
+from kai_py.simulate.cluster import SimulatedCluster
+from kai_py.simulate.objects import Document
+from kai_py.simulate.suggestions import suggest
+from kai_py.simulate.what_if import SEED, settle_changed
+
+MOST_ADVISED = 3
+"""Gangs of one answer for which suggestions are looked for, those that come first."""
+
+
+def advise(
+    documents: Sequence[Document],
+    configuration: Configuration,
+    *,
+    now: float,
+    subject: Subject,
+    name: str,
+    wants_suggestions: bool = True,
+) -> list[Explanation]:
+    """Explain the gangs that ``name`` stands for, with suggestions for those that wait."""
+    cluster = SimulatedCluster(configuration, start=now, seed=SEED)
+    cluster.load(documents)
+    snapshot = cluster.snapshot()
+    plan = cluster.planner.decide(snapshot)
+    keys = list(gang_keys(snapshot, subject, name))
+    found = [each for key in keys if (each := explain(snapshot, plan, key)) is not None]
+    waits = {unplaced.gang for unplaced in plan.unplaced}
+    advised = [key for key in keys if key in waits][:MOST_ADVISED] if wants_suggestions else []
+    if not advised:
+        return found
+    without = settle_changed(documents, (), configuration, now)
+    answers = {
+        key: suggest(
+            documents, configuration, now=now, snapshot=snapshot, without=without, gang=key
+        )
+        for key in advised
+    }
+    return [replace(each, suggestions=answers.get(each.gang, ())) for each in found]

@@ -1,0 +1,69 @@
+"""The twelve situations in simulation: the stage is named, the first suggestion starts the gang."""
+
+import pytest
+
+from kai_py.config import Configuration
+from kai_py.observe.explanation import Subject
+from kai_py.simulate.advice import advise
+from kai_py.simulate.cluster import SimulatedCluster
+from kai_py.simulate.steps import TakeSteps
+from tests.cluster.fake_kubelet.nodes import gpu_class_document, node_document, slice_document
+from tests.simulate.clusters import NOW, objects
+from tests.situations import SITUATIONS, Situation
+
+NEWS = "2027-01-15T08:00:00Z"
+
+
+def staged(situation: Situation) -> SimulatedCluster:
+    """The cluster in which the gang waits."""
+    cluster = SimulatedCluster(Configuration(), start=NOW)
+    embedded = cluster.embedded
+    embedded.create(gpu_class_document())
+    for node in situation.nodes:
+        made = embedded.create(node_document(node, NEWS))
+        if node.published_gpus:
+            embedded.create(slice_document(node, made["metadata"]["uid"]))
+    embedded.create_all(situation.objects)
+    for document, running in situation.before:
+        embedded.create(document)
+        cluster.settle(60)
+        assert bound(cluster, document["metadata"]["name"]) == running
+    cluster.clock.advance(situation.patience)
+    embedded.create_all(situation.waits)
+    cluster.settle(60)
+    return cluster
+
+
+def bound(cluster: SimulatedCluster, name: str) -> int:
+    pods = cluster.embedded.api.list(cluster.embedded.registry.named("pods"))
+    of_gang = (each for each in pods if each["metadata"]["name"].startswith(f"{name}-"))
+    return sum(bool(each["spec"].get("nodeName")) for each in of_gang)
+
+
+def explained(cluster: SimulatedCluster, situation: Situation):
+    [found] = advise(
+        objects(cluster),
+        Configuration(),
+        now=cluster.clock.now(),
+        subject=Subject.GANG,
+        name=situation.gang,
+    )
+    return found
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda each: each.name)
+def test_the_stage_is_named_and_the_first_suggestion_starts_the_gang(situation: Situation):
+    cluster = staged(situation)
+    found = explained(cluster, situation)
+    assert found.state == situation.stage
+    assert situation.says in found.message
+    assert bound(cluster, "waiting") == 0
+    first = found.suggestions[0]
+    assert first.text == situation.suggests
+    TakeSteps(first.steps).apply(cluster)
+    cluster.settle(60)
+    assert bound(cluster, "waiting") == situation.pods
+
+
+def test_there_is_one_for_each_stage():
+    assert len({each.stage for each in SITUATIONS}) == len(SITUATIONS) == 12
