@@ -166,6 +166,17 @@ class Devices(ApiModel):
     fails on any device keeps the pod waiting instead of not matching that device."""
 
 
+class DoubleAllocation(enum.StrEnum):
+    """What becomes of a claim of ours when another scheduler gives away its device too."""
+
+    BEFORE_START = "give-way-before-start"
+    """It is given back, and its pods are evicted, unless one of them has started."""
+    ALWAYS = "give-way"
+    """It is given back, and its pods are evicted, in any case."""
+    NEVER = "keep"
+    """It stays as it is."""
+
+
 class Commit(ApiModel):
     """Carrying plans out against the API."""
 
@@ -175,6 +186,8 @@ class Commit(ApiModel):
     """Least time between two writes of a queue's status."""
     binding_timeout: PositiveDuration = 600.0
     """How long drivers may take to make allocated devices ready (their binding conditions)."""
+    double_allocation: DoubleAllocation = DoubleAllocation.BEFORE_START
+    """What to do once our pods are bound and another scheduler allocates one of their devices."""
 
 
 class Kai(ApiModel):

@@ -297,6 +297,7 @@ def commit_settings(configuration: Configuration) -> CommitSettings:
         concurrency=configuration.commit.concurrency,
         queue_status_interval=configuration.commit.queue_status_interval,
         readiness=ReadinessPolicy(timeout=configuration.commit.binding_timeout),
+        double_allocation=configuration.commit.double_allocation,
         kai_statuses=configuration.kai.write_status,
         grove_statuses=configuration.grove.write_status,
         pool=configuration.node_pool.name,

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from kai_py.api.queue import API_VERSION
 from kai_py.api.records.core import ObjectMeta, ObjectMetadata
-from kai_py.api.references import PodRef
+from kai_py.api.references import ClaimRef, PodRef
 from kai_py.grouping.gang import Owner
 from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError
@@ -53,6 +53,17 @@ class Event:
 def pod_object(pod: PodRef) -> Owner:
     """A pod as the object of an event."""
     return Owner(api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
+
+
+def claim_object(claim: ClaimRef) -> Owner:
+    """A ResourceClaim as the object of an event."""
+    return Owner(
+        api_version="resource.k8s.io/v1",
+        kind="ResourceClaim",
+        namespace=claim.namespace,
+        name=claim.name,
+        uid=claim.uid,
+    )
 
 
 def queue_object(metadata: ObjectMeta) -> Owner:

@@ -13,6 +13,7 @@ import logging
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kai_py.api.references import PodRef
 from kai_py.commit.access import Access
 from kai_py.plan.decisions import Eviction
 from kai_py.watch.client import PatchType
@@ -45,47 +46,51 @@ class EvictionResult:
 
 async def evict(access: Access, eviction: Eviction) -> EvictionResult:
     """Evict a pod and write why into its condition."""
+    outcome, reason, retry_after = await evict_pod(access, eviction.pod, eviction.reason)
+    return EvictionResult(eviction, outcome, reason, retry_after)
+
+
+async def evict_pod(access: Access, pod: PodRef, why: str) -> tuple[EvictionOutcome, str, float]:
+    """Evict a pod and write ``why`` into its condition.
+
+    Gives the outcome, what was answered, and the seconds that the server asks to wait.
+    """
     try:
-        await access.call(lambda: _evict(access, eviction))
+        await access.call(lambda: _evict(access, pod))
     except TooManyRequests as refusal:
-        return EvictionResult(
-            eviction, EvictionOutcome.BLOCKED, str(refusal), retry_after=refusal.retry_after
-        )
+        return EvictionOutcome.BLOCKED, str(refusal), refusal.retry_after
     except (NotFound, Conflict) as gone:
-        return EvictionResult(eviction, EvictionOutcome.VANISHED, str(gone))
+        return EvictionOutcome.VANISHED, str(gone), 0.0
     except ApiError as error:
-        return EvictionResult(
-            eviction, EvictionOutcome.FAILED, str(error), retry_after=error.retry_after
-        )
+        return EvictionOutcome.FAILED, str(error), error.retry_after
     try:
-        await access.call(lambda: _mark(access, eviction))
+        await access.call(lambda: _mark(access, pod, why))
     except (NotFound, Conflict):
         pass  # it left at once
     except ApiError as error:
-        log.info("pod %s was evicted; its condition does not say why: %s", eviction.pod, error)
-    return EvictionResult(eviction, EvictionOutcome.EVICTED)
+        log.info("pod %s was evicted; its condition does not say why: %s", pod, error)
+    return EvictionOutcome.EVICTED, "", 0.0
 
 
-async def _mark(access: Access, eviction: Eviction) -> None:
+async def _mark(access: Access, pod: PodRef, why: str) -> None:
     condition = {
         "type": DISRUPTION_TARGET,
         "status": "True",
         "reason": PREEMPTED,
-        "message": eviction.reason,
+        "message": why,
     }
-    patch = {"metadata": {"uid": eviction.pod.uid}, "status": {"conditions": [condition]}}
+    patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
     await access.client.patch(
         access.pods,
-        eviction.pod.name,
+        pod.name,
         patch,
-        namespace=eviction.pod.namespace,
+        namespace=pod.namespace,
         subresource="status",
         how=PatchType.STRATEGIC,
     )
 
 
-async def _evict(access: Access, eviction: Eviction) -> None:
-    pod = eviction.pod
+async def _evict(access: Access, pod: PodRef) -> None:
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",

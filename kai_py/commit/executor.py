@@ -15,6 +15,7 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.access import Access
+from kai_py.commit.clashes import Clashes
 from kai_py.commit.committer import Committer, Room
 from kai_py.commit.events import EventRecorder, TokenBucket, queue_object
 from kai_py.commit.gates import GateLifter
@@ -108,6 +109,17 @@ class Executor:
             wake=given.wake,
         )
 
+        self._clashes = Clashes(
+            access=self._access(given.settings.status_concurrency),
+            holders=given.holders,
+            pods=lambda: given.mirror.objects(PODS),
+            schedulers={given.settings.scheduler_name, *given.settings.scheduler_aliases},
+            carries=self.committer.carries,
+            narrator=self._narrator,
+            count=given.metrics.double_allocations.inc,
+            rule=given.settings.double_allocation,
+        )
+
     def carry_out(self, plan: Plan, gangs: Collection[Gang], now: float) -> None:
         """Act on a plan made of ``gangs``; ``now`` is its time, seconds since the epoch."""
         plan = in_kai_words(plan, gangs, now)
@@ -131,12 +143,14 @@ class Executor:
             writers += [self._queues.run(), self._kai.run()]
             writers += [self._gates.run() for _ in range(GATE_LANES)]
             writers += [self._native_groups.run(), self._pod_gangs.run()]
-            works = (self._recorder.run(), self._recover(), *writers)
+            works = (self._recorder.run(), self._recover(), self._clashes.run(), *writers)
             tasks = [group.create_task(work) for work in works]
+            self._given.holders.listen(self._clashes.note)
             try:
                 yield
                 await self._finish()
             finally:
+                self._given.holders.listen(None)
                 for task in (*tasks, *self.committer.tasks):
                     task.cancel()
 

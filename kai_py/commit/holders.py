@@ -3,13 +3,15 @@
 The API server does not compare one claim's allocation with another's, so another scheduler may
 give away the same device in the same moment. Watch events of one kind arrive in the order of their
 writes: once the mirror shows our own allocation, it has shown every allocation written before it.
-If by then another claim holds one of the devices, ours is undone; the other side may not check.
+If by then another claim holds one of the devices, ours is undone; the other side may not check,
+so whoever listens is told of every device that a claim is seen to hold beside another.
 
 Kept up by mirror events, O(devices of the claim) each. Results with ``adminAccess`` hold nothing;
 two shares of one device do not exclude each other, a share and a whole allocation do.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
@@ -33,6 +35,15 @@ class DoubleAllocation:
         return f"device {driver}/{pool}/{device} is also allocated to claim {self.holder}"
 
 
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """Two claims that hold one device; ``later`` was seen to hold it after ``earlier``."""
+
+    device: DeviceKey
+    earlier: ClaimRef
+    later: ClaimRef
+
+
 def held_devices(allocation: AllocationResult | None) -> dict[DeviceKey, bool]:
     """The devices an allocation holds, each with whether it is held whole."""
     if allocation is None:
@@ -51,6 +62,7 @@ class DeviceHolders:
         self._holders: dict[DeviceKey, dict[str, ClaimRef]] = {}
         self._claims: dict[str, ResourceClaim] = {}
         self._changed: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
+        self._on_clash: Callable[[Clash], None] | None = None
 
     def apply(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         """Take over a change that the mirror saw."""
@@ -62,6 +74,33 @@ class DeviceHolders:
             waiting = self._changed.get(claim.metadata.uid) if claim is not None else None
             if waiting is not None:
                 waiting.set()
+        if new is not None and self._on_clash is not None:
+            before = held_devices(old.status.allocation) if old is not None else {}
+            for clash in self._clashes_of(new):
+                if clash.device not in before:
+                    self._on_clash(clash)
+
+    def listen(self, on_clash: Callable[[Clash], None] | None) -> None:
+        """Tell of every clash there is, and from then on of every new one; None: of none."""
+        self._on_clash = on_clash
+        if on_clash is None:
+            return
+        for uid in list(self._claims):
+            for clash in self._clashes_of(self._claims[uid]):
+                if self._came_first(clash):
+                    on_clash(clash)
+
+    def stands(self, clash: Clash) -> bool:
+        """Whether both claims still hold the device."""
+        held = self._holders.get(clash.device, {})
+        uids = (clash.earlier.uid, clash.later.uid)
+        return all(uid in held for uid in uids) and any(
+            self._holds_whole(uid, clash.device) for uid in uids
+        )
+
+    def claim(self, uid: str) -> ResourceClaim | None:
+        """A claim as the mirror shows it."""
+        return self._claims.get(uid)
 
     def doubles(self, claim: ClaimRef, allocation: AllocationResult) -> list[DoubleAllocation]:
         """Devices of ``allocation`` that other claims hold too, where that excludes ``claim``."""
@@ -93,6 +132,17 @@ class DeviceHolders:
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await changed.wait()
+
+    def _clashes_of(self, claim: ResourceClaim) -> list[Clash]:
+        meta, allocation = claim.metadata, claim.status.allocation
+        if allocation is None:
+            return []
+        ref = ClaimRef(meta.namespace, meta.name, meta.uid)
+        return [Clash(each.device, each.holder, ref) for each in self.doubles(ref, allocation)]
+
+    def _came_first(self, clash: Clash) -> bool:
+        order = list(self._holders[clash.device])
+        return order.index(clash.earlier.uid) < order.index(clash.later.uid)
 
     def _shows(self, uid: str, allocation: AllocationResult) -> bool:
         claim = self._claims.get(uid)

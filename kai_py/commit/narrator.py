@@ -7,6 +7,7 @@ BindingConditionsPending  pod          its devices are allocated, drivers make t
 Preempted         pod, gang's owner    it was evicted, for whom and by which rule
 NotReady, Unschedulable, Evict         the same on a PodGroup of KAI, as KAI's users know it
 EvictionBlocked   pod                  a disruption budget says not now
+DeviceDoubleAllocated  both claims  they hold one device, and what becomes of ours
 InvalidObject     node, slice, pod     it is not used (as it says), with what is wrong
 TookRoom, LostRoom  both queues        when room moved between two of them
 MissingParent, Cycle, …  queue         it can't be used as written, as its Ready condition says
@@ -19,8 +20,16 @@ from kai_py.api.queue_status import READY
 from kai_py.api.records.kai import POD_GROUP_API_VERSION
 from kai_py.api.references import PodRef
 from kai_py.commit.binding import BindingOutcome
-from kai_py.commit.events import Event, EventRecorder, EventType, pod_object, queue_object
+from kai_py.commit.events import (
+    Event,
+    EventRecorder,
+    EventType,
+    claim_object,
+    pod_object,
+    queue_object,
+)
 from kai_py.commit.eviction import EvictionOutcome, EvictionResult
+from kai_py.commit.holders import Clash
 from kai_py.commit.queue_conditions import ACCEPTED, Finding
 from kai_py.commit.status import PendingStatus
 from kai_py.commit.transaction import GangOutcome
@@ -84,6 +93,13 @@ class Narrator:
         missing = unplaced.stage in (Stage.MEMBERS, Stage.GATED)
         reason = "NotReady" if missing else "Unschedulable"
         self._tell(owner, reason, "Scheduling", unplaced.message)
+
+    def tell_clash(self, clash: Clash, verdict: str) -> None:
+        """Two claims hold one device."""
+        device = "/".join(clash.device)
+        for claim, other in ((clash.earlier, clash.later), (clash.later, clash.earlier)):
+            note = f"device {device} is also allocated to claim {other}: {verdict}"
+            self._warn(claim_object(claim), "DeviceDoubleAllocated", "Allocating", note)
 
     def tell_problem(self, problem: ObjectProblem) -> None:
         """An object of the cluster cannot be used."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from kai_py.commit.readiness import ReadinessPolicy
 from kai_py.commit.retry import RetryPolicy
+from kai_py.config import DoubleAllocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,8 @@ class CommitSettings:
     what was written. ``kai_statuses``, ``grove_statuses``: whether to write
     those of KAI's and Grove's objects; ``pool``: the node
     pool they are told by. ``claim_grace``: how long a claim may hold devices for pods that nobody
-    binds. ``queue_status_interval``: least time between two writes of a queue's status. ``retry``
+    binds. ``double_allocation``: what to do about a device that somebody else allocates after us.
+    ``queue_status_interval``: least time between two writes of a queue's status. ``retry``
     is for a single call, ``backoff`` for a gang, pod or queue as a whole.
     """
 
@@ -33,6 +35,7 @@ class CommitSettings:
     pool: str = ""
     seen_within: float = 10.0
     claim_grace: float = 30.0
+    double_allocation: DoubleAllocation = DoubleAllocation.BEFORE_START
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     backoff: RetryPolicy = field(default_factory=lambda: RetryPolicy(base=0.5, ceiling=60.0))
     readiness: ReadinessPolicy = field(default_factory=ReadinessPolicy)

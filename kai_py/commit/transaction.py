@@ -2,7 +2,8 @@
 
     0. made      claims for extended resources, on nodes without a device plugin for them, exist
     1. claims    every claim of the gang is allocated and reserved; one that can't be ends it
-    2. seen      the mirror shows these allocations, and nobody else holds one of the devices
+    2. seen      the mirror shows these allocations, and nobody else holds one of the devices;
+                 the latter is looked at once more before the first binding
     3. ready     drivers have met the binding conditions of the devices, where there are any
     4. told      pods say in their status which claim serves their extended resources
     5. binding   all pods, at most ``lane`` at a time
@@ -105,6 +106,7 @@ class GangTransaction:
         await self._see_claims()
         await self._await_devices()
         await self._tell_pods()
+        self._look_again()
         if self._problem:
             await self._undo()
             return GangOutcome(self.gang, reason=self._problem, doubles=self._doubles)
@@ -150,6 +152,16 @@ class GangTransaction:
     async def _see(self, claim: ClaimRef, allocation: AllocationResult) -> str:
         if not await self.holders.wait_until_seen(claim, allocation, self.settings.seen_within):
             return f"claim {claim}: the watch did not show its allocation in time"
+        return self._double(claim, allocation)
+
+    def _look_again(self) -> None:
+        """Give way to whoever has been given one of the devices meanwhile."""
+        for goal in self._goals:
+            held = self._started.get(goal.claim.uid)
+            if not self._problem and held is not None and held.status.allocation is not None:
+                self._problem = self._double(goal.claim, held.status.allocation)
+
+    def _double(self, claim: ClaimRef, allocation: AllocationResult) -> str:
         self._doubles = tuple(self.holders.doubles(claim, allocation))
         return f"claim {claim}: {self._doubles[0]}" if self._doubles else ""
 

@@ -97,7 +97,7 @@ class Metrics:
         )
         self.double_allocations = Counter(
             "kai_py_device_double_allocations_total",
-            "Devices found allocated to another claim too, and therefore given back.",
+            "Devices of our claims found allocated to another claim too.",
             registry=registry,
         )
         for outcome in BINDING_OUTCOMES:

@@ -296,7 +296,7 @@ class SnapshotBuilder:
         self._ledger.set_holding(uid, None)
         self._numa.forget(uid)
         self._gangs.leave(uid)
-        self._find_payers(uid)
+        self._payers.leave(uid, self._sharers, self._derive)
         self._derive_all(self._group_schedulers.remove(uid))
 
     def _set_neighbour(self, pod: Pod, node: str) -> None:
@@ -374,7 +374,7 @@ class SnapshotBuilder:
         else:
             self._gangs.leave(uid)
         self._dependencies.set(uid, owners.seen)
-        self._find_payers(uid)
+        self._payers.leave(uid, self._sharers, self._derive)
 
     def _owners(self) -> RecordingOwners:
         return RecordingOwners(self._objects, self._pods, self._owner_kinds, self._group_schedulers)
@@ -407,12 +407,8 @@ class SnapshotBuilder:
         key = ("resourceclaims", claim.metadata.namespace, claim.metadata.name)
         return self._payers.pays(key, pod.metadata.uid, self._waits)
 
-    def _find_payers(self, gone: str) -> None:
-        """Let others pay for what a pod that is gone has paid for."""
-        for claim in self._payers.leave(gone):
-            for uid in sorted(self._dependencies.of((claim,)), key=self._waits):
-                if not self._payers.is_paid(claim):
-                    self._derive(uid)
+    def _sharers(self, claim: Key) -> list[str]:
+        return sorted(self._dependencies.of((claim,)), key=self._waits)
 
     def _waits(self, uid: str) -> bool:
         pod = self._pods.get(uid)

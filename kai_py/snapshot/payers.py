@@ -5,7 +5,7 @@ Whoever paid before has to be charged anew, and so has one of those who stay whe
 O(1) for each pod.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 ClaimKey = tuple[str, ...]
 
@@ -33,16 +33,20 @@ class ClaimPayers:
         self._paid.setdefault(pod, {})[claim] = None
         return True
 
-    def is_paid(self, claim: ClaimKey) -> bool:
-        """Whether anybody pays."""
-        return claim in self._payers
+    def leave(
+        self, pod: str, sharers: Callable[[ClaimKey], Iterable[str]], charge: Callable[[str], None]
+    ) -> None:
+        """Let others pay for what a pod that is gone has paid for.
 
-    def leave(self, pod: str) -> tuple[ClaimKey, ...]:
-        """The pod is gone; gives the claims that nobody pays for now."""
+        ``sharers``: the pods that use a claim, those to ask first in front; ``charge`` asks one.
+        """
         claims = tuple(self._paid.pop(pod, ()))
         for claim in claims:
             del self._payers[claim]
-        return claims
+        for claim in claims:
+            for uid in sharers(claim):
+                if claim not in self._payers:
+                    charge(uid)
 
     def relieved(self) -> tuple[str, ...]:
         """Pods to be charged anew since this was last asked."""

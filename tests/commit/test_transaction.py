@@ -447,3 +447,14 @@ async def test_a_pod_made_again_is_not_told(cluster):
     outcome = await run(cluster, gang_of(placement))
     assert [b.outcome for b in outcome.bindings] == [BindingOutcome.VANISHED]
     assert not cluster.pod("part").metadata.labels
+
+
+async def test_nobody_is_bound_onto_a_device_that_was_given_away_after_an_earlier_attempt(cluster):
+    pod, claim = cluster.add_pod("worker-0"), cluster.add_claim("gpu-0")
+    cluster.allocate("gpu-0", device("gpu-0", "node-a"), pod)
+    cluster.add_claim("foreign")
+    cluster.allocate("foreign", device("gpu-0", "node-a"), cluster.add_pod("stranger"))
+    outcome = await run(cluster, gang_of(placed(pod, "node-a", claim)))
+    assert "also allocated to claim team-a/foreign" in outcome.reason
+    assert cluster.nodes() == {}
+    assert cluster.devices() == {"foreign": ("gpu-0",)}

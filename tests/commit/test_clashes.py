@@ -1,0 +1,159 @@
+"""A device that another scheduler gives away after us: told, counted, resolved by the rule."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from kai_py.commit.clashes import Clashes
+from kai_py.config import DoubleAllocation
+from kai_py.embedded.resources import CLAIMS, PODS
+from tests.commit.cluster import NAMESPACE, SCHEDULER, Cluster, device, refuse
+
+RULE = DoubleAllocation
+GPU = device("gpu-0", "node-a")
+
+
+class Told:
+    """What people would read."""
+
+    def __init__(self):
+        self.said = []
+
+    def tell_clash(self, clash, verdict):
+        self.said.append((clash.earlier.name, clash.later.name, clash.device[2], verdict))
+
+
+class World(Cluster):
+    """A pod of ours, bound and holding a device, and the watch for clashes."""
+
+    def __init__(self, rule=RULE.BEFORE_START):
+        super().__init__()
+        self.told, self.counted, self.carried = Told(), 0, False
+        self.clashes = Clashes(
+            access=self.access(),
+            holders=self.holders,
+            pods=lambda: {(NAMESPACE, p.metadata.name): p for p in self.pods()},
+            schedulers={SCHEDULER},
+            carries=lambda _uid: self.carried,
+            narrator=self.told,
+            count=self._count,
+            rule=rule,
+        )
+
+    def _count(self):
+        self.counted += 1
+
+    async def ours(self, name="ours", *, node="node-a", phase="Pending", **spec):
+        pod = self.add_pod(name, **spec)
+        self.add_claim(name)
+        self.allocate(name, GPU, pod)
+        if node:
+            await self.access().client.bind(namespace=NAMESPACE, pod=name, uid=pod.uid, node=node)
+            self.api.patch_status(PODS, self.api.find(PODS, name, NAMESPACE), {"phase": phase})
+
+    def theirs(self):
+        pod = self.add_pod("theirs", schedulerName="default-scheduler")
+        self.add_claim("theirs")
+        self.allocate("theirs", GPU, pod)
+
+    @contextlib.asynccontextmanager
+    async def watching(self):
+        self.holders.listen(self.clashes.note)
+        task = asyncio.create_task(self.clashes.run())
+        try:
+            yield
+            for _ in range(1000):
+                if not self.clashes._open:
+                    return
+                await asyncio.sleep(0.005)
+            raise AssertionError(f"never settled: {self.clashes._open}")
+        finally:
+            task.cancel()
+
+    def leaving(self):
+        return [p.metadata.name for p in self.pods() if p.metadata.deletion_timestamp is not None]
+
+    def left(self):
+        return {"ours", "theirs"} - {p.metadata.name for p in self.pods()} | set(self.leaving())
+
+
+@pytest.mark.parametrize(
+    ("rule", "phase", "gone"),
+    [
+        (RULE.BEFORE_START, "Pending", True),
+        (RULE.BEFORE_START, "Running", False),
+        (RULE.ALWAYS, "Running", True),
+        (RULE.NEVER, "Pending", False),
+    ],
+)
+async def test_the_rule_says_who_gives_way(rule, phase, gone):
+    world = World(rule)
+    await world.ours(phase=phase)
+    async with world.watching():
+        world.theirs()
+    assert world.left() == ({"ours"} if gone else set())
+    [(earlier, later, name, verdict)] = world.told.said
+    assert (earlier, later, name) == ("ours", "theirs", "gpu-0")
+    assert ("gives way" in verdict) is gone
+    assert world.counted == 1
+
+
+async def test_what_clashed_before_anybody_listened_is_found():
+    world = World()
+    await world.ours()
+    world.theirs()
+    async with world.watching():
+        pass
+    assert world.left() == {"ours"}
+    assert world.counted == 1
+
+
+async def test_a_claim_whose_pod_still_waits_is_released():
+    world = World()
+    await world.ours(node="")
+    async with world.watching():
+        world.theirs()
+    assert world.devices() == {"theirs": ("gpu-0",)}
+    assert world.leaving() == []
+
+
+async def test_the_clashes_of_others_are_theirs():
+    world = World()
+    await world.ours(schedulerName="another")
+    async with world.watching():
+        world.theirs()
+    assert (world.told.said, world.left()) == ([], set())
+
+
+async def test_a_running_transaction_is_left_to_decide_by_itself():
+    world = World()
+    await world.ours()
+    world.carried = True
+    async with world.watching():
+        world.theirs()
+        await asyncio.sleep(0.02)
+        assert world.told.said == []
+        world.carried = False
+    assert world.left() == {"ours"}
+
+
+async def test_an_eviction_that_is_refused_is_tried_again_and_told_once():
+    world = World()
+    await world.ours()
+    world.fail_once("create", "Pod/eviction", refuse(429, "TooManyRequests"))
+    async with world.watching():
+        world.theirs()
+    assert world.left() == {"ours"}
+    assert len(world.told.said) == 1
+
+
+async def test_pods_of_a_group_give_way_together():
+    world = World(RULE.ALWAYS)
+    await world.ours(schedulingGroup={"podGroupName": "train"})
+    consumer = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "train"}
+    held = world.api.find(CLAIMS, "ours", NAMESPACE)
+    world.api.patch_status(CLAIMS, held, {"reservedFor": [{**consumer, "uid": "group-uid"}]})
+    async with world.watching():
+        world.theirs()
+    assert world.left() == {"ours"}
