@@ -195,7 +195,7 @@ class ClusterDevices:
             for piece in self.inventory.slices().values():
                 row = nodes.positions.get(piece.slice.spec.node_name)
                 if row is not None:
-                    counted[row] += sum(physical_gpus(each, drivers) for each in piece.rows)
+                    counted[row] += physical_gpus(piece.rows, drivers)
             known = self._node_gpus = (self.inventory.revision, nodes.generation, counted)
         return known[2]
 

@@ -6,6 +6,7 @@ guessed from the name of a class.
 """
 
 import re
+from collections.abc import Sequence
 
 from kai_py.dra.rows import DeviceRow
 from kai_py.snapshot.accounting import MIG_SLICES_PER_GPU
@@ -25,8 +26,15 @@ def device_gpus(row: DeviceRow, drivers: frozenset[str]) -> float:
     return 0.0 if row.text("type") in _NO_GPU_TYPES else 1.0
 
 
-def physical_gpus(row: DeviceRow, drivers: frozenset[str]) -> float:
-    """GPUs that ``row`` adds to its node: partitions cut from another device add nothing."""
-    if row.consumes and row.text("parentUUID"):
-        return 0.0
-    return device_gpus(row, drivers)
+def physical_gpus(rows: Sequence[DeviceRow], drivers: frozenset[str]) -> float:
+    """GPUs that the devices of a slice add to their node.
+
+    A partition adds nothing beside the GPU it is cut from, which is listed too or, where it draws
+    on counters, published in another slice.
+    """
+    whole = {uuid for row in rows if (uuid := row.text("uuid"))}
+    return sum(
+        device_gpus(row, drivers)
+        for row in rows
+        if not (parent := row.text("parentUUID")) or not (row.consumes or parent in whole)
+    )

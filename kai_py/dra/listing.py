@@ -17,6 +17,7 @@ Complexity: O(devices + results of claims).
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from kai_py.api.records.core import Node
 from kai_py.api.records.resource import DeviceRequestAllocationResult, ResourceClaim
@@ -100,24 +101,45 @@ def holders_of(
     claims: Iterable[ResourceClaim], gangs: Mapping[str, Gang]
 ) -> dict[DeviceID, tuple[Holder, ...]]:
     """Who holds which device, by name of the claim."""
-    gang_of = {m.pod.uid: gang for gang in gangs.values() for m in gang.members}
+    users = _users(gangs)
     found: dict[DeviceID, tuple[Holder, ...]] = {}
     for claim in sorted(claims, key=lambda c: (c.metadata.namespace, c.metadata.name)):
         allocation = claim.status.allocation
         for result in () if allocation is None else allocation.devices.results:
             device = DeviceID(result.driver, result.pool, result.device)
-            found[device] = (*found.get(device, ()), _holder(claim, result, gang_of))
+            found[device] = (*found.get(device, ()), _holder(claim, result, users))
     return found
 
 
+@dataclass(slots=True)
+class _User:
+    """The gang of a consumer of claims, a pod or a PodGroup, and its pods on nodes."""
+
+    gang: Gang
+    pods: list[str]
+
+
+def _users(gangs: Mapping[str, Gang]) -> dict[str, _User]:
+    """Consumers by uid."""
+    users: dict[str, _User] = {}
+    for gang in gangs.values():
+        for member in gang.members:
+            users[member.pod.uid] = _User(gang, [member.pod.name])
+            if member.for_group is not None:
+                user = users.setdefault(member.for_group.group.uid, _User(gang, []))
+                user.pods += [member.pod.name] if member.node else []
+    return users
+
+
 def _holder(
-    claim: ResourceClaim, result: DeviceRequestAllocationResult, gang_of: Mapping[str, Gang]
+    claim: ResourceClaim, result: DeviceRequestAllocationResult, known: Mapping[str, _User]
 ) -> Holder:
-    users = claim.status.reserved_for
-    gang = next((gang_of[user.uid] for user in users if user.uid in gang_of), None)
+    consumers = claim.status.reserved_for
+    gang = next((known[each.uid].gang for each in consumers if each.uid in known), None)
+    pods = (known[each.uid].pods if each.uid in known else [each.name] for each in consumers)
     return Holder(
         claim=f"{claim.metadata.namespace}/{claim.metadata.name}",
-        pods=tuple(user.name for user in users),
+        pods=tuple(chain.from_iterable(pods)),
         gang="" if gang is None else gang.key,
         queue="" if gang is None else gang.queue,
         consumed={key: str(value) for key, value in sorted(result.consumed_capacity.items())},
@@ -182,14 +204,11 @@ def _parents(rows: Sequence[DeviceRow]) -> dict[str, str]:
     parents: dict[str, str] = {}
     for members in cards.values():
         draws = [len(row.consumes[0].counters) for row in members]
-        whole = members[draws.index(max(draws))] if max(draws) > min(draws) else None
-        for row in members:
-            named = by_uuid.get(row.text("parentUUID"))
-            if named is not None:
-                parents[row.id.device] = named
-            elif whole is not None and row is not whole:
-                parents[row.id.device] = whole.id.device
-    return parents
+        whole = members[draws.index(max(draws))].id.device
+        if max(draws) > min(draws):
+            parents |= {row.id.device: whole for row in members if row.id.device != whole}
+    named = {row.id.device: by_uuid.get(row.text("parentUUID")) for row in rows}
+    return parents | {device: parent for device, parent in named.items() if parent is not None}
 
 
 def _gone(device: DeviceID, holders: tuple[Holder, ...]) -> DeviceEntry:

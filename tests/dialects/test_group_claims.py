@@ -2,6 +2,7 @@
 
 import pytest
 
+from kai_py.cli.devices import entries_of
 from kai_py.commit.claims import claim_goals
 from tests.dialects.feeding import Cluster, node, placed, pod
 from tests.dialects.test_native_groups import QUEUE, group
@@ -153,3 +154,11 @@ def test_a_pod_with_a_node_pays_before_one_that_waits():
     cluster.add(members(1, start=2, nodeName="b"))
     assert gpus(cluster) == 1.0
     assert cluster.snapshot().queue_demand["team"]["gpu"] == 1.0
+
+
+def test_who_holds_the_device_are_the_pods_of_the_group():
+    cluster = world(train(), claim(on="b"), members(2), members(2, start=2, nodeName="b"))
+    held = next(entry for entry in entries_of(cluster.snapshot()) if entry.holders)
+    [holder] = held.holders
+    assert holder.pods == ("train-2", "train-3")
+    assert (holder.gang, holder.queue) == (GANG, "team")

@@ -68,6 +68,37 @@ def test_partitions_stand_below_their_gpu():
     assert lines == ["gpu-0", "├─ gpu-0-a", "└─ gpu-0-b", "gpu-1"]
 
 
+def cut_by_hand(*devices):
+    """Slices that an administrator made: no counters."""
+    listed = [
+        {"name": name, "attributes": {key: {"string": text} for key, text in texts.items()}}
+        for name, texts in devices
+    ]
+    pool = {"name": "n0", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.nvidia.com", "pool": pool, "nodeName": "n0", "devices": listed}
+    return from_json(ResourceSlice, {"metadata": {"name": "n0-gpus"}, "spec": spec})
+
+
+def half(parent):
+    return {"type": "mig", "profile": "3g.40gb", "parentUUID": parent}
+
+
+def test_slices_without_counters_add_no_gpu_to_the_one_they_are_cut_from():
+    whole = ("gpu-0", {"type": "gpu", "uuid": "GPU-0"})
+    piece = cut_by_hand(whole, ("part-a", half("GPU-0")), ("part-b", half("GPU-0")))
+    world = cluster(device_class(), node("n0", 0), piece)
+    lines = [branch + entry.device for entry, branch in tree_rows(entries_of(world.snapshot()))]
+    assert lines == ["gpu-0", "├─ part-a", "└─ part-b"]
+    assert world.devices.node_gpus(world.snapshot().nodes).tolist() == [1.0]
+
+
+def test_slices_of_a_gpu_that_is_not_listed_count_by_their_part():
+    piece = cut_by_hand(("part-a", half("GPU-0")), ("part-b", half("GPU-0")))
+    world = cluster(device_class(), node("n0", 0), piece)
+    [gpus] = world.devices.node_gpus(world.snapshot().nodes).tolist()
+    assert round(gpus, 6) == round(6 / 7, 6)
+
+
 def test_devices_are_counted_by_queue_and_node():
     world = cluster(device_class(), queue("team", 8), node("n0", 0), gpu_slice("n0", 4))
     world.add(*running("p", "gpu-0", "gpu-1"))

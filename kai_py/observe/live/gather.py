@@ -99,14 +99,25 @@ def _held_devices(
     claims: Iterable[ResourceClaim], pods: Iterable[Pod], keys: Mapping[str, str]
 ) -> dict[tuple[str, str], Slot]:
     by_uid = {pod.metadata.uid: pod for pod in pods}
+    by_group = {
+        (pod.metadata.namespace, pod.spec.scheduling_group.pod_group_name): pod
+        for pod in by_uid.values()
+        if pod.spec.scheduling_group is not None and pod.spec.node_name and not _is_over(pod)
+    }
     held: dict[tuple[str, str], Slot] = {}
     for claim in claims:
         if claim.status.allocation is None:
             continue
-        users = [by_uid[ref.uid] for ref in claim.status.reserved_for if ref.uid in by_uid]
+        found = (
+            by_group.get((claim.metadata.namespace, ref.name))
+            if ref.resource == "podgroups"
+            else by_uid.get(ref.uid)
+            for ref in claim.status.reserved_for
+        )
+        user = next((pod for pod in found if pod is not None), None)
         slot = Slot(SlotState.STARTING)
-        if users:
-            slot = Slot(_state(users[0]), keys[users[0].metadata.uid])
+        if user is not None:
+            slot = Slot(_state(user), keys[user.metadata.uid])
         for result in claim.status.allocation.devices.results:
             held[result.pool, result.device] = slot
     return held
