@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from kai_py.api.crd import plain_yaml
 from kai_py.cli.configuration import configuration_from, with_options
 from kai_py.cli.errors import CommandError
 from kai_py.deploy.chart import chart
-from kai_py.deploy.objects import Installation, manifests
+from kai_py.deploy.objects import Installation, manifests, text_of_manifest
 
 _PART = "[A-Za-z0-9]+(?:[._-]+[A-Za-z0-9]+)*"
 _IMAGE = re.compile(
@@ -57,7 +56,7 @@ def command(
         configuration=configuration,
         monitoring=monitoring,
     )
-    typer.echo("---\n".join(map(plain_yaml, manifests(wanted))), nl=False)
+    typer.echo("---\n".join(map(text_of_manifest, manifests(wanted))), nl=False)
 
 
 def _write(directory: Path, files: Mapping[str, str]) -> None:

@@ -19,6 +19,7 @@ from kai_py.deploy.objects import (
     Installation,
     dashboards,
     manifests,
+    text_of_manifest,
 )
 
 NAMESPACE, IMAGE, REPLICAS, PORT = "release-namespace", "values-image", 1234, 45678
@@ -160,7 +161,7 @@ def _template(document: Document) -> str:
         annotations[DIGEST_KEY] = '{{ include "kai-py.config" . | sha256sum | trunc 16 }}'
     if kind == "PrometheusRule":
         return _switched(_open(document, "spec") + _file_of(RULES, 2), OPTIONAL[kind])
-    text = _replaced(plain_yaml(document))
+    text = _replaced(text_of_manifest(document))
     return _switched(text, OPTIONAL[kind]) if kind in OPTIONAL else text
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from kai_py.api.crd import crds
+from kai_py.api.crd import crds, plain_yaml
 from kai_py.config import Configuration
 from kai_py.deploy.monitoring import (
     DASHBOARD_LABEL,
@@ -22,7 +22,13 @@ from kai_py.deploy.monitoring import (
     scraping,
     text_of,
 )
-from kai_py.deploy.permissions import cluster_rules, lease_rules
+from kai_py.deploy.permissions import (
+    cluster_grants,
+    cluster_rules,
+    commented,
+    lease_grants,
+    lease_rules,
+)
 
 Document = dict[str, Any]
 NAME = "kai-py"
@@ -71,6 +77,13 @@ def manifests(wanted: Installation) -> list[Document]:
         _network_policy(wanted),
         *(_monitoring(wanted) if wanted.monitoring else ()),
     ]
+
+
+def text_of_manifest(document: Document) -> str:
+    """One object as YAML; roles say why they need each of their rules."""
+    grants = {"ClusterRole": cluster_grants, "Role": lease_grants}.get(document["kind"])
+    text = plain_yaml(document)
+    return commented(text, grants()) if grants else text
 
 
 def _object(api_version: str, kind: str, namespace: str = "", **rest: Any) -> Document:

@@ -7,6 +7,8 @@ with exactly these permissions and finds none missing.
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from kai_py.api.queue import GROUP as QUEUE_GROUP
@@ -15,19 +17,154 @@ from kai_py.watch.kinds import WATCHED
 
 Rule = dict[str, Any]
 READ = ("get", "list", "watch")
+FIRST_OF_RULE = "- apiGroups:"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A rule of a role, and why it is needed."""
+
+    why: str
+    group: str
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+
+    @property
+    def rule(self) -> Rule:
+        """As roles hold it."""
+        return {
+            "apiGroups": [self.group],
+            "resources": list(self.resources),
+            "verbs": list(self.verbs),
+        }
+
+
+MIRRORED = "Mirrored, or an owner that says which pods belong together."
+WRITES = (
+    Grant(
+        "Bindings; evictions for preemption and reclaim, which honour disruption budgets.",
+        "",
+        ("pods/binding", "pods/eviction"),
+        ("create",),
+    ),
+    Grant(
+        "Why a pod waits, which node it is nominated for, why it had to go.",
+        "",
+        ("pods/status",),
+        ("patch",),
+    ),
+    Grant(
+        "The group of pods that share a GPU, written before they are bound; our scheduling gate.",
+        "",
+        ("pods",),
+        ("patch",),
+    ),
+    Grant(
+        "The node for which a volume is to be provisioned.",
+        "",
+        ("persistentvolumeclaims",),
+        ("patch",),
+    ),
+    Grant(
+        "Claims for extended resources, on nodes without a device plugin for them.",
+        "resource.k8s.io",
+        ("resourceclaims",),
+        ("create", "delete"),
+    ),
+    Grant(
+        "The finalizer, then allocation and reservation.",
+        "resource.k8s.io",
+        ("resourceclaims", "resourceclaims/status"),
+        ("patch",),
+    ),
+    Grant(
+        "Allocations are guarded by this from Kubernetes 1.36 on.",
+        "resource.k8s.io",
+        ("resourceclaims/binding",),
+        ("patch",),
+    ),
+    Grant(
+        "What queues hold, ask for and are entitled to.",
+        QUEUE_GROUP,
+        ("queues/status",),
+        ("patch",),
+    ),
+    Grant(
+        "The same on KAI's Queues, and why the gangs of its PodGroups wait.",
+        "scheduling.run.ai",
+        ("podgroups/status", "queues/status"),
+        ("patch",),
+    ),
+    Grant(
+        "Since when a gang runs below its floor, an annotation as in KAI.",
+        "scheduling.run.ai",
+        ("podgroups",),
+        ("patch",),
+    ),
+    Grant(
+        "Whether Kubernetes' own groups have started.",
+        "scheduling.k8s.io",
+        ("podgroups/status",),
+        ("patch",),
+    ),
+    Grant(
+        "Whether Grove's PodGangs have started.",
+        "scheduler.grove.io",
+        ("podgangs/status",),
+        ("patch",),
+    ),
+    Grant(
+        "What was decided, as events on pods, gangs and queues.",
+        "events.k8s.io",
+        ("events",),
+        ("create",),
+    ),
+    Grant(
+        "Whose token a reader of the dashboard shows.",
+        "authentication.k8s.io",
+        ("tokenreviews",),
+        ("create",),
+    ),
+    Grant(
+        "Whether that user may read the dashboard.",
+        "authorization.k8s.io",
+        ("subjectaccessreviews",),
+        ("create",),
+    ),
+)
+
+
+def cluster_grants() -> list[Grant]:
+    """What the ClusterRole grants."""
+    return [*_reads(), *WRITES]
 
 
 def cluster_rules() -> list[Rule]:
     """The rules of the ClusterRole."""
-    return [*_reads(), *_writes()]
+    return [grant.rule for grant in cluster_grants()]
+
+
+def lease_grants() -> list[Grant]:
+    """What the Role in the namespace of the lease grants."""
+    why = "One replica schedules at a time: who holds the Lease."
+    return [Grant(why, "coordination.k8s.io", ("leases",), ("create", "get", "patch"))]
 
 
 def lease_rules() -> list[Rule]:
-    """The rules of the Role in the namespace of the lease: one replica schedules at a time."""
-    return [_rule("coordination.k8s.io", ("leases",), ("create", "get", "patch"))]
+    """The rules of the Role in the namespace of the lease."""
+    return [grant.rule for grant in lease_grants()]
 
 
-def _reads() -> list[Rule]:
+def commented(text: str, grants: Iterable[Grant]) -> str:
+    """A role's YAML with the reason above each rule."""
+    reasons = (grant.why for grant in grants)
+    lines = text.splitlines()
+    return "".join(
+        f"# {next(reasons)}\n{line}\n" if line == FIRST_OF_RULE else f"{line}\n" for line in lines
+    )
+
+
+def _reads() -> list[Grant]:
     plurals: dict[str, list[str]] = defaultdict(list)
     for kind in WATCHED:
         plurals[kind.group].append(kind.plural)
@@ -35,38 +172,6 @@ def _reads() -> list[Rule]:
         plural = f"{owner.kind.lower()}s"
         if plural not in plurals[owner.group]:
             plurals[owner.group].append(plural)
-    return [_rule(group, sorted(plurals[group]), READ) for group in sorted(plurals)]
-
-
-def _writes() -> list[Rule]:
     return [
-        # Bindings; evictions for preemption and reclaim, which honour disruption budgets.
-        _rule("", ("pods/binding", "pods/eviction"), ("create",)),
-        # Why a pod waits, which node it is nominated for, why it had to go.
-        _rule("", ("pods/status",), ("patch",)),
-        # The group of pods that share a GPU, written before they are bound; our scheduling gate.
-        _rule("", ("pods",), ("patch",)),
-        # The node for which a volume is to be provisioned.
-        _rule("", ("persistentvolumeclaims",), ("patch",)),
-        # Claims for extended resources, on nodes without a device plugin for them.
-        _rule("resource.k8s.io", ("resourceclaims",), ("create", "delete")),
-        # The finalizer, then allocation and reservation.
-        _rule("resource.k8s.io", ("resourceclaims", "resourceclaims/status"), ("patch",)),
-        # Allocations are guarded by this from Kubernetes 1.36 on.
-        _rule("resource.k8s.io", ("resourceclaims/binding",), ("patch",)),
-        _rule(QUEUE_GROUP, ("queues/status",), ("patch",)),
-        _rule("scheduling.run.ai", ("podgroups/status", "queues/status"), ("patch",)),
-        # Since when a gang runs below its floor, an annotation as in KAI.
-        _rule("scheduling.run.ai", ("podgroups",), ("patch",)),
-        # Whether Kubernetes' own groups, and Grove's, have started.
-        _rule("scheduling.k8s.io", ("podgroups/status",), ("patch",)),
-        _rule("scheduler.grove.io", ("podgangs/status",), ("patch",)),
-        _rule("events.k8s.io", ("events",), ("create",)),
-        # Whose token a reader of the dashboard shows, and whether that user may read it.
-        _rule("authentication.k8s.io", ("tokenreviews",), ("create",)),
-        _rule("authorization.k8s.io", ("subjectaccessreviews",), ("create",)),
+        Grant(MIRRORED, group, tuple(sorted(plurals[group])), READ) for group in sorted(plurals)
     ]
-
-
-def _rule(group: str, resources: tuple[str, ...] | list[str], verbs: tuple[str, ...]) -> Rule:
-    return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}

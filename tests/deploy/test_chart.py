@@ -1,18 +1,22 @@
-"""The Helm chart is complete; where a `helm` is found it is rendered and linted."""
+"""The Helm chart is complete, and helm's own packages render and lint it as intended."""
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
+from kai_py.config import Configuration, LeaderElection
 from kai_py.deploy.chart import IMAGE, NAMESPACE, PORT, REPLICAS, chart
+from kai_py.deploy.objects import CONFIGURATION_FILE, Installation, manifests
+from tests.deploy.helm import render
 
-HELM = shutil.which("helm")
 CHART = Path(__file__).parents[2] / "charts" / "kai-py"
-TEMPLATE = (HELM, "template", "release", str(CHART), "--kube-version", "1.36.0")
+
+
+def built_once(test):
+    """Mark a test that may have to build helm's rendering first."""
+    return pytest.mark.slow(pytest.mark.timeout(1200)(test))
 
 
 def test_no_stand_in_is_left():
@@ -33,6 +37,10 @@ def test_every_object_but_the_namespace_has_a_template():
         "deployment",
         "service",
         "poddisruptionbudget",
+        "networkpolicy",
+        "servicemonitor",
+        "prometheusrule",
+        "dashboards",
     }
 
 
@@ -42,32 +50,91 @@ def test_values_have_a_schema_of_the_configuration():
     assert set(yaml.safe_load(chart()["values.yaml"])) <= set(schema["properties"])
 
 
-@pytest.mark.skipif(HELM is None, reason="no helm on the PATH")
-def test_helm_renders_what_was_asked_for():
-    values = ["--set", "image=registry.example/kai-py:1", "--set", "config.http.port=9090"]
-    shown = subprocess.run(
-        [*TEMPLATE, "--namespace", "gpu", *values],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    documents = {each["kind"]: each for each in yaml.safe_load_all(shown) if each}
-    (container,) = documents["Deployment"]["spec"]["template"]["spec"]["containers"]
-    assert container["image"] == "registry.example/kai-py:1"
+def documents(done):
+    assert done.returncode == 0, done.stderr
+    return [each for each in yaml.safe_load_all(done.stdout) if each]
+
+
+def without_nothing(document):
+    """Helm writes empty values that the plain manifests leave out."""
+    if isinstance(document, dict):
+        left = {key: without_nothing(value) for key, value in document.items()}
+        return {key: value for key, value in left.items() if value not in ({}, [])}
+    return document
+
+
+def comparable(document):
+    document = without_nothing(document)
+    if document["kind"] == "ConfigMap" and CONFIGURATION_FILE in document["data"]:
+        document["data"] = yaml.safe_load(document["data"][CONFIGURATION_FILE])
+    if document["kind"] == "Deployment":
+        del document["spec"]["template"]["metadata"]["annotations"]
+    return document
+
+
+def named(found):
+    return {(each["kind"], each["metadata"]["name"]): comparable(each) for each in found}
+
+
+@built_once
+def test_helm_renders_what_install_prints():
+    wanted = Installation(
+        image="registry.example/kai-py:1",
+        namespace="gpu",
+        replicas=2,
+        configuration=Configuration(leader_election=LeaderElection(namespace="gpu")),
+        monitoring=True,
+    )
+    apart = ("CustomResourceDefinition", "Namespace")
+    printed = [each for each in manifests(wanted) if each["kind"] not in apart]
+    switches = dict.fromkeys(("serviceMonitor", "rules", "dashboards"), True)
+    values = {"image": wanted.image, "monitoring": switches}
+    assert named(documents(render(CHART, "gpu", json.dumps(values)))) == named(printed)
+
+
+@built_once
+def test_values_reach_their_objects():
+    values = {
+        "image": "i",
+        "replicas": 3,
+        "resources": {"limits": {"memory": "4Gi"}},
+        "priorityClassName": "ours",
+        "nodeSelector": {"pool": "system"},
+        "tolerations": [{"key": "system", "operator": "Exists"}],
+        "imagePullSecrets": [{"name": "pull"}],
+        "networkPolicy": False,
+        "config": {"http": {"port": 9090}, "fairShare": {"halfLife": "24h"}},
+    }
+    found = documents(render(CHART, "gpu", json.dumps(values)))
+    kinds = {each["kind"]: each for each in found}
+    assert not {"NetworkPolicy", "ServiceMonitor", "PrometheusRule"} & set(kinds)
+    assert kinds["Deployment"]["spec"]["replicas"] == 3
+    pod = kinds["Deployment"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["resources"]["limits"] == values["resources"]["limits"]
     assert container["ports"][0]["containerPort"] == 9090
-    assert documents["Deployment"]["metadata"]["namespace"] == "gpu"
-    config = yaml.safe_load(documents["ConfigMap"]["data"]["config.yaml"])
-    assert config == {"http": {"port": 9090}, "leaderElection": {"namespace": "gpu"}}
+    assert pod["priorityClassName"] == "ours"
+    for name in ("nodeSelector", "tolerations", "imagePullSecrets"):
+        assert pod[name] == values[name]
+    assert kinds["Service"]["spec"]["ports"][0]["port"] == 9090
+    config = yaml.safe_load(kinds["ConfigMap"]["data"][CONFIGURATION_FILE])
+    assert config == {**values["config"], "leaderElection": {"namespace": "gpu"}}
 
 
-@pytest.mark.skipif(HELM is None, reason="no helm on the PATH")
-def test_helm_refuses_what_the_scheduler_would():
-    for wrong in ("config.schedulerNam=x", "replicas=0", "image="):
-        values = ["--set", "image=i", "--set", wrong]
-        done = subprocess.run(
-            [*TEMPLATE, *values],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode != 0, wrong
+@built_once
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"image": ""},
+        {},
+        {"image": "i", "replicas": 0},
+        {"image": "i", "config": {"schedulerNam": "x"}},
+        {"image": "i", "monitoring": {"rule": True}},
+        {"image": "i", "nodeSelectors": {}},
+    ],
+    ids=str,
+)
+def test_helm_refuses_what_makes_no_sense(wrong):
+    done = render(CHART, "gpu", json.dumps(wrong))
+    assert done.returncode == 1
+    assert done.stderr

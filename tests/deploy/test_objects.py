@@ -79,6 +79,17 @@ def test_selectors_select_the_pods():
         assert selector.items() <= labels
 
 
+def test_every_rule_of_a_role_says_why_it_is_needed():
+    command = ["install", "--image", "i"]
+    text = CliRunner().invoke(main.app, command, obj=main.Invocation()).output
+    for kind in ("ClusterRole", "Role"):
+        (role,) = [each for each in text.split("---\n") if f"\nkind: {kind}\n" in each]
+        lines = role.splitlines()
+        reasons = [lines[at - 1] for at, line in enumerate(lines) if line == "- apiGroups:"]
+        assert len(reasons) == len(yaml.safe_load(role)["rules"])
+        assert all(reason.startswith("# ") and reason.endswith(".") for reason in reasons)
+
+
 @pytest.mark.parametrize("kind", WATCHED, ids=lambda kind: f"{kind.plural}.{kind.group}")
 def test_what_is_mirrored_may_be_read(kind):
     assert any(

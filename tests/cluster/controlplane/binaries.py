@@ -48,11 +48,11 @@ def binaries() -> Path:
             return Path(assets)
         # Programs of different releases do not make a control plane: all from there, or none.
         _say(f"KUBEBUILDER_ASSETS lacks {', '.join(missing)}; using the pinned build instead")
-    cache_directory = _user_cache() / "kai-py" / "controlplane"
+    cache_directory = user_cache() / "kai-py" / "controlplane"
     target = cache_directory / _fingerprint()
     if not target.exists():
         cache_directory.mkdir(parents=True, exist_ok=True)
-        with _locked(cache_directory / "lock"):
+        with locked(cache_directory / "lock"):
             if not target.exists():
                 _build(target, cache_directory)
     return target
@@ -88,7 +88,8 @@ def _fingerprint() -> str:
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
-def _user_cache() -> Path:
+def user_cache() -> Path:
+    """Return where this user's programs keep what they can make again."""
     configured = os.environ.get("XDG_CACHE_HOME")
     if configured:
         return Path(configured)
@@ -99,7 +100,8 @@ def _user_cache() -> Path:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Keep other processes out of the block for its duration."""
     with path.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
