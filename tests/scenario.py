@@ -248,6 +248,10 @@ KINDS = {
     "ObjectMetadata": "namespaces",
     "PodDisruptionBudget": "poddisruptionbudgets",
     "NodeResourceTopology": "noderesourcetopologies",
+    "CSINode": "csinodes",
+    "PersistentVolume": "persistentvolumes",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
+    "StorageClass": "storageclasses",
 }
 
 

@@ -7,8 +7,7 @@ nodes in the same state are judged once.
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from kai_py.plan.kept_copies import KeptCopies
 from kai_py.plan.node_limits import Undo
 from kai_py.plan.room import Room
 from kai_py.policy.numa import admitted, given_back, pods_admitted
@@ -29,15 +28,6 @@ class _Free:
     start: Amounts
 
 
-@dataclass(slots=True)
-class _Counts:
-    """(nodes,) pods of a shape that start, exact up to ``most``, and the changes they know of."""
-
-    copies: Ints
-    most: int
-    seen: int
-
-
 class NumaZones:
     """Zones of the nodes that align; a NodeLimit."""
 
@@ -46,15 +36,13 @@ class NumaZones:
     def __init__(self, snapshot: Snapshot) -> None:
         """Start from the reports, without what pods have that are in no report yet."""
         positions = snapshot.nodes.positions
-        self._size = len(positions)
         self._nodes = {
             positions[name]: node for name, node in snapshot.numa.items() if name in positions
         }
         self._kinds: dict[NumaNode, int] = {}
         self._free: dict[int, _Free] = {}
         self._verdicts: dict[tuple[int, Amounts, int, int], int] = {}
-        self._counts: dict[tuple[int, Room], _Counts] = {}
-        self._changes: list[int] = []
+        self._kept = KeptCopies(len(positions), self._nodes, self._pods)
         for row, node in self._nodes.items():
             free = node.available
             for each in node.unreported:
@@ -71,17 +59,7 @@ class NumaZones:
 
     def copies(self, shape: Shape, room: Room, most: int) -> Ints:
         """(nodes,) pods that start, ``most`` where nothing is aligned; not to be written to."""
-        known = self._counts.get((shape.number, room))
-        if known is None or known.most < most:
-            known = _Counts(np.full(self._size, most, dtype=np.int64), most, 0)
-            self._counts[shape.number, room] = known
-            rows = list(self._nodes)
-        else:
-            rows = list(dict.fromkeys(self._changes[known.seen :]))
-        known.seen = len(self._changes)
-        for row in rows:
-            known.copies[row] = self._pods(row, shape, room, known.most)
-        return known.copies
+        return self._kept.of(shape, room, most)
 
     def take(self, member: Member, row: int, room: Room) -> Undo | None:
         """Take zones for the pod on a node; None where the kubelet would refuse it."""
@@ -113,7 +91,7 @@ class NumaZones:
 
     def _put(self, row: int, free: _Free) -> None:
         self._free[row] = free
-        self._changes.append(row)
+        self._kept.changed(row)
 
     def _pods(self, row: int, shape: Shape, room: Room, most: int) -> int:
         node, wanted = self._nodes[row], shape.alignment or Alignment({})

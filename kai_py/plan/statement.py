@@ -20,8 +20,10 @@ from msgspec import Struct
 
 from kai_py.api.gpu_share import CARD, SharedGpu
 from kai_py.api.references import ClaimRef
+from kai_py.plan.attached_volumes import AttachedVolumes
 from kai_py.plan.decisions import Action, ClaimAllocation, ClaimToMake
 from kai_py.plan.devices import DeviceTrial
+from kai_py.plan.exclusive_volumes import ExclusiveVolumes
 from kai_py.plan.host_ports import HostPorts
 from kai_py.plan.node_limits import NodeLimits
 from kai_py.plan.numa_zones import NumaZones
@@ -107,7 +109,8 @@ class Statement:
         self.later: Floats = self.idle + snapshot.releasing
         self.shared = SharedGpus(snapshot.gpu_sharing)
         ports = HostPorts(len(snapshot.nodes), snapshot.host_ports)
-        self.limits = NodeLimits((ports, NumaZones(snapshot)))
+        volumes = AttachedVolumes(snapshot), ExclusiveVolumes(snapshot)
+        self.limits = NodeLimits((ports, *volumes, NumaZones(snapshot)))
         self._sharing = sharing
         self._card = snapshot.resources.positions.get(CARD)
         self.changes: list[int] = []

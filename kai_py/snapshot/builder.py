@@ -20,6 +20,7 @@ from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owners import GroupKind, Owners
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.assumptions import FINISHED, SUCCEEDED, Assumptions
+from kai_py.snapshot.attach_limits import AttachLimits
 from kai_py.snapshot.awaited import expected_pods
 from kai_py.snapshot.budgets import DisruptionBudgets
 from kai_py.snapshot.claim_overlays import ClaimOverlays
@@ -131,6 +132,7 @@ class SnapshotBuilder:
         self._payers = ClaimPayers()
         self._budgets = DisruptionBudgets()
         self._numa = NumaReports()
+        self._attach_limits = AttachLimits()
 
     def apply(self, kind: str, old: object | None, new: object | None) -> None:
         """Take in one change of a watched object; ``kind`` is its ``Kind.collection_name``."""
@@ -145,6 +147,8 @@ class SnapshotBuilder:
             self._budgets.apply(old, new, self._pods.values())
         elif kind.partition(".")[0] == "noderesourcetopologies":
             self._numa.apply(old, new)
+        elif kind.partition(".")[0] == "csinodes":
+            self._attach_limits.apply(old, new)
         else:
             if kind.partition(".")[0] == "topologies":
                 self._apply_topology(old, new)
@@ -226,6 +230,9 @@ class SnapshotBuilder:
             used=state.used,
             releasing=state.releasing,
             host_ports=state.host_ports,
+            attached=state.attached,
+            attach_limits=self._attach_limits.by_node(),
+            exclusive_claims=state.exclusive_claims,
             gangs=dict(self._gangs.gangs),
             pending=tuple(sorted(self._gangs.pending)),
             queues=tuple(self._queues[key] for key in sorted(self._queues)),

@@ -17,11 +17,8 @@ from kai_py.api.records.core import (
     ObjectMeta,
     ObjectMetadata,
     OwnerReference,
-    PersistentVolume,
-    PersistentVolumeClaim,
     Pod,
     PriorityClass,
-    StorageClass,
 )
 from kai_py.api.records.document import Document
 from kai_py.api.records.resource import (
@@ -30,6 +27,7 @@ from kai_py.api.records.resource import (
     ResourceClaim,
     ResourceSlice,
 )
+from kai_py.api.records.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kai_py.grouping.owners import Absence, GroupKind, OwnerObject, kind_of
 from kai_py.snapshot.extended_resources import classes_by_resource, resource_names
 from kai_py.snapshot.group_schedulers import GroupSchedulers, group_key

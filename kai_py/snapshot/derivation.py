@@ -33,6 +33,7 @@ from kai_py.snapshot.gpu_holdings import held_gpus, shared_holding
 from kai_py.snapshot.group_claims import group_claims
 from kai_py.snapshot.ledger import Holding
 from kai_py.snapshot.shape import Shape, ShapeTable
+from kai_py.snapshot.volume_needs import Attachment
 from kai_py.snapshot.volumes import volume_selectors
 
 NO_SHAPE = Shape(number=-1, requests={})
@@ -40,7 +41,7 @@ NO_SHAPE = Shape(number=-1, requests={})
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a pod asks for. ``waiting``, ``problem`` and ``provision`` are as in ``Member``.
+    """What a pod asks for. ``waiting`` to ``attachments`` are as in ``Member``.
 
     A pod whose requests can't be read has ``NO_SHAPE``: it asks for nothing and is never placed.
     """
@@ -51,6 +52,7 @@ class Demand:
     waiting: str = ""
     problem: str = ""
     provision: tuple[str, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
 
     @property
     def costs_by_shape(self) -> bool:
@@ -81,13 +83,13 @@ def demand(
             mirrored,
             share,
             extended=extended_resources(pod, owners.class_for),
+            volumes=volumes.needs,
             labels_matter=labels_matter,
         )
     except QuantityError as error:
         problem, shape = str(error), NO_SHAPE
-    return Demand(
-        shape, claims, share, claims.waiting or volumes.waiting, problem, volumes.provision
-    )
+    waiting = claims.waiting or volumes.waiting
+    return Demand(shape, claims, share, waiting, problem, volumes.provision, volumes.attachments)
 
 
 def gpus_of(pod: Pod, asks: Demand, standing: Standing) -> tuple[SharedGpu, ...]:
@@ -113,6 +115,8 @@ def holding(
         standing.leaving and not standing.overdue,
         shared,
         legacy_mig=bool(legacy_mig_profile(pod)),
+        attachments=asks.attachments,
+        exclusive=shape.volumes.exclusive,
     )
 
 
@@ -186,6 +190,7 @@ def member(
         for_group=asks.claims.for_group,
         gpus=gpus,
         provision=asks.provision,
+        attachments=asks.attachments,
         zones=observed_zones(pod),
         order=spec.order,
         may_preempt=pod.spec.preemption_policy != "Never",

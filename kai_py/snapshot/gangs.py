@@ -16,6 +16,7 @@ from kai_py.grouping.terms import Near, Wording
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.alignment import ZoneAmounts
 from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.volume_needs import Attachment
 
 Charge = Mapping[str, float]
 """What something costs its queue, by quota resource: ``gpu`` devices, ``cpu`` millicores, …"""
@@ -48,6 +49,7 @@ class Member:
 
     ``node`` is set while the pod holds room; ``nominated`` names the node whose room it waits for.
     ``provision``: volume claims whose volumes are made for the node that it goes to.
+    ``attachments``: volumes that drivers attach to its node.
     ``zones``: what its node says it got of which NUMA zone, if it says so.
     ``claims`` stand in the order of ``shape.claims``, then that of its extended resources;
     ``for_group``: those of them that are its group's.
@@ -70,6 +72,7 @@ class Member:
     claims: tuple[ClaimRef, ...] = ()
     gpus: tuple[SharedGpu, ...] = ()
     provision: tuple[str, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
     zones: ZoneAmounts = ()
     order: int = 0
     may_preempt: bool = True

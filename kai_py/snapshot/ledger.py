@@ -5,8 +5,9 @@ when the next change comes (copy on write). Nodes are rows in the order of their
 change of the set of nodes, or a resource nobody named before, rebuilds the arrays.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,6 +17,14 @@ from kai_py.snapshot.gpu_sharing import GpuSharing, SharedCards, SharedHolding, 
 from kai_py.snapshot.nodes import NodeColumns, is_ready, node_columns, with_node
 from kai_py.snapshot.resources import Floats, ResourceIndex
 from kai_py.snapshot.shape import HostPort
+from kai_py.snapshot.volume_needs import Attachment
+
+Item = TypeVar("Item")
+Held = tuple[tuple[Item, bool], ...]
+"""What is held, and whether the holder leaves."""
+
+Things = tuple[Mapping[int, Held[HostPort]], Mapping[int, Held[Attachment]], Held[str]]
+"""Host ports and volumes by node row, and volume claims that only one pod may use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +32,7 @@ class Holding:
     """What one pod holds on one node.
 
     ``legacy_mig``: it holds MIG devices that it doesn't request, so nobody knows which.
+    ``attachments``, ``exclusive``: volumes on the node, and claims that nobody else may use.
     """
 
     node: str
@@ -31,6 +41,13 @@ class Holding:
     releasing: bool = False
     shared: SharedHolding | None = None
     legacy_mig: bool = False
+    attachments: tuple[Attachment, ...] = ()
+    exclusive: tuple[str, ...] = ()
+
+    @property
+    def has_things(self) -> bool:
+        """Whether it holds anything that is not an amount."""
+        return bool(self.host_ports or self.attachments or self.exclusive)
 
 
 @dataclass(frozen=True)
@@ -41,7 +58,9 @@ class NodeState:
     nodes: NodeColumns
     used: Floats
     releasing: Floats
-    host_ports: Mapping[int, tuple[tuple[HostPort, bool], ...]]
+    host_ports: Mapping[int, Held[HostPort]]
+    attached: Mapping[int, Held[Attachment]]
+    exclusive_claims: Held[str]
     gpu_sharing: GpuSharing
 
 
@@ -52,7 +71,8 @@ class NodeLedger:
         """Start with no nodes."""
         self._nodes: dict[str, Node] = {}
         self._holdings: dict[str, Holding] = {}
-        self._port_owners: dict[str, dict[str, Holding]] = {}
+        self._with_things: dict[str, dict[str, Holding]] = {}
+        self._things: Things | None = None
         self._resources = ResourceIndex()
         self._columns = node_columns((), self._resources, 0)
         self._used = np.zeros((len(self._resources.names), 0))
@@ -102,21 +122,15 @@ class NodeLedger:
         self._shared = True
         for array in (self._used, self._releasing):
             array.flags.writeable = False
-        rows = self._columns.positions
-        ports = {
-            rows[node]: tuple(
-                (port, held.releasing) for held in owners.values() for port in held.host_ports
-            )
-            for node, owners in self._port_owners.items()
-            if node in rows and owners
-        }
+        if self._things is None:
+            self._things = _things(self._with_things, self._columns.positions)
         sharing = self._cards.freeze(self._columns)
         return NodeState(
             self._resources,
             self._columns,
             self._without_mig(with_shared(self._resources, sharing, self._used, ending=False)),
             with_shared(self._resources, sharing, self._releasing, ending=True),
-            ports,
+            *self._things,
             sharing,
         )
 
@@ -132,12 +146,13 @@ class NodeLedger:
         return taken
 
     def _post(self, pod_uid: str, holding: Holding, sign: float) -> None:
-        if holding.host_ports:
-            owners = self._port_owners.setdefault(holding.node, {})
+        if holding.has_things:
+            self._things = None
+            pods = self._with_things.setdefault(holding.node, {})
             if sign > 0:
-                owners[pod_uid] = holding
+                pods[pod_uid] = holding
             else:
-                owners.pop(pod_uid, None)
+                pods.pop(pod_uid, None)
         if holding.shared is not None:
             self._cards.post(holding.node, holding.shared, sign, leaving=holding.releasing)
         if holding.legacy_mig:
@@ -168,6 +183,7 @@ class NodeLedger:
         shape = (len(self._resources.names), len(self._columns))
         self._used, self._releasing = np.zeros(shape), np.zeros(shape)
         self._stale = self._shared = False
+        self._things = None
         for holding in self._holdings.values():
             row = self._columns.positions.get(holding.node)
             if row is None:
@@ -175,6 +191,35 @@ class NodeLedger:
             _add(self._used, self._resources, row, holding.requests, 1.0)
             if holding.releasing:
                 _add(self._releasing, self._resources, row, holding.requests, 1.0)
+
+
+def _things(pods_by_node: Mapping[str, Mapping[str, Holding]], rows: Mapping[str, int]) -> Things:
+    holders = {
+        rows[node]: tuple(pods.values())
+        for node, pods in pods_by_node.items()
+        if node in rows and pods
+    }
+    return (
+        {row: _each(pods, _ports) for row, pods in holders.items()},
+        {row: _each(pods, _attachments) for row, pods in holders.items()},
+        tuple(item for pods in holders.values() for item in _each(pods, _exclusive)),
+    )
+
+
+def _each(pods: Iterable[Holding], items: Callable[[Holding], Iterable[Item]]) -> Held[Item]:
+    return tuple((item, held.releasing) for held in pods for item in items(held))
+
+
+def _ports(held: Holding) -> tuple[HostPort, ...]:
+    return held.host_ports
+
+
+def _attachments(held: Holding) -> tuple[Attachment, ...]:
+    return held.attachments
+
+
+def _exclusive(held: Holding) -> tuple[str, ...]:
+    return held.exclusive
 
 
 def _add(

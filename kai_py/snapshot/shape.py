@@ -18,6 +18,7 @@ from kai_py.snapshot.alignment import Alignment, alignment
 from kai_py.snapshot.extended_resources import NO_EXTENDED_RESOURCES, ExtendedResources
 from kai_py.snapshot.neighbour import has_pod_rules
 from kai_py.snapshot.requests import pod_requests
+from kai_py.snapshot.volume_needs import NO_VOLUME_NEEDS, VolumeNeeds
 
 HostPort = tuple[str, str, int]
 """(host IP, protocol, port); an empty IP means all addresses."""
@@ -64,6 +65,7 @@ class Shape:
     host_ports: tuple[HostPort, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
     volume_selectors: tuple[NodeSelector, ...] = ()
+    volumes: VolumeNeeds = NO_VOLUME_NEEDS
     claims: tuple[ClaimUse, ...] = ()
     mirrored: Mapping[str, float] = field(default_factory=dict)
     extended: ExtendedResources = NO_EXTENDED_RESOURCES
@@ -125,6 +127,7 @@ class ShapeTable:
         gpu_share: GpuShare | None = None,
         *,
         extended: ExtendedResources = NO_EXTENDED_RESOURCES,
+        volumes: VolumeNeeds = NO_VOLUME_NEEDS,
         labels_matter: bool = False,
     ) -> Shape:
         """The shape of ``pod``; raises QuantityError for a malformed request."""
@@ -143,6 +146,7 @@ class ShapeTable:
                 spec.topology_spread_constraints,
                 ports,
                 volume_selectors,
+                volumes,
                 [
                     (c.name, c.spec, c.claim.metadata.uid if c.claim else "", c.pinned)
                     for c in claims
@@ -165,6 +169,7 @@ class ShapeTable:
             host_ports=ports,
             spread=spec.topology_spread_constraints,
             volume_selectors=volume_selectors,
+            volumes=volumes,
             claims=claims,
             mirrored=mirrored or {},
             gpu_share=gpu_share,

@@ -23,6 +23,7 @@ from kai_py.snapshot.numa import NumaNode
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.resources import Floats, ResourceIndex
 from kai_py.snapshot.shape import HostPort
+from kai_py.snapshot.volume_needs import Attachment
 
 Vacancy = tuple[ClaimRef, str]
 """A claim and the uid of a pod that has ended while the claim is still allocated for it."""
@@ -65,7 +66,9 @@ class Snapshot:
     """The cluster at ``now`` (seconds since the epoch).
 
     ``used``, ``releasing``: (resources, nodes) float64 in the units of ``resources``.
-    ``host_ports``: node row to the ports taken on it, and whether their pod is leaving.
+    ``host_ports``: node row to the ports taken on it, and whether their pod is leaving;
+    ``attached``: the same of volumes. ``attach_limits``: node name and driver to how many volumes
+    it takes. ``exclusive_claims``: volume claims whose one pod is on a node.
     ``queue_usage``: queue name to what its bound pods cost; ``queue_demand`` adds pending pods,
     ``queue_fixed`` is the part of the usage that can't be preempted.
     ``holds``: pod uid to the room kept for it. ``held_back``: gangs that get no
@@ -91,6 +94,9 @@ class Snapshot:
     queue_fixed: Mapping[str, Mapping[str, float]]
     devices: DeviceObjects = field(default_factory=DeviceObjects)
     host_ports: Mapping[int, tuple[tuple[HostPort, bool], ...]] = field(default_factory=dict)
+    attached: Mapping[int, tuple[tuple[Attachment, bool], ...]] = field(default_factory=dict)
+    attach_limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    exclusive_claims: tuple[tuple[str, bool], ...] = ()
     holds: Mapping[str, Hold] = field(default_factory=dict)
     held_back: frozenset[str] = frozenset()
     disregarded: tuple[Disregarded, ...] = ()

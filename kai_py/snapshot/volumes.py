@@ -7,31 +7,38 @@ bound first (the rules of kube-scheduler's VolumeBinding plugin).
 
 from dataclasses import dataclass
 
-from kai_py.api.records.core import (
-    NodeSelector,
-    NodeSelectorTerm,
+from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Pod, Requirement, Volume
+from kai_py.api.records.storage import (
+    NO_PROVISIONER,
+    READ_WRITE_ONCE_POD,
+    PersistentVolume,
     PersistentVolumeClaim,
-    Pod,
-    Requirement,
     StorageClass,
-    Volume,
 )
 from kai_py.snapshot.dependencies import RecordingOwners
+from kai_py.snapshot.volume_needs import NO_VOLUME_NEEDS, Attachment, VolumeNeeds
 
 
 @dataclass(frozen=True, slots=True)
 class PodVolumes:
-    """Node selectors that must all hold, claims to provision on the chosen node, and what waits."""
+    """Node selectors that must all hold, claims to provision on the chosen node, and what waits.
+
+    ``needs`` are those of all pods of the shape; ``attachments`` name the pod's own volumes too.
+    """
 
     selectors: tuple[NodeSelector, ...] = ()
     provision: tuple[str, ...] = ()
     waiting: str = ""
+    needs: VolumeNeeds = NO_VOLUME_NEEDS
+    attachments: tuple[Attachment, ...] = ()
 
 
 def volume_selectors(pod: Pod, objects: RecordingOwners) -> PodVolumes:
     """Resolve the PersistentVolumeClaims of ``pod``."""
     selectors: list[NodeSelector] = []
     provision: list[str] = []
+    attached: dict[Attachment, Attachment] = {}
+    exclusive: list[str] = []
     waiting = ""
     for volume in pod.spec.volumes:
         name = _claim_name(pod, volume)
@@ -40,7 +47,11 @@ def volume_selectors(pod: Pod, objects: RecordingOwners) -> PodVolumes:
         claim = objects.volume_claim(pod.metadata.namespace, name)
         if claim is None:
             waiting = waiting or f'persistentvolumeclaim "{name}" not found'
-        elif claim.spec.volume_name:
+            continue
+        if READ_WRITE_ONCE_POD in claim.spec.access_modes:
+            exclusive.append(f"{claim.metadata.namespace}/{name}")
+        bound, storage = None, None
+        if claim.spec.volume_name:
             bound = objects.volume(claim.spec.volume_name)
             if bound is not None and bound.spec.node_affinity and bound.spec.node_affinity.required:
                 selectors.append(bound.spec.node_affinity.required)
@@ -51,7 +62,30 @@ def volume_selectors(pod: Pod, objects: RecordingOwners) -> PodVolumes:
             if storage is not None and not obstacle:
                 provision.append(name)
                 selectors.extend(_allowed(storage))
-    return PodVolumes(tuple(selectors), tuple(provision), waiting)
+        found = _attachment(claim, bound, storage)
+        if found is not None:
+            attached[found] = Attachment(found.driver) if _is_own(pod, claim) else found
+    needs = VolumeNeeds(tuple(attached.values()), tuple(sorted(exclusive)))
+    return PodVolumes(tuple(selectors), tuple(provision), waiting, needs, tuple(attached))
+
+
+def _attachment(
+    claim: PersistentVolumeClaim, bound: PersistentVolume | None, storage: StorageClass | None
+) -> Attachment | None:
+    """What a driver attaches for a claim: its volume, or the one that will be made for it."""
+    if bound is not None:
+        csi = bound.spec.csi
+        return None if csi is None else Attachment(csi.driver, csi.volume_handle)
+    if storage is None or storage.provisioner in ("", NO_PROVISIONER):
+        return None
+    meta = claim.metadata
+    return Attachment(storage.provisioner, f"{meta.namespace}/{meta.name}")
+
+
+def _is_own(pod: Pod, claim: PersistentVolumeClaim) -> bool:
+    """Whether no other pod uses the claim: it is the pod's, or a StatefulSet's for this pod."""
+    owned = any(owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references)
+    return owned or claim.metadata.name.endswith(f"-{pod.metadata.name}")
 
 
 def _claim_name(pod: Pod, volume: Volume) -> str:

@@ -16,13 +16,10 @@ from kai_py.api.records.core import (
     Node,
     ObjectMeta,
     ObjectMetadata,
-    PersistentVolume,
-    PersistentVolumeClaim,
     Pod,
     PodDisruptionBudget,
     PriorityClass,
     Record,
-    StorageClass,
 )
 from kai_py.api.records.document import Document, document_decoder
 from kai_py.api.records.kai import KaiPodGroup, KaiQueue, KaiTopology
@@ -36,6 +33,12 @@ from kai_py.api.records.resource import (
     ResourceSlice,
 )
 from kai_py.api.records.resource_versions import PREFERRED_VERSIONS, decoder
+from kai_py.api.records.storage import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from kai_py.watch.resource import Kind, define_kind
 
 
@@ -108,6 +111,9 @@ VOLUMES = define_kind(
 )
 STORAGE_CLASSES = define_kind(
     StorageClass, "StorageClass", "storageclasses", "v1", group="storage.k8s.io", namespaced=False
+)
+CSI_NODES = define_kind(
+    CSINode, "CSINode", "csinodes", "v1", group="storage.k8s.io", namespaced=False
 )
 NODE_TOPOLOGIES = define_kind(
     NodeResourceTopology,
@@ -200,6 +206,7 @@ WATCHED = (
     STORAGE_CLASSES,
     VOLUMES,
     VOLUME_CLAIMS,
+    CSI_NODES,
     DISRUPTION_BUDGETS,
     NODE_TOPOLOGIES,
     DEPLOYMENTS,

@@ -13,6 +13,7 @@ import pytest
 
 from kai_py.api.records.core import Node, Pod
 from kai_py.api.records.resource_versions import from_json
+from kai_py.api.records.storage import CSINode, PersistentVolume, PersistentVolumeClaim
 from tests.cluster.api import Document
 from tests.cluster.clusters import Cluster
 from tests.cluster.eventually import eventually
@@ -23,6 +24,15 @@ from tests.scenario import cluster as planned
 
 NODES, STANDING, QUESTIONS, SEED = 5, 12, 36, 20261
 ZONE, DISK = "topology.kubernetes.io/zone", "disk"
+DRIVER = "disk.example.com"
+CLAIMS = ("disk-a", "disk-b", "disk-c", "disk-d", "local-a", "local-b", "single-a", "single-b")
+STORAGE = (
+    (CSINode, "/apis/storage.k8s.io/v1/csinodes"),
+    (PersistentVolume, "/api/v1/persistentvolumes"),
+    (PersistentVolumeClaim, "/api/v1/namespaces/default/persistentvolumeclaims"),
+)
+LOCAL = ("local-a", "local-b")
+EXCLUSIVE = ("single-a", "single-b")
 TAINTS = (
     {"key": "team", "value": "red", "effect": "NoSchedule"},
     {"key": "team", "value": "blue", "effect": "NoSchedule"},
@@ -74,6 +84,50 @@ def containers(chance: random.Random, *, ports: bool) -> Document:
     return found
 
 
+def disks(made: list[FakeNode], chance: random.Random) -> Iterator[Document]:
+    """Claims bound to volumes, some of them local ones, and how many a node can attach."""
+    for node in made:
+        driver = {"name": DRIVER, "nodeID": node.name, "allocatable": {"count": 2}}
+        yield document("storage.k8s.io/v1", "CSINode", node.name, {"drivers": [driver]})
+    for name in CLAIMS:
+        modes = ["ReadWriteOncePod" if name in EXCLUSIVE else "ReadWriteMany"]
+        claim = {"namespace": "default", "name": name}
+        volume: Document = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": modes,
+            "storageClassName": "",
+            "claimRef": claim,
+            "csi": {"driver": DRIVER, "volumeHandle": f"volume-of-{name}"},
+        }
+        if name in LOCAL:
+            del volume["csi"]
+            volume["local"] = {"path": "/data"}
+            hosts = {
+                "key": "kubernetes.io/hostname",
+                "operator": "In",
+                "values": chance.sample([node.name for node in made], 2),
+            }
+            terms = [{"matchExpressions": [hosts]}]
+            volume["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+        yield document("v1", "PersistentVolume", f"volume-of-{name}", volume)
+        wanted = {
+            "accessModes": modes,
+            "storageClassName": "",
+            "volumeName": f"volume-of-{name}",
+            "resources": {"requests": {"storage": "1Gi"}},
+        }
+        yield document("v1", "PersistentVolumeClaim", name, wanted)
+
+
+def document(api_version: str, kind: str, name: str, spec: Document) -> Document:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def volumes(chance: random.Random) -> list[Document]:
+    names = chance.sample(CLAIMS, chance.choice((1, 1, 2)))
+    return [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
+
+
 def selector(chance: random.Random) -> Document:
     return {"matchLabels": {"app": chance.choice("abc")}}
 
@@ -116,6 +170,8 @@ def pod(chance: random.Random, name: str, *, ports: bool = True) -> Document:
     spec: Document = {"terminationGracePeriodSeconds": 0}
     spec |= containers(chance, ports=ports)
     affinity: Document = {}
+    if chance.random() < 0.4:
+        spec["volumes"] = volumes(chance)
     if chance.random() < 0.2:
         spec["nodeSelector"] = {DISK: chance.choice(("ssd", "hdd"))}
     if chance.random() < 0.6:
@@ -207,6 +263,7 @@ async def test_both_schedulers_give_every_pod_the_same_nodes(real: Cluster):
     chance, view = random.Random(SEED), View(real.api)
     made = nodes(chance)
     async with real.run_nodes(made):
+        await real.submit(*disks(made, chance))
         await real.submit(*standing_pods(chance, [each.name for each in made]))
         await real.submit(
             {
@@ -220,12 +277,18 @@ async def test_both_schedulers_give_every_pod_the_same_nodes(real: Cluster):
         async def settled() -> bool:
             phases = {each["status"]["phase"] for each in await view.pods()}
             assert phases <= {"Running", "Failed"}
-            return True
+            claims = await real.api.items("/api/v1/namespaces/default/persistentvolumeclaims")
+            return all(each["status"].get("phase") == "Bound" for each in claims)
 
         await eventually(settled, what="running pods")
         standing = [
             *(from_json(Node, each) for each in await real.api.items("/api/v1/nodes")),
             *(from_json(Pod, each) for each in await view.pods()),
+            *[
+                from_json(kind, each)
+                for kind, path in STORAGE
+                for each in await real.api.items(path)
+            ],
         ]
         differ, accepted, asked = [], 0, 0
         for number in range(QUESTIONS):

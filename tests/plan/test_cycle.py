@@ -3,11 +3,9 @@
 from kai_py.api.records.core import (
     ClaimVolume,
     ObjectMeta,
-    PersistentVolumeClaim,
-    StorageClass,
     Volume,
-    VolumeClaimSpec,
 )
+from kai_py.api.records.storage import PersistentVolumeClaim, StorageClass, VolumeClaimSpec
 from kai_py.plan.decisions import Stage
 from tests.scenario import START, cluster, evicted, job, job_with_pods, node, placed, pod, queue
 

@@ -1,0 +1,121 @@
+"""Records of volumes: exactly the fields that decide where a pod can reach or attach them."""
+
+import msgspec
+
+from kai_py.api.records.core import LabelSelector, NodeSelector, ObjectMeta, QuantityText, Record
+
+READ_WRITE_ONCE_POD = "ReadWriteOncePod"
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
+"""Of a StorageClass whose volumes somebody makes beforehand."""
+
+
+class VolumeClaimResources(Record, frozen=True):
+    """How much is asked for."""
+
+    requests: dict[str, QuantityText] = msgspec.field(default_factory=dict)
+
+
+class VolumeClaimSpec(Record, frozen=True):
+    """Where a volume claim is bound, or what it asks of the volume that it gets."""
+
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    access_modes: tuple[str, ...] = ()
+    resources: VolumeClaimResources = VolumeClaimResources()
+    selector: LabelSelector | None = None
+    volume_mode: str = "Filesystem"
+
+
+class PersistentVolumeClaim(Record, frozen=True):
+    """v1 PersistentVolumeClaim."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeClaimSpec = VolumeClaimSpec()
+
+
+class VolumeNodeAffinity(Record, frozen=True):
+    """Nodes from which a volume can be reached."""
+
+    required: NodeSelector | None = None
+
+
+class CsiSource(Record, frozen=True):
+    """The driver that attaches a volume, and its name for it."""
+
+    driver: str = ""
+    volume_handle: str = ""
+
+
+class ClaimReference(Record, frozen=True):
+    """The claim that a volume is, or shall be, bound to."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class VolumeSpec(Record, frozen=True):
+    """What a volume offers, and to whom."""
+
+    node_affinity: VolumeNodeAffinity | None = None
+    storage_class_name: str = ""
+    csi: CsiSource | None = None
+    claim_ref: ClaimReference | None = None
+    capacity: dict[str, QuantityText] = msgspec.field(default_factory=dict)
+    access_modes: tuple[str, ...] = ()
+    volume_mode: str = "Filesystem"
+
+
+class PersistentVolume(Record, frozen=True):
+    """v1 PersistentVolume."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeSpec = VolumeSpec()
+
+
+class TopologySelectorRequirement(Record, frozen=True):
+    """One label and its values of a StorageClass's allowed topologies."""
+
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class TopologySelectorTerm(Record, frozen=True):
+    """Requirements are AND-ed; terms are OR-ed."""
+
+    match_label_expressions: tuple[TopologySelectorRequirement, ...] = ()
+
+
+class StorageClass(Record, frozen=True):
+    """storage.k8s.io/v1 StorageClass."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
+
+
+class AttachLimit(Record, frozen=True):
+    """How many volumes a driver can attach to a node; None where it does not say."""
+
+    count: int | None = None
+
+
+class CsiNodeDriver(Record, frozen=True):
+    """A driver that runs on a node."""
+
+    name: str = ""
+    allocatable: AttachLimit | None = None
+
+
+class CsiNodeSpec(Record, frozen=True):
+    """csiNode.spec."""
+
+    drivers: tuple[CsiNodeDriver, ...] = ()
+
+
+class CSINode(Record, frozen=True):
+    """storage.k8s.io/v1 CSINode, named like its node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CsiNodeSpec = CsiNodeSpec()
