@@ -1,7 +1,8 @@
 """How is a plan carried out where nobody else writes? At once, in its order, without retries.
 
-The writes are those of ``commit``: claims get their allocation and their consumers, then pods are
-bound; victims go through the Eviction API, so disruption budgets hold here as well.
+The writes are those of ``commit``: claims get their allocation and their consumers, pods that share
+GPUs the name of their group, then pods are bound; victims go through the Eviction API, so
+disruption budgets hold here as well.
 """
 
 import logging
@@ -9,6 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from kai_py.api.gpu_share import marks
 from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER
 from kai_py.api.records.resource_versions import encode_allocation
 from kai_py.api.references import ClaimRef, PodRef
@@ -46,6 +48,8 @@ def _start(
         for placement in gang.pods:
             _reserve(placement, api)
         for placement in gang.pods:
+            _share(placement, api)
+        for placement in gang.pods:
             pod = placement.pod
             target = {"target": {"kind": "Node", "name": placement.node}}
             bind(api, pod.name, pod.namespace, {"metadata": {"uid": pod.uid}, **target})
@@ -68,6 +72,23 @@ def _reserve(placement: Placement, api: ApiServer) -> None:
         if claim in allocations:
             change["allocation"] = allocations[claim]
         api.patch_status(CLAIMS, held, change)
+
+
+def _share(placement: Placement, api: ApiServer) -> None:
+    """Say on the pod which GPUs it gets parts of; pods of one GPU are told by that alone."""
+    if not placement.gpus:
+        return
+    former, _ = marks(placement.former_gpus)
+    labels, annotations = marks(placement.gpus)
+
+    def told(present: Json) -> Json:
+        meta = dict(present["metadata"])
+        kept = {k: v for k, v in (meta.get("labels") or {}).items() if k not in former}
+        meta["labels"] = {**kept, **labels}
+        meta["annotations"] = {**(meta.get("annotations") or {}), **annotations}
+        return {**present, "metadata": meta}
+
+    api.edit(PODS, placement.pod.name, placement.pod.namespace, told)
 
 
 def _make(pod: PodRef, wanted: ClaimToMake, api: ApiServer) -> ClaimRef:

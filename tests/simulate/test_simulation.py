@@ -57,6 +57,22 @@ def test_what_an_eviction_costs_is_told():
     assert found.queues[0].received == pytest.approx(2 + 2 + 4, rel=0.02)
 
 
+def test_pods_that_share_a_gpu_hold_no_more_of_it_than_they_ask_for():
+    result = played(
+        """
+        hours: 4
+        nodes: [{name: n, count: 1, gpus: 2}]
+        queues: [{name: team, deservedGPUs: 2}]
+        jobs:
+        - {name: part, queue: team, gpusPerPod: 0.25, minutes: 200, count: 4, every: 10}
+        - {name: whole, queue: team, minutes: 60, at: 60}
+        """
+    )
+    assert [wait.seconds for wait in result.waits if wait.seconds is None] == []
+    assert max(moment.used for moment in result.moments) == 2
+    assert result.evictions == {}
+
+
 def test_room_that_a_gang_cannot_use_is_idle_while_it_waits():
     found = report(
         played(
