@@ -14,16 +14,43 @@ from kai_py.cli.tables import print_table
 from kai_py.config import Configuration
 from kai_py.simulate.report import Report, Waiting, report
 from kai_py.simulate.report_page import duration, report_page
-from kai_py.simulate.scenario import Scenario, ScenarioError, parse_scenario
+from kai_py.simulate.scenario import QueueLine, Scenario, ScenarioError, parse_scenario
 from kai_py.simulate.simulation import Result, simulate
+from kai_py.simulate.traces import (
+    SATURATION_HOURS,
+    is_list,
+    parse_jobs,
+    parse_nodes,
+    saturated,
+    scenario_of,
+)
 
 WAITING = ("GANGS", "NEVER STARTED", "MEDIAN WAIT", "P95 WAIT", "LONGEST")
 
 
 def command(
     *,
-    file: Annotated[Path, typer.Argument(help="The scenario (YAML).")],
+    file: Annotated[
+        Path, typer.Argument(help="The scenario (YAML), or a recorded list of jobs (CSV).")
+    ],
     config: ConfigFile = None,
+    nodes: Annotated[
+        Path | None,
+        typer.Option(
+            help="For a list of jobs: a list of nodes (CSV), or a scenario whose nodes and "
+            "queues are taken."
+        ),
+    ] = None,
+    saturate: Annotated[
+        bool,
+        typer.Option(
+            "--saturate", help="For a list of jobs: fill the nodes in random order; nobody leaves."
+        ),
+    ] = False,
+    hours: Annotated[
+        float | None, typer.Option(min=0.01, help="For a list of jobs: end after so many hours.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Fixes the order of --saturate.")] = 0,
     cycle_seconds: Annotated[
         float, typer.Option(min=0.1, help="Least simulated time between two cycles.")
     ] = 1.0,
@@ -33,7 +60,13 @@ def command(
 ) -> None:
     """Play a scenario in simulated time; report use, waiting, fairness, evictions, costs."""
     try:
-        scenario = parse_scenario(text_of(str(file)), name=str(file))
+        text = text_of(str(file))
+        if is_list(text):
+            scenario = _recorded(text, str(file), nodes, saturate=saturate, hours=hours, seed=seed)
+        elif nodes is not None or saturate or hours is not None:
+            raise CommandError(f"{file}: --nodes, --saturate and --hours are for lists of jobs")
+        else:
+            scenario = parse_scenario(text, name=str(file))
     except ScenarioError as error:
         raise CommandError(str(error)) from None
     result = _simulate(scenario, configuration_from(config), cycle_seconds)
@@ -45,6 +78,27 @@ def command(
             raise CommandError(f"{html}: {error.strerror}") from None
     if not print_document(found, output, json=json):
         _print(found)
+
+
+def _recorded(
+    text: str, name: str, nodes: Path | None, *, saturate: bool, hours: float | None, seed: int
+) -> Scenario:
+    if nodes is None:
+        raise CommandError(
+            f"{name}: a list of jobs needs nodes: --nodes nodes.csv or scenario.yaml"
+        )
+    recorded = parse_jobs(text, name=name)
+    known = text_of(str(nodes))
+    queues: tuple[QueueLine, ...] = ()
+    if is_list(known):
+        machines = parse_nodes(known, name=str(nodes))
+    else:
+        given = parse_scenario(known, name=str(nodes))
+        machines, queues = given.nodes, given.queues
+    if saturate:
+        recorded = saturated(recorded, machines, seed=seed)
+        hours = hours or SATURATION_HOURS
+    return scenario_of(recorded, machines, queues, hours=hours)
 
 
 def _simulate(scenario: Scenario, configuration: Configuration, cycle_seconds: float) -> Result:

@@ -72,7 +72,8 @@ class JobLine(ApiModel):
     priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000_000, strict=True)] = 0
     min_available: Count | None = None
     """Pods that must start together, by default all."""
-    node_selector: dict[str, str] = Field(default_factory=dict)
+    node_selector: dict[str, str | tuple[str, ...]] = Field(default_factory=dict)
+    """Labels of its nodes; of several values a node has one."""
     at: Minutes = 0
     """When the first one comes."""
     every: Annotated[float, Field(gt=0, le=10_000_000)] | None = None

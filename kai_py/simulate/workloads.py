@@ -92,10 +92,22 @@ def _pod_spec(job: JobLine) -> Manifest:
     amounts = {"cpu": f"{job.cpu_per_pod:g}", "memory": f"{job.memory_gib_per_pod:g}Gi"}
     if job.gpus_per_pod >= 1:
         amounts[GPU_RESOURCE] = f"{job.gpus_per_pod:g}"
-    spec = {
+    spec: Manifest = {
         "schedulerName": "kai-scheduler",
         "restartPolicy": "Never",
         "priorityClassName": priority_class_name(job.priority),
         "containers": [{"name": "main", "image": "simulated", "resources": {"limits": amounts}}],
     }
-    return {**spec, "nodeSelector": job.node_selector} if job.node_selector else spec
+    one = {key: value for key, value in job.node_selector.items() if isinstance(value, str)}
+    several = [
+        {"key": key, "operator": "In", "values": list(values)}
+        for key, values in job.node_selector.items()
+        if not isinstance(values, str)
+    ]
+    if one:
+        spec["nodeSelector"] = one
+    if several:
+        terms = {"nodeSelectorTerms": [{"matchExpressions": several}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+        spec["affinity"] = {"nodeAffinity": required}
+    return spec

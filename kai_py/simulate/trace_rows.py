@@ -1,0 +1,115 @@
+"""What does a line of a recorded list of jobs or nodes mean? One function per format.
+
+Formats are known by columns that no other has; ``traces`` tells where they come from.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+
+from kai_py.simulate.scenario import JobLine, NodeKind
+
+Row = Mapping[str, str]
+MODEL_LABEL = "nvidia.com/gpu.product"
+HIGH_PRIORITY = 1000
+GIB_PER_CPU = 4.0
+"""Memory where a list names none."""
+SHORTEST_MINUTES = 1 / 60
+LONGEST_NAME = 40
+TRUE = ("1", "true", "yes")
+OTHER_NAMES = {
+    "pod": "name",
+    "node": "sn",
+    "mem_mib": "memory_mib",
+    "create_s": "creation_time",
+    "delete_s": "deletion_time",
+}
+"""Columns of openb as they are renamed elsewhere."""
+
+
+def openb_job(row: Row) -> JobLine:
+    """A pod, from its creation to its deletion."""
+    gpus = int(row.get("num_gpu") or row["gpus"])
+    came = float(row["creation_time"] or 0)
+    left = float(row["deletion_time"] or came)
+    share = int(row["gpu_milli"] or 1000) / 1000
+    return JobLine(
+        name=_label(row["name"]),
+        queue=_label(row["qos"]) or "none",
+        gpus_per_pod=share if gpus == 1 else gpus,
+        cpu_per_pod=max(int(row["cpu_milli"]) / 1000, 0.001),
+        memory_gib_per_pod=max(int(row["memory_mib"]) / 1024, 0.001),
+        minutes=max((left - came) / 60, SHORTEST_MINUTES),
+        node_selector=_models(row["gpu_spec"]),
+        at=came / 60,
+    )
+
+
+def openb_node(row: Row) -> NodeKind:
+    """A machine."""
+    return NodeKind(
+        name="node",
+        gpus=int(row.get("gpu") or row.get("gpus") or 0),
+        cpu=int(row["cpu_milli"]) / 1000,
+        memory_gib=int(row["memory_mib"]) / 1024,
+        labels=_model(row["model"]),
+        price_per_hour=float(row.get("price_per_hour") or 0),
+        spot=row.get("spot", "").lower() in TRUE,
+    )
+
+
+def spot_job(row: Row) -> JobLine:
+    """A gang of equal workers; ``cpu_request`` and ``gpu_request`` are those of one."""
+    cpu = max(float(row["cpu_request"] or 0), 0.001)
+    return JobLine(
+        name=_label(f"job-{row['job_name']}"),
+        queue=_label(f"org-{row['organization']}"),
+        pods=int(float(row["worker_num"] or 1)),
+        gpus_per_pod=float(row["gpu_request"] or 0),
+        cpu_per_pod=cpu,
+        memory_gib_per_pod=cpu * GIB_PER_CPU,
+        minutes=max(float(row["duration"]) / 60, SHORTEST_MINUTES),
+        priority=HIGH_PRIORITY if row["job_type"].lower() == "hp" else 0,
+        node_selector=_models(row["gpu_model"]),
+        at=float(row["submit_time"]) / 60,
+    )
+
+
+def spot_node(row: Row) -> NodeKind:
+    """A machine; the list names no memory."""
+    cpu = float(row["cpu_num"])
+    return NodeKind(
+        name="node",
+        gpus=int(row["gpu_capacity_num"]),
+        cpu=cpu,
+        memory_gib=cpu * GIB_PER_CPU,
+        labels=_model(row["gpu_model"]),
+        price_per_hour=float(row.get("price_per_hour") or 0),
+        spot=row.get("spot", "").lower() in TRUE,
+    )
+
+
+JOBS: Mapping[frozenset[str], Callable[[Row], JobLine]] = {
+    frozenset(("cpu_milli", "gpu_milli", "gpu_spec", "qos")): openb_job,
+    frozenset(("job_name", "organization", "worker_num", "submit_time", "duration")): spot_job,
+}
+NODES: Mapping[frozenset[str], Callable[[Row], NodeKind]] = {
+    frozenset(("sn", "cpu_milli", "memory_mib", "model")): openb_node,
+    frozenset(("node_name", "gpu_model", "gpu_capacity_num", "cpu_num")): spot_node,
+}
+"""Columns that tell a format, and who reads its lines."""
+
+
+def _label(text: str) -> str:
+    """``text`` as a name of an object."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:LONGEST_NAME].rstrip("-")
+
+
+def _models(text: str) -> dict[str, str | tuple[str, ...]]:
+    models = tuple(model for model in text.split("|") if model)
+    if not models:
+        return {}
+    return {MODEL_LABEL: models[0] if len(models) == 1 else models}
+
+
+def _model(text: str) -> dict[str, str]:
+    return {MODEL_LABEL: text} if text else {}

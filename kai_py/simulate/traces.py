@@ -1,0 +1,156 @@
+"""What would a recorded cluster have gone like here? Lists of jobs and nodes (CSV) as a scenario.
+
+A list is known by the columns of its first line, in any order:
+
+    openb jobs     name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, qos, creation_time, …
+    openb nodes    sn, cpu_milli, memory_mib, gpu, model
+    spot jobs      job_name, organization, gpu_model, cpu_request, gpu_request, worker_num, …
+    spot nodes     node_name, gpu_model, gpu_capacity_num, cpu_num
+
+openb is Alibaba's cluster-trace-gpu-v2023, a pod per line, its queue the QoS class. The spot trace
+is its cluster-trace-v2026-spot-gpu, a gang per line: the queue is the organization; high-priority
+jobs (HP) come before Spot jobs and may take their room. Nodes may have two more columns,
+``price_per_hour`` and ``spot``, from which costs follow. Times are seconds from the start.
+
+``saturate`` asks how full the nodes get, as "Beware of Fragmentation" (Weng et al., ATC 2023) does:
+the list shuffled, then lines drawn from it, until 1.3 times the GPUs are asked for; nobody leaves.
+"""
+
+import csv
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from kai_py.api.problems import field_problems
+from kai_py.simulate.scenario import (
+    JobLine,
+    NodeKind,
+    QueueLine,
+    Scenario,
+    ScenarioError,
+)
+from kai_py.simulate.trace_rows import JOBS, NODES, OTHER_NAMES, Row
+
+ASKED_AT_MOST = 1.3
+SATURATION_HOURS = 1.0
+"""Everybody comes within this time."""
+STAYS_MINUTES = 1_000_000.0
+Line = TypeVar("Line", JobLine, NodeKind)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A list of jobs: what came, and the queues that are named."""
+
+    jobs: tuple[JobLine, ...]
+
+    @property
+    def queues(self) -> tuple[QueueLine, ...]:
+        """The queues of the jobs, none with a guarantee."""
+        names = sorted({job.queue for job in self.jobs})
+        return tuple(QueueLine.model_validate({"name": name}) for name in names)
+
+    @property
+    def hours(self) -> float:
+        """When the last one would end if nobody had to wait."""
+        return max((job.at + job.minutes for job in self.jobs), default=60.0) / 60
+
+
+def is_list(text: str) -> bool:
+    """Whether ``text`` is a list of jobs or nodes rather than a scenario."""
+    columns = _columns(text)
+    return any(known <= columns for known in (*JOBS, *NODES))
+
+
+def parse_jobs(text: str, *, name: str) -> Recorded:
+    """Read a list of jobs; raises ScenarioError that names the line."""
+    return Recorded(tuple(_lines(text, name, JOBS, "jobs")))
+
+
+def parse_nodes(text: str, *, name: str) -> tuple[NodeKind, ...]:
+    """Read a list of nodes, equal ones together; raises ScenarioError that names the line."""
+    counts = Counter(kind.model_dump_json() for kind in _lines(text, name, NODES, "nodes"))
+    return tuple(
+        NodeKind.model_validate_json(kind, by_name=True).model_copy(
+            update={"name": f"node-{number}", "count": count}
+        )
+        for number, (kind, count) in enumerate(counts.items())
+    )
+
+
+def scenario_of(
+    recorded: Recorded,
+    nodes: Sequence[NodeKind],
+    queues: Sequence[QueueLine] = (),
+    *,
+    hours: float | None = None,
+) -> Scenario:
+    """The scenario; queues that only jobs name are added without a guarantee."""
+    given = {queue.name for queue in queues}
+    return Scenario(
+        hours=hours or recorded.hours,
+        nodes=tuple(nodes),
+        queues=(*queues, *(queue for queue in recorded.queues if queue.name not in given)),
+        jobs=recorded.jobs,
+    )
+
+
+def saturated(recorded: Recorded, nodes: Sequence[NodeKind], *, seed: int) -> Recorded:
+    """The jobs in random order, and again, until so much is asked for; nobody leaves."""
+    chance, wanted = random.Random(seed), ASKED_AT_MOST * sum(n.count * n.gpus for n in nodes)
+    order = sorted(recorded.jobs, key=lambda job: job.name)
+    if not any(job.gpus_per_pod for job in order):
+        raise ScenarioError("no job asks for a GPU, so nothing fills the nodes")
+    chance.shuffle(order)
+    drawn: list[JobLine] = []
+    asked = 0.0
+    while True:
+        job = order[len(drawn)] if len(drawn) < len(order) else chance.choice(order)
+        asked += job.pods * job.gpus_per_pod
+        if asked > wanted:
+            break
+        drawn.append(job)
+    step = SATURATION_HOURS * 60 / max(len(drawn), 1)
+    return Recorded(
+        tuple(
+            job.model_copy(
+                update={"name": f"{job.name}-{n}", "at": n * step, "minutes": STAYS_MINUTES}
+            )
+            for n, job in enumerate(drawn)
+        )
+    )
+
+
+def _columns(text: str) -> frozenset[str]:
+    return frozenset(map(_name, text.lstrip("\ufeff").partition("\n")[0].split(",")))
+
+
+def _name(column: str) -> str:
+    return OTHER_NAMES.get(column.strip(), column.strip())
+
+
+def _lines(
+    text: str, name: str, formats: Mapping[frozenset[str], Callable[[Row], Line]], what: str
+) -> Iterator[Line]:
+    columns = _columns(text)
+    read = next((read for known, read in formats.items() if known <= columns), None)
+    if read is None:
+        raise ScenarioError(f"{name}:1: these are not the columns of a list of {what}")
+    reader = csv.reader(text.lstrip("\ufeff").splitlines())
+    names = [_name(column) for column in next(reader)]
+    for values in reader:
+        if not values:
+            continue
+        try:
+            yield read(dict(zip(names, (value.strip() for value in values), strict=True)))
+        except KeyError as error:
+            raise ScenarioError(f"{name}:1: column {error.args[0]} is missing") from None
+        except ValidationError as error:
+            problems = "; ".join(str(each) for each in field_problems(error, Scenario))
+            raise ScenarioError(f"{name}:{reader.line_num}: {problems}") from None
+        except ValueError as error:
+            raise ScenarioError(f"{name}:{reader.line_num}: {error}") from None
