@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks.machine import ROOT
 from benchmarks.openb.curve import allocation_curve
 from benchmarks.openb.replay import replay
+from benchmarks.openb.simulation import simulation_benchmark
 from benchmarks.openb.trace import read_trace
 from benchmarks.row import Benchmark, Measured
 from kai_py.policy.score.strategies import PlacementStrategy
@@ -27,8 +28,8 @@ PUBLISHED = {
 
 
 def openb_benchmarks() -> list[Benchmark]:
-    """A row for each strategy."""
-    return [
+    """A row for each strategy, and one for the whole simulated cluster."""
+    strategies = [
         Benchmark(
             part="openb",
             name=strategy.value,
@@ -39,6 +40,7 @@ def openb_benchmarks() -> list[Benchmark]:
         )
         for strategy in PlacementStrategy
     ]
+    return [*strategies, simulation_benchmark(DATA)]
 
 
 def measure(strategy: PlacementStrategy) -> Measured:

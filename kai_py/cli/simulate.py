@@ -73,7 +73,7 @@ def command(
     found = report(result)
     if html is not None:
         try:
-            html.write_text(report_page(result, found, title=file.name), encoding="utf-8")
+            html.write_text(report_page(found, title=file.name), encoding="utf-8")
         except OSError as error:
             raise CommandError(f"{html}: {error.strerror}") from None
     if not print_document(found, output, json=json):
@@ -109,7 +109,8 @@ def _simulate(scenario: Scenario, configuration: Configuration, cycle_seconds: f
 def _print(found: Report) -> None:
     typer.echo(
         f"{found.hours:g} hours of {found.gpus:g} GPUs: {found.used:.1%} used, "
-        f"{found.idle_while_waiting:.1%} free while gangs waited for as many; "
+        f"{found.idle_while_waiting:.1%} free while gangs waited for as many, "
+        f"{found.broken:.1%} free on nodes of which a part was taken; "
         f"Jain's fairness index {found.jain:.3f}; {found.cycles} cycles."
     )
     if found.evictions:

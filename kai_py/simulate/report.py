@@ -9,7 +9,9 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kai_py.simulate.simulation import HOUR, Result, Wait
+from kai_py.simulate.simulation import HOUR, Moment, Result, Wait
+
+SAMPLES = 241
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +39,22 @@ class QueueReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """GPUs at one moment: in use, waited for; free on nodes in part use, on the emptiest node."""
+
+    hours: float
+    used: float
+    waiting: float
+    broken: float
+    largest: float
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
-    """A simulation in numbers; ``used`` and ``idle_while_waiting`` are parts of all GPU-hours."""
+    """A simulation in numbers.
+
+    ``used``, ``idle_while_waiting`` and ``broken`` are parts of all GPU-hours.
+    """
 
     hours: float
     gpus: float
@@ -46,6 +62,8 @@ class Report:
     idle_while_waiting: float
     """GPU-hours that were free while gangs waited for at least as many: what fragmentation, gang
     sizes and bounds cost."""
+    broken: float
+    """Part of the GPU-hours that were free on nodes of which a part was taken: fragmentation."""
     jain: float
     waiting: Waiting
     by_size: dict[str, Waiting]
@@ -54,12 +72,14 @@ class Report:
     lost_gpu_hours: float
     cost: dict[str, float]
     cycles: int
+    course: tuple[Sample, ...]
+    """Over time, at most ``SAMPLES`` at equal distances."""
 
 
 def report(result: Result) -> Report:
     """Sum a simulation up."""
     total = result.gpus * result.scenario.hours
-    used, idle = _gpu_hours(result)
+    used, idle, broken = _gpu_hours(result)
     queues = tuple(
         QueueReport(
             queue=name,
@@ -76,6 +96,7 @@ def report(result: Result) -> Report:
         gpus=result.gpus,
         used=used / total if total else 0.0,
         idle_while_waiting=idle / total if total else 0.0,
+        broken=broken / total if total else 0.0,
         jain=jain_index(queue.received / queue.entitled for queue in queues if queue.entitled > 0),
         waiting=waiting(result.waits),
         by_size=_by_size(result.waits),
@@ -84,7 +105,20 @@ def report(result: Result) -> Report:
         lost_gpu_hours=sum(queue.lost_gpu_hours for queue in queues),
         cost=_cost(result),
         cycles=result.cycles,
+        course=course(result),
     )
+
+
+def course(result: Result) -> tuple[Sample, ...]:
+    """What held at equal distances of time."""
+    end, found, index, now = result.scenario.hours * HOUR, [], 0, Moment(0.0, 0.0, 0.0)
+    for point in range(SAMPLES):
+        seconds = end * point / (SAMPLES - 1)
+        while index < len(result.moments) and result.moments[index].seconds <= seconds:
+            now = result.moments[index]
+            index += 1
+        found.append(Sample(seconds / HOUR, now.used, now.waiting, now.broken, now.largest))
+    return tuple(found)
 
 
 def jain_index(parts: Iterable[float]) -> float:
@@ -107,14 +141,15 @@ def waiting(waits: Sequence[Wait]) -> Waiting:
     )
 
 
-def _gpu_hours(result: Result) -> tuple[float, float]:
-    used = idle = 0.0
+def _gpu_hours(result: Result) -> tuple[float, float, float]:
+    used = idle = broken = 0.0
     ends = [moment.seconds for moment in result.moments[1:]] + [result.scenario.hours * HOUR]
     for moment, end in zip(result.moments, ends, strict=False):
         hours = (end - moment.seconds) / HOUR
         used += moment.used * hours
         idle += min(result.gpus - moment.used, moment.waiting) * hours
-    return used, idle
+        broken += moment.broken * hours
+    return used, idle, broken
 
 
 def _by_size(waits: Sequence[Wait]) -> dict[str, Waiting]:

@@ -1,13 +1,12 @@
 """The report as one HTML page: no script, nothing fetched, light and dark."""
 
 import html
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from kai_py.simulate.report import Report, Waiting
-from kai_py.simulate.simulation import HOUR, Moment, Result
+from kai_py.simulate.simulation import HOUR
 
 WIDTH, HEIGHT = 900, 220
-POINTS = 600
 
 _STYLE = """
 :root { color-scheme: light dark; --used: #2f7d4f; --waiting: #c2571a; --line: #8888; }
@@ -20,7 +19,7 @@ svg { width: 100%; height: auto; } .used { fill: var(--used); } text { fill: cur
 """
 
 
-def report_page(result: Result, report: Report, *, title: str) -> str:
+def report_page(report: Report, *, title: str) -> str:
     """The whole page."""
     queues = [
         (
@@ -39,9 +38,12 @@ def report_page(result: Result, report: Report, *, title: str) -> str:
         f"<h1>{html.escape(title)}</h1>",
         f"<p>{report.hours:g} hours of {report.gpus:g} GPUs: {report.used:.1%} used, "
         f"{report.idle_while_waiting:.1%} free while gangs waited for as many, "
+        f"{report.broken:.1%} free on nodes of which a part was taken, "
         f"Jain's fairness index {report.jain:.3f}, "
         f"{report.lost_gpu_hours:.1f} GPU-hours lost to evictions.</p>",
-        _chart(result),
+        _chart(report),
+        "<h2>Fragmentation</h2>",
+        _fragments(report),
         "<h2>Queues</h2>",
         _table(
             (
@@ -82,35 +84,48 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f"<table><thead><tr>{head}</thead><tbody>{body}</tbody></table>"
 
 
-def _chart(result: Result) -> str:
+def _chart(report: Report) -> str:
     """GPUs in use (area) and GPUs that gangs wait for (line) over time."""
-    used = _sampled(result, lambda moment: moment.used)
-    waiting = _sampled(result, lambda moment: moment.waiting)
-    most = max(result.gpus, 1.0)
-    area = " ".join(f"{x},{HEIGHT - HEIGHT * min(y / most, 1):.1f}" for x, y in used)
-    line = " ".join(f"{x},{HEIGHT - HEIGHT * min(y / most, 1):.1f}" for x, y in waiting)
-    hours = result.scenario.hours
+    return _plot(
+        report,
+        area=[sample.used for sample in report.course],
+        line=[sample.waiting for sample in report.course],
+        label="GPUs in use and waited for",
+        legend="area: GPUs in use; line: GPUs waited for, cut off at the number there is",
+    )
+
+
+def _fragments(report: Report) -> str:
+    """GPUs free on nodes in part use (area) and on the emptiest node (line) over time."""
+    return _plot(
+        report,
+        area=[sample.broken for sample in report.course],
+        line=[sample.largest for sample in report.course],
+        label="Free GPUs in pieces",
+        legend="area: GPUs free on nodes of which a part is taken; line: on the emptiest node",
+    )
+
+
+def _plot(
+    report: Report, *, area: Sequence[float], line: Sequence[float], label: str, legend: str
+) -> str:
+    most, hours = max(report.gpus, 1.0), report.hours
     return (
         f'<svg viewBox="-50 -20 {WIDTH + 60} {HEIGHT + 50}" role=img '
-        f'aria-label="GPUs in use and waited for over {hours:g} hours">'
-        f'<polygon class=used points="0,{HEIGHT} {area} {WIDTH},{HEIGHT}"/>'
-        f'<polyline class=waiting points="{line}"/>'
+        f'aria-label="{label} over {hours:g} hours">'
+        f'<polygon class=used points="0,{HEIGHT} {_points(area, most)} {WIDTH},{HEIGHT}"/>'
+        f'<polyline class=waiting points="{_points(line, most)}"/>'
         f"<line class=axis x1=0 y1={HEIGHT} x2={WIDTH} y2={HEIGHT} />"
         f"<text x=-8 y=5 text-anchor=end>{most:g}</text>"
         f"<text x=-8 y={HEIGHT} text-anchor=end>0</text>"
         f"<text x={WIDTH} y={HEIGHT + 20} text-anchor=end>{hours:g} h</text>"
-        f"<text x=0 y={HEIGHT + 20}>area: GPUs in use; line: GPUs waited for, "
-        "cut off at the number there is</text></svg>"
+        f"<text x=0 y={HEIGHT + 20}>{legend}</text></svg>"
     )
 
 
-def _sampled(result: Result, view: Callable[[Moment], float]) -> list[tuple[int, float]]:
-    """(x, value) at equal distances; each is the value that held then."""
-    end, found, index, value = result.scenario.hours * HOUR, [], 0, 0.0
-    for point in range(POINTS + 1):
-        now = end * point / POINTS
-        while index < len(result.moments) and result.moments[index].seconds <= now:
-            value = view(result.moments[index])
-            index += 1
-        found.append((round(WIDTH * point / POINTS), value))
-    return found
+def _points(values: Sequence[float], most: float) -> str:
+    distance = WIDTH / max(len(values) - 1, 1)
+    return " ".join(
+        f"{round(distance * at)},{HEIGHT - HEIGHT * min(value / most, 1):.1f}"
+        for at, value in enumerate(values)
+    )

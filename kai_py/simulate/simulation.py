@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import numpy as np
+
 from kai_py.config import Configuration
 from kai_py.embedded.clock import SIMULATION_START
 from kai_py.embedded.kubelet import Pace
@@ -17,12 +19,14 @@ from kai_py.plan.decisions import Action, Plan
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.scenario import Arrival, Scenario, arrivals, queue_manifest
 from kai_py.simulate.workloads import (
+    GPU_RESOURCE,
     NAMESPACE,
     job_manifest,
     node_manifests,
     priority_class,
 )
 from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.snapshot import Snapshot
 
 HOUR = 3600.0
 PACE = Pace(start=1.0, stop=1.0)
@@ -36,6 +40,10 @@ class Moment:
     used: float
     waiting: float
     """Asked for by gangs that wait."""
+    broken: float = 0.0
+    """Free on nodes of which a part is taken."""
+    largest: float = 0.0
+    """Free on the node that has most free: what a pod can get at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +165,8 @@ def _arrive(cluster: SimulatedCluster, arrival: Arrival, record: _Record) -> Non
 def _note(cluster: SimulatedCluster, record: _Record, plan: Plan) -> None:
     now = cluster.clock.now()
     _pass_time(record, now - SIMULATION_START)
-    gangs = cluster.planner.freeze(now).gangs
+    snapshot = cluster.planner.freeze(now)
+    gangs = snapshot.gangs
     for placement in plan.placements:
         for pod in placement.pods:
             record.began[pod.pod.uid] = now
@@ -185,7 +194,18 @@ def _note(cluster: SimulatedCluster, record: _Record, plan: Plan) -> None:
         for member in gangs[unplaced.gang].pending
     )
     used = sum(share.allocated.get(GPU, 0.0) for share in plan.queues if not share.parent)
-    record.moments.append(Moment(now - SIMULATION_START, used, waiting))
+    broken, largest = _free_gpus(snapshot)
+    record.moments.append(Moment(now - SIMULATION_START, used, waiting, broken, largest))
+
+
+def _free_gpus(snapshot: Snapshot) -> tuple[float, float]:
+    """GPUs free on nodes in part use, and on the node with most of them."""
+    row = snapshot.resources.positions.get(GPU_RESOURCE)
+    if row is None:
+        return 0.0, 0.0
+    used, every = snapshot.used[row], snapshot.nodes.allocatable[row]
+    free = np.maximum(every - used, 0.0)
+    return float(free[used > 0].sum()), float(free.max(initial=0.0))
 
 
 def _pass_time(record: _Record, seconds: float) -> None:

@@ -57,6 +57,27 @@ def test_what_an_eviction_costs_is_told():
     assert found.queues[0].received == pytest.approx(2 + 2 + 4, rel=0.02)
 
 
+def test_free_gpus_in_pieces_are_told_over_time():
+    found = report(
+        played(
+            """
+            hours: 4
+            nodes: [{name: n, count: 2, gpus: 4}]
+            queues: [{name: team, deservedGPUs: 8}]
+            jobs:
+            - {name: one, queue: team, minutes: 60, at: 60}
+            - {name: all, queue: team, pods: 7, minutes: 60, at: 120.5}
+            """
+        )
+    )
+    at = {sample.hours: sample for sample in found.course}
+    assert list(at) == sorted(at)
+    assert max(at) == 4
+    assert [at[h].broken for h in (0.5, 1.5, 2.5, 3.5)] == [0, 3, 1, 0]
+    assert [at[h].largest for h in (0.5, 1.5, 2.5, 3.5)] == [4, 4, 1, 4]
+    assert found.broken == pytest.approx((3 + 1) / 32, rel=0.02)
+
+
 def test_pods_that_share_a_gpu_hold_no_more_of_it_than_they_ask_for():
     result = played(
         """
@@ -141,7 +162,7 @@ class Tags(HTMLParser):
 def test_the_page_fetches_nothing_and_runs_nothing():
     result = played(TWO_IN_A_ROW)
     tags = Tags()
-    tags.feed(report_page(result, report(result), title="<b>"))
+    tags.feed(report_page(report(result), title="<b>"))
     names = [tag for tag, _ in tags.seen]
     assert "script" not in names
     assert "b" not in names

@@ -1,0 +1,50 @@
+"""The row that plays the openb list on the whole simulated cluster: API, controllers, scheduler.
+
+The other rows drive the placement core alone; this one has Jobs, pods, queues and cycles, as
+`kai-py simulate --saturate` has them.
+"""
+
+import gzip
+import time
+from pathlib import Path
+
+from benchmarks.row import Benchmark, Measured
+from kai_py.config import Configuration, Eviction
+from kai_py.simulate.simulation import simulate
+from kai_py.simulate.traces import (
+    SATURATION_HOURS,
+    parse_jobs,
+    parse_nodes,
+    saturated,
+    scenario_of,
+)
+
+SEED, CYCLE_SECONDS = 42, 30.0
+CONFIGURATION = Configuration(eviction=Eviction(preempt=False, reclaim=False, consolidate=False))
+
+
+def simulation_benchmark(data: Path) -> Benchmark:
+    """The row; ``data`` is the directory of the lists."""
+    return Benchmark(
+        part="openb",
+        name="simulate",
+        title="simulating the openb default list to saturation, 1,213 nodes, every pod a Job",
+        run=lambda: measure(data),
+        aim="60 s",
+    )
+
+
+def measure(data: Path) -> Measured:
+    """Read the lists and play them."""
+    if not data.is_dir():
+        return Measured(seconds=None, outcome=f"no trace in {data.name}: set KAI_PY_DATA")
+    began = time.perf_counter()
+    nodes = parse_nodes((data / "nodes_gpu.csv").read_text(), name="nodes")
+    jobs = gzip.decompress((data / "pods_default.csv.gz").read_bytes()).decode()
+    drawn = saturated(parse_jobs(jobs, name="jobs"), nodes, seed=SEED)
+    scenario = scenario_of(drawn, nodes, hours=SATURATION_HOURS)
+    result = simulate(scenario, CONFIGURATION, cycle_seconds=CYCLE_SECONDS)
+    seconds = time.perf_counter() - began
+    given = 100 * result.moments[-1].used / result.gpus
+    outcome = f"{given:.2f} % of GPUs given away; {len(drawn.jobs):,} Jobs, {result.cycles} cycles"
+    return Measured(seconds=seconds, outcome=outcome)
