@@ -40,7 +40,7 @@ from kai_py.plan.reservations import Reservations
 from kai_py.plan.room import Room
 from kai_py.plan.scoring import Scoring, shares_gpus
 from kai_py.plan.spared import PastEvictions, Spared
-from kai_py.plan.statement import Planned, Statement
+from kai_py.plan.statement import Evicted, Planned, Statement
 from kai_py.policy.fill import Strategy
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.gang_order import Ageing
@@ -264,8 +264,14 @@ def _evictions(state: CycleState) -> tuple[Eviction, ...]:
             moved_to=moved.get(uid, ""),
         )
         for uid, victim in state.statement.evicted.items()
-        if moved.get(uid) != victim.member.node or victim.member.gpus
+        if moved.get(uid) != victim.member.node or _comes_back_changed(state, victim)
     )
+
+
+def _comes_back_changed(state: CycleState, victim: Evicted) -> bool:
+    """Whether a pod that is placed on its own node again has other devices there."""
+    again = state.statement.placed[victim.member.pod.uid].member
+    return bool(again.gpus) or again is not victim.member
 
 
 def _unplaced(state: CycleState, pending: Sequence[Gang]) -> list[Unplaced]:

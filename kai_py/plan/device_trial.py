@@ -137,8 +137,9 @@ class CycleDevices:
 
     def _claim(self, member: Member, ref: ClaimRef) -> ResourceClaim:
         """The claim, or what it will be if it stands for one that is still to be made."""
-        if member.state is not PodState.AWAITED:
-            return self._snapshot.devices.claims[ref.namespace, ref.name]
+        known = self._snapshot.devices.claims.get((ref.namespace, ref.name))
+        if known is not None and member.state is not PodState.AWAITED:
+            return known
         meta = ObjectMeta(name=ref.name, namespace=ref.namespace, uid=ref.uid)
         use = member.shape.claims[member.claims.index(ref)]
         return use.claim or ResourceClaim(metadata=meta, spec=use.spec)

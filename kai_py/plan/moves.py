@@ -2,11 +2,13 @@
 
 Gangs are placed again by priority, then age, each with its core before its surplus. A subgroup or
 core is placed whole or lost; surplus of a leaf that lost its floor is lost with it. Those of its
-pods whose room nobody took stay where they are: a pod placed on its own node is not evicted. Pods
-that hold claims are not moved: their devices stay where they are.
+pods whose room nobody took stay where they are: a pod placed on its own node is not evicted. The
+claims of a pod that were made for it alone are made anew with it, so that it gets other devices,
+wherever they are. Pods that name claims of others are not moved.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action
@@ -40,16 +42,17 @@ def _rank(gang: Gang) -> tuple[int, float, str]:
 
 def _place(state: CycleState, unit: VictimUnit, action: Action) -> bool:
     queue = state.quota.queue_of(unit.gang)
-    if queue is None or any(member.claims for member in unit.members):
+    if queue is None or not all(map(_owns_its_claims, unit.members)):
         return False
     cost = state.quota.cost_of(unit.members)
     if check_limits(
         state.quota.standing, queue, cost, preemptible=unit.gang.can_give_back(unit.members)
     ):
         return False
-    if not all(_may_have_room(state, group) for group in by_shape(unit.members)):
+    if not all(_may_have_room(state, group) for group in by_shape(_afresh(unit.members))):
         return False
-    if len(unit.members) > 1 and _try(state, unit, action, staying=True):
+    may_stay = len(unit.members) > 1 or unit.members[0].claims
+    if may_stay and _try(state, unit, action, staying=True):
         return True
     return _try(state, unit, action, staying=False)
 
@@ -70,7 +73,7 @@ def _try(state: CycleState, unit: VictimUnit, action: Action, *, staying: bool) 
     with state.statement.trial() as trial:
         left = [m for m in unit.members if not (staying and _stay(state, unit.gang, m, action))]
         blocked = left and state.placer.place(
-            state.statement, unit.gang, left, action, room=Room.LATER
+            state.statement, unit.gang, _afresh(left), action, room=Room.LATER
         )
         if not blocked:
             trial.keep()
@@ -86,3 +89,27 @@ def _stay(state: CycleState, gang: Gang, member: Member, action: Action) -> bool
     ):
         return False
     return statement.place(gang, [member], row, action, room=Room.LATER) == 1
+
+
+def _owns_its_claims(member: Member) -> bool:
+    """Whether every claim of the pod goes with it."""
+    claims = (use.claim for use in member.shape.claims if use.claim is not None)
+    return all(
+        any(owner.uid == member.pod.uid for owner in claim.metadata.owner_references)
+        for claim in claims
+    )
+
+
+def _afresh(members: Sequence[Member]) -> list[Member]:
+    """The pods as they come back: with claims that have no devices yet."""
+    return [_with_new_claims(member) if member.claims else member for member in members]
+
+
+def _with_new_claims(member: Member) -> Member:
+    """``member`` as its successor; the number of the shape stays its own from cycle to cycle."""
+    shape = member.shape
+    uses = tuple(replace(use, claim=None, pinned=None) for use in shape.claims)
+    new = replace(shape, number=-2 - shape.number, claims=uses)
+    kept = member.claims[: len(uses)]
+    claims = tuple(replace(r, name=f"{r.name}/new", uid=f"{r.uid}/new") for r in kept)
+    return replace(member, shape=new, claims=claims)

@@ -163,3 +163,60 @@ def test_sharers_start_where_all_of_them_have_room():
         world.add(claiming(pod(f"p{i}", 0, owner=owner), "shared", template=False))
     assert set(placed(world.plan()).values()) == {"n1"}
     assert len(placed(world.plan())) == 3
+
+
+def consolidating(*objects):
+    return cluster(*objects, actions=(Action.ALLOCATE, Action.CONSOLIDATE)).plan()
+
+
+def test_pods_with_claims_of_their_own_are_moved_together():
+    plan = consolidating(
+        *hardware(2, 2),
+        queue("team", 4),
+        holder("a", 0, on="n0"),
+        holder("b", 0, on="n1"),
+        claiming_job("wide", 1, 2, queue="team", created=50),
+    )
+    (moved,) = plan.evictions
+    assert moved.moved_to == {"n0": "n1", "n1": "n0"}[moved.node]
+    assert [(n.pod.name, n.node) for n in plan.nominations] == [("wide-0", moved.node)]
+
+
+def test_pods_are_not_moved_where_devices_would_be_lacking():
+    plan = consolidating(
+        *hardware(2, 2),
+        queue("team", 4),
+        [each for i in range(2) for each in holder(f"a{i}", i, on="n0")],
+        holder("b", 0, on="n1"),
+        claiming_job("wide", 1, 2, queue="team", created=50),
+    )
+    assert plan.evictions == ()
+    assert plan.nominations == ()
+
+
+def test_pods_that_share_a_claim_are_not_moved():
+    plan = consolidating(
+        *hardware(2, 2),
+        queue("team", 4),
+        sharers("s0"),
+        claim("other", held_by=["s1"], on=[("n1", "gpu-0")]),
+        claiming(pod("s1", 0, queue="team", node="n1"), "other", template=False),
+        claiming_job("wide", 1, 2, queue="team", created=50),
+    )
+    assert plan.evictions == ()
+    assert plan.nominations == ()
+
+
+def test_a_pod_whose_devices_nobody_takes_stays_as_it_is():
+    plan = consolidating(
+        *hardware(3, 2),
+        queue("team", 5),
+        holder("a", 0, on="n0"),
+        holder("b", 0, on="n1"),
+        claiming_job("wide", 1, 3, queue="team", created=50),
+    )
+    assert evicted_to(plan) == {"a": "n1"}
+
+
+def evicted_to(plan):
+    return {each.pod.name: each.moved_to for each in plan.evictions}
