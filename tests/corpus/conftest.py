@@ -12,9 +12,6 @@ A test module under ``tests/corpus`` names its table and takes one case per test
 The tables are no part of the project. They are read from ``$KAI_PY_DATA``, by default
 ``<repository>/../shared/data``; where that directory is missing the tests skip and say so.
 
-A module that names ``NOT_BUILT_YET``, a set of feature tags, leaves out the cases which have any of
-them; the line says how many.
-
 A case that we answer differently on purpose stands with its reason in ``deviations.yaml``. It still
 runs: it must fail, or else the entry is out of date and that is the failure.
 """
@@ -31,13 +28,11 @@ HERE = Path(__file__).parent
 DATA = Path(os.environ.get("KAI_PY_DATA") or HERE.parents[1].parent / "shared" / "data")
 DEVIATIONS = yaml.safe_load((HERE / "deviations.yaml").read_text()) or {}
 OUTCOMES = pytest.StashKey[dict[str, dict[str, str]]]()
-LEFT_OUT = pytest.StashKey[dict[str, int]]()
 WORST_FIRST = ("failing", "deviating", "passed")
 
 
 def pytest_configure(config):
     config.stash[OUTCOMES] = {}
-    config.stash[LEFT_OUT] = {}
 
 
 def pytest_generate_tests(metafunc):
@@ -49,14 +44,7 @@ def pytest_generate_tests(metafunc):
         return
     table = metafunc.module.TABLE
     cases = getattr(metafunc.module, "read_cases", _named_cases(table))(DATA)
-    missing = getattr(metafunc.module, "NOT_BUILT_YET", frozenset())
-    built = {name: case for name, case in cases.items() if not (missing and missing & _tags(case))}
-    metafunc.config.stash[LEFT_OUT][table] = len(cases) - len(built)
-    metafunc.parametrize("case", list(built.values()), ids=list(built))
-
-
-def _tags(case):
-    return frozenset(case["features"])
+    metafunc.parametrize("case", list(cases.values()), ids=list(cases))
 
 
 def _named_cases(table):
@@ -104,10 +92,5 @@ def pytest_terminal_summary(terminalreporter, config):
         count = Counter(outcomes.values())
         terminalreporter.write_line(
             f"{table}: {count['passed']} passed, {count['deviating']} deviating on purpose, "
-            f"{count['failing']} failing{_left_out(config, table)}"
+            f"{count['failing']} failing"
         )
-
-
-def _left_out(config, table):
-    count = config.stash[LEFT_OUT].get(table)
-    return f", {count} left out" if count else ""

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from kai_py.api.gpu_share import MIG_PREFIX
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.gpu_sharing import MEMORY_LABEL
 from kai_py.snapshot.overdue import OVERDUE_SECONDS
@@ -51,9 +52,13 @@ def objects_of(cluster: Mapping) -> Iterator[Document]:
     yield from _device_objects(cluster)
     for value in sorted({job["priority"] for job in cluster["jobs"]}):
         yield _object("scheduling.k8s.io/v1", "PriorityClass", f"level-{value}", value=value)
+    profiles = {
+        node["name"]: [name for name in node["allocatable"] if name.startswith(MIG_PREFIX)]
+        for node in cluster["nodes"]
+    }
     for job in cluster["jobs"]:
         yield _pod_group(job)
-        yield from (_pod(job, task) for task in job["tasks"])
+        yield from (_pod(job, task, profiles) for task in job["tasks"])
 
 
 def _object(api_version: str, kind: str, name: str, **fields: Any) -> dict[str, Any]:
@@ -214,7 +219,8 @@ def _constraint(group: Mapping) -> dict[str, str] | None:
     return {TERMS.get(name, name): value for name, value in found.items()}
 
 
-def _pod(job: Mapping, task: Mapping) -> Document:
+def _pod(job: Mapping, task: Mapping, profiles: Mapping[str, list[str]]) -> Document:
+    """``profiles``: MIG profiles by node; a legacy task names one instead of asking for it."""
     labels = dict(task.get("labels", {}))
     if "sub_group" in task:
         labels["kai.scheduler/subgroup-name"] = task["sub_group"]
@@ -227,6 +233,7 @@ def _pod(job: Mapping, task: Mapping) -> Document:
             "pod-group-name": job["name"],
             **_gpu_share(task),
             **task.get("annotations", {}),
+            **(dict.fromkeys(profiles[task["node"]], "1") if task.get("legacy_mig") else {}),
         },
         "creationTimestamp": _time(NOW - 60 * job["age_minutes"]),
     }
