@@ -2,8 +2,9 @@
 
 A domain is a value of a node label. What decides is which pods stand in which domain:
 
-- required affinity: the domain holds a pod the term selects; where no pod at all is selected, a pod
-  that selects itself may start anywhere (else a group with affinity to itself could never begin);
+- required affinity: for each term the domain holds a pod that all terms together select; where no
+  pod at all is selected, a pod that selects itself may start wherever the labels are (else a group
+  with affinity to itself could never begin);
 - required anti-affinity: the domain holds none, in either direction: a pod that stands there may
   refuse the newcomer as well;
 - topology spread with DoNotSchedule: pods in the domain, the newcomer included, exceed the emptiest
@@ -47,8 +48,8 @@ class Neighbourhood:
 
     def filters(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
         """Each rule's reason text and the nodes that pass it."""
-        for term in _required(shape.pod_affinity):
-            yield "didn't match pod affinity rules", self._attracted(shape, term)
+        if _required(shape.pod_affinity):
+            yield "didn't match pod affinity rules", self._attracted(shape)
         for term in _required(shape.pod_anti_affinity):
             column, counts = self._counts(shape, term)
             yield "didn't match pod anti-affinity rules", (column.codes == 0) | (counts == 0)
@@ -71,12 +72,19 @@ class Neighbourhood:
                 score += sign * preferred.weight * np.minimum(counts, 1)
         return score
 
-    def _attracted(self, shape: Shape, term: PodAffinityTerm) -> Bools:
-        column, counts = self._counts(shape, term)
-        present: Bools = np.not_equal(column.codes, 0)
-        if not counts.any() and self._selected(shape, term, shape.namespace, shape.labels):
-            return present
-        return present & (counts > 0)
+    def _attracted(self, shape: Shape) -> Bools:
+        terms = _required(shape.pod_affinity)
+        labelled, near = (np.ones(len(self.nodes), dtype=np.bool_) for _ in range(2))
+        anybody = False
+        chosen = [p for p in self.pods if self._selected(shape, terms, p.namespace, p.labels)]
+        for term in terms:
+            column, counts = self._around(term, chosen)
+            labelled &= column.codes != 0
+            near &= counts > 0
+            anybody |= bool(counts.any())
+        if not anybody and self._selected(shape, terms, shape.namespace, shape.labels):
+            return labelled
+        return near
 
     def _refused(self, shape: Shape) -> Bools:
         refused = np.zeros(len(self.nodes), dtype=np.bool_)
@@ -114,9 +122,13 @@ class Neighbourhood:
 
     def _counts(self, shape: Shape, term: PodAffinityTerm) -> tuple[LabelColumn, Ints]:
         """The term's column, and (nodes,) how many selected pods stand in each node's domain."""
+        chosen = (p for p in self.pods if self._selected(shape, (term,), p.namespace, p.labels))
+        return self._around(term, chosen)
+
+    def _around(self, term: PodAffinityTerm, pods: Iterable[Neighbour]) -> tuple[LabelColumn, Ints]:
+        """The term's column, and (nodes,) how many of ``pods`` stand in each node's domain."""
         column = self.nodes.label(term.topology_key)
-        chosen = (p for p in self.pods if self._selected(shape, term, p.namespace, p.labels))
-        counts: Ints = self._per_domain(column, chosen)[column.codes]
+        counts: Ints = self._per_domain(column, pods)[column.codes]
         counts[column.codes == 0] = 0
         return column, counts
 
@@ -127,10 +139,15 @@ class Neighbourhood:
         return np.bincount(codes, minlength=len(column.values)).astype(np.int64)
 
     def _selected(
-        self, shape: Shape, term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]
+        self,
+        shape: Shape,
+        terms: Sequence[PodAffinityTerm],
+        namespace: str,
+        labels: Mapping[str, str],
     ) -> bool:
+        """Whether all of ``terms``, of a pod of the shape, select a pod."""
         owner = Neighbour("", "", shape.namespace, shape.labels)
-        return self._term_selects(term, owner, namespace, labels)
+        return all(self._term_selects(term, owner, namespace, labels) for term in terms)
 
     def _term_selects(
         self, term: PodAffinityTerm, owner: Neighbour, namespace: str, labels: Mapping[str, str]

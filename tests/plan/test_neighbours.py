@@ -44,6 +44,19 @@ def test_affinity_follows_the_pods_it_selects():
     assert placed(plan)["new"].startswith("r1")
 
 
+def test_one_pod_must_be_selected_by_all_terms_of_an_affinity():
+    both = Affinity(pod_affinity=PodAffinity(required=(term(), term(labels={"tier": "front"}))))
+    front = {"tier": "front"}
+    apart = [
+        pod("web", queue="q", node="r1n0", labels=WEB),
+        pod("front", queue="q", node="r1n0", labels=front),
+    ]
+    asked = pod("new", queue="q", affinity=both)
+    assert placed(cluster(*racks(), queue("q", 8), apart, asked).plan()) == {}
+    one = pod("both", queue="q", node="r0n0", labels=WEB | front)
+    assert placed(cluster(*racks(), queue("q", 8), apart, one, asked).plan())["new"][:2] == "r0"
+
+
 def test_affinity_to_nobody_waits_and_says_why():
     plan = cluster(*racks(), queue("q", 8), pod("new", queue="q", affinity=near())).plan()
     assert placed(plan) == {}
