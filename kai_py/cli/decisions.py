@@ -5,7 +5,6 @@ Asked of its HTTP server, whose history is in memory: it begins with the process
 """
 
 import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,33 +16,33 @@ import typer
 
 from kai_py.api.duration import DurationError, parse_duration
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.observe.http_access import TOKEN_VARIABLE
+from kai_py.cli.scheduler_http import USUAL_URL, TokenFile, check, read, session
 
 DATA = b"data: "
 DECISION = b"event: decision"
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
-PATIENCE = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=60.0)
-"""Of a stream: the server says something every 15 seconds."""
 
 
 def command(
     *,
     url: Annotated[
         str, typer.Option(help="The scheduler's HTTP server, for example by kubectl port-forward.")
-    ] = "http://127.0.0.1:8080",
-    token_file: Annotated[
-        Path | None, typer.Option(help=f"File with the bearer token; otherwise ${TOKEN_VARIABLE}.")
-    ] = None,
-    since: Annotated[int, typer.Option(min=0, help="Only decisions after this number.")] = 0,
-    last: Annotated[str, typer.Option(help="Only of this time, like 30s, 10m or 2h.")] = "",
+    ] = USUAL_URL,
+    token_file: TokenFile = None,
+    since: Annotated[
+        str, typer.Option(help="Only decisions after this number, or of a time: 30s, 10m, 2h.")
+    ] = "0",
+    last: Annotated[str, typer.Option(help="The same as --since with a time.")] = "",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as they are made.")] = False,
 ) -> None:
     """Print decisions as JSON lines: placed, evicted, nominated, waiting, gone."""
-    query = {"since": str(since)}
-    if last:
-        query = {"seconds": str(round(_seconds(last)))}
+    if last or not since.isdecimal():
+        option, text = ("--last", last) if last else ("--since", since)
+        query = {"seconds": str(seconds_of(option, text))}
+    else:
+        query = {"since": since}
     try:
-        asyncio.run(_print(url.rstrip("/"), _headers(token_file), query, follow=follow))
+        asyncio.run(_print(url.rstrip("/"), token_file, query, follow=follow))
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
@@ -51,27 +50,18 @@ def command(
         raise typer.Exit(ExitCode.OK) from None
 
 
-def _seconds(text: str) -> float:
+def seconds_of(option: str, text: str) -> int:
+    """Whole seconds of a duration that an option was given; raises CommandError."""
     try:
-        return parse_duration(text)
+        return round(parse_duration(text))
     except DurationError as error:
-        raise CommandError(f"--last: {error}") from None
+        raise CommandError(f"{option}: {error}") from None
 
 
-def _headers(token_file: Path | None) -> dict[str, str]:
-    token = os.environ.get(TOKEN_VARIABLE, "")
-    if token_file is not None:
-        try:
-            token = token_file.read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise CommandError(f"{token_file}: {error.strerror}") from None
-    return {"Authorization": f"Bearer {token}"} if token else {}
-
-
-async def _print(url: str, headers: dict[str, str], query: dict[str, str], *, follow: bool) -> None:
-    async with aiohttp.ClientSession(headers=headers, timeout=PATIENCE) as session:
+async def _print(url: str, token_file: Path | None, query: dict[str, str], *, follow: bool) -> None:
+    async with session(token_file) as asking:
         start = {name: number for name, number in query.items() if name == "since"}
-        for kept in await _kept(session, url, query):
+        for kept in await _kept(asking, url, query):
             print(bytes(kept).decode(), flush=True)
             start = _after(kept)
         if not follow:
@@ -79,7 +69,7 @@ async def _print(url: str, headers: dict[str, str], query: dict[str, str], *, fo
         pause = FIRST_PAUSE
         while True:
             try:
-                async for line in _made(session, url, start):
+                async for line in _made(asking, url, start):
                     print(line.decode(), flush=True)
                     start, pause = _after(line), FIRST_PAUSE
             except (aiohttp.ClientError, TimeoutError) as error:
@@ -89,38 +79,22 @@ async def _print(url: str, headers: dict[str, str], query: dict[str, str], *, fo
 
 
 async def _kept(
-    session: aiohttp.ClientSession, url: str, query: dict[str, str]
+    asking: aiohttp.ClientSession, url: str, query: dict[str, str]
 ) -> list[msgspec.Raw]:
-    try:
-        async with session.get(f"{url}/v1/decisions", params=query) as response:
-            body = await response.read()
-            await _check(url, response)
-    except (aiohttp.ClientError, TimeoutError) as error:
-        raise CommandError(
-            f"{url}: {error or 'no answer'}",
-            hint="is kai-py run --http there? try kubectl port-forward",
-            exit_code=ExitCode.CLUSTER,
-        ) from None
+    body = await read(asking, url, "/v1/decisions", query)
     return msgspec.json.decode(body, type=list[msgspec.Raw])
 
 
 async def _made(
-    session: aiohttp.ClientSession, url: str, start: dict[str, str]
+    asking: aiohttp.ClientSession, url: str, start: dict[str, str]
 ) -> AsyncIterator[bytes]:
-    async with session.get(f"{url}/v1/events", params=start) as response:
-        await _check(url, response)
+    async with asking.get(f"{url}/v1/events", params=start) as response:
+        await check(url, response)
         is_decision = False
         async for line in response.content:
             if line.startswith(DATA) and is_decision:
                 yield line.removeprefix(DATA).rstrip()
             is_decision = line.rstrip() == DECISION
-
-
-async def _check(url: str, response: aiohttp.ClientResponse) -> None:
-    if response.status == 200:
-        return
-    said = (await response.text()).strip()
-    raise CommandError(f"{url}: {response.status}: {said}", exit_code=ExitCode.CLUSTER)
 
 
 def _after(line: bytes | msgspec.Raw) -> dict[str, str]:

@@ -12,9 +12,17 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from kai_py.plan.decisions import Eviction, GangPlacement, Plan, Unplaced
+from kai_py.plan.decisions import Action, Eviction, GangPlacement, Plan, Unplaced
+from kai_py.snapshot.accounting import GPU
 
 KEPT = 5000
+_ROOM = {
+    Action.ALLOCATE: "there was room for it",
+    Action.CONSOLIDATE: "others moved together for it",
+    Action.RECLAIM: "queues above their share gave room back",
+    Action.PREEMPT: "gangs of lower priority in its queue gave room",
+    Action.STALE: "there was room for it",
+}
 
 
 class DecisionKind(enum.StrEnum):
@@ -34,7 +42,8 @@ class Decision:
 
     ``stage`` and ``message`` say why it waits, ``former_stage`` what stopped it before ("" if
     nothing did). Of an eviction, ``action`` is the rule, ``beneficiary`` the gang that takes the
-    room and ``message`` the sentence of the event.
+    room and ``message`` the sentence of the event. Of a placement, ``message`` says whose room it
+    is and where its queue stands.
     """
 
     kind: DecisionKind
@@ -87,6 +96,14 @@ class DecisionLog:
         """Decisions made after ``time``, in seconds since the epoch."""
         return tuple(decision for decision in self._decisions if decision.time > time)
 
+    def about(self, gang: str, since: float = 0.0) -> tuple[Decision, ...]:
+        """Decisions about ``gang`` or in its favour, made after ``since``."""
+        return tuple(
+            each
+            for each in self._decisions
+            if gang in (each.gang, each.beneficiary) and each.time > since
+        )
+
     async def cycle_after(self, cycle: int) -> int:
         """Wait for a cycle later than ``cycle``; gives the number of the last one."""
         while self.cycle <= cycle:
@@ -106,10 +123,21 @@ def new_decisions(before: Plan, plan: Plan, gangs: Container[str]) -> Iterator[D
                 action=gang.action.value,
                 pods=tuple(str(pod.pod) for pod in gang.pods),
                 nodes=tuple(dict.fromkeys(pod.node for pod in gang.pods)),
+                message=_why_it_starts(plan, gang),
             )
     yield from _evicted(before, plan)
     yield from _nominated(before, plan)
     yield from _waiting(before, plan, gangs)
+
+
+def _why_it_starts(plan: Plan, gang: GangPlacement) -> str:
+    """Whose room it gets, and where its queue stands with it."""
+    room = _ROOM[gang.action]
+    share = next((share for share in plan.queues if share.queue == gang.queue), None)
+    if share is None:
+        return room
+    held, fair = share.allocated.get(GPU, 0.0), share.fair_share.get(GPU, 0.0)
+    return f"{room}; {gang.queue} then holds {held:g} GPUs of a fair share of {fair:g}"
 
 
 def _identity(gang: GangPlacement) -> tuple[str, ...]:

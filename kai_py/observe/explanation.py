@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kai_py.observe.decision_log import Decision
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.decisions import Plan, Protection, QueueShare, Shortage
 from kai_py.snapshot.accounting import GPU
@@ -26,6 +27,7 @@ class Subject(enum.StrEnum):
     QUEUE = "queue"
 
 
+GONE = "Gone"
 RUNNING = "Running"
 STARTING = "Starting"
 
@@ -46,7 +48,7 @@ class QueueLevel:
 class Explanation:
     """A gang as of one cycle.
 
-    ``state`` is Running, Starting or the stage that stops it; ``message`` says why in a sentence.
+    ``state`` is Running, Starting, Gone or the stage that stops it; ``message`` says why.
     ``position`` counts from 1 among the ``waiting`` gangs of the queue: higher priority first, then
     older; 0 where the gang does not wait.
     """
@@ -69,6 +71,8 @@ class Explanation:
     """Who keeps the room that it lacks, and by which rule."""
     suggestions: tuple[Suggestion, ...] = ()
     """Changes with which it would start, each one simulated."""
+    history: tuple[Decision, ...] = ()
+    """What was decided about it or in its favour: why it is where it is, who evicted it, when."""
 
 
 def explain(snapshot: Snapshot, plan: Plan, key: str) -> Explanation | None:
@@ -94,6 +98,25 @@ def explain(snapshot: Snapshot, plan: Plan, key: str) -> Explanation | None:
         queues=tuple(_path(plan, gang.queue)),
         shortage=unplaced.shortage if unplaced else None,
         protections=unplaced.protections if unplaced else (),
+    )
+
+
+def gone(key: str, history: Sequence[Decision]) -> Explanation:
+    """A gang that exists no longer, of which only decisions are known."""
+    return Explanation(
+        gang=key,
+        state=GONE,
+        message="",
+        queue=next((each.queue for each in history if each.gang == key), ""),
+        priority=0,
+        floor=0,
+        bound=0,
+        pods=0,
+        position=0,
+        waiting=0,
+        nodes=(),
+        queues=(),
+        history=tuple(history),
     )
 
 

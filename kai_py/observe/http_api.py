@@ -2,7 +2,9 @@
 
     /v1/state                       queues, domains of nodes, waiting gangs
     /v1/nodes?domain=&offset=&limit=  the nodes of a domain with their pods and devices
-    /v1/explain/SUBJECT/NAME        gang, pod, job or claim: why it waits or where it runs
+    /v1/explain/SUBJECT/NAME?suggestions=&seconds=  gang, pod, job, claim or queue: why it waits or
+                                    where it runs, what would help, and its decisions (of so many
+                                    seconds)
     /v1/decisions?since=&seconds=   the last decisions: after a number, or of so many seconds
     /v1/history                     GPUs of the queues over time
     /v1/events?since=               server-sent events: ``decision`` and ``cycle``
@@ -13,9 +15,11 @@ looks at pays nothing. Before the first cycle, and on a replica that stands by, 
 """
 
 import asyncio
+import logging
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from concurrent.futures import BrokenExecutor
+from dataclasses import dataclass, replace
 
 import msgspec
 from aiohttp import web
@@ -23,13 +27,19 @@ from aiohttp import web
 from kai_py.observe.cluster_state import cluster_state
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import Decision, DecisionLog
-from kai_py.observe.explanation import Subject, explain, gang_keys
+from kai_py.observe.explanation import Explanation, Subject, explain, gang_keys, gone
 from kai_py.observe.node_state import MOST_NODES, node_page
 from kai_py.observe.share_history import ShareHistory
+from kai_py.observe.suggestion import Suggestion
+from kai_py.watch.errors import ApiError
+
+log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 15.0
 LEAST_BETWEEN_EVENTS = 0.25
 MOST_LISTENERS = 64
+MOST_EXPLAINED = 64
+"""Gangs of one answer, the first ones of a queue."""
 REST = 3.0
 """Pause after building a state, as a multiple of the time it took."""
 STARTED = uuid.uuid4().hex[:8]
@@ -44,6 +54,8 @@ class Source:
     view: Callable[[], ClusterView | None]
     decisions: DecisionLog
     shares: ShareHistory
+    advise: Callable[[str], Awaitable[tuple[Suggestion, ...]]] | None = None
+    """What would let a gang start, where somebody can simulate it."""
 
 
 class Api:
@@ -112,12 +124,30 @@ class Api:
         except ValueError:
             known = ", ".join(Subject)
             raise web.HTTPNotFound(text=f"what can be explained: {known}\n") from None
-        keys = gang_keys(view.snapshot, subject, name)
+        query, made = request.query, self._source.decisions
+        since = view.snapshot.now - _whole(query["seconds"]) if "seconds" in query else 0.0
+        keys = list(gang_keys(view.snapshot, subject, name))[:MOST_EXPLAINED]
         found = [explain(view.snapshot, view.plan, key) for key in keys]
-        explanations = [each for each in found if each is not None]
+        explanations = [
+            replace(e, history=made.about(e.gang, since)) for e in found if e is not None
+        ]
+        if not explanations and (history := made.about(_key_of_gone(subject, name), since)):
+            explanations = [gone(_key_of_gone(subject, name), history)]
         if not explanations:
             raise web.HTTPNotFound(text=f"{subject} {name}: no gang of this scheduler has it\n")
+        if query.get("suggestions", "true") != "false":
+            explanations = [await self._advised(explanations[0]), *explanations[1:]]
         return _json(request, encode(explanations))
+
+    async def _advised(self, explanation: Explanation) -> Explanation:
+        advise = self._source.advise
+        if advise is None or not explanation.message:
+            return explanation
+        try:
+            return replace(explanation, suggestions=await advise(explanation.gang))
+        except (ApiError, BrokenExecutor) as error:
+            log.warning("no suggestions for %s: %s", explanation.gang, error)
+            return explanation
 
     async def _decisions(self, request: web.Request) -> web.Response:
         query, log = request.query, self._source.decisions
@@ -185,6 +215,12 @@ class Api:
         if view is None:
             raise web.HTTPServiceUnavailable(text="no cycle has run here yet\n")
         return view
+
+
+def _key_of_gone(subject: Subject, name: str) -> str:
+    """The key of a gang that may be gone; of pods and claims nothing is remembered."""
+    namespace, _, own_name = name.rpartition("/")
+    return f"{namespace or 'default'}/Job/{own_name}" if subject is Subject.JOB else name
 
 
 def _tag(cycle: int) -> str:

@@ -1,6 +1,6 @@
 """Why does it wait, and what would help? The whole explanation of a cluster that was read."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kai_py.config import Configuration
@@ -22,8 +22,12 @@ def advise(
     subject: Subject,
     name: str,
     wants_suggestions: bool = True,
+    may_try: Callable[[], bool] = lambda: True,
 ) -> list[Explanation]:
-    """Explain the gangs that ``name`` stands for, with suggestions for those that wait."""
+    """Explain the gangs that ``name`` stands for, with suggestions for those that wait.
+
+    ``may_try`` is asked before every trial; once it says no, what was found so far is all.
+    """
     cluster = SimulatedCluster(configuration, start=now, seed=SEED)
     cluster.load(documents)
     snapshot = cluster.snapshot()
@@ -37,7 +41,13 @@ def advise(
     without = settle_changed(documents, (), configuration, now)
     answers = {
         key: suggest(
-            documents, configuration, now=now, snapshot=snapshot, without=without, gang=key
+            documents,
+            configuration,
+            now=now,
+            snapshot=snapshot,
+            without=without,
+            gang=key,
+            may_try=may_try,
         )
         for key in advised
     }

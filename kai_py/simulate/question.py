@@ -32,9 +32,13 @@ class Question:
     snapshot: Snapshot
     gang: Gang
     without: Settled
+    may_try: Callable[[], bool] = lambda: True
+    """Whether there is time for another trial."""
 
     def starts(self, *steps: Step) -> Settled | None:
         """The settled cluster if the gang runs in it; None if not, or if it can't be done."""
+        if not self.may_try():
+            return None
         try:
             given = settle_changed(
                 self.documents, (TakeSteps(steps),), self.configuration, self.now

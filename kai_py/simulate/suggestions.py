@@ -60,12 +60,15 @@ def suggest(
     snapshot: Snapshot,
     without: Settled,
     gang: str,
+    may_try: Callable[[], bool] = lambda: True,
 ) -> tuple[Suggestion, ...]:
     """Changes with which ``gang`` would start, the smallest of each kind; () if it runs."""
     waiting = next((each for each in without.waiting if each.gang == gang), None)
     if waiting is None or gang not in snapshot.gangs:
         return ()
-    question = Question(documents, configuration, now, snapshot, snapshot.gangs[gang], without)
+    question = Question(
+        documents, configuration, now, snapshot, snapshot.gangs[gang], without, may_try
+    )
     return tuple(
         suggestion
         for stages, remedy in REMEDIES

@@ -6,7 +6,7 @@ import json
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kai_py.cli import decisions
+from kai_py.cli import decisions, scheduler_http
 from kai_py.cli.errors import CommandError
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.http import Probes, serve
@@ -43,14 +43,17 @@ async def test_decisions_are_json_lines(url, log, capsys):
     log.note(view_of(ROOM).plan, ROOM.gangs, ROOM.now)
     await asyncio.to_thread(decisions.command, url=url)
     assert [(d["number"], d["kind"]) for d in lines(capsys)] == [(1, "waiting"), (2, "placed")]
-    await asyncio.to_thread(decisions.command, url=url, since=1)
+    await asyncio.to_thread(decisions.command, url=url, since="1")
     assert [d["kind"] for d in lines(capsys)] == ["placed"]
-    await asyncio.to_thread(decisions.command, url=url, last="30s")
-    assert [d["kind"] for d in lines(capsys)] == ["placed"]
+    for option in ("last", "since"):
+        await asyncio.to_thread(decisions.command, url=url, **{option: "30s"})
+        [placed] = lines(capsys)
+        assert (placed["kind"], placed["nodes"]) == ("placed", ["n1"])
+        assert placed["message"].startswith("there was room for it")
 
 
 async def test_followed_they_come_as_they_are_made(url, log, capsys):
-    following = asyncio.create_task(decisions._print(url.rstrip("/"), {}, {}, follow=True))
+    following = asyncio.create_task(decisions._print(url.rstrip("/"), None, {}, follow=True))
     seen = ""
     while "waiting" not in seen:
         await asyncio.sleep(0.02)
@@ -66,11 +69,13 @@ async def test_followed_they_come_as_they_are_made(url, log, capsys):
 async def test_what_goes_wrong_is_told(url, tmp_path, monkeypatch):
     with pytest.raises(CommandError, match="--last"):
         decisions.command(url=url, last="soon")
+    with pytest.raises(CommandError, match="--since"):
+        decisions.command(url=url, since="yesterday")
     with pytest.raises(CommandError, match="No such file"):
-        decisions.command(url=url, token_file=tmp_path / "token")
+        await asyncio.to_thread(decisions.command, url=url, token_file=tmp_path / "token")
     with pytest.raises(CommandError, match="port-forward"):
         await asyncio.to_thread(decisions.command, url="http://127.0.0.1:1")
     monkeypatch.setenv(TOKEN_VARIABLE, "secret")
-    monkeypatch.setattr(decisions, "_headers", lambda _: {})
+    monkeypatch.setattr(scheduler_http, "TOKEN_VARIABLE", "ANOTHER_VARIABLE")
     with pytest.raises(CommandError, match="401: a bearer token is needed"):
         await asyncio.to_thread(decisions.command, url=url)

@@ -1,14 +1,23 @@
 """What ``kai-py explain`` tells of a saved cluster."""
 
+import asyncio
 import json
 
 import pytest
+from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
 from kai_py.cli import main
 from kai_py.cli.errors import CommandError
+from kai_py.observe.decision_log import DecisionLog
+from kai_py.observe.http import Probes, serve
+from kai_py.observe.http_access import Access
+from kai_py.observe.http_api import Source
+from kai_py.observe.share_history import ShareHistory
 from kai_py.simulate.objects import write_objects
+from tests.observe.views import view_of
 from tests.simulate.clusters import job, objects, queue, simulated
+from tests.worlds import gang, world
 
 
 @pytest.fixture(scope="module")
@@ -65,3 +74,25 @@ def test_pods_and_claims_lead_to_their_gang(saved, cluster):
 def test_what_is_not_there_is_one_line(saved, subject):
     with pytest.raises(CommandError, match=f"{subject} default/none: no gang"):
         explain(subject, "default/none", "--from", saved)
+
+
+async def test_a_running_scheduler_also_tells_what_it_decided(capsys):
+    train = gang("train", pods=2, gpus=8)
+    before, after = (
+        world({"n1": gpus}, train).snapshot(now) for gpus, now in ((4, 0.0), (16, 60.0))
+    )
+    log = DecisionLog()
+    for snapshot in (before, after):
+        log.note(view_of(snapshot).plan, snapshot.gangs, snapshot.now)
+    source = Source(lambda: view_of(after), log, ShareHistory())
+    probes = Probes(CollectorRegistry(), list, list, source)
+    async with serve(probes, Access("127.0.0.1"), 0) as port:
+        asked = ["gang", train.key, "--url", f"http://127.0.0.1:{port}"]
+        told = await asyncio.to_thread(explain, *asked)
+        assert told.exit_code == 0
+        assert "  waits, Resources: 2 pods must start together" in told.output
+        assert "  placed by allocate, 2 pods on n1: there was room for it; team then" in told.output
+        told = await asyncio.to_thread(explain, *asked, "--since", "30s")
+        assert "waits, Resources" not in told.output
+        with pytest.raises(CommandError, match="404: gang nobody"):
+            await asyncio.to_thread(explain, "gang", "nobody", *asked[2:])

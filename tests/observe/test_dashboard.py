@@ -1,6 +1,7 @@
 """The page in a real browser, on the running demo and on worlds of a known shape."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -12,6 +13,7 @@ from kai_py.observe.http import Probes, serve
 from kai_py.observe.http_access import TOKEN_VARIABLE, Access
 from kai_py.observe.http_api import Source
 from kai_py.observe.share_history import ShareHistory
+from kai_py.observe.suggestion import Suggestion
 from tests import scenario
 from tests.observe.browser import browsing, find_browser
 from tests.observe.views import view_of
@@ -77,7 +79,13 @@ async def test_the_demo_is_shown_while_it_runs(tab):
 
 async def test_a_waiting_gang_tells_its_explanation(tab):
     shown = Shown(world({"n1": 4}, gang("train", pods=2, gpus=8, queue="team")).snapshot(0.0))
-    async with serve(shown.probes(), Access("127.0.0.1"), 0) as port:
+
+    async def advise(_):
+        return (Suggestion("add a node", (), evicts=("default/Gang/b",)),)
+
+    probes = shown.probes()
+    probes = replace(probes, source=replace(probes.source, advise=advise))
+    async with serve(probes, Access("127.0.0.1"), 0) as port:
         await look(tab, f"http://127.0.0.1:{port}/", NARROW)
         (line,) = await texts(tab, "#gangs > li")
         assert "train" in line
@@ -87,6 +95,9 @@ async def test_a_waiting_gang_tells_its_explanation(tab):
         (told,) = await texts(tab, ".explanation")
         assert "0 of 2 pods run, 2 must start together" in told
         assert "kai-py explain gang default/Gang/train" in told
+        await tab.until("document.querySelector('.advice')")
+        assert await texts(tab, ".advice li") == ["add a node – default/Gang/b would lose pods"]
+        assert "Resources" in (await texts(tab, ".history li"))[0]
         shown.show(world({"n1": 16}, gang("train", pods=2, gpus=8, node="n1")).snapshot(1.0))
         await tab.until("document.querySelector('#gangs-note').innerText === 'Nobody waits.'")
         await tab.until("document.querySelector('#gangs').children.length === 0")

@@ -17,6 +17,7 @@ from kai_py.observe.http_access import TOKEN_VARIABLE, Access
 from kai_py.observe.http_api import Source
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.share_history import ShareHistory
+from kai_py.observe.suggestion import Step, Suggestion, Verb
 from kai_py.observe.token_review import Refusal
 from kai_py.plan.decisions import Plan, QueueShare, Stage, Unplaced
 from tests.observe.views import view_of
@@ -160,6 +161,41 @@ async def test_state_nodes_and_explanations_are_json(state, get):
     assert (await get("/v1/explain/cat/nobody"))[0] == 404
     assert (await get("/v1/nodes?domain=elsewhere"))[0] == 404
     assert (await get("/v1/nodes?limit=-1"))[0] == 400
+
+
+async def test_an_explanation_has_what_would_help_and_what_was_decided(state):
+    async def advise(gang):
+        step = Step(verb=Verb.DELETE, api_version="batch/v1", kind="Job", name="other")
+        return (Suggestion(f"let another end for {gang}", (step,)),)
+
+    look_at(state, world({"n1": 4}, WAITING).snapshot(0.0))
+    probes = probes_of(state)
+    probes = replace(probes, source=replace(probes.source, advise=advise))
+    async with (
+        serve(probes, Access("127.0.0.1"), 0) as port,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
+    ):
+
+        async def explained(subject, query=""):
+            async with session.get(f"/v1/explain/{subject}{query}") as response:
+                assert response.status == 200
+                return (await response.json())[0]
+
+        told = await explained(f"gang/{WAITING.key}")
+        assert told["suggestions"][0]["text"] == f"let another end for {WAITING.key}"
+        assert told["suggestions"][0]["steps"][0]["verb"] == "delete"
+        assert [each["stage"] for each in told["history"]] == ["Resources"]
+        assert (told["shortage"]["found"], told["shortage"]["needed"]) == (0, 2)
+        short = await explained("queue/team", "?suggestions=false")
+        assert (short["gang"], short["suggestions"]) == (WAITING.key, [])
+        look_at(state, world({"n1": 16}, WAITING).snapshot(60.0))
+        told = await explained(f"gang/{WAITING.key}", "?seconds=30")
+        assert [each["kind"] for each in told["history"]] == ["placed"]
+        assert told["suggestions"] == []
+        look_at(state, world({"n1": 16}).snapshot(90.0))
+        told = await explained(f"gang/{WAITING.key}")
+        assert (told["state"], told["queue"]) == ("Gone", "team")
+        assert [each["kind"] for each in told["history"]] == ["waiting", "placed"]
 
 
 async def test_decisions_and_history_are_json(state, get):

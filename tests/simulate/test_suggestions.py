@@ -103,3 +103,21 @@ def test_with_any_of_them_the_gang_starts(sizes, wanted, maximum):
         assert len(gang.bound) >= min(gang.tree.floor(), wanted), suggestion.text
     if not suggestions(cluster, "wanted"):
         assert "wanted" in running(cluster)
+
+
+def test_without_time_left_nothing_is_tried():
+    cluster = settled(queue("team", 8), job("one", 1, "team"), job("four", 4, "team"))
+    cluster.embedded.create(job("six", 6, "team"))
+    cluster.settle(60)
+    documents, now = objects(cluster), cluster.clock.now()
+    left = iter([True, True])
+    found = suggest(
+        documents,
+        Configuration(),
+        now=now,
+        snapshot=cluster.snapshot(),
+        without=settle_changed(documents, (), Configuration(), now),
+        gang="default/Job/six",
+        may_try=lambda: next(left, False),
+    )
+    assert found == ()

@@ -35,7 +35,7 @@ export function showDecision(decision) {
   while (list.children.length > MOST_SHOWN) list.lastElementChild.remove();
 }
 
-function sentence(it) {
+export function sentence(it) {
   const pods = several(it.pods.length, "pod");
   switch (it.kind) {
     case "placed":

@@ -3,6 +3,7 @@
 import { ago, amount, keyed, make, offer, say, several, shortName } from "./dom.js";
 import { get } from "./api.js";
 import { paint } from "./colours.js";
+import { sentence } from "./decisions.js";
 
 const list = document.querySelector("#gangs");
 const note = document.querySelector("#gangs-note");
@@ -55,26 +56,64 @@ function update(item, gang) {
 async function explain(details, key) {
   details.cycle = shown.cycle;
   const body = details.lastElementChild;
+  const path = `/v1/explain/gang/${key.split("/").map(encodeURIComponent).join("/")}`;
   try {
-    const [it] = await get(`/v1/explain/gang/${key.split("/").map(encodeURIComponent).join("/")}`);
-    body.replaceChildren(...told(it));
+    const [it] = await get(`${path}?suggestions=false`);
+    if (details.stage !== it.state) advise(details, path, it.state);
+    body.replaceChildren(...told(it, details.advice));
   } catch {
     body.replaceChildren(make("p", { textContent: "It no longer exists." }));
   }
 }
 
-function* told(it) {
+/** What would help takes a simulation: it is asked for once per stage, and shown when it comes. */
+async function advise(details, path, stage) {
+  details.stage = stage;
+  details.advice = make("p", { textContent: "What would help is being simulated …" });
+  try {
+    const [it] = await get(path);
+    if (details.stage === stage) details.advice.replaceWith((details.advice = advice(it)));
+  } catch {
+    details.stage = undefined;
+  }
+}
+
+function advice(it) {
+  if (!it.suggestions.length) {
+    return make("p", { className: "command" }, "No small change is known that would start it: ",
+      make("code", { textContent: `kai-py explain gang ${it.gang}` }));
+  }
+  const list = make("ul", { className: "advice" });
+  for (const each of it.suggestions) {
+    const cost = each.evicts.length ? ` – ${each.evicts.join(", ")} would lose pods` : "";
+    list.append(make("li", { textContent: each.text + cost }));
+  }
+  return make("div", {}, make("p", { textContent: "It would start, as simulated, with any of these:" }), list);
+}
+
+function* told(it, advice) {
   yield make("p", { textContent: it.message });
   const priority = it.priority ? `, priority ${it.priority}` : "";
   yield make("p", {
     textContent: `${it.bound} of ${several(it.pods, "pod")} run, ${it.floor} must start together${priority}.`,
   });
   if (it.queues.length) yield path(it.queues);
+  if (it.history.length) yield history(it);
+  yield advice;
   const command = `kai-py explain gang ${it.gang}`;
   const copy = make("button", { type: "button", textContent: "Copy" });
   copy.addEventListener("click", () => navigator.clipboard?.writeText(command));
-  yield make("p", { className: "command" }, "What would help, as simulated: ",
+  yield make("p", { className: "command" }, "In a terminal: ",
     make("code", { textContent: command }), " ", copy);
+}
+
+function history(it) {
+  const list = make("ol", { className: "history" });
+  for (const each of it.history.slice(-5)) {
+    const at = new Date(each.time * 1000).toLocaleTimeString("en-GB");
+    list.append(make("li", { textContent: `${at} ${sentence(each)}` }));
+  }
+  return list;
 }
 
 function path(levels) {

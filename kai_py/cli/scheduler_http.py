@@ -1,0 +1,56 @@
+"""How does a command ask a running scheduler over HTTP, and what if it gets no answer?"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import aiohttp
+import typer
+
+from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.observe.http_access import TOKEN_VARIABLE
+
+USUAL_URL = "http://127.0.0.1:8080"
+PATIENCE = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=60.0)
+"""Of a stream: the server says something every 15 seconds."""
+
+TokenFile = Annotated[
+    Path | None, typer.Option(help=f"File with the bearer token; otherwise ${TOKEN_VARIABLE}.")
+]
+
+
+def session(token_file: Path | None) -> aiohttp.ClientSession:
+    """A session that carries the token, if there is one; raises CommandError."""
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    if token_file is not None:
+        try:
+            token = token_file.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise CommandError(f"{token_file}: {error.strerror}") from None
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return aiohttp.ClientSession(headers=headers, timeout=PATIENCE)
+
+
+async def read(
+    asking: aiohttp.ClientSession, url: str, path: str, query: Mapping[str, str]
+) -> bytes:
+    """The body of one answer; raises CommandError."""
+    try:
+        async with asking.get(f"{url.rstrip('/')}{path}", params=query) as response:
+            body = await response.read()
+            await check(url, response)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise CommandError(
+            f"{url}: {error or 'no answer'}",
+            hint="is kai-py run --http there? try kubectl port-forward",
+            exit_code=ExitCode.CLUSTER,
+        ) from None
+    return body
+
+
+async def check(url: str, response: aiohttp.ClientResponse) -> None:
+    """Raise CommandError unless the answer is good."""
+    if response.status != 200:
+        said = (await response.text()).strip()
+        raise CommandError(f"{url}: {response.status}: {said}", exit_code=ExitCode.CLUSTER)
