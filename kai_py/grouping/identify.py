@@ -102,6 +102,8 @@ class Grouper:
         spec, disregarded = from_sources(asked, self._sources)
         if spec is None:
             spec = self._by_owner(asked)
+        if asked.queue.disregarded:
+            disregarded = [*disregarded, asked.queue.disregarded]
         if disregarded:
             spec = replace(spec, disregarded=tuple(disregarded))
         return as_annotated(spec, asked.lineage)

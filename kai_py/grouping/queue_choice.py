@@ -1,8 +1,9 @@
 """Which queue does a pod belong to, and in whose words was that said?
 
 The pod, its owners from the nearest to the top, and the namespace are asked in this order; the
-first that names a queue decides. On one object our own key goes before those of dialects. Whoever
-addresses a queue in KAI's words also gets KAI's defaults, for example a Job whose floor is 1.
+first that names a queue decides. On one object our own key goes before those of dialects, and an
+annotation before a label. Whoever addresses a queue in KAI's words also gets KAI's defaults, for
+example a Job whose floor is 1.
 """
 
 from dataclasses import dataclass
@@ -30,10 +31,14 @@ class QueueKey:
 
 @dataclass(frozen=True, slots=True)
 class QueueChoice:
-    """A queue's name, empty when nothing names one."""
+    """A queue's name, empty when nothing names one.
+
+    ``disregarded``: the label that names another queue than the annotation beside it, if any.
+    """
 
     name: str = ""
     defaults: Defaults = Defaults.NATIVE
+    disregarded: str = ""
 
 
 def choose_queue(
@@ -51,7 +56,11 @@ def choose_queue(
 
 def _named(meta: ObjectMeta, keys: tuple[QueueKey, ...]) -> QueueChoice | None:
     for each in keys:
-        name = meta.annotations.get(each.key) or meta.labels.get(each.key)
+        annotated, labelled = meta.annotations.get(each.key), meta.labels.get(each.key)
+        name = annotated or labelled
         if name:
-            return QueueChoice(name, each.defaults)
+            torn = ""
+            if annotated and labelled and annotated != labelled:
+                torn = f'label {each.key} "{labelled}", the annotation says "{annotated}"'
+            return QueueChoice(name, each.defaults, torn)
     return None
