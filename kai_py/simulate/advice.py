@@ -5,10 +5,9 @@ from dataclasses import replace
 
 from kai_py.config import Configuration
 from kai_py.observe.explanation import Explanation, Subject, explain, gang_keys
-from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.objects import Document
 from kai_py.simulate.suggestions import suggest
-from kai_py.simulate.what_if import SEED, settle_changed
+from kai_py.simulate.what_if import Present
 
 MOST_ADVISED = 3
 """Gangs of one answer for which suggestions are looked for, those that come first."""
@@ -28,27 +27,14 @@ def advise(
 
     ``may_try`` is asked before every trial; once it says no, what was found so far is all.
     """
-    cluster = SimulatedCluster(configuration, start=now, seed=SEED)
-    cluster.load(documents)
-    snapshot = cluster.snapshot()
-    plan = cluster.planner.decide(snapshot)
+    present = Present(documents, configuration, now)
+    snapshot, plan = present.snapshot, present.plan()
     keys = list(gang_keys(snapshot, subject, name))
     found = [each for key in keys if (each := explain(snapshot, plan, key)) is not None]
     waits = {unplaced.gang for unplaced in plan.unplaced}
     advised = [key for key in keys if key in waits][:MOST_ADVISED] if wants_suggestions else []
     if not advised:
         return found
-    without = settle_changed(documents, (), configuration, now)
-    answers = {
-        key: suggest(
-            documents,
-            configuration,
-            now=now,
-            snapshot=snapshot,
-            without=without,
-            gang=key,
-            may_try=may_try,
-        )
-        for key in advised
-    }
+    without = present.settled()
+    answers = {key: suggest(documents, present, without, key, may_try) for key in advised}
     return [replace(each, suggestions=answers.get(each.gang, ())) for each in found]

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kai_py.config import Configuration
 from kai_py.observe.suggestion import Step, Suggestion, Verb
 from kai_py.plan.decisions import QueueShare
 from kai_py.simulate.changes import SERVER_FIELDS, ChangeError
 from kai_py.simulate.objects import Document
 from kai_py.simulate.steps import TakeSteps
-from kai_py.simulate.what_if import Settled, compare, settle_changed
+from kai_py.simulate.what_if import Present, Settled, compare
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
@@ -27,9 +26,7 @@ class Question:
     """One gang that waits in one cluster, and how that goes on if nothing changes."""
 
     documents: Sequence[Document]
-    configuration: Configuration
-    now: float
-    snapshot: Snapshot
+    present: Present
     gang: Gang
     without: Settled
     may_try: Callable[[], bool] = lambda: True
@@ -40,9 +37,7 @@ class Question:
         if not self.may_try():
             return None
         try:
-            given = settle_changed(
-                self.documents, (TakeSteps(steps),), self.configuration, self.now
-            )
+            given = self.present.settled(TakeSteps(steps))
         except ChangeError:
             return None
         return given if self.gang.key in given.running else None
@@ -57,6 +52,11 @@ class Question:
             yield Suggestion(
                 text, steps, evicts=tuple(each for each in evicted if each not in gone)
             )
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The cluster before anything is done."""
+        return self.present.snapshot
 
     @property
     def asked(self) -> float:

@@ -8,7 +8,6 @@ simulation in which exactly its steps were made, with what it costs others.
 
 from collections.abc import Callable, Iterator, Sequence
 
-from kai_py.config import Configuration
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.decisions import Stage
 from kai_py.simulate.manifest_remedies import (
@@ -29,8 +28,7 @@ from kai_py.simulate.queue_remedies import (
     nothing_kept,
 )
 from kai_py.simulate.room_remedies import fewer_pods, more_nodes, one_gang_less
-from kai_py.simulate.what_if import ROOM_STAGES, Settled
-from kai_py.snapshot.snapshot import Snapshot
+from kai_py.simulate.what_if import ROOM_STAGES, Present, Settled
 
 Remedy = Callable[[Question], Iterator[Suggestion]]
 REMEDIES: tuple[tuple[frozenset[Stage], Remedy], ...] = (
@@ -54,21 +52,19 @@ REMEDIES: tuple[tuple[frozenset[Stage], Remedy], ...] = (
 
 def suggest(
     documents: Sequence[Document],
-    configuration: Configuration,
-    *,
-    now: float,
-    snapshot: Snapshot,
+    present: Present,
     without: Settled,
     gang: str,
     may_try: Callable[[], bool] = lambda: True,
 ) -> tuple[Suggestion, ...]:
-    """Changes with which ``gang`` would start, the smallest of each kind; () if it runs."""
+    """Changes with which ``gang`` would start, the smallest of each kind; () if it runs.
+
+    ``present``: the cluster of the ``documents``; ``without``: how it goes on without any change.
+    """
     waiting = next((each for each in without.waiting if each.gang == gang), None)
-    if waiting is None or gang not in snapshot.gangs:
+    if waiting is None or gang not in present.snapshot.gangs:
         return ()
-    question = Question(
-        documents, configuration, now, snapshot, snapshot.gangs[gang], without, may_try
-    )
+    question = Question(documents, present, present.snapshot.gangs[gang], without, may_try)
     return tuple(
         suggestion
         for stages, remedy in REMEDIES

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 from kai_py.config import Configuration
 from kai_py.grouping.gang import satisfied
-from kai_py.plan.decisions import Eviction, QueueShare, Stage
+from kai_py.plan.decisions import Eviction, Plan, QueueShare, Stage
 from kai_py.simulate.changes import AddNodes, Change
 from kai_py.simulate.cluster import Course, SimulatedCluster
+from kai_py.simulate.copies import in_copy
 from kai_py.simulate.objects import Document
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import PodState
@@ -93,8 +94,8 @@ def what_if(
     now: float,
 ) -> Comparison:
     """Compare the settled cluster with and without ``changes``; raises ChangeError."""
-    without = settle_changed(documents, (), configuration, now)
-    return compare(without, settle_changed(documents, changes, configuration, now))
+    present = Present(documents, configuration, now)
+    return compare(present.settled(), present.settled(*changes))
 
 
 def nodes_needed(
@@ -111,9 +112,10 @@ def nodes_needed(
     missing queue, a gate, members) don't count. O(log n) simulations.
     """
 
+    present = Present(documents, configuration, now)
+
     def suffices(count: int) -> bool:
-        added = (*changes, AddNodes(like, count))
-        given = settle_changed(documents, added, configuration, now)
+        given = present.settled(*changes, AddNodes(like, count))
         return not any(waiting.stage in ROOM_STAGES for waiting in given.waiting)
 
     return least(suffices, MAX_ADDED_NODES)
@@ -184,18 +186,29 @@ def _gpus(share: QueueShare | None, view: str) -> float:
     return float(getattr(share, view).get(GPU, 0.0)) if share is not None else 0.0
 
 
-def settle_changed(
-    documents: Sequence[Document],
-    changes: Sequence[Change],
-    configuration: Configuration,
-    now: float,
-) -> Settled:
-    """A copy of the cluster after ``changes``, when nothing changes any more."""
-    cluster = SimulatedCluster(configuration, start=now, seed=SEED)
-    cluster.load(documents)
-    for change in changes:
-        change.apply(cluster)
-    return settled(cluster, cluster.settle(SETTLE_SECONDS))
+class Present:
+    """A cluster as it is ``now``, loaded once; each question is answered by a copy of it."""
+
+    def __init__(
+        self, documents: Sequence[Document], configuration: Configuration, now: float
+    ) -> None:
+        """Load it; ``now`` in seconds since the epoch."""
+        self._cluster = SimulatedCluster(configuration, start=now, seed=SEED)
+        self._cluster.load(documents)
+        self.snapshot = self._cluster.planner.freeze(now)
+
+    def settled(self, *changes: Change) -> "Settled":
+        """What it is when nothing changes any more after ``changes``; raises ChangeError."""
+        return in_copy(lambda: self._settled(changes))
+
+    def plan(self) -> Plan:
+        """What one cycle decides about it."""
+        return in_copy(lambda: self._cluster.planner.decide(self.snapshot))
+
+    def _settled(self, changes: Sequence[Change]) -> "Settled":
+        for change in changes:
+            change.apply(self._cluster)
+        return settled(self._cluster, self._cluster.settle(SETTLE_SECONDS))
 
 
 def settled(cluster: SimulatedCluster, course: Course) -> Settled:

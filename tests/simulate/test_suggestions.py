@@ -6,20 +6,14 @@ from kai_py.config import Configuration
 from kai_py.observe.suggestion import Verb
 from kai_py.simulate.steps import TakeSteps
 from kai_py.simulate.suggestions import suggest
-from kai_py.simulate.what_if import settle_changed
+from kai_py.simulate.what_if import Present
 from tests.simulate.clusters import job, objects, queue, running, simulated
 
 
-def suggestions(cluster, name):
-    documents, now = objects(cluster), cluster.clock.now()
-    return suggest(
-        documents,
-        Configuration(),
-        now=now,
-        snapshot=cluster.snapshot(),
-        without=settle_changed(documents, (), Configuration(), now),
-        gang=f"default/Job/{name}",
-    )
+def suggestions(cluster, name, may_try=lambda: True):
+    documents = objects(cluster)
+    present = Present(documents, Configuration(), cluster.clock.now())
+    return suggest(documents, present, present.settled(), f"default/Job/{name}", may_try)
 
 
 def settled(*documents, **hardware):
@@ -109,15 +103,5 @@ def test_without_time_left_nothing_is_tried():
     cluster = settled(queue("team", 8), job("one", 1, "team"), job("four", 4, "team"))
     cluster.embedded.create(job("six", 6, "team"))
     cluster.settle(60)
-    documents, now = objects(cluster), cluster.clock.now()
     left = iter([True, True])
-    found = suggest(
-        documents,
-        Configuration(),
-        now=now,
-        snapshot=cluster.snapshot(),
-        without=settle_changed(documents, (), Configuration(), now),
-        gang="default/Job/six",
-        may_try=lambda: next(left, False),
-    )
-    assert found == ()
+    assert suggestions(cluster, "six", lambda: next(left, False)) == ()
