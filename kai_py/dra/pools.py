@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from kai_py.api.records.core import Node
+from kai_py.dra.cards import PoolCards, cards_of
 from kai_py.dra.features import Choice, Features
 from kai_py.dra.identity import PoolID
 from kai_py.dra.rows import CounterID, DeviceRow, SliceRows
@@ -47,6 +48,11 @@ class Pool:
     def numbers(self) -> dict[str, int]:
         """Device name to its place among ``rows``."""
         return {row.id.device: number for number, row in enumerate(self.rows)}
+
+    @cached_property
+    def cards(self) -> PoolCards:
+        """The cards that the devices of ``rows`` are parts of."""
+        return cards_of(self.rows, self.counters)
 
 
 def gather_pools(

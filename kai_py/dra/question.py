@@ -30,6 +30,9 @@ from kai_py.dra.usage_numbers import UsageNumbers
 STEPS_KEPT = 200_000
 """Steps after which a question starts afresh; far more than there are standings at a time."""
 
+UNKNOWN = -1
+"""In place of the number of a standing."""
+
 Refusal = NoFit | Undecided | AllocationError
 
 
@@ -70,6 +73,9 @@ class Question:
     _sites: dict[int, Site | AllocationError] = field(default_factory=dict)
     _counts: dict[tuple[int, int], int] = field(default_factory=dict)
     """How many pods fit; ``~n``, which is negative, where it is known only that n do."""
+    _known: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """(nodes,) the same for the standing of each node at the last look, ``_looked_up``."""
+    _looked_up: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     _steps: dict[tuple[int, int], Step] = field(default_factory=dict)
 
     def look_at(self, layout: FleetLayout) -> None:
@@ -77,6 +83,8 @@ class Question:
         if self.layout is not layout:
             self.numbers = self.alike.number(layout)
             self.layout = layout
+            self._looked_up = np.full(len(self.numbers), UNKNOWN, dtype=np.int64)
+            self._known = np.zeros(len(self.numbers), dtype=np.int64)
 
     def step(self, node: int, usage: int, state: DeviceState) -> Step:
         """Return what one more pod takes on ``node``, where ``usage`` numbers its standing."""
@@ -98,25 +106,37 @@ class Question:
 
     def counts(self, rows: Ints, usage: Ints, state: DeviceState, limit: int) -> Ints:
         """(rows,) how many pods fit each node one after the other, at most ``limit``."""
-        width = int(usage.max(initial=0)) + 1
-        pairs = self.numbers[rows] * width + usage[rows]
-        _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
-        nodes = rows[first]
-        keys = zip(self.numbers[nodes].tolist(), usage[nodes].tolist(), strict=True)
-        known = np.array([self._counts.get(key, ~0) for key in keys], dtype=np.int64)
-        found = np.minimum(np.where(known < 0, ~known, known), limit)
-        for place in np.flatnonzero((known < 0) & (found < limit)).tolist():
-            node = int(nodes[place])
-            found[place] = self._count_anew(node, int(usage[node]), state, limit)
-        counts: Ints = found[inverse]
+        self._look_up(rows[self._looked_up[rows] != usage[rows]], usage)
+        known = self._known[rows]
+        unsure = rows[(known < 0) & (~known < limit)]
+        if len(unsure):
+            self._make_sure(unsure, usage, state, limit)
+            known = self._known[rows]
+        counts: Ints = np.minimum(np.where(known < 0, ~known, known), limit)
         return counts
 
-    def _count_anew(self, node: int, usage: int, state: DeviceState, limit: int) -> int:
+    def _look_up(self, rows: Ints, usage: Ints) -> None:
+        """Keep for each node what is known of its present standing."""
+        keys = zip(self.numbers[rows].tolist(), usage[rows].tolist(), strict=True)
+        self._known[rows] = [self._counts.get(key, ~0) for key in keys]
+        self._looked_up[rows] = usage[rows]
+
+    def _make_sure(self, rows: Ints, usage: Ints, state: DeviceState, limit: int) -> None:
+        """Count up to ``limit`` on one node of each kind among ``rows``."""
+        width = int(usage.max(initial=0)) + 1
+        pairs = self.numbers[rows] * width + usage[rows]
+        _, first = np.unique(pairs, return_index=True)
+        for node in rows[first].tolist():
+            known = self._counts.get((int(self.numbers[node]), int(usage[node])), ~0)
+            if known < 0 and ~known < limit:
+                self._count_anew(node, int(usage[node]), state, limit)
+        self._look_up(rows, usage)
+
+    def _count_anew(self, node: int, usage: int, state: DeviceState, limit: int) -> None:
         count = self._count(node, usage, state, limit)
         if len(self._counts) >= STEPS_KEPT:
             self._counts.clear()
         self._counts[int(self.numbers[node]), usage] = count if count < limit else ~count
-        return count
 
     def _count(self, node: int, usage: int, state: DeviceState, limit: int) -> int:
         taken: list[Step] = []

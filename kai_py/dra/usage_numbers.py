@@ -1,15 +1,19 @@
 """What is held of each node's devices, as one number per node: equal numbers, equal standing.
 
+What exactly is held of a GPU of which nothing more can be had makes no difference.
+
 Follows an allocation state through the changes it lists, so that a look costs what changed; a copy
 starts from what is known of its origin.
 """
 
 import weakref
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from kai_py.dra.capacity import Amounts
+from kai_py.dra.cards import PoolCards
 from kai_py.dra.fleet_layout import FleetLayout, Ints, Numbering
 from kai_py.dra.holdings import DeviceState, PoolUsage
 from kai_py.dra.identity import PoolID
@@ -17,6 +21,11 @@ from kai_py.dra.inventory import NodeView
 from kai_py.dra.pools import Pool
 
 UNUSED_NODE = 0
+
+_Held = tuple[int, int, int, Amounts]
+"""A device by its place in the pool, and its ``Holding``."""
+_WHOLE: tuple[int, int, Amounts] = (1, 0, ())
+_SPENT: tuple[int, int, Amounts] = (-1, 0, ())
 
 
 @dataclass(slots=True, eq=False)
@@ -71,11 +80,29 @@ class UsageNumbers:
 def _key(pool: Pool, usage: PoolUsage) -> Hashable:
     """Describe usage by the places of devices in the pool; strangers by what they draw."""
     numbers = pool.numbers
-    known = sorted(
+    known = [
         (numbers[name], held.whole, held.shares, held.consumed)
         for name, held in usage.holdings.items()
         if name in numbers
-    )
+    ]
     if len(known) == len(usage.holdings):
-        return tuple(known)
-    return (tuple(known), tuple(sorted(usage.counters.items())))
+        return tuple(sorted(_without_spent(pool.cards, known)))
+    return (tuple(sorted(known)), tuple(sorted(usage.counters.items())))
+
+
+def _without_spent(cards: PoolCards, known: Iterable[_Held]) -> Iterator[_Held]:
+    """What is held, with a mark in place of all that is held of a spent card."""
+    by_card: dict[int, list[_Held]] = {}
+    for held in known:
+        if cards.cards[held[0]] is None:
+            yield held
+        else:
+            by_card.setdefault(cards.firsts[held[0]], []).append(held)
+    for first, parts in by_card.items():
+        card = cards.cards[first]
+        places = tuple(sorted(cards.places[held[0]] for held in parts))
+        held_whole = all(held[1:] == _WHOLE for held in parts)
+        if card is not None and held_whole and card.is_spent(places):
+            yield first, *_SPENT
+        else:
+            yield from parts

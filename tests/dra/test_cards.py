@@ -1,0 +1,94 @@
+"""Cards of which nothing is left look alike, whatever is held of them, and change no answer."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai_py.api.records.core import Node, ObjectMeta
+from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kai_py.api.records.resource_versions import from_json
+from kai_py.dra.allocator import Allocated, allocate
+from kai_py.dra.features import Choice
+from kai_py.dra.fleet import Fleet
+from kai_py.dra.holdings import DeviceState
+from kai_py.dra.inventory import Inventory
+
+NODES = tuple(Node(metadata=ObjectMeta(name=f"n{i}")) for i in range(3))
+CLASSES = {
+    "part": from_json(DeviceClass, {"metadata": {"name": "part"}, "spec": {"selectors": []}})
+}
+PARTS = {"small": 1, "large": 2, "whole": 4}
+"""Profile to slots, of the four that a card has."""
+
+
+def slices(node, cards=2, slots=4):
+    devices = [
+        {
+            "name": f"{card}-{profile}-{start}",
+            "attributes": {"profile": {"string": profile}},
+            "consumesCounters": [
+                {
+                    "counterSet": f"card-{card}",
+                    "counters": {f"slot-{start + i}": {"value": "1"} for i in range(size)},
+                }
+            ],
+        }
+        for card in range(cards)
+        for profile, size in PARTS.items()
+        for start in range(0, slots - size + 1, size)
+    ]
+    counters = [
+        {"name": f"card-{card}", "counters": {f"slot-{i}": {"value": "1"} for i in range(slots)}}
+        for card in range(cards)
+    ]
+    for part, content in (("d", {"devices": devices}), ("c", {"sharedCounters": counters})):
+        pool = {"name": node, "generation": 1, "resourceSliceCount": 2}
+        spec = {"driver": "gpu.example.com", "pool": pool, "nodeName": node} | content
+        yield from_json(ResourceSlice, {"metadata": {"name": f"{node}-{part}"}, "spec": spec})
+
+
+def claim(profile, *, admin=False):
+    text = f"device.attributes['gpu.example.com'].profile == '{profile}'"
+    exactly = {"deviceClassName": "part", "selectors": [{"cel": {"expression": text}}]}
+    request = {"name": "part", "exactly": exactly | ({"adminAccess": True} if admin else {})}
+    spec = {"devices": {"requests": [request]}}
+    return from_json(ResourceClaim, {"metadata": {"name": profile, "uid": profile}, "spec": spec})
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from([*PARTS, "free"]), st.integers(0, len(NODES) - 1), st.booleans()),
+    max_size=40,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS, choice=st.sampled_from(Choice))
+def test_a_walk_of_the_fleet_is_that_of_the_allocator(steps, choice):
+    pieces = [piece for node in NODES for piece in slices(node.metadata.name)]
+    inventory = Inventory.of(pieces, choice=choice)
+    fleet, state, held = Fleet(inventory, CLASSES), DeviceState(inventory.device), []
+    for profile, row, admin in steps:
+        if profile == "free":
+            if held:
+                state.release(held.pop(row % len(held)))
+            continue
+        wanted = [claim(profile, admin=admin)]
+        plain = allocate(wanted, NODES[row], inventory, state, CLASSES)
+        assert fleet.allocate(wanted, NODES, row, state) == plain
+        fits = fleet.count_fits(wanted, NODES, state, limit=1)
+        assert bool(fits[row]) is isinstance(plain, Allocated)
+        if isinstance(plain, Allocated) and not admin:
+            held += plain.allocations
+            state.hold(plain.allocations[0])
+
+
+def test_what_is_held_of_a_spent_card_makes_no_difference():
+    inventory = Inventory.of([piece for n in NODES for piece in slices(n.metadata.name)])
+    fleet, state = Fleet(inventory, CLASSES), DeviceState(inventory.device)
+    for row, profiles in enumerate((["whole"], ["large", "large"], ["large", "small"])):
+        for profile in profiles:
+            answer = fleet.allocate([claim(profile)], NODES, row, state)
+            state.hold(answer.allocations[0])
+    _, numbers = fleet.look([claim("small")], NODES, state)
+    assert numbers[0] == numbers[1] != numbers[2]
+    small = fleet.count_fits([claim("small")], NODES, state, limit=9)
+    assert small.tolist() == [4, 4, 5]
