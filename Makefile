@@ -38,6 +38,7 @@ types: setup
 generate: setup
 	$(BIN)/kai-py crds --output-dir crds
 	$(BIN)/kai-py install --chart charts/kai-py
+	$(BIN)/python -m tests.docs.reference
 
 picture: setup
 	$(BIN)/kai-py demo --svg docs/demo.svg

@@ -1,0 +1,168 @@
+"""The reference pages, made from the code: commands, configuration, resources, metrics.
+
+python -m tests.docs.reference        writes docs/reference; a test fails where it differs
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from prometheus_client import CollectorRegistry
+
+from kai_py.api.crd import crds
+from kai_py.cli import main
+from kai_py.config import Configuration
+from kai_py.observe.cluster_metrics import ClusterMetrics
+from kai_py.observe.cluster_view import ClusterView
+from kai_py.observe.decision_metrics import DecisionMetrics
+from kai_py.observe.metrics import Metrics
+from kai_py.plan.decisions import Plan
+from tests.docs.pages import DOCS
+from tests.worlds import world
+
+MADE = "Made from the code by `make generate`.\n"
+
+
+def reference() -> dict[str, str]:
+    """The pages by file name."""
+    return {
+        "commands.md": _commands(),
+        "configuration.md": _configuration(),
+        "resources.md": _resources(),
+        "metrics.md": _metrics(),
+    }
+
+
+def _table(heads: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
+    lines = [heads, tuple("---" for _ in heads), *rows]
+    return "".join(f"| {' | '.join(_cell(cell) for cell in line)} |\n" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("``", "`").replace("|", "\\|")
+
+
+def _commands() -> str:
+    parts = [f"# Commands\n\n{MADE}\n{main.EPILOG}\n"]
+    for entry in sorted(main.COMMANDS):
+        if entry.hidden:
+            continue
+        command = main.load_command(entry)
+        rows = ((_usage(each), each.help or "", _default(each)) for each in _shown(command))
+        parts.append(f"\n## {entry.name}\n\n{entry.help}\n\n")
+        parts.append(_table(("argument or option", "meaning", "default"), rows))
+    return "".join(parts)
+
+
+def _shown(command: Any) -> Iterator[Any]:
+    for each in command.params:
+        if each.name != "help" and not getattr(each, "hidden", False):
+            yield each
+
+
+def _usage(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return f"`{parameter.name.upper()}`"
+    names = ", ".join((*parameter.opts, *parameter.secondary_opts))
+    return f"`{names}`"
+
+
+def _default(parameter: Any) -> str:
+    default = parameter.default
+    if default in (None, "", (), []) or callable(default) or isinstance(default, bool):
+        return ""
+    return f"`{getattr(default, 'value', default)}`"
+
+
+def _configuration() -> str:
+    schema = Configuration.model_json_schema(by_alias=True)
+    rows = _settings(schema, schema.get("$defs", {}))
+    head = f"# Configuration\n\n{MADE}\nThe file of `kai-py run --config FILE`, in YAML.\n\n"
+    return head + _table(("setting", "meaning", "default"), rows)
+
+
+def _settings(
+    schema: Mapping[str, Any], known: Mapping[str, Any], path: str = ""
+) -> Iterator[tuple[str, ...]]:
+    for name, each in schema.get("properties", {}).items():
+        target = _resolved(each, known)
+        here = f"{path}{name}"
+        if target.get("properties"):
+            yield from _settings(target, known, f"{here}.")
+            continue
+        text = each.get("description") or target.get("description", "")
+        choices = ", ".join(f"`{value}`" for value in target.get("enum", ()))
+        meaning = f"{text} One of {choices}." if choices else text
+        default = each.get("default")
+        shown = "" if default in (None, "", [], {}) else f"`{_plain(default)}`"
+        yield f"`{here}`", meaning, shown
+
+
+def _plain(value: Any) -> str:
+    return (
+        {True: "true", False: "false"}.get(value, str(value))
+        if isinstance(value, bool)
+        else str(value)
+    )
+
+
+def _resolved(each: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
+    reference = each.get("$ref") or next(
+        (a["$ref"] for a in each.get("allOf", ()) if "$ref" in a), ""
+    )
+    return known[reference.rpartition("/")[2]] if reference else each
+
+
+def _resources() -> str:
+    parts = [f"# Resources\n\n{MADE}"]
+    for definition in crds().values():
+        group, names = definition["spec"]["group"], definition["spec"]["names"]
+        for version in definition["spec"]["versions"]:
+            schema = version["schema"]["openAPIV3Schema"]["properties"]
+            parts.append(f"\n## {names['kind']}\n\n`{group}/{version['name']}`\n")
+            for field in ("spec", "status"):
+                rows = _fields(schema.get(field, {}), f"{field}.")
+                parts.append("\n" + _table(("field", "type", "meaning"), rows))
+    return "".join(parts)
+
+
+def _fields(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, ...]]:
+    for name, each in sorted(schema.get("properties", {}).items()):
+        kind = each.get("type", "integer or string")
+        yield f"`{path}{name}`", kind, each.get("description", "")
+        yield from _fields(each, f"{path}{name}.")
+        inner = each.get("items") or each.get("additionalProperties")
+        if isinstance(inner, dict):
+            yield from _fields(inner, f"{path}{name}[].")
+
+
+def _metrics() -> str:
+    registry = CollectorRegistry()
+    kept = Metrics(registry), DecisionMetrics(registry)
+    view = ClusterView(1, world({}).snapshot(0.0), Plan(), np.zeros(0))
+    computed = CollectorRegistry()
+    ClusterMetrics(computed, lambda: view)
+    del kept
+    families = sorted((*registry.collect(), *computed.collect()), key=lambda family: family.name)
+    rows = (
+        (
+            f"`{family.name}{'_total' if family.type == 'counter' else ''}`",
+            family.type,
+            family.documentation,
+        )
+        for family in families
+    )
+    head = f"# Metrics by name\n\n{MADE}\n[What they are good for](../metrics.md).\n\n"
+    return head + _table(("metric", "type", "meaning"), rows)
+
+
+def write(directory: Path) -> None:
+    """Write the pages."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in reference().items():
+        (directory / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(DOCS / "reference")

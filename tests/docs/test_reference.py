@@ -1,0 +1,23 @@
+"""The reference says what the code says."""
+
+import pytest
+
+from tests.docs.pages import DOCS
+from tests.docs.reference import reference
+
+PAGES = reference()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_is_as_the_code_has_it(name):
+    kept = (DOCS / "reference" / name).read_text(encoding="utf-8")
+    assert kept == PAGES[name], "run make generate and commit"
+
+
+def test_everything_is_explained():
+    for name, text in PAGES.items():
+        rows = [line for line in text.splitlines() if line.startswith("| `")]
+        assert rows
+        cells = [[cell.strip() for cell in row.split(" | ")] for row in rows]
+        unexplained = [row[0] for row in cells if not any(row[1:])]
+        assert unexplained == [], name
