@@ -61,6 +61,13 @@ class Shown:
         return Probes(CollectorRegistry(), list, list, source)
 
 
+SPOKEN = ("button", "combobox", "link", "textbox", "image", "img", "table", "list", "region")
+CONTROLS = """[...document.querySelectorAll("a[href], button, select, summary, [tabindex='0']")]
+  .filter((each) => each.checkVisibility()).length"""
+FOCUSED = """(() => { const it = document.activeElement, all = [...document.querySelectorAll("*")];
+  return `${it.tagName} ${all.indexOf(it)} ${it.innerText.slice(0, 40)}`; })()"""
+
+
 async def test_the_demo_is_shown_while_it_runs(tab):
     stop, told = asyncio.Event(), asyncio.get_running_loop().create_future()
     wishes = Wishes(speed=4.0, keep=True, http=("127.0.0.1", 0), announce=told.set_result)
@@ -101,6 +108,32 @@ async def test_a_waiting_gang_tells_its_explanation(tab):
         shown.show(world({"n1": 16}, gang("train", pods=2, gpus=8, node="n1")).snapshot(1.0))
         await tab.until("document.querySelector('#gangs-note').innerText === 'Nobody waits.'")
         await tab.until("document.querySelector('#gangs').children.length === 0")
+
+
+async def test_keys_reach_every_control_and_readers_hear_what_each_is(tab):
+    shown = Shown(world({"n1": 4}, gang("train", pods=2, gpus=8, queue="team")).snapshot(0.0))
+    async with serve(shown.probes(), Access("127.0.0.1"), 0) as port:
+        await look(tab, f"http://127.0.0.1:{port}/")
+        controls = await tab.value(CONTROLS)
+        reached = []
+        for _ in range(2 * controls):
+            for kind in ("keyDown", "keyUp"):
+                await tab.call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab",
+                               windowsVirtualKeyCode=9)  # fmt: skip
+            reached.append(await tab.value(FOCUSED))
+        assert reached[0].endswith("Skip to the queues")
+        assert len({each for each in reached if not each.startswith("BODY")}) >= controls
+        tree = (await tab.call("Accessibility.getFullAXTree"))["nodes"]
+        nameless = [
+            node["role"]["value"]
+            for node in tree
+            if not node["ignored"]
+            and node["role"]["value"] in SPOKEN
+            and not node.get("name", {}).get("value")
+        ]
+        assert nameless == []
+        roles = {node["role"]["value"] for node in tree if not node["ignored"]}
+        assert {"main", "table", "columnheader", "status", "heading"} <= roles
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE])

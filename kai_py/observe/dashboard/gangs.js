@@ -118,7 +118,7 @@ function history(it) {
 
 function path(levels) {
   const head = ["Queue", "Held", "Deserved", "Fair share", "Max", "Requested"];
-  const table = make("table", { className: "small" });
+  const table = make("table", { className: "small", ariaLabel: "Its queues up to the root" });
   table.createTHead().insertRow().append(
     ...head.map((text, place) =>
       make("th", { scope: "col", textContent: text, className: place ? "number" : "" })));

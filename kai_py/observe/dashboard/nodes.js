@@ -100,7 +100,7 @@ function tell(details) {
     ? node.devices.filter((device) => device.status !== "Blocked").map(deviceRow)
     : node.occupants.map((it) => [`${amount(it.gpus)} GPU`, "device plugin",
       it.leaving ? "Leaving" : "Held", several(it.pods, "pod"), shortName(it.gang), it.queue]);
-  const table = make("table", { className: "small" });
+  const table = make("table", { className: "small", ariaLabel: `Devices of ${node.node}` });
   table.createTHead().insertRow().append(
     ...["Device", "Kind", "Status", "Claim", "Gang", "Queue"].map(
       (text) => make("th", { scope: "col", textContent: text })));

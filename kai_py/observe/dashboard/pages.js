@@ -82,6 +82,7 @@ function update(section, it, canClose) {
   const [head, list] = section.children;
   const [title, pager, close] = head.children;
   say(title, it.domain || "All nodes");
+  list.ariaLabel = it.domain ? `Nodes of ${it.domain}` : "All nodes";
   close.hidden = !canClose;
   pager.hidden = it.total <= it.nodes.length;
   const [back, range, on] = pager.children;
