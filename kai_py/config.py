@@ -208,6 +208,21 @@ class Grove(ApiModel):
     """Write their conditions Scheduled and DisruptionTarget."""
 
 
+class Webhook(ApiModel):
+    """Admission webhooks, served by ``kai-py webhook``."""
+
+    host: str = "0.0.0.0"
+    """Address to listen on."""
+    port: Annotated[int, Field(ge=1, le=65535, strict=True)] = 9443
+    """Port to listen on."""
+    namespace: Name = "kai-py"
+    """Namespace of the Service ``kai-py-webhook`` and of the Secret of that name."""
+    self_managed: bool = True
+    """Make the certificate in the Secret and renew it; off where something else writes it."""
+    names: Annotated[tuple[str, ...], Field(max_length=16)] = ()
+    """Further names and IP addresses in the certificate, beside the Service's."""
+
+
 class Http(ApiModel):
     """Where metrics, health and explanations are served."""
 
@@ -309,6 +324,8 @@ class Configuration(ApiModel):
     """The API of Grove."""
     http: Http = Http()
     """Where metrics and health are served."""
+    webhook: Webhook = Webhook()
+    """Defaults and checks before objects are stored."""
     log: Log = Log()
     """What is logged."""
 

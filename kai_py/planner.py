@@ -59,7 +59,7 @@ class Planner:
             allocator_steps=configuration.budgets.allocator_steps,
         )
         self._rules = RuleTable(configuration.grouping, shipped_rules())
-        grouping = KaiGrouping(self._rules, _addressing(configuration))
+        grouping = KaiGrouping(self._rules, addressing(configuration))
         self._settings = cycle_settings(configuration)
         half_life = configuration.fair_share.half_life
         history = UsageHistory(half_life) if half_life else None
@@ -67,7 +67,7 @@ class Planner:
         self.builder = SnapshotBuilder(
             grouping.identify,
             self._devices,
-            _queue_spec,
+            spec_of_queue,
             SnapshotSettings(
                 scheduler_name=configuration.scheduler_name,
                 scheduler_aliases=configuration.scheduler_aliases,
@@ -179,7 +179,8 @@ def _actions(configuration: Configuration) -> tuple[Action, ...]:
     return tuple(action for action in ACTIONS if not off.get(action, False))
 
 
-def _addressing(configuration: Configuration) -> Addressing:
+def addressing(configuration: Configuration) -> Addressing:
+    """In whose words workloads address queues."""
     speaks_kai = configuration.rules is Rules.KAI
     return Addressing(
         queue_label=configuration.kai.queue_label,
@@ -188,7 +189,8 @@ def _addressing(configuration: Configuration) -> Addressing:
     )
 
 
-def _queue_spec(watched: object) -> QueueSpec:
+def spec_of_queue(watched: object) -> QueueSpec:
+    """The spec of a watched Queue, ours or KAI's."""
     if isinstance(watched, KaiQueue):
         return kai_queue_spec(watched)
     if not isinstance(watched, WatchedQueue):

@@ -203,6 +203,8 @@ class QueueSpec(ApiModel):
     """A gang that waited this long for room gets nodes kept free for it, one gang at a time."""
     max_evictions_per_hour: Annotated[int, Field(ge=0, le=1_000_000, strict=True)] | None = None
     """Pods of the queue that may be evicted for others in an hour; absent means no limit."""
+    admission_gate: Annotated[bool, Field(strict=True)] = False
+    """New pods of the queue are gated until it has room for them, where the webhook runs."""
     namespaces: NamespaceFilter | None = None
     """Namespaces whose workloads may use the queue; absent means every namespace."""
 

@@ -32,6 +32,9 @@ def command(
         ),
     ] = False,
     config: Annotated[Path | None, typer.Option(help="Configuration file to put inside.")] = None,
+    webhook: Annotated[
+        bool, typer.Option("--webhook", help="With the admission webhooks.")
+    ] = False,
     chart_dir: Annotated[
         Path | None, typer.Option("--chart", help="Write the Helm chart into this directory.")
     ] = None,
@@ -45,7 +48,7 @@ def command(
     if not _IMAGE.fullmatch(image):
         form = "an image is named like registry.example/kai-py:0.1.0"
         raise CommandError(f"--image {image}: is no name of an image", hint=form)
-    options = {"leaderElection": {"namespace": namespace}}
+    options = {"leaderElection": {"namespace": namespace}, "webhook": {"namespace": namespace}}
     configuration = with_options(configuration_from(config), options)
     if configuration.http.port == 0:
         raise CommandError("http.port: a Service needs a port that is known, not 0")
@@ -55,6 +58,7 @@ def command(
         replicas=replicas,
         configuration=configuration,
         monitoring=monitoring,
+        webhook=webhook,
     )
     typer.echo("---\n".join(map(text_of_manifest, manifests(wanted))), nl=False)
 

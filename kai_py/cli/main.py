@@ -34,6 +34,7 @@ COMMANDS = (
     Command("demo", "kai_py.cli.demo", "Watch it work: a cluster in this process, in a minute."),
     Command("lint", "kai_py.cli.lint", "Check manifests and print their valid form."),
     Command("run", "kai_py.cli.run", "Run the scheduler until SIGTERM."),
+    Command("webhook", "kai_py.cli.webhook", "Serve the admission webhooks until SIGTERM."),
     Command("queues", "kai_py.cli.queues", "List queues: fair share, use, who waits."),
     Command("gangs", "kai_py.cli.gangs", "List gangs: members, floor, why they wait."),
     Command("explain", "kai_py.cli.explain", "Tell why something waits and what would help."),

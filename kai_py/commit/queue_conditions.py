@@ -16,8 +16,7 @@ from typing import Literal
 
 from kai_py.api.queue_status import ORPHAN, OVER_DESERVED, OVER_MAX, READY
 from kai_py.plan.decisions import QueueShare
-from kai_py.snapshot.accounting import GPU
-from kai_py.snapshot.queue_objects import in_api_units
+from kai_py.snapshot.queue_objects import amount_text, field_of
 from kai_py.snapshot.queue_specs import QueueFault, QueueProblem
 
 BROKEN_PARENT = (QueueFault.MISSING_PARENT, QueueFault.CYCLE)
@@ -69,8 +68,8 @@ def _orphan(share: QueueShare, above: str) -> Finding:
 
 def _over_deserved(share: QueueShare) -> Finding:
     above = "; ".join(
-        f"{_amount(held, resource)} allocated, {_field(resource, 'deserved')} is "
-        f"{_amount(bound, resource)}: queues below their fair share may reclaim the rest"
+        f"{amount_text(held, resource)} allocated, {field_of(resource, 'deserved')} is "
+        f"{amount_text(bound, resource)}: queues below their fair share may reclaim the rest"
         for resource, held, bound in _exceeded(share, share.deserved)
     )
     if above:
@@ -80,8 +79,8 @@ def _over_deserved(share: QueueShare) -> Finding:
 
 def _over_max(share: QueueShare) -> Finding:
     above = "; ".join(
-        f"{_amount(held, resource)} allocated, {_field(resource, 'max')} is "
-        f"{_amount(bound, resource)}: nothing starts until pods end or it is raised"
+        f"{amount_text(held, resource)} allocated, {field_of(resource, 'max')} is "
+        f"{amount_text(bound, resource)}: nothing starts until pods end or it is raised"
         for resource, held, bound in _exceeded(share, share.maximum)
     )
     if above:
@@ -109,8 +108,8 @@ def _with_field(problem: QueueProblem) -> str:
 def _cut_message(share: QueueShare, resource: str) -> str:
     deserved, left = share.deserved[resource], share.cut[resource]
     return (
-        f"{_field(resource, 'deserved')} is {_amount(deserved, resource)}, of which "
-        f"{_amount(left, resource)} can be guaranteed: there is less than all queues deserve"
+        f"{field_of(resource, 'deserved')} is {amount_text(deserved, resource)}, of which "
+        f"{amount_text(left, resource)} can be guaranteed: there is less than all queues deserve"
     )
 
 
@@ -120,14 +119,3 @@ def _exceeded(share: QueueShare, bounds: Mapping[str, float]) -> Iterator[tuple[
         held, bound = share.allocated[resource], bounds.get(resource, math.inf)
         if held > bound * (1 + NEGLIGIBLE) + NEGLIGIBLE:
             yield resource, held, bound
-
-
-def _field(resource: str, bound: str) -> str:
-    if resource == GPU:
-        return f"spec.{bound}GPUs"
-    return f"spec.resources[{resource}].{bound}"
-
-
-def _amount(amount: float, resource: str) -> str:
-    (shown,) = in_api_units({resource: amount}).values()
-    return f"{shown:.10g} GPUs" if resource == GPU else f"{shown:.10g} {resource}"

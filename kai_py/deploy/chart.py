@@ -9,20 +9,15 @@ from importlib import metadata
 
 import yaml
 
+from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.api.crd import crds, plain_yaml
-from kai_py.config import Configuration, Http, LeaderElection
+from kai_py.config import Configuration, Http, LeaderElection, Webhook
 from kai_py.deploy.monitoring import DASHBOARDS, RULES, text_of
-from kai_py.deploy.objects import (
-    CONFIGURATION_FILE,
-    NAME,
-    Document,
-    Installation,
-    dashboards,
-    manifests,
-    text_of_manifest,
-)
+from kai_py.deploy.objects import NAME, Installation, dashboards, manifests, text_of_manifest
+from kai_py.deploy.parts import CONFIGURATION_FILE, Document
 
 NAMESPACE, IMAGE, REPLICAS, PORT = "release-namespace", "values-image", 1234, 45678
+WEBHOOK_PORT, SCHEDULER = 45679, "values-scheduler"
 RESOURCES, PRIORITY_CLASS = "values-resources", "values-priority-class"
 POD = {
     "nodeSelector": "values-node-selector",
@@ -35,16 +30,24 @@ OPTIONAL = {
     "PrometheusRule": "monitoring.rules",
 }
 """Kinds that a value switches, and the value."""
+WEBHOOK_SWITCH = "webhook.enabled"
 DASHBOARDS_SWITCH = "monitoring.dashboards"
 DIGEST_KEY = "kai-py/configuration"
 
 HELPERS = """\
 {{- define "kai-py.config" -}}
 {{- $own := dict "leaderElection" (dict "namespace" .Release.Namespace) -}}
+{{- if .Values.webhook.enabled -}}
+{{- $_ := set $own "webhook" (dict "namespace" .Release.Namespace) -}}
+{{- end -}}
 {{- mustMergeOverwrite $own (deepCopy .Values.config) | toYaml -}}
 {{- end -}}
 """
 
+SCHEDULERS = (
+    '{{ prepend (dig "schedulerAliases" list .Values.config) '
+    '(dig "schedulerName" "kai-scheduler" .Values.config) | toJson }}'
+)
 VALUES = """\
 # Container image whose entry point is kai-py; docs/install.md says how to build it.
 image: ""
@@ -65,6 +68,10 @@ monitoring:
   dashboards: false
 # The scheduler's configuration; `kai-py run --config` reads the same file.
 config: {}
+webhook:
+  # Defaults for pods of namespaces with the label scheduling.kai.io/admission: enabled, and checks
+  # of queues before they are stored; docs/webhook.md.
+  enabled: false
 """
 
 
@@ -81,16 +88,19 @@ def chart() -> dict[str, str]:
     files |= {f"monitoring/{name}": text_of(name) for name in (RULES, *DASHBOARDS)}
     for document in manifests(_installation()):
         kind = document["kind"]
-        if document["metadata"]["name"] != NAME:
+        if document["metadata"]["name"] == f"{NAME}-dashboards":
             files["templates/dashboards.yaml"] = _dashboards()
         elif kind not in ("CustomResourceDefinition", "Namespace"):
-            files[f"templates/{kind.lower()}.yaml"] = _template(document)
+            files[f"templates/{_file(document)}.yaml"] = _template(document)
     return files
 
 
 def _installation() -> Installation:
     configuration = Configuration(
-        leader_election=LeaderElection(namespace=NAMESPACE), http=Http(port=PORT)
+        leader_election=LeaderElection(namespace=NAMESPACE),
+        http=Http(port=PORT),
+        webhook=Webhook(port=WEBHOOK_PORT),
+        scheduler_name=SCHEDULER,
     )
     return Installation(
         image=IMAGE,
@@ -101,6 +111,7 @@ def _installation() -> Installation:
         priority_class=PRIORITY_CLASS,
         pod=POD,
         monitoring=True,
+        webhook=True,
     )
 
 
@@ -146,6 +157,11 @@ def _values_schema() -> Document:
                 },
             },
             "config": config,
+            "webhook": {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {"enabled": {"type": "boolean"}},
+            },
             "global": {"type": "object"},
         },
     }
@@ -162,7 +178,18 @@ def _template(document: Document) -> str:
     if kind == "PrometheusRule":
         return _switched(_open(document, "spec") + _file_of(RULES, 2), OPTIONAL[kind])
     text = _replaced(text_of_manifest(document))
-    return _switched(text, OPTIONAL[kind]) if kind in OPTIONAL else text
+    if kind in OPTIONAL:
+        text = _switched(text, OPTIONAL[kind])
+    return _switched(text, WEBHOOK_SWITCH) if _is_webhook(document) else text
+
+
+def _file(document: Document) -> str:
+    kind = str(document["kind"]).lower()
+    return f"webhook-{kind}" if _is_webhook(document) else kind
+
+
+def _is_webhook(document: Document) -> bool:
+    return bool(document["metadata"]["name"] == WEBHOOK_NAME)
 
 
 def _dashboards() -> str:
@@ -191,6 +218,8 @@ def _replaced(text: str) -> str:
         IMAGE: '{{ required "image: set the image to run" .Values.image }}',
         str(REPLICAS): "{{ .Values.replicas }}",
         str(PORT): port,
+        str(WEBHOOK_PORT): '{{ dig "webhook" "port" 9443 .Values.config }}',
+        f'["{SCHEDULER}"]': SCHEDULERS,
         RESOURCES: "{{ toJson .Values.resources }}",
         PRIORITY_CLASS: "{{ .Values.priorityClassName | quote }}",
         **{stand_in: f"{{{{ toJson .Values.{value} }}}}" for value, stand_in in POD.items()},

@@ -11,12 +11,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.api.queue import GROUP as QUEUE_GROUP
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.watch.kinds import WATCHED
+from kai_py.watch.resource import Kind
 
 Rule = dict[str, Any]
 READ = ("get", "list", "watch")
+WORKLOADS = ("apps", "batch")
+"""Groups of the owners that every cluster has."""
 FIRST_OF_RULE = "- apiGroups:"
 
 
@@ -28,15 +32,18 @@ class Grant:
     group: str
     resources: tuple[str, ...]
     verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    """The only objects for which it holds; empty: all."""
 
     @property
     def rule(self) -> Rule:
         """As roles hold it."""
-        return {
+        rule: Rule = {
             "apiGroups": [self.group],
             "resources": list(self.resources),
             "verbs": list(self.verbs),
         }
+        return rule | {"resourceNames": list(self.names)} if self.names else rule
 
 
 MIRRORED = "Mirrored, or an owner that says which pods belong together."
@@ -155,6 +162,38 @@ def lease_rules() -> list[Rule]:
     return [grant.rule for grant in lease_grants()]
 
 
+def webhook_cluster_grants() -> list[Grant]:
+    """What the webhooks' ClusterRole grants: they write nothing but their own CA."""
+    registered = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    crds = ("customresourcedefinitions",)
+    labels = "The labels and annotations of namespaces: scheduler and queue of their pods."
+    owners = "An owner may name the queue of a pod."
+    return [
+        Grant(labels, "", ("namespaces",), READ),
+        Grant("A queue is judged beside the others.", QUEUE_GROUP, ("queues",), READ),
+        Grant("A queue is judged beside the others.", "scheduling.run.ai", ("queues",), READ),
+        Grant("Which kinds are served.", "apiextensions.k8s.io", crds, READ),
+        *(Grant(owners, group, plurals, ("get",)) for group, plurals in _owners().items()),
+        Grant(
+            "The certificate that the API server is to expect.",
+            "admissionregistration.k8s.io",
+            registered,
+            ("get", "patch"),
+            (WEBHOOK_NAME,),
+        ),
+    ]
+
+
+def webhook_grants() -> list[Grant]:
+    """What the webhooks' Role grants: the Secret with their certificate."""
+    new = "The Secret with the certificate; what is to be made has no name to ask for."
+    kept = "The certificate, to serve and to renew it."
+    return [
+        Grant(new, "", ("secrets",), ("create",)),
+        Grant(kept, "", ("secrets",), ("get", "patch"), (WEBHOOK_NAME,)),
+    ]
+
+
 def commented(text: str, grants: Iterable[Grant]) -> str:
     """A role's YAML with the reason above each rule."""
     reasons = (grant.why for grant in grants)
@@ -165,13 +204,21 @@ def commented(text: str, grants: Iterable[Grant]) -> str:
 
 
 def _reads() -> list[Grant]:
+    plurals = _plurals(WATCHED)
+    return [Grant(MIRRORED, group, plurals[group], READ) for group in plurals]
+
+
+def _owners() -> dict[str, tuple[str, ...]]:
+    return _plurals([kind for kind in WATCHED if kind.group in WORKLOADS])
+
+
+def _plurals(kinds: Iterable[Kind[Any]]) -> dict[str, tuple[str, ...]]:
+    """Plurals by group, of ``kinds`` and of every owner that has a rule."""
     plurals: dict[str, list[str]] = defaultdict(list)
-    for kind in WATCHED:
+    for kind in kinds:
         plurals[kind.group].append(kind.plural)
     for owner in RuleTable(shipped_rules()).kinds():
         plural = f"{owner.kind.lower()}s"
         if plural not in plurals[owner.group]:
             plurals[owner.group].append(plural)
-    return [
-        Grant(MIRRORED, group, tuple(sorted(plurals[group])), READ) for group in sorted(plurals)
-    ]
+    return {group: tuple(sorted(plurals[group])) for group in sorted(plurals)}

@@ -107,5 +107,18 @@ def in_api_units(amounts: Mapping[str, float]) -> dict[str, float]:
     return {name: amount / _unit(name) for name, amount in amounts.items()}
 
 
+def field_of(resource: str, bound: str) -> str:
+    """Where a Queue says ``deserved`` or ``max`` of a resource."""
+    if resource == GPU:
+        return f"spec.{bound}GPUs"
+    return f"spec.resources[{resource}].{bound}"
+
+
+def amount_text(amount: float, resource: str) -> str:
+    """An amount in row units as people read it."""
+    (shown,) = in_api_units({resource: amount}).values()
+    return f"{shown:.10g} GPUs" if resource == GPU else f"{shown:.10g} {resource}"
+
+
 def _unit(resource: str) -> float:
     return 1000.0 if resource == "cpu" else 1.0

@@ -4,32 +4,26 @@ Only on the real API server: it alone has RBAC and the admission of pods.
 """
 
 import asyncio
-import dataclasses
-import itertools
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import yaml
 from prometheus_client import CollectorRegistry
 
 from kai_py.cli.connection import cluster_client
 from kai_py.config import Commit, Configuration, LeaderElection
-from kai_py.deploy.objects import NAME, Installation, manifests
+from kai_py.deploy.objects import NAME
 from kai_py.observe.metrics import Metrics
 from kai_py.scheduler import Scheduler
 from tests.cluster.api import Document
 from tests.cluster.clusters import Cluster
 from tests.cluster.eventually import eventually
 from tests.cluster.fake_kubelet import gpu_nodes
+from tests.cluster.installation import SPACES, as_account, install
 from tests.cluster.manifests import claim_template, job, pod_spec, priority_class, queue
-from tests.cluster.scheduling import install_definitions, scheduling
+from tests.cluster.scheduling import scheduling
 from tests.cluster.view import View
-
-SPACES = (f"gpu-scheduling-{number}" for number in itertools.count())
-STRICT = {"fieldValidation": "Strict"}
 
 
 def configured(space: str) -> Configuration:
@@ -43,38 +37,9 @@ def configured(space: str) -> Configuration:
 @pytest.fixture
 async def space(real: Cluster) -> str:
     """A namespace with everything in it but the CRDs, which are there."""
-    await install_definitions(real.api)
     space = next(SPACES)
-    wanted = Installation(
-        image="none", namespace=space, replicas=2, configuration=configured(space)
-    )
-    for document in manifests(wanted):
-        if document["kind"] == "CustomResourceDefinition":
-            continue
-        if document["kind"] == "Namespace":
-            await real.create_namespace(space)
-            labels = {"metadata": {"labels": document["metadata"]["labels"]}}
-            await real.api.patch(f"/api/v1/namespaces/{space}", labels)
-            continue
-        kinds = await real.api.types(document["apiVersion"])
-        path = kinds[document["kind"]].path(namespace=document["metadata"].get("namespace", ""))
-        await real.api.request("POST", path, document, parameters=STRICT)
+    await install(real, space, configured(space))
     return space
-
-
-async def as_its_account(real: Cluster, space: str, path: Path) -> Cluster:
-    """The cluster as the service account of the installation reaches it."""
-    accounts = f"/api/v1/namespaces/{space}/serviceaccounts/{NAME}/token"
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    issued = await real.api.post(accounts, body)
-    document = yaml.safe_load(real.kubeconfig.read_text())
-    document["users"] = [{"name": "admin", "user": {"token": issued["status"]["token"]}}]
-    return dataclasses.replace(real, kubeconfig=_written(path, document))
-
-
-def _written(path: Path, document: Document) -> Path:
-    path.write_text(json.dumps(document))
-    return path
 
 
 async def test_pods_of_the_deployment_are_admitted_to_its_restricted_namespace(
@@ -90,7 +55,7 @@ async def test_the_permissions_suffice_to_bind_to_preempt_and_to_tell(
     real: Cluster, space: str, tmp_path: Path
 ) -> None:
     view = View(real.api)
-    its = await as_its_account(real, space, tmp_path / "kubeconfig")
+    its = await as_account(real, space, NAME, tmp_path / "kubeconfig")
     high = pod_spec(template="one-gpu", priorityClassName="high")
     async with (
         real.run_nodes(gpu_nodes(1, published_gpus=4)),
@@ -139,7 +104,7 @@ async def test_kinds_that_it_may_not_read_are_done_without(
     real: Cluster, space: str, tmp_path: Path
 ) -> None:
     view = View(real.api)
-    its = await as_its_account(real, space, tmp_path / "kubeconfig")
+    its = await as_account(real, space, NAME, tmp_path / "kubeconfig")
     async with (
         without_reading(real, "poddisruptionbudgets", "persistentvolumes", "deployments"),
         real.run_nodes(gpu_nodes(1, published_gpus=4)),
@@ -161,7 +126,7 @@ async def test_kinds_that_it_may_not_read_are_done_without(
 async def test_without_nodes_it_is_not_ready_and_names_the_permission(
     real: Cluster, space: str, tmp_path: Path
 ) -> None:
-    its = await as_its_account(real, space, tmp_path / "kubeconfig")
+    its = await as_account(real, space, NAME, tmp_path / "kubeconfig")
     wanted = "Node: not read yet: the permission to list and watch nodes is missing"
     async with (
         without_reading(real, "nodes"),

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kai_py.config import Configuration, LeaderElection
-from kai_py.deploy.chart import IMAGE, NAMESPACE, PORT, REPLICAS, chart
+from kai_py.config import Configuration, LeaderElection, Webhook
+from kai_py.deploy.chart import IMAGE, NAMESPACE, PORT, REPLICAS, SCHEDULER, WEBHOOK_PORT, chart
 from kai_py.deploy.objects import CONFIGURATION_FILE, Installation, manifests
 from tests.deploy.helm import render
 
@@ -21,7 +21,7 @@ def built_once(test):
 
 def test_no_stand_in_is_left():
     text = "".join(chart().values())
-    for stand_in in (NAMESPACE, IMAGE, str(REPLICAS), str(PORT)):
+    for stand_in in (NAMESPACE, IMAGE, SCHEDULER, str(REPLICAS), str(PORT), str(WEBHOOK_PORT)):
         assert stand_in not in text
 
 
@@ -48,6 +48,16 @@ def test_values_have_a_schema_of_the_configuration():
     schema = json.loads(chart()["values.schema.json"])
     assert schema["properties"]["config"]["properties"]["schedulerName"]
     assert set(yaml.safe_load(chart()["values.yaml"])) <= set(schema["properties"])
+
+
+def test_webhooks_stand_behind_a_value():
+    for name, text in chart().items():
+        if name.startswith("templates/webhook-"):
+            assert text.startswith("{{- if .Values.webhook.enabled }}\n")
+            assert text.endswith("{{- end }}\n")
+        elif name.startswith("templates/"):
+            assert "kai-py-webhook" not in text
+    assert yaml.safe_load(chart()["values.yaml"])["webhook"] == {"enabled": False}
 
 
 def documents(done):
@@ -82,13 +92,16 @@ def test_helm_renders_what_install_prints():
         image="registry.example/kai-py:1",
         namespace="gpu",
         replicas=2,
-        configuration=Configuration(leader_election=LeaderElection(namespace="gpu")),
+        configuration=Configuration(
+            leader_election=LeaderElection(namespace="gpu"), webhook=Webhook(namespace="gpu")
+        ),
         monitoring=True,
+        webhook=True,
     )
     apart = ("CustomResourceDefinition", "Namespace")
     printed = [each for each in manifests(wanted) if each["kind"] not in apart]
     switches = dict.fromkeys(("serviceMonitor", "rules", "dashboards"), True)
-    values = {"image": wanted.image, "monitoring": switches}
+    values = {"image": wanted.image, "monitoring": switches, "webhook": {"enabled": True}}
     assert named(documents(render(CHART, "gpu", json.dumps(values)))) == named(printed)
 
 
@@ -119,6 +132,21 @@ def test_values_reach_their_objects():
     assert kinds["Service"]["spec"]["ports"][0]["port"] == 9090
     config = yaml.safe_load(kinds["ConfigMap"]["data"][CONFIGURATION_FILE])
     assert config == {**values["config"], "leaderElection": {"namespace": "gpu"}}
+
+
+@built_once
+def test_webhooks_ask_about_pods_of_the_configured_schedulers():
+    config = {"schedulerAliases": ["other"], "webhook": {"port": 9444}}
+    values = {"image": "i", "webhook": {"enabled": True}, "config": config}
+    found = documents(render(CHART, "gpu", json.dumps(values)))
+    by_name = {(each["kind"], each["metadata"]["name"]): each for each in found}
+    mutating = by_name["MutatingWebhookConfiguration", "kai-py-webhook"]
+    expression = mutating["webhooks"][1]["matchConditions"][0]["expression"]
+    assert expression == 'object.spec.schedulerName in ["kai-scheduler","other"]'
+    deployment = by_name["Deployment", "kai-py-webhook"]["spec"]["template"]["spec"]
+    assert deployment["containers"][0]["ports"][0]["containerPort"] == 9444
+    written = yaml.safe_load(by_name["ConfigMap", "kai-py"]["data"][CONFIGURATION_FILE])
+    assert written["webhook"] == {"namespace": "gpu", "port": 9444}
 
 
 @built_once

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from kai_py.cli import main
 from kai_py.config import parse_configuration
-from kai_py.deploy.permissions import cluster_rules
+from kai_py.deploy.permissions import cluster_rules, webhook_cluster_grants, webhook_grants
 from kai_py.watch.kinds import WATCHED
 
 
@@ -107,3 +107,39 @@ def test_only_claims_may_be_deleted_and_no_wildcard_is_asked_for():
     for rule in rules:
         words = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
         assert not words & {"*", "delete", "deletecollection", "secrets", "escalate", "bind"}
+
+
+def test_webhooks_are_left_out_unless_asked_for():
+    assert not any("webhook" in each["metadata"]["name"] for each in printed())
+    names = {each["metadata"]["name"] for each in printed("--webhook")}
+    assert names >= {"kai-py", "kai-py-webhook"}
+
+
+def test_webhooks_never_stand_in_the_way_and_are_found_at_their_service():
+    documents = printed("--webhook", "--namespace", "gpu")
+    (service,) = webhook_of(documents, "Service")
+    (deployment,) = webhook_of(documents, "Deployment")
+    labels = deployment["spec"]["template"]["metadata"]["labels"].items()
+    assert service["spec"]["selector"].items() <= labels
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        (configuration,) = webhook_of(documents, kind)
+        for each in configuration["webhooks"]:
+            assert each["failurePolicy"] == "Ignore"
+            found = each["clientConfig"]["service"]
+            assert (found["name"], found["namespace"]) == (service["metadata"]["name"], "gpu")
+
+
+def webhook_of(documents, kind):
+    return [
+        each
+        for each in documents
+        if each["kind"] == kind and each["metadata"]["name"] == "kai-py-webhook"
+    ]
+
+
+def test_the_webhooks_write_only_what_is_theirs_by_name():
+    for rule in [each.rule for each in (*webhook_cluster_grants(), *webhook_grants())]:
+        writes = set(rule["verbs"]) - {"get", "list", "watch"}
+        made = rule["resources"] == ["secrets"] and rule["verbs"] == ["create"]
+        assert made or not writes or rule["resourceNames"] == ["kai-py-webhook"]
+        assert "*" not in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}

@@ -26,6 +26,12 @@ def tree_of(spec: KaiPodGroupSpec, constrain: Constrain) -> Subgroup:
 
 def problems_of(spec: KaiPodGroupSpec) -> Iterator[str]:
     """What is wrong with the list, as sentences that name the field."""
+    yield from tree_problems_of(spec)
+    yield from too_few_below(spec)
+
+
+def tree_problems_of(spec: KaiPodGroupSpec) -> Iterator[str]:
+    """Entries that have no place in the tree."""
     names = [entry.name for entry in spec.sub_groups]
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):
         yield f'spec.subGroups: the name "{name}" is used more than once'
@@ -37,6 +43,11 @@ def problems_of(spec: KaiPodGroupSpec) -> Iterator[str]:
             yield f'spec.subGroups[{entry.name}].parent: there is no subgroup "{parent}"'
         elif entry.name not in reached:
             yield f"spec.subGroups[{entry.name}].parent: it is its own ancestor"
+
+
+def too_few_below(spec: KaiPodGroupSpec) -> Iterator[str]:
+    """Floors above the number of subgroups that they are counted in."""
+    children = _children(spec)
     if spec.sub_groups:
         yield from _too_many("spec", spec.min_sub_group, len(children.get("", ())))
     for entry in spec.sub_groups:

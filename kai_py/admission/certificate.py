@@ -1,0 +1,170 @@
+"""How does the API server know that it talks to us? By a certificate that lies in a Secret.
+
+All replicas serve the Secret's certificate. Where we manage it ourselves it is made by the first
+that finds none, signed by itself, and renewed when a third of its time is left; ``ca.crt`` then
+keeps the one before, so that a replica that still serves that is trusted meanwhile. Keys are made
+by the program ``openssl``. Otherwise somebody else writes the Secret, of type kubernetes.io/tls.
+"""
+
+import asyncio
+import base64
+import ipaddress
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from kai_py.api.admission import WEBHOOK_NAME
+from kai_py.api.records.core import ObjectMeta, Record
+from kai_py.config import Webhook
+from kai_py.watch.client import Client
+from kai_py.watch.errors import AlreadyExists, Conflict, NotFound
+from kai_py.watch.resource import define_kind
+
+VALID_DAYS = 365
+RENEWED_WITHIN = VALID_DAYS * 24 * 3600 // 3
+OPENSSL_SECONDS = 60
+CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"
+
+
+class CertificateError(Exception):
+    """There is no certificate to serve; the message says what to do."""
+
+
+class Secret(Record, frozen=True):
+    """v1 Secret; values in base64."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+SECRETS = define_kind(Secret, "Secret", "secrets", "v1").at()
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """PEM texts: what is served, its key, and what clients trust."""
+
+    served: bytes
+    key: bytes
+    authority: bytes
+
+
+def issue(names: Sequence[str], before: bytes = b"") -> Certificate:
+    """Make a certificate for ``names``; ``before`` is trusted beside it. Raises CertificateError.
+
+    Blocks for some milliseconds.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        key, served = Path(directory, KEY), Path(directory, CERTIFICATE)
+        _openssl(
+            *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
+            *("-noenc", "-days", str(VALID_DAYS), "-subj", f"/CN={names[0][:64]}"),
+            *("-addext", "subjectAltName=" + ",".join(map(_alternative_name, names))),
+            *("-keyout", str(key), "-out", str(served)),
+        )
+        made = served.read_bytes()
+        return Certificate(made, key.read_bytes(), made + before)
+
+
+def ends_soon(served: bytes) -> bool:
+    """Whether a certificate is to be renewed, or is none. Blocks for some milliseconds."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(served)
+        file.flush()
+        within = str(RENEWED_WITHIN)
+        return not _succeeds("x509", "-checkend", within, "-noout", "-in", file.name)
+
+
+async def kept_certificate(client: Client, wanted: Webhook) -> Certificate:
+    """The Secret's certificate, made or renewed where that is ours to do.
+
+    Raises CertificateError, ApiError.
+    """
+    try:
+        secret = await client.get(SECRETS, WEBHOOK_NAME, namespace=wanted.namespace)
+    except NotFound:
+        if not wanted.self_managed:
+            place = f"Secret {wanted.namespace}/{WEBHOOK_NAME}"
+            text = f"{place} does not exist: create it, of type kubernetes.io/tls"
+            raise CertificateError(text) from None
+        return await _created(client, wanted)
+    found = _read(secret)
+    if not wanted.self_managed or not await asyncio.to_thread(ends_soon, found.served):
+        return found
+    return await _renewed(client, wanted, secret, found)
+
+
+async def _created(client: Client, wanted: Webhook) -> Certificate:
+    made = await asyncio.to_thread(issue, _names(wanted))
+    body = {"type": "kubernetes.io/tls", "data": _data(made)}
+    metadata = {"name": WEBHOOK_NAME, "namespace": wanted.namespace}
+    try:
+        await client.create(SECRETS, {"metadata": metadata, **body}, namespace=wanted.namespace)
+    except AlreadyExists:  # another replica was first
+        return await kept_certificate(client, wanted)
+    return made
+
+
+async def _renewed(
+    client: Client, wanted: Webhook, secret: Secret, found: Certificate
+) -> Certificate:
+    made = await asyncio.to_thread(issue, _names(wanted), before=found.served)
+    guard = {"metadata": {"resourceVersion": secret.metadata.resource_version}}
+    body = {**guard, "data": _data(made)}
+    try:
+        await client.patch(SECRETS, WEBHOOK_NAME, body, namespace=wanted.namespace)
+    except Conflict:  # another replica was first
+        return _read(await client.get(SECRETS, WEBHOOK_NAME, namespace=wanted.namespace))
+    return made
+
+
+def _read(secret: Secret) -> Certificate:
+    place = f"Secret {secret.metadata.namespace}/{secret.metadata.name}"
+    missing = [name for name in (CERTIFICATE, KEY) if not secret.data.get(name)]
+    if missing:
+        raise CertificateError(f"{place} has no {' and no '.join(missing)}")
+    served, key = (base64.b64decode(secret.data[name]) for name in (CERTIFICATE, KEY))
+    authority = secret.data.get(AUTHORITY)
+    return Certificate(served, key, base64.b64decode(authority) if authority else served)
+
+
+def _data(made: Certificate) -> dict[str, str]:
+    texts = {CERTIFICATE: made.served, KEY: made.key, AUTHORITY: made.authority}
+    return {name: base64.b64encode(text).decode() for name, text in texts.items()}
+
+
+def _names(wanted: Webhook) -> tuple[str, ...]:
+    service = f"{WEBHOOK_NAME}.{wanted.namespace}.svc"
+    return (service, f"{service}.cluster.local", *wanted.names)
+
+
+def _alternative_name(name: str) -> str:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return f"DNS:{name}"
+    return f"IP:{name}"
+
+
+def _openssl(*arguments: str) -> None:
+    done = _run(*arguments)
+    if done.returncode != 0:
+        raise CertificateError(f"openssl {arguments[0]}: {done.stderr.decode().strip()}")
+
+
+def _succeeds(*arguments: str) -> bool:
+    return _run(*arguments).returncode == 0
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(
+            ["openssl", *arguments], capture_output=True, check=False, timeout=OPENSSL_SECONDS
+        )
+    except FileNotFoundError:
+        text = "the program openssl is needed to make certificates: install it, or set "
+        raise CertificateError(text + "webhook.selfManaged: false and write the Secret") from None

@@ -1,0 +1,192 @@
+"""Which request is answered by what? The handlers, by the paths under which they are served.
+
+A refusal is told with code 422; a fault of ours is no refusal, for the failure policy is Ignore
+and would not apply to an answer: it is logged, and the object passes as it is.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+import kopf
+import msgspec
+
+from kai_py.admission.owner_lookup import OwnerLookup
+from kai_py.admission.pod_defaults import gets_gate, gets_scheduler, queue_mark
+from kai_py.admission.pod_group_rules import judge_pod_group
+from kai_py.admission.queue_rules import judge_deletion, judge_queue
+from kai_py.admission.verdict import Verdict
+from kai_py.api.admission import (
+    KAI_POD_GROUP_RULES,
+    KAI_QUEUE_RULES,
+    POD_DEFAULTS,
+    POD_GATE,
+    QUEUE_RULES,
+)
+from kai_py.api.queue import ADMISSION_GATE
+from kai_py.api.records.core import ObjectMetadata, Pod
+from kai_py.config import Configuration
+from kai_py.grouping.lineage import Lineage
+from kai_py.grouping.queue_choice import Defaults, QueueKey
+from kai_py.grouping.rule_table import RuleTable, shipped_rules
+from kai_py.planner import addressing, spec_of_queue
+from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.watch.client import Client
+from kai_py.watch.errors import ApiError
+from kai_py.watch.kinds import KAI_POD_GROUPS, KAI_QUEUES, NAMESPACES, PODS, QUEUES
+from kai_py.watch.mirror import Mirror
+from kai_py.watch.resource import Identified, Kind
+
+log = logging.getLogger(__name__)
+REFUSED = 422
+MIRRORED = (NAMESPACES, QUEUES, KAI_QUEUES)
+
+Body = Mapping[str, Any]
+P = ParamSpec("P")
+T = TypeVar("T")
+K = TypeVar("K", bound=Identified)
+
+
+@dataclass
+class Desk:
+    """What the handlers look things up in."""
+
+    client: Client
+    mirror: Mirror
+    configuration: Configuration
+
+    def __post_init__(self) -> None:
+        self._owners = OwnerLookup(self.client)
+        table = RuleTable(self.configuration.grouping, shipped_rules())
+        kai = QueueKey(self.configuration.kai.queue_label, Defaults.KAI)
+        self._keys = tuple(dict.fromkeys((*table.queue_keys, kai)))
+        configured = self.configuration
+        self._schedulers = (configured.scheduler_name, *configured.scheduler_aliases)
+
+    async def pod_defaults(self, body: Body, patch: kopf.Patch) -> None:
+        """Give a pod of an enabled namespace our scheduler, and the namespace's queue."""
+        pod = _decoded(PODS, body)
+        if gets_scheduler(pod):
+            patch.spec["schedulerName"] = self.configuration.scheduler_name
+        elif pod.spec.scheduler_name not in self._schedulers:
+            return
+        namespace = self._namespace(pod)
+        if namespace is None:
+            return
+        mark = queue_mark(await self._owners.lineage(pod), namespace.metadata, self._keys)
+        if mark is not None:
+            patch.metadata[mark.place] = {mark.key: mark.value}
+
+    async def pod_gate(self, body: Body, patch: kopf.Patch) -> None:
+        """Gate a pod of ours whose queue asks for that."""
+        pod = _decoded(PODS, body)
+        if gets_gate(pod, self._schedulers) and self._is_gated(await self._owners.lineage(pod)):
+            gates = [*body["spec"].get("schedulingGates", ()), {"name": ADMISSION_GATE}]
+            patch.spec["schedulingGates"] = gates
+
+    def _is_gated(self, lineage: Lineage) -> bool:
+        if lineage.unknown is not None:
+            return False
+        queue = lineage.nearest(*(each.key for each in self._keys))
+        if not queue and (namespace := self._namespace(lineage.pod)) is not None:
+            mark = queue_mark(lineage, namespace.metadata, self._keys)
+            queue = mark.value if mark else ""
+        queue = queue or addressing(self.configuration).default_queue
+        found = self.mirror.objects(QUEUES).get(("", queue))
+        return found is not None and found.queue.spec.admission_gate
+
+    def _namespace(self, pod: Pod) -> ObjectMetadata | None:
+        return self.mirror.objects(NAMESPACES).get(("", pod.metadata.namespace))
+
+    async def queue(
+        self, kind: Kind[Any], operation: str, new: Body | None, old: Body | None
+    ) -> Verdict:
+        """Judge an edit of a Queue, of the given API, beside all queues there are now."""
+        before = None if old is None else _spec(kind, old)
+        others = await self._queues()
+        if operation == "DELETE" or new is None:
+            return judge_deletion(before.name, others) if before else Verdict()
+        return judge_queue(_spec(kind, new), before, others)
+
+    async def _queues(self) -> Sequence[QueueSpec]:
+        """Read anew: of two edits in a row the second has to see the first."""
+        served = [self.mirror.served(kind) for kind in (QUEUES, KAI_QUEUES)]
+        listed = [await self.client.list(resource) for resource in served if resource is not None]
+        return [spec_of_queue(each) for listing in listed for each in listing.items]
+
+
+def registry(desk: Desk) -> kopf.OperatorRegistry:
+    """All handlers, ready to be served."""
+    found = kopf.OperatorRegistry()
+    _pods(found, desk)
+    _queues(found, desk, QUEUES, QUEUE_RULES)
+    _queues(found, desk, KAI_QUEUES, KAI_QUEUE_RULES)
+    _pod_groups(found)
+    return found
+
+
+def _pods(found: kopf.OperatorRegistry, desk: Desk) -> None:
+    @kopf.on.mutate("", "v1", "pods", id=POD_DEFAULTS, registry=found)
+    async def defaults(body: kopf.Body, patch: kopf.Patch, **_: Any) -> None:
+        await _tolerant(desk.pod_defaults, body, patch)
+
+    @kopf.on.mutate("", "v1", "pods", id=POD_GATE, registry=found)
+    async def gate(body: kopf.Body, patch: kopf.Patch, **_: Any) -> None:
+        await _tolerant(desk.pod_gate, body, patch)
+
+
+def _queues(found: kopf.OperatorRegistry, desk: Desk, kind: Kind[Any], path: str) -> None:
+    version = next(iter(kind.versions))
+
+    @kopf.on.validate(kind.group, version, kind.plural, id=path, registry=found)
+    async def judge(warnings: list[str], **request: Any) -> None:
+        edit = (request["operation"], request["new"], request["old"])
+        _tell(await _tolerant(desk.queue, kind, *edit), warnings)
+
+
+def _pod_groups(found: kopf.OperatorRegistry) -> None:
+    kind = KAI_POD_GROUPS
+    version = next(iter(kind.versions))
+
+    @kopf.on.validate(kind.group, version, kind.plural, id=KAI_POD_GROUP_RULES, registry=found)
+    async def judge(warnings: list[str], **request: Any) -> None:
+        if request["new"] is not None:
+            edit = (request["new"], request["old"])
+            _tell(await _tolerant(_judged_group, *edit), warnings)
+
+
+async def _judged_group(new: Body, old: Body | None) -> Verdict:
+    before = None if old is None else _decoded(KAI_POD_GROUPS, old)
+    return judge_pod_group(_decoded(KAI_POD_GROUPS, new), before)
+
+
+async def _tolerant(
+    handle: Callable[P, Awaitable[T]], *given: P.args, **named: P.kwargs
+) -> T | None:
+    """What ``handle`` says; None where it cannot be said, which lets the object pass."""
+    try:
+        return await handle(*given, **named)
+    except (ApiError, ValueError) as error:
+        log.warning("passes unseen: %s", error)
+    except Exception:  # kopf would refuse the object for it
+        log.exception("passes unseen, by a fault of ours")
+    return None
+
+
+def _tell(verdict: Verdict | None, warnings: list[str]) -> None:
+    if verdict is None:
+        return
+    warnings.extend(verdict.warnings)
+    if verdict.refusals:
+        text = "; ".join(verdict.refusals)
+        log.info("refused: %s", text)
+        raise kopf.AdmissionError(text, code=REFUSED)
+
+
+def _spec(kind: Kind[Any], body: Body) -> QueueSpec:
+    return spec_of_queue(_decoded(kind, body))
+
+
+def _decoded(kind: Kind[K], body: Body) -> K:
+    return kind.at().decode(msgspec.json.encode(dict(body)))

@@ -1,0 +1,64 @@
+"""What does a new pod get that says nothing itself?
+
+In a namespace with the label ``scheduling.kai.io/admission: enabled``: our scheduler, in place of
+the default one, and the namespace's queue, where neither the pod nor an owner of it names one. A
+pod of a DaemonSet keeps its scheduler, and so does one whose node is chosen already.
+
+In a queue with ``admissionGate``: our scheduling gate, if it is ours to schedule.
+
+``default-scheduler`` counts as saying nothing: the API server has written it where nothing stood.
+"""
+
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import Literal
+
+from kai_py.api.queue import ADMISSION_GATE
+from kai_py.api.records.core import ObjectMeta, Pod
+from kai_py.grouping.lineage import Lineage, controller
+from kai_py.grouping.queue_choice import QueueKey
+
+DEFAULT_SCHEDULERS = ("", "default-scheduler")
+KEPT_OWNERS = ("DaemonSet", "Node")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMark:
+    """A label or annotation that names a queue."""
+
+    place: Literal["labels", "annotations"]
+    key: str
+    value: str
+
+
+def gets_scheduler(pod: Pod) -> bool:
+    """Whether a pod of an enabled namespace gets our scheduler."""
+    owner = controller(pod.metadata)
+    return (
+        pod.spec.scheduler_name in DEFAULT_SCHEDULERS
+        and not pod.spec.node_name
+        and (owner is None or owner.kind not in KEPT_OWNERS)
+    )
+
+
+def queue_mark(
+    lineage: Lineage, namespace: ObjectMeta, keys: tuple[QueueKey, ...]
+) -> QueueMark | None:
+    """The namespace's queue in its own words, if nothing nearer to the pod names one."""
+    if lineage.unknown is not None or lineage.nearest(*(each.key for each in keys)):
+        return None
+    for each in keys:
+        if value := namespace.annotations.get(each.key):
+            return QueueMark("annotations", each.key, value)
+        if value := namespace.labels.get(each.key):
+            return QueueMark("labels", each.key, value)
+    return None
+
+
+def gets_gate(pod: Pod, schedulers: Container[str]) -> bool:
+    """Whether a pod of a gated queue gets our gate."""
+    return (
+        pod.spec.scheduler_name in schedulers
+        and not pod.spec.node_name
+        and all(gate.name != ADMISSION_GATE for gate in pod.spec.scheduling_gates)
+    )

@@ -1,0 +1,98 @@
+"""May this Queue be stored? What rules of one object cannot see: the other queues.
+
+Refused are a queue that would be its own ancestor, and a guarantee above the max of a queue above,
+on either end of the edge. Only warned of: a parent that does not exist (yet), guarantees of
+children that exceed their parent's, a name that the other API has too, the deletion of a parent.
+
+KAI's Queues are refused for cycles only, for KAI takes the rest. O(queues) per edit.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from kai_py.admission.verdict import Verdict, of_edit
+from kai_py.api.queue import API_VERSION
+from kai_py.snapshot.queue_objects import amount_text, field_of
+from kai_py.snapshot.queue_specs import QueueFault, QueueSpec, check_queues
+
+
+def judge_queue(new: QueueSpec, old: QueueSpec | None, others: Sequence[QueueSpec]) -> Verdict:
+    """The verdict on ``new`` in place of ``old``; ``others`` are all the queues there are."""
+    rest = [each for each in others if not _same(each, new)]
+    before = Verdict() if old is None else _found(old, rest)
+    return of_edit(_found(new, rest), before)
+
+
+def judge_deletion(name: str, others: Sequence[QueueSpec]) -> Verdict:
+    """The verdict on deleting the queue ``name``."""
+    children = sorted(each.name for each in others if each.parent == name)
+    if not children:
+        return Verdict()
+    listed = ", ".join(map(repr, children))
+    text = f"queue {name!r} is the parent of {listed}, which stand as roots until it is back"
+    return Verdict(warnings=(text,))
+
+
+def _same(one: QueueSpec, other: QueueSpec) -> bool:
+    return (one.name, one.api_version) == (other.name, other.api_version)
+
+
+def _found(queue: QueueSpec, rest: Sequence[QueueSpec]) -> Verdict:
+    problems = check_queues((*rest, queue), ()).problems
+    cycles = [p.reason for p in problems if p.queue == queue.name and p.fault is QueueFault.CYCLE]
+    others = [
+        p.reason for p in problems if p.queue == queue.name and p.fault is not QueueFault.CYCLE
+    ]
+    bounds = [] if cycles else list(_out_of_bounds(queue, rest))
+    sums = [] if cycles else list(_overcommitted(queue, rest))
+    if queue.api_version == API_VERSION:
+        return Verdict((*cycles, *bounds), (*others, *sums))
+    return Verdict(tuple(cycles), (*others, *bounds, *sums))
+
+
+def _out_of_bounds(queue: QueueSpec, rest: Sequence[QueueSpec]) -> Iterator[str]:
+    """Guarantees above the max of a queue above: of the queue itself, and of its children."""
+    specs = {each.name: each for each in rest} | {queue.name: queue}
+    for each in (queue, *sorted(_children(queue, rest), key=lambda spec: spec.name)):
+        for resource in sorted(each.deserved):
+            text = _above_max(each, resource, specs)
+            if text:
+                yield text
+
+
+def _above_max(queue: QueueSpec, resource: str, specs: Mapping[str, QueueSpec]) -> str:
+    deserved, above = queue.deserved[resource], specs.get(queue.parent)
+    while above is not None:
+        bound = above.max.get(resource, math.inf)
+        if deserved > bound:
+            return (
+                f"queue {queue.name!r}: {field_of(resource, 'deserved')} is "
+                f"{amount_text(deserved, resource)}, but queue {above.name!r} above has "
+                f"{field_of(resource, 'max')} {amount_text(bound, resource)}; "
+                "lower the one or raise the other"
+            )
+        above = specs.get(above.parent)
+    return ""
+
+
+def _overcommitted(queue: QueueSpec, rest: Sequence[QueueSpec]) -> Iterator[str]:
+    """Children that are guaranteed more than their parent, where the parent is guaranteed some."""
+    specs = {each.name: each for each in rest} | {queue.name: queue}
+    for parent in (queue, specs.get(queue.parent)):
+        if parent is None:
+            continue
+        children = _children(parent, tuple(specs.values()))
+        for resource in sorted(parent.deserved):
+            own = parent.deserved[resource]
+            total = sum(child.deserved.get(resource, 0.0) for child in children)
+            if 0 < own < total < math.inf:
+                yield (
+                    f"queue {parent.name!r}: its children are guaranteed "
+                    f"{amount_text(total, resource)} together, its own "
+                    f"{field_of(resource, 'deserved')} is {amount_text(own, resource)}: "
+                    "they get less than they are promised"
+                )
+
+
+def _children(queue: QueueSpec, rest: Sequence[QueueSpec]) -> list[QueueSpec]:
+    return [each for each in rest if each.parent == queue.name]

@@ -1,0 +1,153 @@
+"""Serves the webhooks until the process is told to end.
+
+kopf answers the requests, and starts its server anew when the files with the certificate change;
+they are kept equal to the Secret. Whoever cannot reach us loses nothing but defaults and early
+words: the scheduler finds the same faults and says so in conditions.
+"""
+
+import asyncio
+import logging
+import ssl
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import kopf
+
+from kai_py.admission.certificate import (
+    AUTHORITY,
+    CERTIFICATE,
+    KEY,
+    Certificate,
+    CertificateError,
+    kept_certificate,
+)
+from kai_py.admission.handlers import MIRRORED, Desk, registry
+from kai_py.admission.trust import publish
+from kai_py.config import Configuration, Webhook
+from kai_py.watch.client import Client
+from kai_py.watch.credentials import Credentials
+from kai_py.watch.errors import ApiError
+from kai_py.watch.mirror import Mirror
+
+log = logging.getLogger(__name__)
+CHECK_SECONDS = 600.0
+FILES_SECONDS = 2.0
+LOGIN_SECONDS = 300.0
+NOISY = ("kopf.objects", "aiohttp.access")
+"""They log every request, and refusals as errors."""
+
+
+@dataclass(frozen=True)
+class CertificateFiles:
+    """The certificate as files, for whoever reads only files."""
+
+    directory: Path
+
+    def write(self, made: Certificate) -> bool:
+        """Tell whether anything is new."""
+        texts = {KEY: made.key, CERTIFICATE: made.served, AUTHORITY: made.authority}
+        new = {name: text for name, text in texts.items() if self._read(name) != text}
+        for name, text in new.items():
+            path = self.directory / name
+            path.touch(mode=0o600)
+            path.write_bytes(text)
+        return bool(new)
+
+    def _read(self, name: str) -> bytes:
+        with suppress(FileNotFoundError):
+            return (self.directory / name).read_bytes()
+        return b""
+
+
+async def serve(client: Client, credentials: Credentials, configuration: Configuration) -> None:
+    """Serve until SIGTERM or SIGINT. Raises CertificateError while there is no certificate."""
+    wanted = configuration.webhook
+    for name in NOISY:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    mirror = Mirror(client, MIRRORED)
+    with tempfile.TemporaryDirectory(prefix="kai-py-") as directory:
+        files = CertificateFiles(Path(directory))
+        files.write(await kept_certificate(client, wanted))
+        async with asyncio.TaskGroup() as group:
+            beside = [
+                group.create_task(mirror.run(), name="mirror"),
+                group.create_task(_keep(client, wanted, files), name="certificate"),
+            ]
+            await mirror.wait_synced()
+            found = registry(Desk(client, mirror, configuration))
+            _log_in(found, credentials)
+            await kopf.operator(
+                registry=found,
+                settings=_settings(client, wanted, files),
+                clusterwide=True,
+                standalone=True,
+            )
+            for task in beside:
+                task.cancel()
+
+
+async def _keep(client: Client, wanted: Webhook, files: CertificateFiles) -> None:
+    """Keep the files equal to the Secret, and the Secret young."""
+    while True:
+        await asyncio.sleep(CHECK_SECONDS)
+        try:
+            made = await kept_certificate(client, wanted)
+            if files.write(made):
+                log.info("the certificate is a new one")
+            await publish(client, made.authority)  # whoever applied the objects anew dropped it
+        except (CertificateError, ApiError) as error:
+            log.warning("certificate: %s", error)
+
+
+def _settings(client: Client, wanted: Webhook, files: CertificateFiles) -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.admission.server = _Served(client, wanted, files)
+    return settings
+
+
+@dataclass(frozen=True)
+class _Served:
+    """kopf's server; whatever certificate it serves is published first."""
+
+    client: Client
+    wanted: Webhook
+    files: CertificateFiles
+
+    async def __call__(self, handle: Any) -> AsyncIterator[Any]:
+        directory = self.files.directory
+        server = kopf.WebhookServer(
+            addr=self.wanted.host,
+            port=self.wanted.port,
+            certfile=directory / CERTIFICATE,
+            pkeyfile=directory / KEY,
+            cafile=directory / AUTHORITY,
+            file_check_interval=FILES_SECONDS,
+        )
+        async for served in server(handle):
+            await publish(self.client, (directory / AUTHORITY).read_bytes())
+            log.info("webhooks are served on port %d", self.wanted.port)
+            yield served
+
+
+def _log_in(found: kopf.OperatorRegistry, credentials: Credentials) -> None:
+    """Let kopf reach the API server as we do; it asks again when a token may have expired."""
+
+    @kopf.on.login(registry=found)
+    async def log_in(**_: Any) -> kopf.AiohttpSession:
+        access = await asyncio.to_thread(credentials.load)
+        headers = {"Authorization": access.authorization} if access.authorization else {}
+        tls = access.tls or ssl.create_default_context()
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=tls), headers=headers, proxy=access.proxy or None
+        )
+        expiration = datetime.now(UTC) + timedelta(seconds=LOGIN_SECONDS)
+        return kopf.AiohttpSession(
+            server=access.server, aiohttp_session=session, expiration=expiration
+        )

@@ -1,0 +1,42 @@
+"""``kai-py webhook``: the admission webhooks, a process of their own beside the scheduler."""
+
+import asyncio
+import logging
+from typing import Annotated
+
+import typer
+
+from kai_py.admission.certificate import CertificateError
+from kai_py.admission.server import serve
+from kai_py.cli.addresses import address_of
+from kai_py.cli.configuration import ConfigFile, configuration_from, with_options
+from kai_py.cli.connection import Context, Kubeconfig, cluster_client
+from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.config import Configuration, LogFormat
+from kai_py.observe.log import configure_logging
+from kai_py.watch.credentials import find_credentials
+
+
+def command(
+    *,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+    config: ConfigFile = None,
+    http: Annotated[str | None, typer.Option(help="HOST:PORT to serve the webhooks on.")] = None,
+    log_format: Annotated[LogFormat | None, typer.Option(help="Form of log lines.")] = None,
+) -> None:
+    """Serve the admission webhooks until SIGTERM."""
+    host, port = address_of(http) if http else (None, None)
+    options = {"log": {"format": log_format}, "webhook": {"host": host, "port": port}}
+    configuration = with_options(configuration_from(config), options)
+    level = getattr(logging, configuration.log.level.value.upper())
+    configure_logging(configuration.log.format, level=level)
+    try:
+        asyncio.run(_run(configuration, kubeconfig, context))
+    except CertificateError as error:
+        raise CommandError(str(error), exit_code=ExitCode.CLUSTER) from error
+
+
+async def _run(configuration: Configuration, kubeconfig: str, context: str) -> None:
+    async with cluster_client(kubeconfig, context) as client:
+        await serve(client, find_credentials(kubeconfig, context), configuration)

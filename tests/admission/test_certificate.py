@@ -1,0 +1,82 @@
+"""A certificate is made once, shared, and renewed in time; the one before stays trusted."""
+
+import base64
+import ssl
+import subprocess
+
+import pytest
+
+from kai_py.admission import certificate
+from kai_py.admission.certificate import (
+    CertificateError,
+    ends_soon,
+    issue,
+    kept_certificate,
+)
+from kai_py.api.admission import WEBHOOK_NAME
+from kai_py.config import Webhook
+from kai_py.embedded.cluster import EmbeddedCluster
+from kai_py.watch.client import connect
+from kai_py.watch.credentials import Anonymous
+
+OURS = Webhook(namespace="default", names=("127.0.0.1",))
+THEIRS = Webhook(namespace="default", self_managed=False)
+
+
+@pytest.fixture
+async def client():
+    async with (
+        EmbeddedCluster(kubelet=False) as cluster,
+        connect(Anonymous(cluster.url)) as client,
+    ):
+        yield client
+
+
+def test_a_certificate_is_for_its_names_and_young(tmp_path):
+    made = issue(("host.example", "127.0.0.1"))
+    path = tmp_path / "tls.crt"
+    path.write_bytes(made.served)
+    shown = subprocess.run(
+        ["openssl", "x509", "-noout", "-ext", "subjectAltName", "-in", path],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "DNS:host.example, IP Address:127.0.0.1" in shown
+    (tmp_path / "tls.key").write_bytes(made.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path, tmp_path / "tls.key")
+    assert not ends_soon(made.served)
+    assert ends_soon(b"no certificate")
+
+
+async def test_replicas_share_what_the_first_has_made(client):
+    assert await kept_certificate(client, OURS) == await kept_certificate(client, OURS)
+
+
+async def test_it_is_renewed_and_the_old_one_trusted(client, monkeypatch):
+    first = await kept_certificate(client, OURS)
+    monkeypatch.setattr(certificate, "RENEWED_WITHIN", 400 * 24 * 3600)
+    second = await kept_certificate(client, OURS)
+    assert second.served != first.served
+    assert second.authority == second.served + first.served
+
+
+async def test_a_secret_of_others_is_taken_as_it_is(client):
+    with pytest.raises(CertificateError, match="Secret default/kai-py-webhook does not exist"):
+        await kept_certificate(client, THEIRS)
+    data = {"tls.crt": base64.b64encode(b"crt").decode()}
+    body = {"metadata": {"name": WEBHOOK_NAME, "namespace": "default"}, "data": data}
+    await client.create(certificate.SECRETS, body, namespace="default")
+    with pytest.raises(CertificateError, match=r"has no tls.key"):
+        await kept_certificate(client, THEIRS)
+    key = {"data": {"tls.key": base64.b64encode(b"key").decode()}}
+    await client.patch(certificate.SECRETS, WEBHOOK_NAME, key, namespace="default")
+    found = await kept_certificate(client, THEIRS)
+    assert (found.served, found.key, found.authority) == (b"crt", b"key", b"crt")
+
+
+def test_without_openssl_it_says_what_to_do(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(CertificateError, match=r"openssl is needed.*selfManaged: false"):
+        issue(("host.example",))

@@ -1,0 +1,70 @@
+"""Which pods get our scheduler, the queue of their namespace, and the gate."""
+
+import pytest
+
+from kai_py.admission.pod_defaults import QueueMark, gets_gate, gets_scheduler, queue_mark
+from kai_py.api.queue import ADMISSION_GATE, QUEUE_NAME_KEY
+from kai_py.api.records.core import (
+    ObjectMeta,
+    OwnerReference,
+    Pod,
+    PodSpec,
+    SchedulingGate,
+)
+from kai_py.grouping.lineage import Lineage
+from kai_py.grouping.queue_choice import Defaults, QueueKey
+
+KEYS = (QueueKey(QUEUE_NAME_KEY), QueueKey("kai.scheduler/queue", Defaults.KAI))
+
+
+def pod(scheduler="default-scheduler", owner="", node="", gates=(), **labels):
+    owners = (OwnerReference(kind=owner, uid="1", controller=True),) if owner else ()
+    return Pod(
+        metadata=ObjectMeta(labels=labels, owner_references=owners),
+        spec=PodSpec(
+            scheduler_name=scheduler,
+            node_name=node or None,
+            scheduling_gates=tuple(SchedulingGate(name=name) for name in gates),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        (pod(), True),
+        (pod(owner="ReplicaSet"), True),
+        (pod(owner="DaemonSet"), False),
+        (pod(owner="Node"), False),
+        (pod(node="n1"), False),
+        (pod(scheduler="another"), False),
+    ],
+)
+def test_only_pods_that_name_no_scheduler_get_ours(asked, given):
+    assert gets_scheduler(asked) is given
+
+
+def test_the_queue_of_the_namespace_is_named_in_its_own_words():
+    lineage = Lineage(pod(), (ObjectMeta(),))
+    for place in ("labels", "annotations"):
+        for each in KEYS:
+            namespace = ObjectMeta(**{place: {each.key: "team-a"}})
+            assert queue_mark(lineage, namespace, KEYS) == QueueMark(place, each.key, "team-a")
+    assert queue_mark(lineage, ObjectMeta(), KEYS) is None
+
+
+def test_whoever_names_a_queue_keeps_it():
+    namespace = ObjectMeta(labels={QUEUE_NAME_KEY: "team-a"})
+    job = ObjectMeta(annotations={"kai.scheduler/queue": "team-b"})
+    assert queue_mark(Lineage(pod(), (ObjectMeta(), job)), namespace, KEYS) is None
+    unread = OwnerReference(kind="Job", uid="1")
+    assert queue_mark(Lineage(pod(), (ObjectMeta(),), unknown=unread), namespace, KEYS) is None
+
+
+def test_the_gate_is_for_pods_of_ours_that_wait_and_once():
+    ours = ("kai-scheduler",)
+    assert gets_gate(pod("kai-scheduler"), ours)
+    assert gets_gate(pod("kai-scheduler", gates=("example.com/other",)), ours)
+    assert not gets_gate(pod("kai-scheduler", gates=(ADMISSION_GATE,)), ours)
+    assert not gets_gate(pod("kai-scheduler", node="n1"), ours)
+    assert not gets_gate(pod("another"), ours)

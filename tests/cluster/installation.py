@@ -1,0 +1,53 @@
+"""How does a test install what `kai-py install` prints, and act as its accounts?"""
+
+import dataclasses
+import itertools
+import json
+from pathlib import Path
+
+import yaml
+
+from kai_py.config import Configuration
+from kai_py.deploy.objects import Installation, manifests
+from tests.cluster.api import Document
+from tests.cluster.clusters import Cluster
+from tests.cluster.scheduling import install_definitions
+
+SPACES = (f"gpu-scheduling-{number}" for number in itertools.count())
+STRICT = {"fieldValidation": "Strict"}
+
+
+async def install(
+    real: Cluster, space: str, configuration: Configuration, *, webhook: bool = False
+) -> None:
+    """Create everything in the namespace `space`; the CRDs may be there."""
+    await install_definitions(real.api)
+    wanted = Installation(
+        image="none", namespace=space, replicas=2, configuration=configuration, webhook=webhook
+    )
+    for document in manifests(wanted):
+        if document["kind"] == "CustomResourceDefinition":
+            continue
+        if document["kind"] == "Namespace":
+            await real.create_namespace(space)
+            labels = {"metadata": {"labels": document["metadata"]["labels"]}}
+            await real.api.patch(f"/api/v1/namespaces/{space}", labels)
+            continue
+        kinds = await real.api.types(document["apiVersion"])
+        path = kinds[document["kind"]].path(namespace=document["metadata"].get("namespace", ""))
+        await real.api.request("POST", path, document, parameters=STRICT)
+
+
+async def as_account(real: Cluster, space: str, name: str, path: Path) -> Cluster:
+    """The cluster as a service account of the installation reaches it."""
+    accounts = f"/api/v1/namespaces/{space}/serviceaccounts/{name}/token"
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    issued = await real.api.post(accounts, body)
+    document = yaml.safe_load(real.kubeconfig.read_text())
+    document["users"] = [{"name": "admin", "user": {"token": issued["status"]["token"]}}]
+    return dataclasses.replace(real, kubeconfig=_written(path, document))
+
+
+def _written(path: Path, document: Document) -> Path:
+    path.write_text(json.dumps(document))
+    return path
