@@ -208,6 +208,15 @@ class Grove(ApiModel):
     """Write their conditions Scheduled and DisruptionTarget."""
 
 
+class Kueue(ApiModel):
+    """Kueue beside the scheduler."""
+
+    coexistence: bool = False
+    """Kueue owns the quota, the scheduler places what it admits: work that names no queue goes to
+    ``defaultQueue``, or ``kueue``, which is unlimited and needs no object; nothing is reclaimed
+    between queues; gangs for which Kueue chose the nodes are only checked."""
+
+
 class Webhook(ApiModel):
     """Admission webhooks, served by ``kai-py webhook``."""
 
@@ -322,6 +331,8 @@ class Configuration(ApiModel):
     """The API of KAI-Scheduler."""
     grove: Grove = Grove()
     """The API of Grove."""
+    kueue: Kueue = Kueue()
+    """Kueue beside the scheduler."""
     http: Http = Http()
     """Where metrics and health are served."""
     webhook: Webhook = Webhook()

@@ -39,6 +39,7 @@ from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.kinds import WatchedQueue
 
 KAI_DEFAULT_QUEUE = "default-queue"
+KUEUE_QUEUE = "kueue"
 """Where KAI puts workloads that name no queue."""
 
 
@@ -59,7 +60,11 @@ class Planner:
             allocator_steps=configuration.budgets.allocator_steps,
         )
         self._rules = RuleTable(configuration.grouping, shipped_rules())
-        grouping = KaiGrouping(self._rules, addressing(configuration))
+        grouping = KaiGrouping(
+            self._rules,
+            addressing(configuration),
+            kueue_places=configuration.kueue.coexistence,
+        )
         self._settings = cycle_settings(configuration)
         half_life = configuration.fair_share.half_life
         history = UsageHistory(half_life) if half_life else None
@@ -75,6 +80,7 @@ class Planner:
                 pool_label=configuration.node_pool.label,
                 pool=configuration.node_pool.name,
                 claim_label=_claim_label(configuration),
+                own_queue=_own_queue(configuration),
             ),
             follow=follow,
         )
@@ -173,7 +179,7 @@ def _ageing(configuration: Configuration) -> Ageing | None:
 def _actions(configuration: Configuration) -> tuple[Action, ...]:
     off = {
         Action.CONSOLIDATE: not configuration.eviction.consolidate,
-        Action.RECLAIM: not configuration.eviction.reclaim,
+        Action.RECLAIM: not configuration.eviction.reclaim or configuration.kueue.coexistence,
         Action.PREEMPT: not configuration.eviction.preempt,
     }
     return tuple(action for action in ACTIONS if not off.get(action, False))
@@ -185,8 +191,23 @@ def addressing(configuration: Configuration) -> Addressing:
     return Addressing(
         queue_label=configuration.kai.queue_label,
         everything=speaks_kai,
-        default_queue=configuration.default_queue or (KAI_DEFAULT_QUEUE if speaks_kai else ""),
+        default_queue=_default_queue(configuration),
     )
+
+
+def _default_queue(configuration: Configuration) -> str:
+    if configuration.default_queue:
+        return configuration.default_queue
+    if configuration.kueue.coexistence:
+        return KUEUE_QUEUE
+    return KAI_DEFAULT_QUEUE if configuration.rules is Rules.KAI else ""
+
+
+def _own_queue(configuration: Configuration) -> QueueSpec | None:
+    """The queue that stands in for quota that Kueue owns."""
+    if not configuration.kueue.coexistence:
+        return None
+    return QueueSpec(name=_default_queue(configuration), unlimited=True)
 
 
 def spec_of_queue(watched: object) -> QueueSpec:

@@ -3,9 +3,15 @@
 Only for pods that nobody owns: Kueue also labels pods of sets, whose frameworks know better.
 Kueue's scheduling gates need nothing here: a gated pod waits, whoever gated it.
 
-Source: Kueue, "Run A Group Of Plain Pods".
+Where Kueue chose the nodes itself (topology-aware scheduling) the pods have a label, and a selector
+for their domain once they are let in: there is nothing left to choose for us but among its nodes.
+
+Source: Kueue, "Run A Group Of Plain Pods", KEP 2724.
 """
 
+from dataclasses import replace
+
+from kai_py.api.records.core import Pod
 from kai_py.grouping.explicit import pod_owner
 from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.grouping.lineage import Lineage
@@ -14,6 +20,7 @@ from kai_py.grouping.sources import Asked, Source
 
 GROUP_LABEL = "kueue.x-k8s.io/pod-group-name"
 COUNT_KEY = "kueue.x-k8s.io/pod-group-total-count"
+TOPOLOGY_LABEL = "kueue.x-k8s.io/tas"
 
 
 def _mark(lineage: Lineage) -> str:
@@ -36,3 +43,14 @@ def _gang(asked: Asked) -> GangSpec:
 
 
 KUEUE = Source(mark=_mark, gang=_gang)
+
+
+def is_placed_by_kueue(pod: Pod) -> bool:
+    """Whether Kueue chose, or will choose, the domain of the pod's node."""
+    return pod.metadata.labels.get(TOPOLOGY_LABEL) == "true"
+
+
+def without_topology(tree: Subgroup) -> Subgroup:
+    """``tree`` with no constraint on domains."""
+    children = tuple(map(without_topology, tree.children))
+    return replace(tree, topology=None, children=children)

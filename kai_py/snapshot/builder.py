@@ -65,6 +65,7 @@ class SnapshotSettings:
     without a name; others are not seen. Without a ``pool_label`` all belong together.
     ``claim_label``: in which claims for GPUs that pods may share must name the queue of who uses
     them; "" where they need not.
+    ``own_queue`` is there as long as no object of its name is.
     """
 
     scheduler_name: str = "kai-scheduler"
@@ -74,6 +75,7 @@ class SnapshotSettings:
     pool_label: str = ""
     pool: str = ""
     claim_label: str = ""
+    own_queue: QueueSpec | None = None
 
 
 class DeviceBook(Protocol):
@@ -235,7 +237,7 @@ class SnapshotBuilder:
             exclusive_claims=state.exclusive_claims,
             gangs=dict(self._gangs.gangs),
             pending=tuple(sorted(self._gangs.pending)),
-            queues=tuple(self._queues[key] for key in sorted(self._queues)),
+            queues=self._all_queues(),
             queue_usage=copied(self._gangs.usage),
             queue_demand=copied(self._gangs.demand),
             queue_fixed=copied(self._gangs.fixed),
@@ -268,6 +270,13 @@ class SnapshotBuilder:
         self._devices.count_by(
             limit for spec in self._queues.values() for limit in spec.device_limits
         )
+
+    def _all_queues(self) -> tuple[QueueSpec, ...]:
+        specs = tuple(self._queues[key] for key in sorted(self._queues))
+        own = self._settings.own_queue
+        if own is None or any(spec.name == own.name for spec in specs):
+            return specs
+        return (*specs, own)
 
     def _apply_topology(self, old: object | None, new: object | None) -> None:
         if isinstance(new, KaiTopology):

@@ -164,8 +164,11 @@ def _ranks(order: Sequence[QueueSpec]) -> Ints:
 def _deserved(resources: Sequence[str], specs: Sequence[QueueSpec]) -> Floats:
     """(resources, queues); cpu, memory and the like are unlimited where a queue is silent."""
     named = _rows(resources, [spec.deserved for spec in specs], [np.nan] * len(specs))
-    unnamed = [np.inf if name in BASE_RESOURCES else 0.0 for name in resources]
-    return np.where(np.isnan(named), np.array(unnamed)[:, None], named)
+    unnamed = [
+        [np.inf if spec.unlimited or name in BASE_RESOURCES else 0.0 for spec in specs]
+        for name in resources
+    ]
+    return np.where(np.isnan(named), np.reshape(unnamed, named.shape), named)
 
 
 def _rows(

@@ -13,7 +13,7 @@ from kai_py.dialects.coscheduling import COSCHEDULING
 from kai_py.dialects.grove import GROVE, near_its_base
 from kai_py.dialects.kai.pod_groups import POD_GROUP, in_known_group
 from kai_py.dialects.kai.workloads import Addressing, with_kai_defaults
-from kai_py.dialects.kueue import KUEUE
+from kai_py.dialects.kueue import KUEUE, is_placed_by_kueue, without_topology
 from kai_py.dialects.native_groups import NATIVE_GROUP, NATIVE_WORKLOAD
 from kai_py.dialects.volcano import VOLCANO
 from kai_py.dialects.yunikorn import YUNIKORN
@@ -43,10 +43,16 @@ SOURCES = (
 
 
 class KaiGrouping:
-    """Says to which gang pods belong, by ``table`` where they don't say it themselves."""
+    """Says to which gang pods belong, by ``table`` where they don't say it themselves.
 
-    def __init__(self, table: RuleTable, addressing: Addressing) -> None:
+    ``kueue_places``: where Kueue chose the nodes, our own constraints on them don't count.
+    """
+
+    def __init__(
+        self, table: RuleTable, addressing: Addressing, *, kueue_places: bool = False
+    ) -> None:
         self._addressing = addressing
+        self._kueue_places = kueue_places
         self._grouper = Grouper(
             table,
             sources=SOURCES,
@@ -56,6 +62,12 @@ class KaiGrouping:
 
     def identify(self, pod: Pod, owners: Owners) -> GangSpec:
         """The gang of ``pod``."""
+        spec = self._identified(pod, owners)
+        if self._kueue_places and is_placed_by_kueue(pod):
+            return replace(spec, tree=without_topology(spec.tree))
+        return spec
+
+    def _identified(self, pod: Pod, owners: Owners) -> GangSpec:
         asked = self._grouper.ask(pod, owners)
         spec = near_its_base(self._grouper.answer(asked), asked.lineage)
         if spec.owner.api_version != POD_GROUP_API_VERSION:
