@@ -44,6 +44,7 @@ from kai_py.snapshot.derivation import (
 from kai_py.snapshot.gang_ledger import GangLedger, copied
 from kai_py.snapshot.gpu_holdings import CardMemory
 from kai_py.snapshot.group_schedulers import GroupSchedulers
+from kai_py.snapshot.known_queues import KnownQueues
 from kai_py.snapshot.ledger import NodeLedger
 from kai_py.snapshot.neighbour import Neighbours
 from kai_py.snapshot.numa import NumaReports
@@ -109,7 +110,6 @@ class SnapshotBuilder:
         """
         self._identify = identify
         self._devices = devices
-        self._queue_spec = queue_spec
         self._settings = settings
         self._scheduler_names = {settings.scheduler_name, *settings.scheduler_aliases}
         self._ledger = NodeLedger()
@@ -124,7 +124,7 @@ class SnapshotBuilder:
         self._departed = DepartedOwners(self._objects, self._dependencies)
         self._disregarded: dict[str, Disregarded] = {}
         self._pods: dict[str, Pod] = {}
-        self._queues: dict[tuple[str, str], QueueSpec] = {}
+        self._queues = KnownQueues(queue_spec, settings.own_queue)
         self._topologies: dict[str, tuple[str, ...]] = {}
         self._assumed = Assumptions(settings.hold_seconds)
         self._overlays = ClaimOverlays(self._objects, self._assumed, self._derive_all)
@@ -237,7 +237,7 @@ class SnapshotBuilder:
             exclusive_claims=state.exclusive_claims,
             gangs=dict(self._gangs.gangs),
             pending=tuple(sorted(self._gangs.pending)),
-            queues=self._all_queues(),
+            queues=self._queues.specs(),
             queue_usage=copied(self._gangs.usage),
             queue_demand=copied(self._gangs.demand),
             queue_fixed=copied(self._gangs.fixed),
@@ -262,21 +262,8 @@ class SnapshotBuilder:
             self._ledger.set_node(node.metadata.name, node if kept else None)
 
     def _apply_queue(self, kind: str, old: object | None, new: object | None) -> None:
-        if old is not None:
-            self._queues.pop((self._queue_spec(old).name, kind), None)
-        if new is not None:
-            spec = self._queue_spec(new)
-            self._queues[spec.name, kind] = spec
-        self._devices.count_by(
-            limit for spec in self._queues.values() for limit in spec.device_limits
-        )
-
-    def _all_queues(self) -> tuple[QueueSpec, ...]:
-        specs = tuple(self._queues[key] for key in sorted(self._queues))
-        own = self._settings.own_queue
-        if own is None or any(spec.name == own.name for spec in specs):
-            return specs
-        return (*specs, own)
+        self._queues.apply(kind, old, new)
+        self._devices.count_by(self._queues.device_limits())
 
     def _apply_topology(self, old: object | None, new: object | None) -> None:
         if isinstance(new, KaiTopology):
