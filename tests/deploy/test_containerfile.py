@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kai_py.deploy.objects import USER
+from kai_py.deploy.parts import USER
 
 ROOT = Path(__file__).parents[2]
 
