@@ -61,7 +61,7 @@ class PlacementStrategy(enum.StrEnum):
     FGD = "fgd"
     """Where the least room becomes useless for pods like those that run and wait."""
     FRUGAL = "frugal"
-    """As fgd, in coarser steps; of equals the node with the fewest GPUs."""
+    """As fgd, but counts how many such pods fit, and those more that few nodes can hold."""
     TOGETHER = "together"
     """No score: all pods of a shape at once, by ``gpu`` and ``cpu``."""
 
@@ -91,8 +91,8 @@ class Placement(ApiModel):
     """For pods that ask for none."""
     strategy: PlacementStrategy | None = None
     """A score that places pods one by one, in place of ``gpu`` and ``cpu``; not for pods with
-    claims, which keep to those. By default ``fgd`` while any pod has or wants a part of a GPU and
-    all else here is ``binpack``, and ``together`` otherwise."""
+    claims, which keep to those. By default ``frugal`` while any pod has or wants a part of a GPU,
+    all else here is ``binpack`` and the rules are native, and ``together`` otherwise."""
     shared_gpus: Strategy | None = None
     """Among the GPUs of a node, for pods that ask for a part of one; by default as ``gpu``."""
 

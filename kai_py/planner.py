@@ -164,11 +164,12 @@ def _strategy(configuration: Configuration) -> PlacementStrategy | None:
 
 
 def _strategy_for_parts(configuration: Configuration) -> PlacementStrategy | None:
-    """The default where GPUs are shared; whoever asks for spreading gets that."""
+    """The default where GPUs are shared; spreading, and KAI's rules, keep to what they say."""
     placement = configuration.placement
     asked = (placement.gpu, placement.cpu, placement.shared_gpus or placement.gpu)
     packs = all(each.value == Strategy.BINPACK.value for each in asked)
-    return PlacementStrategy.FGD if packs and placement.strategy is None else None
+    ours = configuration.rules is Rules.NATIVE and placement.strategy is None
+    return PlacementStrategy.FRUGAL if packs and ours else None
 
 
 def _ageing(configuration: Configuration) -> Ageing | None:

@@ -6,10 +6,10 @@ import sys
 import time
 from pathlib import Path
 
+from benchmarks.openb.choice import CHOICES, chosen_strategy
 from benchmarks.openb.curve import allocation_curve
 from benchmarks.openb.replay import PlacedPod, replay
 from benchmarks.openb.trace import read_trace
-from kai_py.policy.score.strategies import PlacementStrategy
 
 SHOWN = (100, 130)
 
@@ -22,7 +22,7 @@ def main() -> None:
     except OSError as error:
         sys.exit(f"{error.filename}: {error.strerror}; --data names the directory of the trace")
     began = time.perf_counter()
-    placed = replay(trace, PlacementStrategy(options.strategy))
+    placed = replay(trace, chosen_strategy(options.strategy, trace))
     seconds = time.perf_counter() - began
     if options.placements:
         _write(options.placements, placed)
@@ -46,8 +46,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, required=True, metavar="DIR")
     parser.add_argument("--list", default="default")
     parser.add_argument("--seed", type=int, default=42)
-    names = [strategy.value for strategy in PlacementStrategy]
-    parser.add_argument("--strategy", default="fgd", choices=names)
+    parser.add_argument("--strategy", default="fgd", choices=CHOICES)
     parser.add_argument("--placements", type=Path, metavar="FILE", help="write pod,node,devices")
     return parser.parse_args()
 

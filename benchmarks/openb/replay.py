@@ -34,7 +34,7 @@ from kai_py.plan.scoring import Scoring
 from kai_py.plan.statement import Planned, Statement
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.rules import NATIVE
-from kai_py.policy.score.strategies import PlacementStrategy, score_of, target_workload
+from kai_py.policy.score.strategies import PlacementStrategy
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.ledger import NodeLedger
 from kai_py.snapshot.shape import Shape, ShapeTable
@@ -82,21 +82,17 @@ class _NodeGpus:
 class Replay:
     """The placement core over a trace."""
 
-    def __init__(self, trace: Trace, strategy: PlacementStrategy) -> None:
+    def __init__(self, trace: Trace, strategy: PlacementStrategy | None) -> None:
         self._shapes: dict[TracePod, Shape] = {}
         self._table = ShapeTable()
         ranked = sorted(trace.nodes, key=lambda node: node.rank)
         self._names = [node.name for node in ranked]
         snapshot = _snapshot([_node(node) for node in ranked])
         self._statics = StaticFits()
-        shapes = [(self._shape(pod), count) for pod, count in target_shapes(trace.listed)]
-        workload = target_workload(shapes, snapshot, self._statics)
         devices = ClusterDevices()
         quota = quota_of(snapshot, NATIVE, devices.accounting, np.zeros(len(ranked)))
         self._statement = Statement(snapshot, quota, CycleDevices(devices, snapshot))
-        scoring = Scoring(strategy, score_of(strategy, workload), workload.accepts)
-        if strategy is PlacementStrategy.RANDOM:
-            scoring = Scoring(strategy, score_of(strategy, workload))
+        scoring = None if strategy is None else self._scoring(trace, strategy, snapshot)
         self._placer = Placer(self._statics, scoring=scoring)
         self._gpus = [_NodeGpus(list(range(node.gpus))) for node in ranked]
 
@@ -111,6 +107,12 @@ class Replay:
         devices = self._gpus[planned.row].give(planned, pod.gpus)
         return PlacedPod(pod, self._names[planned.row], devices)
 
+    def _scoring(self, trace: Trace, strategy: PlacementStrategy, snapshot: Snapshot) -> Scoring:
+        """The pods of the list are those to come, as in the paper."""
+        counted = target_shapes(trace.listed, memory=strategy is PlacementStrategy.FRUGAL)
+        shapes = [(self._shape(pod), count) for pod, count in counted]
+        return Scoring.of_shapes(strategy, shapes, snapshot, self._statics)
+
     def _shape(self, pod: TracePod) -> Shape:
         known = self._shapes.get(pod)
         if known is None:
@@ -120,8 +122,8 @@ class Replay:
         return known
 
 
-def replay(trace: Trace, strategy: PlacementStrategy) -> list[PlacedPod]:
-    """Every arrival in order."""
+def replay(trace: Trace, strategy: PlacementStrategy | None) -> list[PlacedPod]:
+    """Every arrival in order; without a strategy as bin-packing has it."""
     core = Replay(trace, strategy)
     return [core.place(pod, number) for number, pod in enumerate(trace.arrivals)]
 

@@ -72,12 +72,18 @@ def read_trace(data: Path, name: str, seed: int) -> Trace:
     return Trace(nodes, tuple(listed), tuple(listed[position] for position in order[0]))
 
 
-def target_shapes(listed: tuple[TracePod, ...]) -> list[tuple[TracePod, int]]:
-    """One pod of each of the most frequent shapes that make up 95 % of the list, and how many."""
+def target_shapes(
+    listed: tuple[TracePod, ...], *, memory: bool = False
+) -> list[tuple[TracePod, int]]:
+    """One pod of each of the most frequent shapes that make up 95 % of the list, and how many.
+
+    ``memory``: whether pods that differ in it have different shapes; the paper leaves it out.
+    """
     counts: Counter[tuple] = Counter()
     example: dict[tuple, TracePod] = {}
     for pod in listed:
-        key = (pod.cpu_milli, pod.gpus, pod.gpu_milli if pod.gpus else 0, pod.models)
+        milli, mem = pod.gpu_milli if pod.gpus else 0, pod.mem_mib if memory else 0
+        key = (pod.cpu_milli, mem, pod.gpus, milli, pod.models)
         counts[key] += 1
         example.setdefault(key, pod)
     taken, covered = [], 0

@@ -138,7 +138,7 @@ class Placer:
     ) -> Obstacle | None:
         if not any(constrained(child) for child in group.children):
             parts = by_shape(members)
-            if self.scoring is None and can_search(attempt.statement, parts, attempt.action):
+            if can_search(attempt.statement, parts, attempt.action):
                 return self._place_mixed(attempt, parts, where)
             steps = (partial(self._place_shape, attempt, part, where) for part in parts)
         else:

@@ -7,7 +7,7 @@ pass over the levels. Ties go to the first node by
 name: an order that stays the same is part of why the strategies pack well.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -47,11 +47,11 @@ class ScoredNodes:
         room: Room,
         *,
         sees_classes: bool,
-        accepts: Bools | None = None,
+        kinds: Ints | None = None,
     ) -> None:
         """``sees_classes``: whether the score asks which GPU classes are on a node.
 
-        ``accepts``: (nodes, n) bool, all that it asks of a node beside its room; None: more.
+        ``kinds``: (nodes,) numbers, all that it asks of a node beside its room; None: more.
         """
         self._statement = statement
         self._score = score
@@ -65,7 +65,7 @@ class ScoredNodes:
         self._devices = np.asarray(devices, dtype=np.int64)
         self._parts = self._all_parts(int(self._devices.max(initial=0)) or 1)
         self._classes = np.zeros(nodes, dtype=np.int64)
-        self._kinds = None if accepts is None else self._kinds_of_nodes(accepts)
+        self._kinds = None if kinds is None else self._kinds_of_nodes(kinds)
         self._shapes: dict[int, _Levels] = {}
         self._seen = len(statement.changes)
         if sees_classes:
@@ -110,12 +110,12 @@ class ScoredNodes:
         known.seen = len(changes)
         return known
 
-    def _kinds_of_nodes(self, accepts: Bools) -> list[int]:
+    def _kinds_of_nodes(self, asked: Ints) -> list[int]:
         """By node, a number that nodes share which differ in nothing but their room."""
         snapshot = self._statement.snapshot
         reported = snapshot.nodes.allocatable > 0
         memory = snapshot.gpu_sharing.memory
-        columns = np.column_stack((accepts, reported.T, self._devices, memory))
+        columns = np.column_stack((asked, reported.T, self._devices, memory))
         kinds = np.unique(columns, axis=0, return_inverse=True)[1]
         listed: list[int] = np.asarray(kinds).reshape(-1).tolist()
         return listed
@@ -164,13 +164,14 @@ class ScoredNodes:
         return np.minimum(statement.idle[:, at], statement.later[:, at])
 
     def _ask(self, shape: Shape, rows: Ints) -> GpuAsk:
-        cpu, share = shape.requests.get("cpu", 0.0), shape.gpu_share
+        cpu, memory = shape.requests.get("cpu", 0.0), shape.requests.get("memory", 0.0)
+        share = shape.gpu_share
         if share is None:
             whole = np.full(len(rows), WHOLE)
-            return GpuAsk(cpu, int(shape.requests.get(CARD, 0.0)), whole)
-        memory = self._statement.snapshot.gpu_sharing.memory[rows]
-        milli = np.round(self._statement.shared.need(share)[rows] / memory * WHOLE, DECIMALS)
-        return GpuAsk(cpu, share.devices, milli)
+            return GpuAsk(cpu, memory, int(shape.requests.get(CARD, 0.0)), whole)
+        of_gpus = self._statement.snapshot.gpu_sharing.memory[rows]
+        milli = np.round(self._statement.shared.need(share)[rows] / of_gpus * WHOLE, DECIMALS)
+        return GpuAsk(cpu, memory, share.devices, milli)
 
     def _rescore(self, shape: Shape, levels: "_Levels", rows: Ints) -> None:
         if self._kinds is None or len(rows) > FEW:
@@ -206,11 +207,12 @@ class ScoredNodes:
         rooms = GpuRooms(
             rows=able,
             cpu=free[snapshot.resources.positions["cpu"], fitting],
+            memory=free[snapshot.resources.positions["memory"], fitting],
             parts=self._parts[able],
             devices=self._devices[able],
             classes=self._classes[able],
         )
-        scores = self._score(GpuAsk(ask.cpu, ask.devices, ask.milli[fitting]), rooms)
+        scores = self._score(replace(ask, milli=ask.milli[fitting]), rooms)
         levels.level[able], levels.device[able] = scores.level, scores.device
 
 

@@ -1,6 +1,7 @@
 """The configured placement strategy in a cycle: its score, and what it has seen of the nodes."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kai_py.plan.room import Room
@@ -14,7 +15,7 @@ from kai_py.policy.score.strategies import (
     score_of,
     target_workload,
 )
-from kai_py.snapshot.resources import Bools
+from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -25,25 +26,34 @@ class Scoring:
 
     strategy: PlacementStrategy
     score: Score
-    accepts: Bools | None = None
-    """(nodes, n) bool, all that the score asks of a node beside its room; None: more than that."""
+    kinds: Ints | None = None
+    """(nodes,) all that the score asks of a node beside its room; None: more than that."""
     _made: dict[Room, ScoredNodes] = field(default_factory=dict)
 
     @classmethod
     def of(cls, strategy: PlacementStrategy, snapshot: Snapshot, statics: StaticFits) -> "Scoring":
         """For the pods of a snapshot: those that run and wait are taken for those to come."""
-        workload = target_workload(frequent_shapes(snapshot), snapshot, statics)
+        return cls.of_shapes(strategy, frequent_shapes(snapshot), snapshot, statics)
+
+    @classmethod
+    def of_shapes(
+        cls,
+        strategy: PlacementStrategy,
+        counted: Sequence[tuple[Shape, int]],
+        snapshot: Snapshot,
+        statics: StaticFits,
+    ) -> "Scoring":
+        """For pods to come of these shapes, so many of each."""
+        workload = target_workload(counted, snapshot, statics)
         by_lot = strategy is PlacementStrategy.RANDOM
-        return cls(strategy, score_of(strategy, workload), None if by_lot else workload.accepts)
+        return cls(strategy, score_of(strategy, workload), None if by_lot else workload.kind)
 
     def nodes(self, statement: Statement, room: Room) -> ScoredNodes:
         """The nodes as the statement has them; always to be asked with the same statement."""
         made = self._made.get(room)
         if made is None:
             classes = self.strategy is PlacementStrategy.CLUSTERING
-            made = ScoredNodes(
-                statement, self.score, room, sees_classes=classes, accepts=self.accepts
-            )
+            made = ScoredNodes(statement, self.score, room, sees_classes=classes, kinds=self.kinds)
             self._made[room] = made
         return made
 

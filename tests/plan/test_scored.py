@@ -1,5 +1,7 @@
 """Scored placement: what is remembered between pods equals scoring everything anew."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.strategies import PlacementStrategy
 from tests.plan.test_statement import statement
 from tests.scenario import cluster, job_with_pods, node, placed, pod, queue, shared
+from tests.worlds import gang, member, world
 
 STRATEGIES = [each for each in PlacementStrategy if each is not PlacementStrategy.RANDOM]
 
@@ -71,8 +74,8 @@ def test_every_strategy_fills_a_cluster_and_never_more(strategy):
     plan = world.plan()
     assert len(placed(plan)) == 8
     held: dict[str, float] = {}
-    for gang in plan.placements:
-        for each in gang.pods:
+    for placement in plan.placements:
+        for each in placement.pods:
             [gpu] = each.gpus
             held[gpu.group] = held.get(gpu.group, 0.0) + 0.5
     assert set(held.values()) == {1.0}
@@ -88,13 +91,23 @@ def test_gangs_stay_whole(strategy):
     assert len(placed(cluster(queue("q", 64), node("a", 6), gang, **settings).plan())) == 3
 
 
-def test_fragmentation_keeps_whole_gpus_for_those_who_want_them():
+@pytest.mark.parametrize("strategy", PlacementStrategy)
+def test_mixed_gangs_that_fit_are_placed(strategy):
+    mixed = gang("mixed", nodes="---")
+    shaped = (
+        member(m.pod.name, size, "") for m, size in zip(mixed.members, (2, 4, 3), strict=True)
+    )
+    rooms = {"a": 4, "b": 5}
+    plan = world(rooms, replace(mixed, members=tuple(shaped)), strategy=strategy).plan()
+    assert sorted(placed(plan).values()) == ["a", "b", "b"]
+
+
+@pytest.mark.parametrize("strategy", [PlacementStrategy.FGD, PlacementStrategy.FRUGAL])
+def test_fragmentation_keeps_whole_gpus_for_those_who_want_them(strategy):
     parts = [shared(pod(f"old{i}", 0, queue="q", node="a"), "0.5", group="g") for i in range(1)]
     waits = [shared(pod("half", 0, queue="q"), "0.5"), pod("one", 1, queue="q", created=9)]
-    world = cluster(
-        queue("q", 64), node("a", 2), node("b", 1), parts, waits, strategy=PlacementStrategy.FGD
-    )
-    plan = world.plan()
+    nodes = (node("a", 2), node("b", 1))
+    plan = cluster(queue("q", 64), *nodes, parts, waits, strategy=strategy).plan()
     assert placed(plan)["half"] == "a"
     [group] = [p.gpus[0].group for g in plan.placements for p in g.pods if p.gpus]
     assert group == "g"

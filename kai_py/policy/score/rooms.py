@@ -20,10 +20,12 @@ ANY_DEVICE = -1
 class GpuAsk:
     """What the next pod asks for.
 
-    ``cpu`` in millicores, ``devices`` GPUs. ``milli``: (n,) of each GPU, on every node.
+    ``cpu`` in millicores, ``memory`` in bytes, ``devices`` GPUs. ``milli``: (n,) of each GPU, on
+    every node.
     """
 
     cpu: float
+    memory: float
     devices: int
     milli: Floats
 
@@ -32,13 +34,14 @@ class GpuAsk:
 class GpuRooms:
     """Room of n nodes.
 
-    ``rows``: (n,) which nodes of the cluster. ``cpu``: (n,) free millicores. ``parts``:
-    (n, devices) free milli. ``devices``: (n,) GPUs of the node, in use or not. ``classes``: (n,)
-    bits of the GPU classes of the pods there, see ``gpu_class``.
+    ``rows``: (n,) which nodes of the cluster. ``cpu``: (n,) free millicores. ``memory``: (n,) free
+    bytes. ``parts``: (n, devices) free milli. ``devices``: (n,) GPUs of the node, in use or not.
+    ``classes``: (n,) bits of the GPU classes of the pods there, see ``gpu_class``.
     """
 
     rows: Ints
     cpu: Floats
+    memory: Floats
     parts: Floats
     devices: Ints
     classes: Ints

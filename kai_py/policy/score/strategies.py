@@ -11,9 +11,13 @@ from kai_py.policy.score.best_fit import best_fit
 from kai_py.policy.score.chance import by_lot
 from kai_py.policy.score.clustering import clustering
 from kai_py.policy.score.dot_product import dot_product
-from kai_py.policy.score.fragmentation import TargetWorkload, frugal, gradient
+from kai_py.policy.score.fragmentation import fragmentation
+from kai_py.policy.score.frugal import stranded
+from kai_py.policy.score.growth import growing_least
 from kai_py.policy.score.packing import packing
 from kai_py.policy.score.rooms import WHOLE, Score
+from kai_py.policy.score.workload import PodShapes, TargetWorkload
+from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -46,9 +50,9 @@ def score_of(strategy: PlacementStrategy, workload: TargetWorkload) -> Score:
     if strategy is PlacementStrategy.RANDOM:
         return by_lot()
     if strategy is PlacementStrategy.FGD:
-        return gradient(workload)
+        return growing_least(workload, fragmentation)
     if strategy is PlacementStrategy.FRUGAL:
-        return frugal(workload)
+        return growing_least(workload, stranded)
     return FIXED[strategy]
 
 
@@ -63,13 +67,36 @@ def target_workload(
     accepts = np.zeros((len(snapshot.nodes), len(asked)), dtype=np.bool_)
     for position, (shape, *_) in enumerate(asked):
         accepts[:, position] = statics.of(shape, snapshot.nodes).mask
-    return TargetWorkload(
-        cpu=np.array([shape.requests.get("cpu", 0.0) for shape, *_ in asked], dtype=np.float64),
-        devices=np.array([devices for _, devices, _, _ in asked], dtype=np.int64),
+    cpu, memory = (_amounts([shape for shape, *_ in asked], name) for name in ("cpu", "memory"))
+    devices = np.array([devices for _, devices, _, _ in asked], dtype=np.int64)
+    shapes = PodShapes(
+        cpu=cpu,
+        memory=memory,
+        devices=devices,
         milli=np.array([milli for _, _, milli, _ in asked], dtype=np.float64),
         share=np.array([count / total for *_, count in asked], dtype=np.float64),
+        supply=_supply(snapshot, cpu, memory, devices.astype(np.float64), accepts),
         accepts=accepts,
     )
+    return TargetWorkload.of(shapes)
+
+
+def _amounts(shapes: Sequence[Shape], resource: str) -> Floats:
+    return np.array([shape.requests.get(resource, 0.0) for shape in shapes], dtype=np.float64)
+
+
+def _supply(
+    snapshot: Snapshot, cpu: Floats, memory: Floats, devices: Floats, accepts: Bools
+) -> Floats:
+    """(m,) the part of all GPUs that is on nodes which hold such a pod when they are empty."""
+    positions, amounts = snapshot.resources.positions, snapshot.nodes.allocatable
+    if CARD not in positions:
+        return np.zeros(len(cpu))
+    gpus = np.floor(amounts[positions[CARD]])
+    holds = accepts & (gpus[:, None] >= devices)
+    holds &= amounts[positions["cpu"]][:, None] >= cpu
+    holds &= amounts[positions["memory"]][:, None] >= memory
+    return np.asarray(gpus @ holds / max(gpus.sum(), 1.0))
 
 
 def _gpus(shape: Shape, smallest: float) -> tuple[int, float]:

@@ -18,6 +18,7 @@ def rooms(*machines):
     return GpuRooms(
         rows=np.arange(len(machines)),
         cpu=np.array([1000.0 * cores for cores, _, _ in machines]),
+        memory=np.zeros(len(machines)),
         parts=np.array([parts for _, parts, _ in machines], dtype=float),
         devices=np.array([len(parts) for _, parts, _ in machines]),
         classes=np.array([classes for _, _, classes in machines]),
@@ -25,7 +26,7 @@ def rooms(*machines):
 
 
 def ask(cores, devices, milli=1000.0, nodes=1):
-    return GpuAsk(1000.0 * cores, devices, np.full(nodes, milli))
+    return GpuAsk(1000.0 * cores, 0.0, devices, np.full(nodes, milli))
 
 
 def test_best_fit():

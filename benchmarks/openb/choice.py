@@ -1,0 +1,24 @@
+"""Which strategy does a name stand for?
+
+Beside the strategies themselves: ``together`` is bin-packing without scores, ``default`` what a
+configuration that says nothing about placement does with the pods of a trace.
+"""
+
+from benchmarks.openb.trace import Trace
+from kai_py.config import Configuration
+from kai_py.planner import cycle_settings
+from kai_py.policy.score.strategies import PlacementStrategy
+
+DEFAULT, TOGETHER = "default", "together"
+CHOICES = (*(strategy.value for strategy in PlacementStrategy), TOGETHER, DEFAULT)
+
+
+def chosen_strategy(name: str, trace: Trace) -> PlacementStrategy | None:
+    """The strategy of a name in ``CHOICES``; None for bin-packing without scores."""
+    if name == TOGETHER:
+        return None
+    if name != DEFAULT:
+        return PlacementStrategy(name)
+    settings = cycle_settings(Configuration())
+    shares = any(0 < pod.gpu_milli < 1000 for pod in trace.arrivals if pod.gpus)
+    return settings.strategy or (settings.strategy_for_parts if shares else None)

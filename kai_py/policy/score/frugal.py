@@ -1,0 +1,50 @@
+"""How much free GPU is lost to the pods that are likely to come, the more so where few can take it?
+
+*Frugal* is ours. It places as fragmentation gradient descent does (see ``fragmentation``, from
+which it takes A), by another measure of what the target workload M can use of a node n:
+
+    A_n(m) = free milli of the GPUs with enough for m   if one pod of m fits, else 0
+    B_n(m) = milli that pods of m alone would fill:     as many as CPU, memory and GPUs hold
+    U_n(m) = (2 A_n(m) + B_n(m)) / 3
+    w_m    = p_m / sqrt(s_m), scaled to the sum of p    p: share of all pods, s: supply
+    waste  = sum of free milli - sum over M of w_m U_n(m)
+
+- *B* sees what A does not: GPUs beside too few cores or too little memory for all of them, and
+  parts of which a multiple of a shape leaves something over. A alone counts a node as whole until
+  its last core is gone; B alone follows every single pod and packs multi-GPU pods worse.
+- *Supply* s_m is the part of all GPUs that is on nodes which hold such a pod when they are empty.
+  Who accepts any GPU can go elsewhere, who needs one of few can't: its share counts more, so that
+  the rare model is left to those who ask for it. The square root is half-way between counting pods
+  and counting pods per GPU they may use.
+
+The weights of A and B and the root were chosen on the openb lists of docs/packing.md, and held on
+orders of arrival that were not used for it. O(nodes x shapes).
+"""
+
+import numpy as np
+
+from kai_py.policy.score.growth import DECIMALS
+from kai_py.policy.score.workload import Left, TargetWorkload
+from kai_py.snapshot.resources import Floats
+
+
+def stranded(workload: TargetWorkload, left: Left) -> Floats:
+    """(n,) waste in milli-GPU."""
+    size, parts = workload.size_of, left.parts
+    copies = np.floor(parts.pieces[:, size] / workload.devices)
+    _limit(copies, left.cpu, workload.cpu)
+    _limit(copies, left.memory, workload.memory)
+    fits = (copies > 0) & (parts.large[:, size] >= workload.devices)
+    usable = np.where(fits, parts.total[:, None] - parts.small[:, size], 0.0)
+    usable *= 2.0
+    copies *= workload.devices * workload.milli
+    usable += copies
+    used = np.einsum("na,na->n", usable, workload.weight[workload.kind[left.rows]]) / 3.0
+    return np.asarray(np.round(parts.total - used, DECIMALS))
+
+
+def _limit(copies: Floats, free: Floats, asked: Floats) -> None:
+    """At most as many (n, m) copies as ``free`` (n,) holds of ``asked`` (m,), in place."""
+    some = asked > 0
+    held = np.floor(free[:, None] / np.where(some, asked, 1.0))
+    np.minimum(copies, held, out=copies, where=some)

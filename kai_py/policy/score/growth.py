@@ -1,0 +1,78 @@
+"""On which node, and on which GPU of it, does a measure of waste grow least with the next pod?
+
+A pod goes where the waste grows least:
+
+    level = floor(levels / (1 + exp(growth / 1000)))        growth in milli-GPU
+
+Only so many levels, and ties by the stable order of the nodes: both matter, an exact gradient packs
+worse. Amounts are rounded to 1e-6 milli before they are compared, so that equal ones tie.
+
+Per node the GPUs are counted by every size s of the target workload; so a placement costs
+O(sizes + shapes) per node and distinct GPU.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from kai_py.policy.score.rooms import ANY_DEVICE, WHOLE, GpuAsk, GpuRooms, Scores
+from kai_py.policy.score.workload import Left, Parts, TargetWorkload
+from kai_py.snapshot.resources import Floats, Ints
+
+DECIMALS = 6
+LEVELS = 100.0
+
+Waste = Callable[[TargetWorkload, Left], Floats]
+"""(n,) milli-GPU of nodes that a workload can't use."""
+
+
+def least_growth(
+    ask: GpuAsk, rooms: GpuRooms, workload: TargetWorkload, waste: Waste
+) -> tuple[Floats, Ints]:
+    """(n,) how much the waste grows with the ask on each node, and the GPU by which least."""
+    parts = Parts.of(workload, rooms.parts)
+    before = waste(workload, Left(rooms.rows, rooms.cpu, rooms.memory, parts))
+    cpu, memory = rooms.cpu - ask.cpu, rooms.memory - ask.memory
+    nodes = np.arange(len(rooms.rows))
+    if ask.devices == 1 and (ask.milli < WHOLE).any():
+        at, device = _distinct(rooms.parts, ask.milli)
+        taken = parts.changed(workload, at, rooms.parts[at, device], ask.milli[at])
+        after = waste(workload, Left(rooms.rows[at], cpu[at], memory[at], taken))
+        return _best(len(nodes), at, device, np.round(after - before[at], DECIMALS))
+    for _ in range(ask.devices):
+        whole = rooms.parts.max(axis=1, initial=0.0)
+        parts = parts.changed(workload, nodes, whole, ask.milli)
+    after = waste(workload, Left(rooms.rows, cpu, memory, parts))
+    return np.round(after - before, DECIMALS), np.full(len(nodes), ANY_DEVICE, dtype=np.int64)
+
+
+def sigmoid_levels(growth: Floats) -> Floats:
+    """Levels 0 to 100 of the growth in milli."""
+    return np.asarray(np.floor(np.round(LEVELS / (1.0 + np.exp(growth / 1000.0)), 9)))
+
+
+def growing_least(workload: TargetWorkload, waste: Waste) -> Callable[[GpuAsk, GpuRooms], Scores]:
+    """The score by a measure of waste for a target workload."""
+
+    def score(ask: GpuAsk, rooms: GpuRooms) -> Scores:
+        growth, device = least_growth(ask, rooms, workload, waste)
+        return Scores(sigmoid_levels(growth), device)
+
+    return score
+
+
+def _distinct(parts: Floats, milli: Floats) -> tuple[Ints, Ints]:
+    """(pairs,) nodes and GPUs with room for ``milli``, of equal GPUs of a node only the first."""
+    equal = parts[:, :, None] == parts[:, None, :]
+    first = equal.argmax(axis=2) == np.arange(parts.shape[1])
+    at, device = np.nonzero(first & (parts >= milli[:, None]))
+    return at, device
+
+
+def _best(nodes: int, at: Ints, device: Ints, growth: Floats) -> tuple[Floats, Ints]:
+    """The least growth of every node, and the first GPU that has it; ``at`` is ascending."""
+    order = np.lexsort((device, growth, at))
+    first = order[np.unique(at[order], return_index=True)[1]]
+    least, chosen = np.full(nodes, np.inf), np.full(nodes, ANY_DEVICE, dtype=np.int64)
+    least[at[first]], chosen[at[first]] = growth[first], device[first]
+    return least, chosen
