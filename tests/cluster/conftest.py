@@ -36,7 +36,8 @@ def _needs_real(item: pytest.Item) -> bool:
 @pytest.fixture(scope="session")
 def real_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """etcd, kube-apiserver and kube-controller-manager, one set for all tests."""
-    with control_plane(tmp_path_factory.mktemp("controlplane")) as plane:
+    gates = {"DRADeviceTaintRules": True}
+    with control_plane(tmp_path_factory.mktemp("controlplane"), feature_gates=gates) as plane:
         yield plane
 
 

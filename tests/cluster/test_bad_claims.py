@@ -24,6 +24,9 @@ from tests.cluster.test_device_claims import (
 )
 from tests.cluster.view import View
 
+_ALL = f"device.attributes['{DRIVER}'].all"
+TOO_COSTLY = f"{_ALL}(a, {_ALL}(b, {_ALL}(c, {_ALL}(d, a != b && c != d))))"
+
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,9 +110,11 @@ async def allocate(cluster: Cluster, view: View, name: str, device: str) -> None
         ("device.driver ==", "compilation failed"),
         ("device.driver", "must evaluate to bool"),
         ("device.nonsense == 1", "undefined field"),
+        (TOO_COSTLY, "too complex, exceeds cost limit"),
     ],
+    ids=["syntax", "type", "field", "cost"],
 )
-async def test_selectors_that_do_not_compile_are_refused(
+async def test_selectors_that_do_not_compile_or_cost_too_much_are_refused(
     cluster: Cluster, expression: str, words: str
 ):
     broken = claim("broken", exactly(selectors=[{"cel": {"expression": expression}}]))

@@ -189,17 +189,40 @@ async def test_a_tainted_card_is_not_given_and_its_pod_moves_on(cluster: Cluster
         await eventually(moved, within=40.0)
 
 
-async def test_a_taint_rule_keeps_a_card_from_new_pods(cluster: Cluster, view: View):
-    version = await served(cluster, "DeviceTaintRule")
-    rule = {
-        "apiVersion": version,
+async def maintenance(cluster: Cluster, effect: str, **devices: str) -> Document:
+    """A rule that taints devices of the driver."""
+    return {
+        "apiVersion": await served(cluster, "DeviceTaintRule"),
         "kind": "DeviceTaintRule",
         "metadata": {"name": "maintenance"},
         "spec": {
-            "deviceSelector": {"driver": DRIVER, "device": "card-0"},
-            "taint": {"key": "example.com/maintenance", "effect": "NoSchedule"},
+            "deviceSelector": {"driver": DRIVER, **devices},
+            "taint": {"key": "example.com/maintenance", "effect": effect},
         },
     }
+
+
+async def test_a_taint_rule_moves_a_pod_to_another_card(cluster: Cluster, view: View):
+    async with cluster.run_nodes(nodes(2)), contextlib.AsyncExitStack() as stack:
+        await submit(cluster, pool("node-0", cards(1)), pool("node-1", cards(1)))
+        await cluster.submit(claim_template("one-gpu", exactly()), job("train", 1, claiming()))
+        await running(view, "train", 1)
+        [(first, at)] = (await view.bound("train")).items()
+        rule = await maintenance(cluster, "NoExecute", pool=at)
+        await stack.enter_async_context(made(cluster, rule))
+
+        async def moved() -> bool:
+            bound = await view.bound("train")
+            assert bound, await view.say("train")
+            assert first not in bound
+            assert set(bound.values()) == {"node-0", "node-1"} - {at}
+            return True
+
+        await eventually(moved, within=40.0)
+
+
+async def test_a_taint_rule_keeps_a_card_from_new_pods(cluster: Cluster, view: View):
+    rule = await maintenance(cluster, "NoSchedule", device="card-0")
     tolerations = [{"key": "example.com/maintenance", "operator": "Exists"}]
     templates = [
         claim_template("one-gpu", exactly()),
