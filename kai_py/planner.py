@@ -31,10 +31,11 @@ from kai_py.policy.gang_order import Ageing
 from kai_py.policy.rules import PROFILES, Profile
 from kai_py.policy.score.strategies import PlacementStrategy
 from kai_py.policy.usage_history import UsageHistory
-from kai_py.snapshot.builder import SnapshotBuilder, SnapshotSettings
+from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.queue_objects import queue_spec
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.settings import SnapshotSettings
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.kinds import WatchedQueue
 

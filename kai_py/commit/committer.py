@@ -25,6 +25,7 @@ from kai_py.commit.settings import CommitSettings
 from kai_py.commit.transaction import GangOutcome, GangTransaction
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.decisions import Eviction, GangPlacement, Nomination, Plan
+from kai_py.snapshot.failed_devices import DeviceKey
 from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,9 @@ class Room(Protocol):
 
     def forget(self, pod_uid: str) -> None:
         """Take an assumption back."""
+
+    def avoid(self, device: DeviceKey, why: str, seconds: float) -> None:
+        """Give a device to nobody for a while."""
 
     def expect_leaving(self, pod_uid: str) -> None:
         """Count a pod as leaving: its eviction is being written."""
@@ -181,6 +185,10 @@ class Committer:
         gang = outcome.gang
         for pod in outcome.unbound:
             self._room.forget(pod.uid)
+        pause = self._settings.failed_device_pause
+        for device, condition in outcome.failed_devices:
+            self._room.avoid(device, condition, pause)
+            self._wake(pause)
         now = asyncio.get_running_loop().time()
         if outcome.reason or outcome.failures:
             wait = self._backoff.failed(gang.gang, now)

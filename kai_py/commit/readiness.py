@@ -8,6 +8,7 @@ starts afresh goes on where the last one ended. Source: KEP 5007.
 """
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -21,6 +22,7 @@ from kai_py.api.references import ClaimRef
 from kai_py.commit.access import Access
 from kai_py.commit.claims import same_devices
 from kai_py.commit.holders import DeviceHolders
+from kai_py.snapshot.failed_devices import DeviceKey
 from kai_py.watch.errors import ApiError
 
 API_TIME_STEP = 1.0
@@ -35,24 +37,37 @@ class ReadinessPolicy:
     timeout: float = 600.0
 
 
+Lacking = tuple[DeviceKey, str]
+"""A device and the condition that it lacks, or that says it failed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Conditions still missing and conditions that say it failed, as ``device: condition``."""
+    """Conditions still missing and conditions that say it failed."""
 
-    missing: tuple[str, ...] = ()
-    failed: tuple[str, ...] = ()
+    missing: tuple[Lacking, ...] = ()
+    failed: tuple[Lacking, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unready:
+    """Why the devices of a claim can't be used; ``devices``: those to blame."""
+
+    reason: str
+    devices: tuple[Lacking, ...] = ()
 
 
 def readiness(claim: ResourceClaim) -> Readiness:
     """What the drivers say about the devices allocated to ``claim``."""
     if claim.status.allocation is None:
         return Readiness()
-    missing: list[str] = []
-    failed: list[str] = []
+    missing: list[Lacking] = []
+    failed: list[Lacking] = []
     for result in claim.status.allocation.devices.results:
         true = _true_conditions(claim.status.devices, result)
-        missing += [f"{result.device}: {c}" for c in result.binding_conditions if c not in true]
-        failed += [f"{result.device}: {c}" for c in result.binding_failure_conditions if c in true]
+        device = (result.driver, result.pool, result.device)
+        missing += [(device, c) for c in result.binding_conditions if c not in true]
+        failed += [(device, c) for c in result.binding_failure_conditions if c in true]
     return Readiness(tuple(missing), tuple(failed))
 
 
@@ -71,8 +86,8 @@ def _true_conditions(
 
 async def wait_until_ready(
     access: Access, holders: DeviceHolders, claim: ResourceClaim, policy: ReadinessPolicy
-) -> str:
-    """Wait for the claim's devices; gives the reason why they can't be used, empty when ready."""
+) -> Unready | None:
+    """Wait for the claim's devices; None when they are ready."""
     meta, allocation = claim.metadata, claim.status.allocation
     ref = ClaimRef(meta.namespace, meta.name, meta.uid)
     seen = readiness(claim)
@@ -82,13 +97,21 @@ async def wait_until_ready(
                 await holders.wait_for_change(ref, policy.interval)
                 current = await access.read_claim(ref)
                 if not _still(current, ref, allocation):
-                    return f"claim {ref}: lost its allocation while its devices were made ready"
+                    return Unready(f"claim {ref}: lost its allocation, its devices were not ready")
                 seen = readiness(current)
     except TimeoutError:
-        return f"claim {ref}: not ready within {policy.timeout:g} s: {', '.join(seen.missing)}"
+        late = f"claim {ref}: not ready within {policy.timeout:g} s: {listed(seen.missing)}"
+        return Unready(late, seen.missing)
     except ApiError as error:
-        return f"claim {ref}: {error}"
-    return f"claim {ref}: binding failed: {', '.join(seen.failed)}" if seen.failed else ""
+        return Unready(f"claim {ref}: {error}")
+    if not seen.failed:
+        return None
+    return Unready(f"claim {ref}: binding failed: {listed(seen.failed)}", seen.failed)
+
+
+def listed(lacking: Iterable[Lacking]) -> str:
+    """Devices with what they lack, for people."""
+    return ", ".join(f"{device[2]}: {condition}" for device, condition in lacking)
 
 
 def _left(allocation: AllocationResult | None, timeout: float) -> float:

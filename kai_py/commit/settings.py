@@ -17,7 +17,8 @@ class CommitSettings:
     what was written. ``kai_statuses``, ``grove_statuses``: whether to write
     those of KAI's and Grove's objects; ``pool``: the node
     pool they are told by. ``claim_grace``: how long a claim may hold devices for pods that nobody
-    binds. ``double_allocation``: what to do about a device that somebody else allocates after us.
+    binds. ``failed_device_pause``: how long a device that its driver could not make ready is given
+    to nobody. ``double_allocation``: what to do about a device that somebody else gives away too.
     ``queue_status_interval``: least time between two writes of a queue's status. ``retry``
     is for a single call, ``backoff`` for a gang, pod or queue as a whole.
     """
@@ -35,6 +36,7 @@ class CommitSettings:
     pool: str = ""
     seen_within: float = 10.0
     claim_grace: float = 30.0
+    failed_device_pause: float = 60.0
     double_allocation: DoubleAllocation = DoubleAllocation.BEFORE_START
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     backoff: RetryPolicy = field(default_factory=lambda: RetryPolicy(base=0.5, ceiling=60.0))

@@ -36,7 +36,7 @@ from kai_py.commit.claim_writes import reach, release
 from kai_py.commit.claims import ClaimGoal, Lost, claim_goals
 from kai_py.commit.holders import DeviceHolders, DoubleAllocation
 from kai_py.commit.made_claims import make, reference, tell_pod, unmake
-from kai_py.commit.readiness import readiness, wait_until_ready
+from kai_py.commit.readiness import Lacking, Unready, listed, readiness, wait_until_ready
 from kai_py.commit.settings import CommitSettings
 from kai_py.plan.decisions import GangPlacement, Placement
 from kai_py.watch.errors import ApiError
@@ -54,6 +54,8 @@ class GangOutcome:
     bindings: tuple[BindingResult, ...] = ()
     reason: str = ""
     doubles: tuple[DoubleAllocation, ...] = ()
+    failed_devices: tuple[Lacking, ...] = ()
+    """Devices that their drivers could not make ready, and the condition that says so."""
 
     @property
     def bound(self) -> tuple[PodRef, ...]:
@@ -98,6 +100,7 @@ class GangTransaction:
         self._started: dict[str, ResourceClaim | None] = {}
         self._problem = ""
         self._doubles: tuple[DoubleAllocation, ...] = ()
+        self._failed_devices: tuple[Lacking, ...] = ()
 
     async def run(self) -> GangOutcome:
         """Carry the gang out; every failure is in the outcome."""
@@ -109,7 +112,12 @@ class GangTransaction:
         self._look_again()
         if self._problem:
             await self._undo()
-            return GangOutcome(self.gang, reason=self._problem, doubles=self._doubles)
+            return GangOutcome(
+                self.gang,
+                reason=self._problem,
+                doubles=self._doubles,
+                failed_devices=self._failed_devices,
+            )
         bindings = await asyncio.gather(*(bind(self.access, p) for p in self.gang.pods))
         await self._give_back(b.pod.uid for b in bindings if b.outcome in GIVES_BACK)
         return GangOutcome(self.gang, tuple(bindings))
@@ -168,16 +176,18 @@ class GangTransaction:
     async def _await_devices(self) -> None:
         if self._problem:
             return
-        problems = await asyncio.gather(*(self._await_ready(goal) for goal in self._goals))
-        self._problem = next((problem for problem in problems if problem), "")
+        found = await asyncio.gather(*(self._await_ready(goal) for goal in self._goals))
+        unready = [each for each in found if each is not None]
+        self._failed_devices = tuple(device for each in unready for device in each.devices)
+        self._problem = unready[0].reason if unready else ""
 
-    async def _await_ready(self, goal: ClaimGoal) -> str:
+    async def _await_ready(self, goal: ClaimGoal) -> Unready | None:
         claim = self._started[goal.claim.uid]
         if claim is None:
-            return ""
+            return None
         missing = readiness(claim).missing
         if missing:
-            nodes, waits = ", ".join(goal.nodes), ", ".join(missing)
+            nodes, waits = ", ".join(goal.nodes), listed(missing)
             note = f"waiting for binding conditions for device on node {nodes}: {waits}"
             for pod in goal.pods:
                 self.tell_waiting(pod, note)

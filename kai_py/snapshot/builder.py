@@ -7,8 +7,7 @@ derives just those pods again.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Node, ObjectMeta, Pod
@@ -18,7 +17,6 @@ from kai_py.api.records.sameness import same_owner
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owners import GroupKind, Owners
-from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.assumptions import FINISHED, SUCCEEDED, Assumptions
 from kai_py.snapshot.attach_limits import AttachLimits
 from kai_py.snapshot.awaited import expected_pods
@@ -41,6 +39,7 @@ from kai_py.snapshot.derivation import (
     member,
     unlabelled_claim,
 )
+from kai_py.snapshot.failed_devices import DeviceKey, FailedDevices
 from kai_py.snapshot.gang_ledger import GangLedger, copied
 from kai_py.snapshot.gpu_holdings import CardMemory
 from kai_py.snapshot.group_schedulers import GroupSchedulers
@@ -50,45 +49,13 @@ from kai_py.snapshot.neighbour import Neighbours
 from kai_py.snapshot.numa import NumaReports
 from kai_py.snapshot.overdue import OverdueDeletions
 from kai_py.snapshot.payers import ClaimPayers
-from kai_py.snapshot.queue_specs import DeviceLimit, QueueSpec
+from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.settings import DEFAULTS, DeviceBook, SnapshotSettings
 from kai_py.snapshot.shape import ShapeTable
-from kai_py.snapshot.snapshot import DeviceObjects, Disregarded, Snapshot
+from kai_py.snapshot.snapshot import Disregarded, Snapshot
 from kai_py.snapshot.vacated import VacatedClaims
 
 Identify = Callable[[Pod, Owners], GangSpec]
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotSettings:
-    """What the builder must know of the configuration.
-
-    Nodes and our pods belong to the pool that their label ``pool_label`` names, or to the pool
-    without a name; others are not seen. Without a ``pool_label`` all belong together.
-    ``claim_label``: in which claims for GPUs that pods may share must name the queue of who uses
-    them; "" where they need not.
-    ``own_queue`` is there as long as no object of its name is.
-    """
-
-    scheduler_name: str = "kai-scheduler"
-    scheduler_aliases: tuple[str, ...] = ()
-    hold_seconds: float = 300.0
-    preemptible_below: int | None = None
-    pool_label: str = ""
-    pool: str = ""
-    claim_label: str = ""
-    own_queue: QueueSpec | None = None
-
-
-class DeviceBook(Protocol):
-    """Knows what devices and classes stand for."""
-
-    accounting: Accounting
-
-    def count_by(self, limits: Iterable[DeviceLimit]) -> None:
-        """Count devices by these limits from the next ``sync`` on."""
-
-    def sync(self, objects: DeviceObjects) -> bool:
-        """Take in the objects; whether what classes stand for has changed."""
 
 
 class SnapshotBuilder:
@@ -99,7 +66,7 @@ class SnapshotBuilder:
         identify: Identify,
         devices: DeviceBook,
         queue_spec: Callable[[object], QueueSpec],
-        settings: SnapshotSettings = SnapshotSettings(),
+        settings: SnapshotSettings = DEFAULTS,
         *,
         follow: Callable[[GroupKind], None] | None = None,
     ) -> None:
@@ -133,6 +100,7 @@ class SnapshotBuilder:
         self._vacated = VacatedClaims()
         self._payers = ClaimPayers()
         self._budgets = DisruptionBudgets()
+        self._failed_devices = FailedDevices(self._objects)
         self._numa = NumaReports()
         self._attach_limits = AttachLimits()
 
@@ -212,8 +180,13 @@ class SnapshotBuilder:
         """Give a gang no room before ``until``: a decision about it could not be carried out."""
         self._assumed.hold_back(gang, until)
 
+    def avoid(self, device: DeviceKey, why: str, seconds: float) -> None:
+        """Give a device that could not be made ready to nobody for a while."""
+        self._failed_devices.avoid(device, why, seconds)
+
     def freeze(self, now: float) -> Snapshot:
         """The cluster as known at ``now``."""
+        self._failed_devices.tick(now)
         if self._devices.sync(self._objects.devices()):
             for kind in ("resourceclaims", "extendedresources"):
                 for uid in self._dependencies.of_kind(kind):

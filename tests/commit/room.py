@@ -7,6 +7,7 @@ class RecordingRoom:
         self.forgotten: list[str] = []
         self.held: dict[str, str] = {}
         self.leaving: set[str] = set()
+        self.avoided: list[tuple] = []
 
     def assume(self, pod, node, claims=None, gpus=(), making=None) -> None:
         self.assumed[pod.uid] = node
@@ -14,6 +15,9 @@ class RecordingRoom:
     def forget(self, pod_uid) -> None:
         self.assumed.pop(pod_uid, None)
         self.forgotten.append(pod_uid)
+
+    def avoid(self, device, why, seconds) -> None:
+        self.avoided.append((device, why, seconds))
 
     def hold(self, pod_uid, node, now) -> None:
         self.held[pod_uid] = node

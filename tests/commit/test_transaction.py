@@ -13,7 +13,7 @@ from kai_py.commit.readiness import ReadinessPolicy
 from kai_py.commit.transaction import GangTransaction
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import CLAIMS, PODS, VOLUME_CLAIMS
-from kai_py.plan.decisions import Placement
+from kai_py.plan.decisions import Placement, Plan
 from kai_py.watch.errors import Unreachable
 from tests.commit.cluster import (
     NAMESPACE,
@@ -27,6 +27,7 @@ from tests.commit.cluster import (
     placed,
     refuse,
 )
+from tests.commit.room import RecordingRoom
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
@@ -410,6 +411,28 @@ async def test_devices_that_are_never_ready_are_given_back(cluster):
     allocation = device("gpu-0", "node-a", binding_conditions=("Attached",))
     outcome = await run(cluster, gang_of(placed(pod, "node-a", claim, allocation)))
     assert "gpu-0: Attached" in outcome.reason
+    assert outcome.failed_devices == ((("gpu.example.com", "node-a", "gpu-0"), "Attached"),)
+    assert_nothing_held(cluster)
+
+
+async def test_a_device_that_could_not_be_made_ready_is_left_alone_for_a_while(cluster):
+    conditions = {"binding_conditions": ("Attached",), "binding_failure_conditions": ("Broken",)}
+    allocation = device("gpu-0", "node-a", **conditions)
+    pod, claim = cluster.add_pod("worker-0"), cluster.add_claim("gpu-0")
+    broken = {"driver": "gpu.example.com", "pool": "node-a", "device": "gpu-0"}
+    broken["conditions"] = [{"type": "Broken", "status": "True"}]
+
+    def fail():
+        document = cluster.api.find(CLAIMS, "gpu-0", NAMESPACE)
+        cluster.api.patch_status(CLAIMS, document, {"devices": [broken]})
+
+    cluster.fail_once("get", "ResourceClaim", first(fail))
+    room = RecordingRoom()
+    committer = cluster.committer(room)
+    committer.carry_out(Plan(placements=(gang_of(placed(pod, "node-a", claim, allocation)),)), 0.0)
+    assert await committer.drain(5.0)
+    assert room.avoided == [(("gpu.example.com", "node-a", "gpu-0"), "Broken", 60.0)]
+    assert 60.0 in cluster.wakes
     assert_nothing_held(cluster)
 
 

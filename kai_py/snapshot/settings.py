@@ -1,0 +1,45 @@
+"""What does the snapshot builder need to know of the configuration, and of what devices mean?"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from kai_py.snapshot.accounting import Accounting
+from kai_py.snapshot.queue_specs import DeviceLimit, QueueSpec
+from kai_py.snapshot.snapshot import DeviceObjects
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSettings:
+    """What the builder must know of the configuration.
+
+    Nodes and our pods belong to the pool that their label ``pool_label`` names, or to the pool
+    without a name; others are not seen. Without a ``pool_label`` all belong together.
+    ``claim_label``: in which claims for GPUs that pods may share must name the queue of who uses
+    them; "" where they need not.
+    ``own_queue`` is there as long as no object of its name is.
+    """
+
+    scheduler_name: str = "kai-scheduler"
+    scheduler_aliases: tuple[str, ...] = ()
+    hold_seconds: float = 300.0
+    preemptible_below: int | None = None
+    pool_label: str = ""
+    pool: str = ""
+    claim_label: str = ""
+    own_queue: QueueSpec | None = None
+
+
+DEFAULTS = SnapshotSettings()
+
+
+class DeviceBook(Protocol):
+    """Knows what devices and classes stand for."""
+
+    accounting: Accounting
+
+    def count_by(self, limits: Iterable[DeviceLimit]) -> None:
+        """Count devices by these limits from the next ``sync`` on."""
+
+    def sync(self, objects: DeviceObjects) -> bool:
+        """Take in the objects; whether what classes stand for has changed."""
