@@ -56,6 +56,7 @@ class ClassMeaning:
     plugin_resource: str = ""
     devices: int = field(default=0, compare=False)
     """How many devices it matches; pods cost the same whatever it is."""
+    drivers: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass
@@ -105,7 +106,10 @@ class ClusterDevices:
         before = self._meanings
         self._meanings = {
             name: ClassMeaning(
-                self._class_gpus(name), self._class_resource(name), self._class_devices(name)
+                self._class_gpus(name),
+                self._class_resource(name),
+                self._class_devices(name),
+                self._drivers_of(name),
             )
             for name in objects.classes
         }
@@ -125,6 +129,12 @@ class ClusterDevices:
     def class_resource(self, name: str) -> str:
         """The resource by which a device plugin reports the devices of a class; "" if none."""
         return self._meanings.get(name, ClassMeaning()).plugin_resource
+
+    def classes_of(self, driver: str) -> frozenset[str]:
+        """Classes of devices of a driver."""
+        return frozenset(
+            name for name, meaning in self._meanings.items() if driver in meaning.drivers
+        )
 
     def row_count(self, row: str) -> float:
         """Devices that count in a row of devices; every placement of a partition does."""
@@ -166,6 +176,9 @@ class ClusterDevices:
         before = self._counted_by
         self._counted_by = (self._limits, *self._kinds.all()) if self._limits else ()
         return before != self._counted_by
+
+    def _drivers_of(self, name: str) -> tuple[str, ...]:
+        return tuple(self._class_drivers(self.classes[name]))
 
     def _class_devices(self, name: str) -> int:
         return sum(kind.devices for kind in self._of_class(self.classes[name]))

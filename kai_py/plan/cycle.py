@@ -18,6 +18,7 @@ from kai_py.plan.actions.reclaim import reclaim
 from kai_py.plan.actions.reserve import announce, reserve
 from kai_py.plan.actions.resume import resume
 from kai_py.plan.actions.stale import stale
+from kai_py.plan.compute_domains import in_cliques
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import (
     Action,
@@ -131,6 +132,7 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
     """Decide everything that can be decided at ``snapshot.now``."""
     # 1. Devices, queues and fair shares as the snapshot has them.
     memory.devices.sync(snapshot.devices)
+    snapshot = in_cliques(snapshot, memory.devices)
     quota = quota_of(
         snapshot,
         settings.rules,
