@@ -14,6 +14,7 @@ from urllib.parse import quote
 import msgspec
 import typer
 
+from kai_py.cli.claim_funnel import print_claim
 from kai_py.cli.cluster_objects import Saved, cluster_objects
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.connection import Context, Kubeconfig
@@ -115,6 +116,8 @@ def _print(it: Explanation) -> None:
                 for level in it.queues
             ),
         )
+    if it.claim is not None:
+        print_claim(it.claim)
     if it.history:
         typer.echo("\nWhat was decided:")
         for decision in it.history:

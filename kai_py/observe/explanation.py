@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kai_py.observe.claim_funnel import ClaimFunnel
 from kai_py.observe.decision_log import Decision
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.decisions import Plan, Protection, QueueShare, Shortage
@@ -73,6 +74,8 @@ class Explanation:
     """Changes with which it would start, each one simulated."""
     history: tuple[Decision, ...] = ()
     """What was decided about it or in its favour: why it is where it is, who evicted it, when."""
+    claim: ClaimFunnel | None = None
+    """What becomes of the devices for the claim that was asked about."""
 
 
 def explain(snapshot: Snapshot, plan: Plan, key: str) -> Explanation | None:

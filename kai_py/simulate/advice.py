@@ -4,10 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kai_py.config import Configuration
+from kai_py.observe.claim_funnel import ClaimFunnel, claim_funnel
 from kai_py.observe.explanation import Explanation, Subject, explain, gang_keys
 from kai_py.simulate.objects import Document
 from kai_py.simulate.suggestions import suggest
 from kai_py.simulate.what_if import Present
+from kai_py.snapshot.snapshot import Snapshot
 
 MOST_ADVISED = 3
 """Gangs of one answer for which suggestions are looked for, those that come first."""
@@ -30,7 +32,12 @@ def advise(
     present = Present(documents, configuration, now)
     snapshot, plan = present.snapshot, present.plan()
     keys = list(gang_keys(snapshot, subject, name))
-    found = [each for key in keys if (each := explain(snapshot, plan, key)) is not None]
+    claim = _claim(snapshot, subject, name)
+    found = [
+        replace(each, claim=claim)
+        for key in keys
+        if (each := explain(snapshot, plan, key)) is not None
+    ]
     waits = {unplaced.gang for unplaced in plan.unplaced}
     advised = [key for key in keys if key in waits][:MOST_ADVISED] if wants_suggestions else []
     if not advised:
@@ -38,3 +45,10 @@ def advise(
     without = present.settled()
     answers = {key: suggest(documents, present, without, key, may_try) for key in advised}
     return [replace(each, suggestions=answers.get(each.gang, ())) for each in found]
+
+
+def _claim(snapshot: Snapshot, subject: Subject, name: str) -> ClaimFunnel | None:
+    if subject is not Subject.CLAIM:
+        return None
+    namespace, _, own_name = name.rpartition("/")
+    return claim_funnel(snapshot, namespace or "default", own_name)

@@ -70,6 +70,16 @@ def test_pods_and_claims_lead_to_their_gang(saved, cluster):
         assert answer["suggestions"] == []
 
 
+def test_a_claim_is_told_what_becomes_of_the_devices(saved, cluster):
+    waiting = cluster.snapshot().gangs["default/Job/two"].members[0].claims[0]
+    result = explain("claim", str(waiting), "--from", saved, "--no-suggestions")
+    assert f"Devices for claim {waiting}: " in result.output
+    assert "request gpu: 1 of class gpu.nvidia.com" in result.output
+    running = cluster.snapshot().gangs["default/Job/one"].members[0].claims[0]
+    result = explain("claim", str(running), "--from", saved, "--no-suggestions")
+    assert f"Claim {running} holds gpu.nvidia.com/node-" in result.output
+
+
 @pytest.mark.parametrize("subject", ["gang", "pod", "job", "claim"])
 def test_what_is_not_there_is_one_line(saved, subject):
     with pytest.raises(CommandError, match=f"{subject} default/none: no gang"):

@@ -1,0 +1,34 @@
+"""How ``kai-py explain claim`` shows what becomes of the devices a claim might have."""
+
+from collections.abc import Iterator
+
+import typer
+
+from kai_py.cli.tables import print_table
+from kai_py.observe.claim_funnel import ClaimFunnel, RequestFunnel
+
+
+def print_claim(claim: ClaimFunnel) -> None:
+    """Print the record of a claim."""
+    if claim.held:
+        typer.echo(f"\nClaim {claim.claim} holds {', '.join(claim.held)}.")
+        return
+    typer.echo(f"\nDevices for claim {claim.claim}: {claim.devices} on {claim.nodes} nodes.")
+    if claim.message:
+        typer.echo(f"  {claim.message}")
+    for pool in claim.unusable_pools:
+        typer.echo(f"  pool {pool} is not used")
+    for request in claim.requests:
+        wanted = request.wanted or "all"
+        typer.echo(f"\n  request {request.request}: {wanted} of class {request.device_class}")
+        print_table(("DEVICES", "", "WHY"), _rows(claim, request))
+        if request.nearest is not None:
+            has = " and ".join(f"{name} is {value}" for name, value in request.nearest.has.items())
+            typer.echo(f"  nearest is {request.nearest.device}{f', where {has}' if has else ''}")
+
+
+def _rows(claim: ClaimFunnel, request: RequestFunnel) -> Iterator[tuple[str, str, str]]:
+    yield str(claim.devices), "exist", ""
+    for each in request.turned_down:
+        yield f"-{each.devices}", each.check, each.cause
+    yield str(request.free), "free", f"at most {request.most_on_a_node} on a node"

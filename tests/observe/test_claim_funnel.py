@@ -1,0 +1,44 @@
+"""What becomes of the devices that a claim might have, as counts that add up."""
+
+from kai_py.observe.claim_funnel import claim_funnel
+from tests.scenario import claim, claiming, cluster, device_class, gpu_slice, node, pod, queue
+
+H200 = 'device.attributes["gpu.nvidia.com"].productName == "H200"'
+
+
+def world(*given):
+    slices = [gpu_slice("n0", 4), gpu_slice("n1", 4, product="H200")]
+    return cluster(
+        device_class(), queue("team", 8), node("n0", 0), node("n1", 0), *slices, *given
+    ).snapshot()
+
+
+def running(name, *on):
+    held = claim(name, owner=name, held_by=[name], on=[("n1", device) for device in on])
+    return [held, claiming(pod(name, 0, queue="team", node="n1"), name)]
+
+
+def test_every_device_is_turned_down_once_or_free():
+    snapshot = world(*running("p", "gpu-0", "gpu-1", "gpu-2"), claim("wanted", 2, selector=H200))
+    found = claim_funnel(snapshot, "default", "wanted")
+    [request] = found.requests
+    assert (found.nodes, found.devices) == (2, 8)
+    assert (request.wanted, request.matching, request.free, request.most_on_a_node) == (2, 4, 1, 1)
+    reasons = [(each.check, each.devices) for each in request.turned_down]
+    assert reasons == [("fails a selector", 4), ("in use", 3)]
+    assert H200 in request.turned_down[0].cause
+    assert found.message.startswith("claim default/wanted, request gpu: insufficient allocatable")
+
+
+def test_the_nearest_device_is_told_where_none_matches():
+    snapshot = world(claim("wanted", selector=H200.replace("H200", "B200")))
+    [request] = claim_funnel(snapshot, "default", "wanted").requests
+    assert request.nearest.device == "gpu.nvidia.com/n0/gpu-0"
+    assert list(request.nearest.has) == ["gpu.nvidia.com/productName"]
+
+
+def test_a_claim_that_finds_devices_has_no_complaint_and_one_that_holds_some_says_which():
+    snapshot = world(*running("p", "gpu-0"), claim("wanted"))
+    assert claim_funnel(snapshot, "default", "wanted").message == ""
+    assert claim_funnel(snapshot, "default", "p").held == ("gpu.nvidia.com/n1/gpu-0",)
+    assert claim_funnel(snapshot, "default", "nobody") is None
