@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kai_py.api.records.resource import DeviceClass, DeviceSelector, ResourceClaim, ResourceSlice
+from kai_py.api.records.resource import (
+    AllocationResult,
+    DeviceClass,
+    DeviceSelector,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimStatus,
+    ResourceSlice,
+)
 from kai_py.dra.device_kinds import DeviceKind, DeviceKinds, most_on_a_node
 from kai_py.dra.device_limits import falls_under
 from kai_py.dra.expressions import CompiledExpressions
@@ -57,6 +65,8 @@ class ClassMeaning:
     devices: int = field(default=0, compare=False)
     """How many devices it matches; pods cost the same whatever it is."""
     drivers: tuple[str, ...] = field(default=(), compare=False)
+    even: bool = field(default=True, compare=False)
+    """Whether all of its devices stand for as many GPUs."""
 
 
 @dataclass
@@ -110,6 +120,7 @@ class ClusterDevices:
                 self._class_resource(name),
                 self._class_devices(name),
                 self._drivers_of(name),
+                self._is_even(name),
             )
             for name in objects.classes
         }
@@ -135,6 +146,15 @@ class ClusterDevices:
         return frozenset(
             name for name, meaning in self._meanings.items() if driver in meaning.drivers
         )
+
+    def saved(self, spec: ResourceClaimSpec, allocation: AllocationResult) -> dict[str, float]:
+        """How much less a claim costs by the devices it got than by the most it could get."""
+        if self._costs_the_most(spec):
+            return {}
+        given = ResourceClaim(spec=spec, status=ResourceClaimStatus(allocation=allocation))
+        most, costs = self.accounting.claim_spec(spec), self.accounting.claim(given)
+        less = {name: most.get(name, 0.0) - costs.get(name, 0.0) for name in {**most, **costs}}
+        return {name: amount for name, amount in less.items() if amount}
 
     def row_count(self, row: str) -> float:
         """Devices that count in a row of devices; every placement of a partition does."""
@@ -176,6 +196,20 @@ class ClusterDevices:
         before = self._counted_by
         self._counted_by = (self._limits, *self._kinds.all()) if self._limits else ()
         return before != self._counted_by
+
+    def _costs_the_most(self, spec: ResourceClaimSpec) -> bool:
+        """Whether a claim costs the same whichever devices it gets."""
+        return not self._limits and all(
+            request.exactly is not None
+            and request.exactly.allocation_mode != "All"
+            and self._meanings.get(request.exactly.device_class_name, ClassMeaning()).even
+            for request in spec.devices.requests
+        )
+
+    def _is_even(self, name: str) -> bool:
+        drivers = frozenset(self.rules.drivers)
+        weights = {device_gpus(row, drivers) for row in self._matching(self.classes[name])}
+        return name in self.rules.classes or len(weights) <= 1
 
     def _drivers_of(self, name: str) -> tuple[str, ...]:
         return tuple(self._class_drivers(self.classes[name]))

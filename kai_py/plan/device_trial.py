@@ -26,6 +26,7 @@ from kai_py.plan.devices import Taken, Undo
 from kai_py.plan.extended_claims import claim_to_make, claims_of_pod, claims_to_make
 from kai_py.plan.room import Room
 from kai_py.policy.node_selector import matches_selector
+from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
@@ -37,6 +38,7 @@ class CycleDevices:
 
     def __init__(self, devices: ClusterDevices, snapshot: Snapshot) -> None:
         """Start from what is allocated, without those who are leaving."""
+        self._devices = devices
         self._fleet = devices.fleet
         self._snapshot = snapshot
         self._states = {Room.NOW: devices.state.copy(), Room.LATER: devices.state.copy()}
@@ -83,7 +85,17 @@ class CycleDevices:
         undo += [self._take_back(ref) for ref in member.claims if ref.uid in self._freed]
         undo += [self._users.join(ref.uid, member.pod.uid) for ref in member.claims]
         allocate = tuple(ClaimAllocation(ref, found) for ref, found in written)
-        return Taken(allocate, _all(undo), make)
+        return Taken(allocate, _all(undo), make, self._saved(member, allocate))
+
+    def _saved(self, member: Member, allocated: Sequence[ClaimAllocation]) -> dict[str, float]:
+        """What the gang pays less for claims that are its own."""
+        uses = dict(zip(member.claims, member.shape.claims, strict=False))
+        group = member.for_group.claims if member.for_group is not None else ()
+        return total(
+            self._devices.saved(uses[new.claim].spec, new.allocation)
+            for new in allocated
+            if uses[new.claim].claim is None or new.claim in group
+        )
 
     def give_back(self, member: Member) -> Undo | None:
         """Free what a leaving pod held; claims that others share stay allocated."""

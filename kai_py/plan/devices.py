@@ -4,8 +4,8 @@ A claim is allocated by the first pod that is placed with it; pods placed later 
 found. Everything can be undone, in reverse order.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from kai_py.plan.decisions import ClaimAllocation, ClaimToMake
@@ -22,11 +22,13 @@ class Taken:
     """Devices found for a pod: what to write for claims that had none, and how to undo it.
 
     ``make``: the claim that serves its extended resources on a node without a device plugin.
+    ``saved``: how much less its queue pays for them than for the most that it could have got.
     """
 
     allocate: tuple[ClaimAllocation, ...] = ()
     undo: Undo | None = None
     make: ClaimToMake | None = None
+    saved: Mapping[str, float] = field(default_factory=dict)
 
 
 class DeviceTrial(Protocol):

@@ -194,6 +194,8 @@ class Statement:
                 member, gang, row, room, action, taken.allocate, member.claims, gpus, taken.make
             )
             self._put(member.pod.uid, planned)
+            if taken.saved:
+                self._charge(gang, taken.saved, -1.0, fixed=gang.is_fixed(member))
             placed += 1
         if placed:
             self._occupy(members[0].shape, row, placed, room)

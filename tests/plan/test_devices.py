@@ -3,6 +3,8 @@
 from msgspec.structs import replace
 
 from kai_py.api.records.core import PodStatus
+from kai_py.api.records.resource import ResourceClaim
+from kai_py.api.records.resource_versions import from_json
 from kai_py.plan.decisions import Stage
 from tests.scenario import (
     at,
@@ -232,3 +234,35 @@ def test_a_device_that_could_not_be_made_ready_is_given_to_nobody_for_a_while():
     [unplaced] = world.plan(now=3.0).unplaced
     assert "2 tainted scheduling.kai.io/binding-failed=AttachFailed:NoSchedule" in unplaced.message
     assert devices(world.plan(now=62.5)) == [("n0", first)]
+
+
+def choosing(name: str, *counts: int):
+    """A pod with a claim of which only the last of its alternatives finds devices."""
+    made = claim(name, owner=name)
+    choices = [
+        {
+            "name": f"choice-{i}",
+            "deviceClassName": "gpu.nvidia.com",
+            "count": count,
+            "selectors": [{"cel": {"expression": "false" if i + 1 < len(counts) else "true"}}],
+        }
+        for i, count in enumerate(counts)
+    ]
+    requests = {"devices": {"requests": [{"name": "gpu", "firstAvailable": choices}]}}
+    spec = from_json(ResourceClaim, {"metadata": {}, "spec": requests}).spec
+    return [replace(made, spec=spec), claiming(pod(name, 0, queue="team"), name)]
+
+
+def test_a_placed_pod_is_charged_for_what_it_got_so_that_others_of_the_cycle_find_room():
+    asks = [*choosing("a", 4, 1), *choosing("b", 4, 1), *choosing("c", 4, 1)]
+    plan = cluster(*hardware(1, 8), queue("team", 0, 5), asks).plan()
+    assert sorted(placed(plan)) == ["a", "b"], "1 + the most that b may get fit into 5, 2 + 4 don't"
+    [team] = [each for each in plan.queues if each.queue == "team"]
+    assert team.allocated["gpu"] == 2.0
+
+
+def test_a_trial_that_fails_leaves_no_charge():
+    asks = [*claiming_job("train", 9, queue="team"), *choosing("a", 4, 1)]
+    plan = cluster(*hardware(1, 8), queue("team", 0, 16), asks).plan()
+    [team] = [each for each in plan.queues if each.queue == "team"]
+    assert team.allocated["gpu"] == 1.0

@@ -86,6 +86,12 @@ def test_a_node_with_a_device_plugin_serves_as_ever():
     assert made(plan) == {}
 
 
+def test_nodes_with_a_device_plugin_go_first_so_that_claims_find_their_devices():
+    kinds = [answering(), queue("team", 16), with_driver("a-driver"), node("b-plugin", 2)]
+    plan = cluster(*kinds, *(pod(f"p{i}", 1, queue="team") for i in range(3))).plan()
+    assert sorted(placed(plan).values()) == ["a-driver", "b-plugin", "b-plugin"]
+
+
 def test_no_class_no_claim():
     plan = cluster(device_class(), *with_driver("n0"), queue("q", 8), pod("p", 2, queue="q")).plan()
     assert placed(plan) == {}
