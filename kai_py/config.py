@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from kai_py.api.duration import Duration
 from kai_py.api.manifests import ManifestError, line_at, read_documents
-from kai_py.api.model import ApiModel, Name
+from kai_py.api.model import ApiModel, Name, QualifiedName
 from kai_py.api.problems import field_problems
 from kai_py.grouping.rule import Rules as GroupingRules
 from kai_py.grouping.rule_table import RuleTable
@@ -208,6 +208,14 @@ class Grove(ApiModel):
     """Write their conditions Scheduled and DisruptionTarget."""
 
 
+class Volcano(ApiModel):
+    """Volcano's PodGroups, read where a cluster serves them."""
+
+    tiers: dict[str, QualifiedName] = Field(default_factory=dict, max_length=32)
+    """Node label whose values are the domains of a tier of HyperNodes, by the tier's number or
+    name."""
+
+
 class Kueue(ApiModel):
     """Kueue beside the scheduler."""
 
@@ -331,6 +339,8 @@ class Configuration(ApiModel):
     """The API of KAI-Scheduler."""
     grove: Grove = Grove()
     """The API of Grove."""
+    volcano: Volcano = Volcano()
+    """The API of Volcano."""
     kueue: Kueue = Kueue()
     """Kueue beside the scheduler."""
     http: Http = Http()

@@ -65,6 +65,7 @@ class Planner:
             self._rules,
             addressing(configuration),
             kueue_places=configuration.kueue.coexistence,
+            tiers=configuration.volcano.tiers,
         )
         self._settings = cycle_settings(configuration)
         half_life = configuration.fair_share.half_life

@@ -1,15 +1,17 @@
 """Where do commands that simulate get their cluster from? A saved one, or one that is read now."""
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from kai_py.cli.connection import cluster_client
 from kai_py.cli.errors import CommandError
 from kai_py.simulate.objects import Document, ObjectsError, load_objects, read_objects
+from kai_py.watch.resource import Kind
 
 Saved = Annotated[
     Path | None,
@@ -28,6 +30,14 @@ def cluster_objects(saved: Path | None, kubeconfig: str, context: str) -> Sequen
 
 
 async def read_now(kubeconfig: str, context: str) -> list[Document]:
-    """The objects of a cluster as it is now; raises CommandError."""
+    """The objects of a cluster as it is now, without those that may not be read.
+
+    What is left out is told on standard error. Raises CommandError.
+    """
     async with cluster_client(kubeconfig, context) as client:
-        return await read_objects(client)
+        return await read_objects(client, _told)
+
+
+def _told(kind: Kind[Any]) -> None:
+    text = f"{kind.permission} are left out: the permission to list them is missing"
+    print(f"kai-py: {text}", file=sys.stderr)

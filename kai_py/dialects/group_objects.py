@@ -12,6 +12,7 @@ from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.document import Document
 from kai_py.dialects.kai.keys import QUEUE
 from kai_py.grouping.blueprint import Unusable
+from kai_py.grouping.counts import count_at
 from kai_py.grouping.explicit import pod_owner
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.grouping.lineage import Lineage
@@ -24,7 +25,8 @@ class Form:
     """How one scheduler writes groups.
 
     ``mark`` and ``name``: what on the pod names a group, and the group's name. ``part`` splits a
-    group into several gangs. ``tree`` raises Unusable for an object that makes no sense.
+    group into several gangs, ``leaf`` names the pod's leaf in the tree. ``tree`` raises Unusable
+    for an object that makes no sense.
     """
 
     kind: str
@@ -33,6 +35,7 @@ class Form:
     name: Callable[[Lineage], str]
     tree: Callable[[Document, Lineage], Subgroup]
     part: Callable[[Lineage], str] = lambda _lineage: ""
+    leaf: Callable[[Lineage, Subgroup], str] = lambda _lineage, _tree: ""
     queue: str = ""
     """Path of the field that names its queue, empty if it has none."""
 
@@ -69,8 +72,14 @@ def gang_of(form: Form, asked: Asked) -> GangSpec:
         owner=Owner(found.api_version, found.kind, namespace, name, meta.uid),
         queue=_queue(form, found, meta) or asked.queue.name,
         tree=tree,
+        leaf=form.leaf(lineage, tree),
         problem=problem,
     )
+
+
+def min_member_tree(found: Document, _lineage: Lineage) -> Subgroup:
+    """A gang of ``spec.minMember`` pods, whichever."""
+    return Subgroup(min_members=count_at(found.content, "spec.minMember", 1))
 
 
 def _queue(form: Form, found: Document, meta: ObjectMeta) -> str:

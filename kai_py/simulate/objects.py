@@ -6,7 +6,7 @@ Source of the file's form: a Kubernetes ``List`` of objects, so that ``kubectl``
 """
 
 import gzip
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,7 +18,7 @@ from kai_py.watch.client import Client
 from kai_py.watch.discovery import discover, find_kind
 from kai_py.watch.errors import Forbidden, NotFound
 from kai_py.watch.kinds import WATCHED
-from kai_py.watch.resource import Resource
+from kai_py.watch.resource import Kind, Resource
 
 Document: TypeAlias = dict[str, Any]
 
@@ -31,12 +31,23 @@ class ObjectsError(ValueError):
     """A file does not hold the objects of a cluster; the message names the file and the reason."""
 
 
-async def read_objects(client: Client) -> list[Document]:
-    """Every object that the scheduler watches, and who owns any of them; raises ApiError."""
+async def read_objects(
+    client: Client, on_refused: Callable[[Kind[Any]], None] | None = None
+) -> list[Document]:
+    """Every object that the scheduler watches, and who owns any of them; raises ApiError.
+
+    With ``on_refused`` a kind that we may not read, and that the scheduler does without, is told
+    and left out.
+    """
     documents: list[Document] = []
     served = await discover(client, WATCHED, {})
     for resource in served.values():
-        documents += await _read(client, resource)
+        try:
+            documents += await _read(client, resource)
+        except Forbidden:
+            if on_refused is None or resource.kind.required:
+                raise
+            on_refused(resource.kind)
     return documents + await _read_owners(client, documents)
 
 

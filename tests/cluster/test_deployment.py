@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from kai_py.cli.cluster_objects import read_now
 from kai_py.cli.connection import cluster_client
 from kai_py.config import Commit, Configuration, LeaderElection
 from kai_py.deploy.objects import NAME
@@ -121,6 +122,22 @@ async def test_kinds_that_it_may_not_read_are_done_without(
             )
         ]
         assert running.count("kai_py_kind_refused", kind="deployments.apps") == 1
+
+
+async def test_a_snapshot_is_saved_without_kinds_that_may_not_be_read(
+    real: Cluster, space: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    its = await as_account(real, space, NAME, tmp_path / "kubeconfig")
+    await real.submit(queue())
+
+    async def told() -> bool:
+        saved = await read_now(str(its.kubeconfig), "")
+        assert "team-a" in {each["metadata"]["name"] for each in saved}
+        said = "poddisruptionbudgets.policy are left out: the permission to list them is missing"
+        return said in capsys.readouterr().err
+
+    async with without_reading(real, "poddisruptionbudgets"):
+        await eventually(told, what="a snapshot without disruption budgets")
 
 
 async def test_without_nodes_it_is_not_ready_and_names_the_permission(
