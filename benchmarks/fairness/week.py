@@ -7,6 +7,7 @@ finish-time fairness  time from coming to finish, over the same for the same wor
                       sharing did harm (Mahajan et al., Themis, NSDI 2020)
 """
 
+import math
 import random
 import statistics
 from collections.abc import Iterator
@@ -31,7 +32,8 @@ SIZES, MINUTES = (1, 1, 2, 4, 8), (30.0, 60.0, 120.0, 240.0)
 class Fairness:
     """``jain`` and ``worst_part`` of received over entitled; ``slowest_*``: finish-time fairness.
 
-    ``slowest_gang`` over all gangs, ``slowest_queue`` of the means of queues.
+    ``slowest_gang`` over all gangs, ``slowest_queue`` of the means of queues; infinite for a gang
+    that would have finished alone and did not.
     """
 
     jain: float
@@ -55,8 +57,8 @@ def fairness(scenario: Scenario, result: Result) -> Fairness:
     slowed: dict[str, list[float]] = {}
     for gang, finish in alone.items():
         shared = found[gang].finish
-        if shared is not None:
-            slowed.setdefault(found[gang].queue, []).append(shared / finish)
+        slow = math.inf if shared is None else shared / finish
+        slowed.setdefault(found[gang].queue, []).append(slow)
     summary = report(result)
     parts = [queue.received / queue.entitled for queue in summary.queues if queue.entitled > 0]
     return Fairness(

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.listing import Holder, holders_of
 from kai_py.observe.cluster_view import ClusterView, NodeUse
+from kai_py.policy.score.cluster import fragmented_gpus
 
 MOST_DEVICES = 50_000
 NODE, CLUSTER = "node", "cluster"
@@ -44,6 +45,7 @@ class ClusterMetrics(Collector):
             return
         yield from pending_ages(view)
         yield from room(view)
+        yield from fragmentation(view)
         yield device_claims(view)
 
 
@@ -100,6 +102,19 @@ def room(view: ClusterView) -> Iterator[Metric]:
     for level, amount in largest_free(view).items():
         largest.add_metric((level,), amount)
     yield largest
+
+
+def fragmentation(view: ClusterView) -> Iterator[Metric]:
+    """Free GPUs that are of no use to pods to come; nothing where no device plugin reports GPUs."""
+    fragmented = fragmented_gpus(view.snapshot)
+    if fragmented is None:
+        return
+    metric = GaugeMetricFamily(
+        "kai_py_fragmented_gpus",
+        "Free GPUs that pods like those that run and wait could not use.",
+    )
+    metric.add_metric((), fragmented)
+    yield metric
 
 
 def node_state(use: NodeUse) -> str:

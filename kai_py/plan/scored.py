@@ -15,12 +15,20 @@ from kai_py.api.gpu_share import CARD
 from kai_py.plan.room import Room
 from kai_py.plan.statement import Statement
 from kai_py.policy.fit import copies_that_fit
-from kai_py.policy.score.rooms import ANY_DEVICE, WHOLE, GpuAsk, GpuRooms, Score, gpu_class
+from kai_py.policy.score.rooms import (
+    ANY_DEVICE,
+    DECIMALS,
+    WHOLE,
+    GpuAsk,
+    GpuRooms,
+    Score,
+    gpu_class,
+    parts_by_node,
+)
 from kai_py.snapshot.resources import Bools, Floats, Ints
 from kai_py.snapshot.shape import Shape
 
 NO_ROOM = -np.inf
-DECIMALS = 6
 
 FEW = 8
 """So many changed nodes are looked up one by one, more of them scored as arrays."""
@@ -132,19 +140,11 @@ class ScoredNodes:
 
     def _all_parts(self, devices: int) -> Floats:
         """(nodes, devices) of every node what ``_refresh`` finds of one."""
-        statement = self._statement
-        nodes = len(statement.snapshot.nodes)
-        parts = np.zeros((nodes, devices))
-        rows, free = statement.shared.all_parts(self._room)
-        order = np.argsort(rows, kind="stable")
-        held = np.bincount(rows, minlength=nodes)
-        column = np.arange(len(rows)) - np.repeat(np.cumsum(held) - held, held)
-        parts[rows[order], column] = np.round(np.maximum(free[order], 0.0) * WHOLE, DECIMALS)
+        whole = np.zeros(len(self._devices))
         if self._card is not None:
-            whole = statement.free(self._room)[self._card]
-            at = np.arange(devices)
-            parts[(at >= held[:, None]) & (at < (held + np.floor(whole))[:, None])] = WHOLE
-        return parts
+            whole = self._statement.free(self._room)[self._card]
+        rows, free = self._statement.shared.all_parts(self._room)
+        return parts_by_node(rows, free, whole, devices)
 
     def _refresh(self, row: int) -> None:
         whole = 0

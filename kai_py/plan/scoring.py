@@ -1,6 +1,5 @@
 """The configured placement strategy in a cycle: its score, and what it has seen of the nodes."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -10,8 +9,8 @@ from kai_py.plan.statement import Statement
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.rooms import Score
 from kai_py.policy.score.strategies import (
-    COVERED,
     PlacementStrategy,
+    frequent_shapes,
     score_of,
     target_workload,
 )
@@ -64,21 +63,3 @@ def shares_gpus(snapshot: Snapshot) -> bool:
     return snapshot.gpu_sharing.rows.size > 0 or any(
         member.shape.gpu_share is not None for gang in waiting for member in gang.pending
     )
-
-
-def frequent_shapes(snapshot: Snapshot) -> list[tuple[Shape, int]]:
-    """Shapes and their pods, the most frequent first, until ``COVERED`` of all pods."""
-    shapes: dict[int, Shape] = {}
-    counts: Counter[int] = Counter()
-    for gang in snapshot.gangs.values():
-        for member in gang.members:
-            shapes[member.shape.number] = member.shape
-            counts[member.shape.number] += 1
-    taken: list[tuple[Shape, int]] = []
-    covered, enough = 0, COVERED * counts.total()
-    for number, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        if covered >= enough:
-            break
-        taken.append((shapes[number], count))
-        covered += count
-    return taken

@@ -1,6 +1,9 @@
 """The simulated week is judged by what was held, entitled and finished."""
 
+import math
+
 from benchmarks.fairness.week import CONFIGURATION, fairness, week
+from kai_py.config import Eviction
 from kai_py.simulate.scenario import JobLine, NodeKind, QueueLine, Scenario
 from kai_py.simulate.simulation import simulate
 
@@ -39,6 +42,15 @@ def test_work_that_is_evicted_finishes_late():
     assert found.gangs == 3
     assert 0.9 < found.slowest_gang < 1.1
     assert found.worst_part > 0.95
+
+
+def test_a_gang_that_would_have_finished_alone_is_not_left_out():
+    """The other queue holds both nodes to the end, and nobody may be evicted."""
+    jobs = [eight("a", "queue-0"), eight("b", "queue-0", at=1), eight("c", "queue-1", at=2)]
+    world = scenario(*jobs)
+    patient = CONFIGURATION.model_copy(update={"eviction": Eviction(reclaim=False)})
+    short = world.model_copy(update={"hours": 0.9})
+    assert fairness(short, simulate(short, patient)).slowest_gang == math.inf
 
 
 def test_a_week_is_the_same_every_time():

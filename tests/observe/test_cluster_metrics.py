@@ -90,3 +90,22 @@ def test_every_held_device_names_claim_pod_gang_and_queue(monkeypatch):
     assert second.labels["uuid"] == "GPU-n1-2"
     monkeypatch.setattr(cluster_metrics, "MOST_DEVICES", 1)
     assert len(device_claims(view).samples) == 1
+
+
+def test_free_gpus_that_pods_to_come_cannot_use_are_told():
+    """Of the quarter of a GPU that is left, pods that ask for more get nothing."""
+    sharer = scenario.shared(scenario.pod("part", 0, queue="team", node="n"), "0.75", group="g")
+    wholes = [scenario.pod(f"p{n}", queue="team", node="full") for n in range(3)]
+    made = scenario.cluster(
+        scenario.queue("team", 8), scenario.node("n", 2), scenario.node("full", 3), sharer, wholes
+    )
+    value = scraped(made.snapshot()).get_sample_value
+    assert value("kai_py_fragmented_gpus") == 0.25
+    made.add(scenario.shared(scenario.pod("small", 0, queue="team"), "0.2"))
+    value = scraped(made.snapshot()).get_sample_value
+    assert value("kai_py_fragmented_gpus") == 0.25 - 0.2 * 0.25
+
+
+def test_without_gpus_of_a_device_plugin_fragmentation_is_not_told():
+    made = scenario.cluster(scenario.queue("team", 8), scenario.node("n", 0))
+    assert scraped(made.snapshot()).get_sample_value("kai_py_fragmented_gpus") is None

@@ -15,11 +15,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kai_py.policy.score.rooms import ANY_DEVICE, WHOLE, GpuAsk, GpuRooms, Scores
+from kai_py.policy.score.rooms import ANY_DEVICE, DECIMALS, WHOLE, GpuAsk, GpuRooms, Scores
 from kai_py.policy.score.workload import Left, Parts, TargetWorkload
 from kai_py.snapshot.resources import Floats, Ints
 
-DECIMALS = 6
 LEVELS = 100.0
 
 Waste = Callable[[TargetWorkload, Left], Floats]

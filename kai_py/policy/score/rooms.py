@@ -14,6 +14,7 @@ from kai_py.snapshot.resources import Floats, Ints
 
 WHOLE = 1000.0
 ANY_DEVICE = -1
+DECIMALS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +75,19 @@ def gpu_class(ask: GpuAsk) -> int:
     if (ask.milli < WHOLE).all():
         return 1
     return 2 << min(ask.devices, 60)
+
+
+def parts_by_node(rows: Ints, free: Floats, whole: Floats, devices: int) -> Floats:
+    """(nodes, devices) free milli, those of shared GPUs first.
+
+    ``rows``, ``free``: (shared GPUs,) node of each and what is free of it, 0 to 1. ``whole``:
+    (nodes,) GPUs that nobody has.
+    """
+    parts = np.zeros((len(whole), devices))
+    order = np.argsort(rows, kind="stable")
+    held = np.bincount(rows, minlength=len(whole))
+    column = np.arange(len(rows)) - np.repeat(np.cumsum(held) - held, held)
+    parts[rows[order], column] = np.round(np.maximum(free[order], 0.0) * WHOLE, DECIMALS)
+    at = np.arange(devices)
+    parts[(at >= held[:, None]) & (at < (held + np.floor(whole))[:, None])] = WHOLE
+    return parts

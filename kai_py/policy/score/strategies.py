@@ -1,5 +1,6 @@
 """Strategies of placement by name, and what they need to know of the pods to come."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
@@ -54,6 +55,24 @@ def score_of(strategy: PlacementStrategy, workload: TargetWorkload) -> Score:
     if strategy is PlacementStrategy.FRUGAL:
         return growing_least(workload, stranded)
     return FIXED[strategy]
+
+
+def frequent_shapes(snapshot: Snapshot) -> list[tuple[Shape, int]]:
+    """Shapes and their pods, the most frequent first, until ``COVERED`` of all pods."""
+    shapes: dict[int, Shape] = {}
+    counts: Counter[int] = Counter()
+    for gang in snapshot.gangs.values():
+        for member in gang.members:
+            shapes[member.shape.number] = member.shape
+            counts[member.shape.number] += 1
+    taken: list[tuple[Shape, int]] = []
+    covered, enough = 0, COVERED * counts.total()
+    for number, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        if covered >= enough:
+            break
+        taken.append((shapes[number], count))
+        covered += count
+    return taken
 
 
 def target_workload(
