@@ -36,6 +36,17 @@ class Usage(ApiModel):
     """Resource-seconds the cluster had in the same time."""
 
 
+class PastEviction(ApiModel):
+    """Pods of one workload that were evicted for others at one time."""
+
+    workload: Annotated[str, Field(max_length=512)]
+    """Namespace, kind and name of the workload."""
+    at: datetime
+    """When."""
+    pods: Annotated[int, Field(ge=1)]
+    """How many."""
+
+
 class Condition(ApiModel):
     """A condition as of metav1."""
 
@@ -79,6 +90,8 @@ class QueueStatus(ApiModel):
     """Waiting gangs by reason."""
     usage: Usage | None = None
     """Past usage, kept here so that it outlives the scheduler."""
+    evictions: Annotated[tuple[PastEviction, ...], Field(max_length=128)] = ()
+    """Evictions that limits still count, kept here so that a restart does not forget them."""
     conditions: Annotated[
         tuple[Condition, ...],
         Field(

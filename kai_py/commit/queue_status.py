@@ -18,7 +18,7 @@ from kai_py.commit.preconditions import preconditions
 from kai_py.commit.queue_conditions import Finding, findings
 from kai_py.plan.decisions import Plan, QueueShare
 from kai_py.snapshot.accounting import GPU
-from kai_py.snapshot.queue_objects import GPUS, in_api_units, usage_status
+from kai_py.snapshot.queue_objects import GPUS, eviction_status, in_api_units, usage_status
 from kai_py.watch.kinds import WatchedQueue
 
 USAGE_SECONDS = 300.0
@@ -75,6 +75,7 @@ def wanted_status(report: QueueReport, known: WatchedQueue, now: datetime) -> Qu
         pending_gangs=share.pending_gangs,
         pending=report.pending,
         usage=_usage(report, said),
+        evictions=tuple(map(eviction_status, share.evictions)),
         conditions=(*ours, *(c for c in said.conditions if c.type not in types)),
     )
 

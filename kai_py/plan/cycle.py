@@ -27,20 +27,21 @@ from kai_py.plan.decisions import (
     Nomination,
     Placement,
     Plan,
-    QueueShare,
     Stage,
     Unplaced,
 )
 from kai_py.plan.device_trial import CycleDevices
 from kai_py.plan.object_problems import object_problems
+from kai_py.plan.past_evictions import PastEvictions
 from kai_py.plan.place import Placer
 from kai_py.plan.protections import tell_protections
-from kai_py.plan.quota import Quota, quota_of
+from kai_py.plan.queue_shares import queue_shares
+from kai_py.plan.quota import quota_of
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.reservations import Reservations
 from kai_py.plan.room import Room
 from kai_py.plan.scoring import Scoring, shares_gpus
-from kai_py.plan.spared import PastEvictions, Spared
+from kai_py.plan.spared import Spared
 from kai_py.plan.statement import Evicted, Planned, Statement
 from kai_py.policy.fill import Strategy
 from kai_py.policy.fit import StaticFits
@@ -49,7 +50,6 @@ from kai_py.policy.rules import NATIVE, Rules
 from kai_py.policy.score.strategies import PlacementStrategy
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.gangs import Gang, Member, PodState
-from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 
 ACTIONS: Mapping[Action, Callable[[CycleState, Sequence[Gang]], None]] = {
@@ -176,11 +176,10 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
     # 5. Gangs behind our gate that their queues have room for may wait for nodes.
     admitted = admit(state, pending)
     # 6. What was decided, and why the rest waits.
-    plan = replace(_plan(state, pending, memory.devices.inventory), admissions=admitted)
-    for eviction in plan.evictions:
-        if eviction.action is not Action.STALE:
-            memory.evictions.note(eviction.queue, eviction.gang, snapshot.now)
-    return plan
+    evictions = _evictions(state)
+    memory.evictions.note(evictions, snapshot.now)
+    plan = _plan(state, pending, evictions, memory.devices.inventory)
+    return replace(plan, admissions=admitted)
 
 
 def _waits(state: CycleState, gang: Gang) -> bool:
@@ -200,7 +199,12 @@ def _placer(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) ->
     return Placer(memory.statics, settings.gpu_strategy, settings.cpu_strategy, scoring, kept)
 
 
-def _plan(state: CycleState, pending: Sequence[Gang], inventory: Inventory) -> Plan:
+def _plan(
+    state: CycleState,
+    pending: Sequence[Gang],
+    evictions: tuple[Eviction, ...],
+    inventory: Inventory,
+) -> Plan:
     """What was decided, in the order of decision."""
     starting: dict[str, list[Planned]] = {}
     nominations: list[Nomination] = []
@@ -215,9 +219,9 @@ def _plan(state: CycleState, pending: Sequence[Gang], inventory: Inventory) -> P
     return Plan(
         placements=tuple(_gang_placement(state, pods) for pods in starting.values()),
         nominations=tuple(nominations),
-        evictions=_evictions(state),
+        evictions=evictions,
         unplaced=tuple(_unplaced(state, pending)),
-        queues=queue_shares(state.quota, pending),
+        queues=queue_shares(state.quota, pending, state.spared),
         problems=object_problems(state.snapshot, inventory),
     )
 
@@ -327,37 +331,3 @@ def _waiting(state: CycleState, gang: Gang) -> Obstacle:
         Stage.NOMINATED,
         f"room is being freed for {len(gang.pending)} pods; they start when it is.",
     )
-
-
-def queue_shares(quota: Quota, pending: Sequence[Gang]) -> tuple[QueueShare, ...]:
-    """Every queue as this cycle saw it, by name; includes what the cycle placed."""
-    waiting: dict[str, int] = {}
-    for gang in pending:
-        waiting[gang.queue] = waiting.get(gang.queue, 0) + 1
-    queues, standing, shares = quota.queues, quota.standing, quota.shares
-    return tuple(
-        QueueShare(
-            queue=name,
-            deserved=_amounts(quota, queues.deserved[:, q]),
-            maximum=_amounts(quota, queues.max[:, q]),
-            fair_share=_amounts(quota, shares.fair[:, q]),
-            allocated=_amounts(quota, standing.allocated[:, q]),
-            requested=_amounts(quota, quota.demand[:, q]),
-            pending_gangs=waiting.get(name, 0),
-            problems=tuple(each for each in quota.problems if each.queue == name),
-            parent=queues.names[queues.parent[q]] if queues.depth[q] else "",
-            cut={
-                resource: float(shares.deserved[row, q])
-                for row, resource in enumerate(quota.resources)
-                if shares.scaled[row, q]
-            },
-            non_preemptible=_amounts(quota, standing.non_preemptible[:, q]),
-            priority=int(queues.priority[q]),
-            usage=quota.usage.get(name),
-        )
-        for name, q in sorted(queues.positions.items())
-    )
-
-
-def _amounts(quota: Quota, column: Floats) -> dict[str, float]:
-    return {name: float(value) for name, value in zip(quota.resources, column, strict=True)}

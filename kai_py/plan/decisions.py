@@ -15,7 +15,7 @@ from kai_py.api.records.resource import AllocationResult, ConsumerReference, Res
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.grouping.gang import Owner
 from kai_py.snapshot.gangs import GroupReservation
-from kai_py.snapshot.queue_specs import QueueProblem, UsageRecord
+from kai_py.snapshot.queue_specs import EvictionRecord, QueueProblem, UsageRecord
 
 __all__ = [
     "Action",
@@ -249,6 +249,8 @@ class QueueShare:
     priority: int = 100
     usage: UsageRecord | None = field(default=None, compare=False)
     """Past use up to this cycle, where it is kept."""
+    evictions: tuple[EvictionRecord, ...] = ()
+    """Past evictions, this cycle's included, where a limit or the cooldown counts them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,40 +4,19 @@
   refuse, and a gang would wait for room that nobody leaves.
 - Pods of a queue that lost as many as its ``maxEvictionsPerHour`` in the last hour. More at once
   than that may go together if nobody has left for an hour: the limit slows, it does not forbid.
-- Gangs that were evicted less than ``eviction.cooldown`` ago.
+- Gangs of which a pod was evicted less than ``eviction.cooldown`` ago.
 
 What leaves in this cycle counts, and so does what was offered before in the same search, whether
 or not it is taken. O(pods of the unit) each.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 
+from kai_py.plan.past_evictions import PastEvictions
 from kai_py.plan.statement import Evicted
 from kai_py.plan.victim_units import VictimUnit
-from kai_py.snapshot.queue_specs import inherited
+from kai_py.snapshot.queue_specs import EvictionRecord, inherited
 from kai_py.snapshot.snapshot import Snapshot
-
-HOUR = 3600.0
-
-
-@dataclass
-class PastEvictions:
-    """When pods were evicted (seconds since the epoch): by queue, and by gang the latest."""
-
-    by_queue: dict[str, list[float]] = field(default_factory=dict)
-    by_gang: dict[str, float] = field(default_factory=dict)
-
-    def note(self, queue: str, gang: str, now: float) -> None:
-        """A pod of ``gang`` is evicted."""
-        self.by_queue.setdefault(queue, []).append(now)
-        self.by_gang[gang] = now
-
-    def forget(self, now: float, cooldown: float) -> None:
-        """Drop what counts no more at ``now``."""
-        recent = {q: [at for at in times if at > now - HOUR] for q, times in self.by_queue.items()}
-        self.by_queue = {queue: times for queue, times in recent.items() if times}
-        self.by_gang = {gang: at for gang, at in self.by_gang.items() if at > now - cooldown}
 
 
 class Spared:
@@ -47,8 +26,9 @@ class Spared:
         """As of ``snapshot.now``."""
         self.withheld: dict[str, str] = {}
         """Queue to what keeps some of its pods, as far as anybody was asked for them."""
+        past.recall(snapshot.queues)
         past.forget(snapshot.now, cooldown)
-        self._past, self._cooldown = past, cooldown
+        self._past, self._cooldown, self._now = past, cooldown, snapshot.now
         self._limits = inherited(snapshot.queues, lambda spec: spec.max_evictions_per_hour)
         self._allowed = [budget.allowed for budget in snapshot.budgets]
         self._names = [budget.name for budget in snapshot.budgets]
@@ -61,10 +41,10 @@ class Spared:
         self, units: Iterator[VictimUnit], leaving: Mapping[str, Evicted]
     ) -> Iterator[VictimUnit]:
         """Those of ``units`` that may go, together with who is ``leaving`` (by pod uid)."""
-        cooling = self._past.by_gang if self._cooldown else {}
-        if not (self._limits or self._allowed or cooling):
+        if not (self._limits or self._allowed or self._cooldown):
             yield from units
             return
+        cooling = self._past.cooling(self._now, self._cooldown)
         lost, disrupted = self._losses(leaving), [0] * len(self._allowed)
         self._disrupt(disrupted, leaving)
         for unit in units:
@@ -94,8 +74,14 @@ class Spared:
             lost[queue] = lost.get(queue, 0) + len(pods)
             yield unit
 
+    def remembered(self, queue: str) -> tuple[EvictionRecord, ...]:
+        """Past evictions of a queue, as far as they may still spare anybody."""
+        if not self._cooldown and queue not in self._limits:
+            return ()
+        return tuple(self._past.by_queue.get(queue, ()))
+
     def _losses(self, leaving: Mapping[str, Evicted]) -> dict[str, int]:
-        lost = {queue: len(times) for queue, times in self._past.by_queue.items()}
+        lost = self._past.lost(self._now)
         for victim in leaving.values():
             lost[victim.gang.queue] = lost.get(victim.gang.queue, 0) + 1
         return lost

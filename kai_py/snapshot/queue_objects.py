@@ -4,10 +4,16 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from kai_py.api.queue import API_VERSION, DeviceShare, NamespaceFilter, Queue
-from kai_py.api.queue_status import Usage
+from kai_py.api.queue_status import PastEviction, Usage
 from kai_py.api.records.core import LabelSelector, Requirement
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
-from kai_py.snapshot.queue_specs import DeviceLimit, NamespaceRule, QueueSpec, UsageRecord
+from kai_py.snapshot.queue_specs import (
+    DeviceLimit,
+    EvictionRecord,
+    NamespaceRule,
+    QueueSpec,
+    UsageRecord,
+)
 
 GPUS = "gpus"
 """GPUs of every kind together, as users see them."""
@@ -46,6 +52,10 @@ def queue_spec(queue: Queue, created: float = 0.0) -> QueueSpec:
         max_evictions_per_hour=spec.max_evictions_per_hour,
         api_version=API_VERSION,
         usage=_usage(queue.status.usage),
+        evictions=tuple(
+            EvictionRecord(each.workload, each.at.timestamp(), each.pods)
+            for each in queue.status.evictions
+        ),
         namespaces=None if spec.namespaces is None else _namespace_rule(spec.namespaces),
         device_limits=tuple(
             limit for entry in spec.devices if (limit := _device_limit(entry)) is not None
@@ -74,6 +84,12 @@ def usage_status(record: UsageRecord) -> Usage:
         used=_shown(record.held),
         capacity=_shown(record.offered),
     )
+
+
+def eviction_status(record: EvictionRecord) -> PastEviction:
+    """A past eviction as the status of a queue holds it."""
+    at = datetime.fromtimestamp(record.at, UTC)
+    return PastEviction(workload=record.gang[:512], at=at, pods=record.pods)
 
 
 def _usage(usage: Usage | None) -> UsageRecord | None:

@@ -29,6 +29,15 @@ class UsageRecord:
     half_life: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class EvictionRecord:
+    """``pods`` of the gang called ``gang`` were evicted for others, ``at`` whole unix seconds."""
+
+    gang: str
+    at: float
+    pods: int
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class DeviceLimit:
     """Devices one of whose attributes, or capacities, has any of these values."""
@@ -60,8 +69,8 @@ class QueueSpec:
     ``reserve_after`` are in seconds; None is inherited, also for ``max_evictions_per_hour``.
     ``api_version`` tells the API it was written in, ``problems`` what was already found wrong with
     it there, ``device_limits`` what its rows by attribute count, ``usage`` what its status
-    remembers, ``namespaces`` whose workloads it takes (None: everybody's). What an ``unlimited``
-    queue does not say is guaranteed without limit.
+    remembers, as do ``evictions``, ``namespaces`` whose workloads it takes (None: everybody's). What
+    an ``unlimited`` queue does not say is guaranteed without limit.
     """
 
     name: str
@@ -79,6 +88,7 @@ class QueueSpec:
     api_version: str = ""
     problems: "tuple[QueueProblem, ...]" = ()
     usage: UsageRecord | None = None
+    evictions: tuple[EvictionRecord, ...] = ()
     device_limits: tuple[DeviceLimit, ...] = ()
     namespaces: NamespaceRule | None = None
     unlimited: bool = False

@@ -29,7 +29,7 @@ from kai_py.embedded.crds import CustomResources, definitions_resource
 from kai_py.embedded.deletion import delete
 from kai_py.plan.decisions import Plan
 from kai_py.snapshot.queue_objects import queue_spec
-from kai_py.snapshot.queue_specs import UsageRecord
+from kai_py.snapshot.queue_specs import EvictionRecord, UsageRecord
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import QUEUES, WatchedQueue
 from tests.commit.cluster import QUICK, Cluster, refuse
@@ -199,6 +199,21 @@ def test_past_use_is_written_once_a_period_and_reads_back():
     later = replace(soon, at=held.at + 2 * USAGE_SECONDS)
     again = status_of(Plan(queues=(replace(share, usage=later),)), "q", known("q", **status))
     assert again["usage"]["used"] == {"gpus": 8.5}
+
+
+def test_past_evictions_are_written_and_read_back():
+    plan = scenario(node("n"), queue("q", 4)).plan()
+    (share,) = plan.queues
+    told = (EvictionRecord("default/Job/train", float(int(NOW.timestamp())), 3),)
+    status = status_of(Plan(queues=(replace(share, evictions=told),)), "q")
+    (shown,) = status["evictions"]
+    assert (shown["workload"], shown["pods"]) == ("default/Job/train", 3)
+    assert queue_spec(known("q", **status).queue).evictions == told
+    (report,) = queue_reports(Plan(queues=(replace(share, evictions=told),)))
+    assert (
+        status_patch(wanted_status(report, known("q", **status), NOW), known("q", **status)) is None
+    )
+    assert status_of(plan, "q", known("q", **status))["evictions"] == []
 
 
 def test_noise_of_sums_is_no_change():

@@ -1,5 +1,7 @@
 """Who may not be evicted now: kept by a budget, of a queue that lost enough, or just evicted."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +14,8 @@ from kai_py.api.records.core import (
 )
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.plan.past_evictions import MOST_RECORDS, PastEvictions
+from kai_py.snapshot.queue_specs import EvictionRecord, QueueSpec
 from tests.scenario import cluster, evicted, node, pod, queue
 from tests.worlds import gang, world
 
@@ -103,6 +106,54 @@ def test_a_queue_loses_no_more_in_an_hour_than_its_limit():
     assert len(evicted(played(memory, ask, 1000.0))) == 2
     assert evicted(played(memory, ask, 4599.0)) == []
     assert len(evicted(played(memory, ask, 4601.0))) == 2
+
+
+def after_a_restart(each, plan):
+    """A process that knows nothing, and the world with what the statuses say after ``plan``."""
+    said = {share.queue: share.evictions for share in plan.queues}
+    queues = tuple(replace(spec, evictions=said[spec.name]) for spec in each.queues)
+    return CycleMemory(ClusterDevices()), replace(each, queues=queues)
+
+
+def test_a_restart_does_not_forget_what_a_queue_has_lost():
+    ask = slowed(2)(*(gang(f"urgent{i}", pods=1, priority=10) for i in range(3)))
+    plan = played(CycleMemory(ClusterDevices()), ask, 1000.0)
+    assert [record.pods for record in plan.queues[0].evictions] == [1, 1]
+    memory, again = after_a_restart(ask, plan)
+    idle = played(memory, again, 4599.0)
+    assert evicted(idle) == []
+    assert len(evicted(played(memory, again, 4601.0))) == 2
+    assert idle.queues[0].evictions == plan.queues[0].evictions, "counted once, and still told"
+
+
+def test_a_restart_does_not_forget_who_was_just_evicted():
+    low = [gang(name, node="a", pods=1, created=at) for at, name in enumerate("yx")]
+    team = [QueueSpec(name="team", deserved={"gpu": 8.0})]
+    urgent = gang("urgent", pods=1, priority=10)
+    each = world({"a": 2}, *low, urgent, queues=team, cooldown=600.0)
+    plan = played(CycleMemory(ClusterDevices()), each, 1000.0)
+    assert evicted(plan) == ["x-0"]
+    memory, again = after_a_restart(each, plan)
+    assert evicted(played(memory, again, 1300.0)) == ["y-0"]
+
+
+def test_without_limit_and_cooldown_nothing_is_told():
+    low, high = gang("low", node="a", pods=1), gang("high", pods=1, priority=10)
+    plan = world({"a": 1}, low, high).plan()
+    assert evicted(plan) == ["low-0"]
+    assert plan.queues[0].evictions == ()
+
+
+def test_of_many_evictions_the_oldest_are_told_as_one():
+    past = PastEvictions()
+    past.recall(
+        [QueueSpec(name="q", evictions=tuple(EvictionRecord(f"g{i}", i, 2) for i in range(200)))]
+    )
+    past.forget(200.0, 0.0)
+    kept = past.by_queue["q"]
+    assert len(kept) == MOST_RECORDS
+    assert kept[0] == EvictionRecord("g72", 72, 146)
+    assert past.lost(200.0) == {"q": 400}
 
 
 def test_a_core_larger_than_the_limit_goes_alone():
