@@ -25,9 +25,10 @@ from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.deadlines import next_deadline
 from kai_py.plan.decisions import Action, Plan
-from kai_py.plan.quota import Quota, gpus_of_nodes, quota_of
+from kai_py.plan.quota import PastUse, Quota, gpus_of_nodes, quota_of
 from kai_py.policy.fill import Strategy
 from kai_py.policy.gang_order import Ageing
+from kai_py.policy.measured_usage import Amounts, MeasuredUsage
 from kai_py.policy.rules import PROFILES, Profile
 from kai_py.policy.score.strategies import PlacementStrategy
 from kai_py.policy.usage_history import UsageHistory
@@ -68,9 +69,7 @@ class Planner:
             tiers=configuration.volcano.tiers,
         )
         self._settings = cycle_settings(configuration)
-        half_life = configuration.fair_share.half_life
-        history = UsageHistory(half_life) if half_life else None
-        self._memory = CycleMemory(self._devices, history)
+        self._memory = CycleMemory(self._devices, _past_use(configuration))
         self.builder = SnapshotBuilder(
             grouping.identify,
             self._devices,
@@ -91,6 +90,11 @@ class Planner:
         """What reads of an owner what the rules for its kind name; None if metadata is enough."""
         paths = self._rules.paths(kind)
         return document_decoder(paths) if paths else None
+
+    def note_usage(self, amounts: Amounts, at: float) -> None:
+        """Queues used so much in the past, as was measured ``at``; where that is configured."""
+        if isinstance(self._memory.history, MeasuredUsage):
+            self._memory.history.note(amounts, at)
 
     def freeze(self, now: float) -> Snapshot:
         """The cluster as known; ``now`` in seconds since the epoch."""
@@ -129,6 +133,13 @@ class Planner:
 def _claim_label(configuration: Configuration) -> str:
     """KAI's users label claims that they share; others need not."""
     return configuration.kai.queue_label if configuration.rules.value == Profile.KAI.value else ""
+
+
+def _past_use(configuration: Configuration) -> PastUse | None:
+    chosen = configuration.fair_share
+    if chosen.prometheus is not None:
+        return MeasuredUsage(chosen.prometheus.stale_after)
+    return UsageHistory(chosen.half_life) if chosen.half_life else None
 
 
 def cycle_settings(configuration: Configuration) -> CycleSettings:

@@ -46,6 +46,7 @@ from kai_py.watch.kinds import KAI_QUEUES, RESOURCE_CLAIMS
 from kai_py.watch.mirror import Mirror
 from kai_py.watch.owner_kinds import OwnerKinds
 from kai_py.watch.resource import Kind
+from kai_py.watch.usage import follow_usage
 
 log = logging.getLogger(__name__)
 
@@ -114,6 +115,7 @@ class Scheduler:
                 group.create_task(self.mirror.run()),
                 group.create_task(self._owner_kinds.run()),
                 group.create_task(self._monitor()),
+                *self._measuring(group),
             ]
             try:
                 await self._unless_stopped(self.mirror.wait_synced())
@@ -123,6 +125,14 @@ class Scheduler:
             finally:
                 for task in background:
                     task.cancel()
+
+    def _measuring(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """What asks for past use, where it is measured elsewhere."""
+        chosen = self._configuration.fair_share
+        if chosen.prometheus is None:
+            return []
+        asking = follow_usage(chosen.prometheus, chosen.half_life, self._planner.note_usage)
+        return [group.create_task(asking)]
 
     def unhealthy(self) -> list[str]:
         """What is wrong with this process, as sentences."""

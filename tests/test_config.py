@@ -61,6 +61,15 @@ def test_settings_are_taken():
         ("[]", "kai.yaml:1: must be a mapping of fields"),
         ("cyclePeriod: 1 second", "kai.yaml:1: cyclePeriod: '1 second' is not a duration"),
         ("leaderElection: {duration: 5s}", "kai.yaml:1: leaderElection: retry must be shorter"),
+        ("fairShare: {prometheus: {url: x}}", "kai.yaml:1: fairShare.prometheus.url: "),
+        (
+            "fairShare: {prometheus: {url: http://p, window: {type: cron}}}",
+            "kai.yaml:1: fairShare.prometheus.window: cron belongs to type",
+        ),
+        (
+            "fairShare: {prometheus: {url: http://p, window: {type: cron, cron: 0 0 * *}}}",
+            'kai.yaml:1: fairShare.prometheus.window: "0 0 * *" must have five fields',
+        ),
         ("a: [", "kai.yaml:1: "),
         ("log: {}\nlog: {}", "kai.yaml:2: log: is set twice"),
         ("log: {}\n---\nlog: {}", "kai.yaml:3: one document is expected"),

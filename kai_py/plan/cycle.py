@@ -36,7 +36,7 @@ from kai_py.plan.past_evictions import PastEvictions
 from kai_py.plan.place import Placer
 from kai_py.plan.protections import tell_protections
 from kai_py.plan.queue_shares import queue_shares
-from kai_py.plan.quota import quota_of
+from kai_py.plan.quota import PastUse, quota_of
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.reservations import Reservations
 from kai_py.plan.room import Room
@@ -48,7 +48,6 @@ from kai_py.policy.fit import StaticFits
 from kai_py.policy.gang_order import Ageing
 from kai_py.policy.rules import NATIVE, Rules
 from kai_py.policy.score.strategies import PlacementStrategy
-from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -114,7 +113,7 @@ class CycleMemory:
     """
 
     devices: ClusterDevices
-    history: UsageHistory | None = None
+    history: PastUse | None = None
     statics: StaticFits = field(default_factory=StaticFits)
     cycles: int = 0
     exhausted: dict[str, int] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kai_py.policy.fair_share import FairShare, fair_share
+from kai_py.policy.measured_usage import MeasuredUsage
 from kai_py.policy.rules import Rules
 from kai_py.policy.standing import Standing
 from kai_py.policy.turns import taken
@@ -21,6 +22,9 @@ from kai_py.snapshot.queue_specs import DEVICE_ATTRIBUTE, QueueProblem, UsageRec
 from kai_py.snapshot.queues import QueueTable, build_queues
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
+
+PastUse = UsageHistory | MeasuredUsage
+"""What knows the past use of queues: we, or somebody who is asked."""
 
 MOST_COSTS = 4096
 ALWAYS_COUNTED = (GPU, "cpu", "memory")
@@ -115,7 +119,7 @@ def quota_of(
     rules: Rules,
     accounting: Accounting,
     device_gpus: Floats,
-    history: UsageHistory | None = None,
+    history: PastUse | None = None,
 ) -> Quota:
     """The queues of a snapshot with their fair shares; with a ``history``, past use counts.
 
@@ -135,7 +139,9 @@ def quota_of(
     demand = queues.subtree_sums(demand)
     allocated = queues.subtree_sums(own)
     past = None
-    if history is not None:
+    if isinstance(history, MeasuredUsage):
+        past = history.fractions(snapshot.now, queues.names, resources, capacity)
+    elif history is not None:
         past = history.advance(
             snapshot.now,
             queues.names,
@@ -159,7 +165,7 @@ def quota_of(
         demand=demand,
         rules=rules,
         problems=problems,
-        usage=history.records(snapshot.now) if history is not None else {},
+        usage=history.records(snapshot.now) if isinstance(history, UsageHistory) else {},
         _positions=positions,
     )
 

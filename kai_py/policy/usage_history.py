@@ -44,11 +44,22 @@ class UsageHistory:
 
         ``remembered``: records of statuses, which count for queues not seen before.
         """
-        records = {**remembered, **self.records(now)}
-        known = {name: records[name] for name in queues if name in records}
-        state = restore(known, queues, resources, now, self.half_life)
+        state = self._carried_on(now, tuple(queues), tuple(resources))
+        if state is None:
+            records = {**remembered, **self.records(now)}
+            known = {name: records[name] for name in queues if name in records}
+            state = restore(known, queues, resources, now, self.half_life)
         self._last = _Held(tuple(queues), tuple(resources), allocated.copy(), total.copy(), state)
         return state.fractions
+
+    def _carried_on(
+        self, now: float, queues: tuple[str, ...], resources: tuple[str, ...]
+    ) -> UsageState | None:
+        """The state ``now`` where queues and resources are those of the last cycle."""
+        last = self._last
+        if last is None or (last.queues, last.resources) != (queues, resources):
+            return None
+        return observe(last.state, last.allocated, last.total, now, self.half_life)
 
     def records(self, now: float) -> dict[str, UsageRecord]:
         """The history of every queue up to ``now``."""

@@ -30,7 +30,7 @@ def test_no_history_is_no_usage():
     assert (new().fractions == 0).all()
 
 
-def test_w16_an_hour_one_half_life_back_counts_half():
+def test_an_hour_one_half_life_back_counts_half():
     state = observe(new(), held(6, 0), TOTAL, HOUR, HOUR)
     state = observe(state, held(0, 6), TOTAL, 2 * HOUR, HOUR)
     assert gpu_usage(state) == pytest.approx({"a": 0.6 * 1 / 3, "b": 0.6 * 2 / 3})

@@ -1,0 +1,113 @@
+"""What did every queue use in the past, as Prometheus knows it?
+
+One instant query gives the mean of what queues held over a window that ends now, in which an hour
+one half-life back counts half:
+
+    sum by (queue, resource) (sum_over_time((USED * W)[D:R])) / sum_over_time((vector(1) * W)[D:R])
+
+W = 2^((time() - now) / half-life), or 1; D is the time since the window began: a sliding window is
+as long as it says, a tumbling one began at a multiple of its size after its start, a cron window
+when its expression fired last. R is the resolution. Where there is no sample, nothing was held.
+
+Source: Prometheus' HTTP API (/api/v1/query), PromQL subqueries.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+
+import aiohttp
+import msgspec
+
+from kai_py.api.cron import parse_cron
+from kai_py.config import MeasuredUsage, UsageWindow, WindowType
+
+log = logging.getLogger(__name__)
+
+Amounts = Mapping[str, Mapping[str, float]]
+"""Queue to resource to amount."""
+
+
+class UsageError(RuntimeError):
+    """Prometheus did not answer the question; the text says why."""
+
+
+class _Sample(msgspec.Struct):
+    metric: dict[str, str]
+    value: tuple[float, str]
+
+
+class _Vector(msgspec.Struct, rename="camel"):
+    result: list[_Sample] = []
+    result_type: str = ""
+
+
+class _Answer(msgspec.Struct):
+    status: str
+    data: _Vector = msgspec.field(default_factory=_Vector)
+    error: str = ""
+
+
+def window_start(window: UsageWindow, now: float) -> float:
+    """When the window that ends ``now`` began, seconds since the epoch."""
+    if window.type is WindowType.CRON:
+        return parse_cron(window.cron or "").last(now)
+    if window.type is WindowType.SLIDING:
+        return now - window.size
+    anchor = 0.0 if window.start is None else window.start.timestamp()
+    return anchor + math.floor((now - anchor) / window.size) * window.size
+
+
+def usage_query(settings: MeasuredUsage, half_life: float | None, now: float) -> str:
+    """The expression to be evaluated at ``now``."""
+    span = max(math.ceil(now - window_start(settings.window, now)), 1)
+    step = max(round(settings.resolution), 1)
+    weight = "" if half_life is None else f" * 2 ^ ((time() - {now:.3f}) / {half_life!r})"
+    over = f"[{max(span, step)}s:{step}s]"
+    used = f"sum by (queue, resource) (sum_over_time((({settings.used}){weight}){over}))"
+    return f"{used} / scalar(sum_over_time((vector(1){weight}){over}))"
+
+
+async def measured_usage(
+    session: aiohttp.ClientSession, settings: MeasuredUsage, half_life: float | None, now: float
+) -> Amounts:
+    """Ask Prometheus; raises UsageError."""
+    form = {"query": usage_query(settings, half_life, now), "time": f"{now:.3f}"}
+    try:
+        async with session.post(
+            f"{settings.url.rstrip('/')}/api/v1/query",
+            data=form,
+            timeout=aiohttp.ClientTimeout(total=settings.timeout),
+        ) as response:
+            answer = msgspec.json.decode(await response.read(), type=_Answer)
+    except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
+        raise UsageError(f"{settings.url}: {error or type(error).__name__}") from None
+    if answer.status != "success":
+        raise UsageError(f"{settings.url}: {answer.error}")
+    amounts: dict[str, dict[str, float]] = {}
+    for sample in answer.data.result:
+        value = float(sample.value[1])
+        if math.isfinite(value):
+            of_queue = amounts.setdefault(sample.metric.get("queue", ""), {})
+            of_queue[sample.metric.get("resource", "")] = value
+    return amounts
+
+
+async def follow_usage(
+    settings: MeasuredUsage, half_life: float | None, note: Callable[[Amounts, float], None]
+) -> None:
+    """Ask once per interval until cancelled; ``note`` is told of every answer and its time."""
+    failing = False
+    async with aiohttp.ClientSession() as session:
+        while True:
+            now = time.time()
+            try:
+                note(await measured_usage(session, settings, half_life, now), now)
+            except UsageError as error:
+                log.log(logging.DEBUG if failing else logging.WARNING, "past use: %s", error)
+                failing = True
+            else:
+                failing = False
+            await asyncio.sleep(settings.interval)
