@@ -22,7 +22,7 @@ import aiohttp
 import msgspec
 
 from kai_py.api.cron import parse_cron
-from kai_py.config import MeasuredUsage, UsageWindow, WindowType
+from kai_py.api.measured_usage import MeasuredUsage, UsageWindow, WindowType
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,8 @@
 
 import time
 
-from kai_py.config import FairShare, MeasuredUsage, UsageWindow
+from kai_py.api.measured_usage import MeasuredUsage, UsageWindow
+from kai_py.config import FairShare
 from tests.cluster.clusters import Cluster
 from tests.cluster.eventually import eventually
 from tests.cluster.fake_kubelet import gpu_nodes

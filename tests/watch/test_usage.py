@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import aiohttp
 import pytest
 
-from kai_py.config import MeasuredUsage, UsageWindow, WindowType
+from kai_py.api.measured_usage import MeasuredUsage, UsageWindow, WindowType
 from kai_py.watch.usage import UsageError, measured_usage, window_start
 from tests.prometheus import prometheus
 
