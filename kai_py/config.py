@@ -135,6 +135,9 @@ class Eviction(ApiModel):
     """Time a workload runs before it may be reclaimed, unless its queue says otherwise."""
     staleness_grace: Duration = 60.0
     """Time a gang may run below its floor before the rest of it is evicted."""
+    suspend_jobs: bool = False
+    """Jobs of which all pods must go are suspended, and resumed when there is room again, unless
+    their annotation scheduling.kai.io/on-eviction says otherwise."""
     cooldown: Duration = 0.0
     """Time after an eviction for which no pod of the same workload is evicted again."""
     hold_expiry: PositiveDuration = 300.0

@@ -165,6 +165,7 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
         ageing=_ageing(configuration),
         hold_seconds=configuration.eviction.hold_expiry,
         cooldown=configuration.eviction.cooldown,
+        suspend_jobs=configuration.eviction.suspend_jobs,
         actions=_actions(configuration),
     )
 

@@ -8,7 +8,7 @@ for.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from kai_py.api.gpu_share import SharedGpu
@@ -16,12 +16,13 @@ from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.access import Access
 from kai_py.commit.claim_writes import release
-from kai_py.commit.eviction import EvictionOutcome, EvictionResult, evict
+from kai_py.commit.eviction import EvictionOutcome, EvictionResult, evict, tell_why
 from kai_py.commit.holders import DeviceHolders
 from kai_py.commit.narrator import Narrator
 from kai_py.commit.recovery import Leftover
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.commit.settings import CommitSettings
+from kai_py.commit.suspension import resume_job, suspend_job
 from kai_py.commit.transaction import GangOutcome, GangTransaction
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.decisions import Eviction, GangPlacement, Nomination, Plan
@@ -118,12 +119,18 @@ class Committer:
             busy = any(placement.pod.uid in self._pods for placement in gang.pods)
             if not busy and self._backoff.ready(gang.gang, clock):
                 self._start_gang(gang)
+        suspended: dict[str, list[Eviction]] = {}
         for eviction in plan.evictions:
             uid = eviction.pod.uid
             if uid not in self._leaving and self._backoff.ready(uid, clock):
                 self._leaving.add(uid)
                 self._room.expect_leaving(uid)
-                self._start(self._evict(eviction))
+                if eviction.suspend:
+                    suspended.setdefault(eviction.gang, []).append(eviction)
+                else:
+                    self._start(self._evict(eviction))
+        for evictions in suspended.values():
+            self._start(self._suspend(evictions, now))
         self._hold(plan.nominations, now)
 
     def give_back(self, leftovers: Iterable[Leftover]) -> None:
@@ -154,7 +161,7 @@ class Committer:
             self._room.assume(placement.pod, placement.node, allocations, placement.gpus, making)
         self._pods.update(placement.pod.uid for placement in gang.pods)
         self._claims.update(_claims(gang))
-        self._start(self._bind(gang))
+        self._start(self._resume(gang) if gang.resume else self._bind(gang))
 
     async def _bind(self, gang: GangPlacement) -> None:
         began = asyncio.get_running_loop().time()
@@ -219,6 +226,38 @@ class Committer:
         if whole:
             metrics.gang_bind_seconds.observe(seconds)
 
+    async def _resume(self, gang: GangPlacement) -> None:
+        """The stand-ins keep their room until the Job says that it is resumed."""
+        now = asyncio.get_running_loop().time
+        try:
+            await resume_job(self._access, gang.owner)
+        except ApiError as error:
+            for placement in gang.pods:
+                self._room.forget(placement.pod.uid)
+            wait = self._backoff.failed(gang.gang, now())
+            self._wake(wait)
+            log.warning("gang %s: not resumed, again in %.1f s: %s", gang.gang, wait, error)
+        else:
+            self._backoff.succeeded(gang.gang)
+        finally:
+            self._pods.difference_update(placement.pod.uid for placement in gang.pods)
+            self._claims.difference_update(_claims(gang))
+
+    async def _suspend(self, evictions: Sequence[Eviction], now: float) -> None:
+        """All pods of a Job leave at once, and say why."""
+        job, scheduler = evictions[0].owner, self._settings.scheduler_name
+        try:
+            await suspend_job(self._access, job, scheduler, now)
+        except ApiError as error:
+            outcome, reason = EvictionOutcome.FAILED, str(error)
+        else:
+            outcome, reason = EvictionOutcome.EVICTED, ""
+        for eviction in evictions:
+            if outcome is EvictionOutcome.EVICTED:
+                await tell_why(self._access, eviction.pod, eviction.reason)
+            self._leaving.discard(eviction.pod.uid)
+            self._settle_eviction(EvictionResult(eviction, outcome, reason))
+
     async def _evict(self, eviction: Eviction) -> None:
         uid = eviction.pod.uid
         try:
@@ -228,6 +267,10 @@ class Committer:
             result = EvictionResult(eviction, EvictionOutcome.FAILED, "internal error")
         finally:
             self._leaving.discard(uid)
+        self._settle_eviction(result)
+
+    def _settle_eviction(self, result: EvictionResult) -> None:
+        eviction, uid = result.eviction, result.eviction.pod.uid
         self._metrics.evictions.labels(eviction.action.value, result.outcome.value).inc()
         now = asyncio.get_running_loop().time()
         if result.outcome in (EvictionOutcome.BLOCKED, EvictionOutcome.FAILED):

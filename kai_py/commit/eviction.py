@@ -63,13 +63,18 @@ async def evict_pod(access: Access, pod: PodRef, why: str) -> tuple[EvictionOutc
         return EvictionOutcome.VANISHED, str(gone), 0.0
     except ApiError as error:
         return EvictionOutcome.FAILED, str(error), error.retry_after
+    await tell_why(access, pod, why)
+    return EvictionOutcome.EVICTED, "", 0.0
+
+
+async def tell_why(access: Access, pod: PodRef, why: str) -> None:
+    """Write into the condition of a pod that leaves why it does, if it is still there."""
     try:
         await access.call(lambda: _mark(access, pod, why))
     except (NotFound, Conflict):
         pass  # it left at once
     except ApiError as error:
         log.info("pod %s was evicted; its condition does not say why: %s", pod, error)
-    return EvictionOutcome.EVICTED, "", 0.0
 
 
 async def _mark(access: Access, pod: PodRef, why: str) -> None:

@@ -67,6 +67,12 @@ WRITES = (
         ("patch",),
     ),
     Grant(
+        "Jobs that are suspended in place of evicting their pods, and resumed.",
+        "batch",
+        ("jobs",),
+        ("patch",),
+    ),
+    Grant(
         "The node for which a volume is to be provisioned.",
         "",
         ("persistentvolumeclaims",),

@@ -2,6 +2,7 @@
 
 expected-runtime    how long the pods will run: such pods may use room that is kept for later
 preemptibility      whether it may be evicted for others; see ``preemptibility``
+on-eviction         suspend: when all of a Job must go it is suspended, and resumed later
 preemption-delay    how long the gang waits before it may evict others
 segment-size        blocks of so many pods, in a domain each: segment-topology-required-placement,
                     segment-topology-preferred-placement; see ``segments``
@@ -23,6 +24,8 @@ from kai_py.grouping.segments import in_segments
 EXPECTED_RUNTIME_KEY = f"{GROUP}/expected-runtime"
 PREEMPTIBILITY_KEY = f"{GROUP}/preemptibility"
 PREEMPTION_DELAY_KEY = f"{GROUP}/preemption-delay"
+ON_EVICTION_KEY = f"{GROUP}/on-eviction"
+ON_EVICTION = {"suspend": True, "evict": False}
 SEGMENT_SIZE_KEY = f"{GROUP}/segment-size"
 SEGMENT_REQUIRED_KEY = f"{GROUP}/segment-topology-required-placement"
 SEGMENT_PREFERRED_KEY = f"{GROUP}/segment-topology-preferred-placement"
@@ -32,6 +35,7 @@ KEYS = frozenset(
         EXPECTED_RUNTIME_KEY,
         PREEMPTIBILITY_KEY,
         PREEMPTION_DELAY_KEY,
+        ON_EVICTION_KEY,
         SEGMENT_SIZE_KEY,
         SEGMENT_REQUIRED_KEY,
         SEGMENT_PREFERRED_KEY,
@@ -45,7 +49,7 @@ def as_annotated(spec: GangSpec, lineage: Lineage) -> GangSpec:
     if not said:
         return spec
     try:
-        spec = _preemptible(_timed(spec, said), said)
+        spec = _leaving(_preemptible(_timed(spec, said), said), said)
     except ValueError as error:
         meta = lineage.pod.metadata
         problem = f"pod {meta.namespace}/{meta.name}: {error}"
@@ -79,6 +83,15 @@ def _preemptible(spec: GangSpec, said: Mapping[str, str]) -> GangSpec:
         preemptible=read is not Preemptibility.NON_PREEMPTIBLE,
         semi_preemptible=read is Preemptibility.SEMI,
     )
+
+
+def _leaving(spec: GangSpec, said: Mapping[str, str]) -> GangSpec:
+    text = said.get(ON_EVICTION_KEY)
+    if text is None:
+        return spec
+    if text not in ON_EVICTION:
+        raise ValueError(f'{ON_EVICTION_KEY} must be suspend or evict, is "{text}"')
+    return replace(spec, suspend=ON_EVICTION[text])
 
 
 def _seconds(said: Mapping[str, str], key: str) -> float | None:

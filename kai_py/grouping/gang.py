@@ -88,7 +88,8 @@ class GangSpec:
     ``key`` is unique in the cluster and stable over restarts: ``namespace/Kind/name``.
     ``leaf`` and ``order`` are the asking pod's own: its subgroup, and its rank in the gang (lower
     is placed first). ``queue`` is empty when nothing names one; ``preemptible`` is None when the
-    priority decides, ``semi_preemptible`` keeps the pods up to the floors. ``workload_class`` is
+    priority decides, ``semi_preemptible`` keeps the pods up to the floors. ``suspend``:
+    whether its Job is suspended in place of evicting all its pods. ``workload_class`` is
     what pods of this kind are for (``train``, ``build``, ``inference``): dialects derive default
     priorities from it. ``expected_runtime``: seconds that its pods are said to run.
     ``problem`` tells, in one sentence naming object and field, why the gang can't be placed;
@@ -105,6 +106,7 @@ class GangSpec:
     order: int = 0
     preemptible: bool | None = None
     semi_preemptible: bool = False
+    suspend: bool | None = None
     expected_pods: int = 0
     problem: str = ""
     pod_problem: str = ""

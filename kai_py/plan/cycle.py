@@ -43,6 +43,7 @@ from kai_py.plan.room import Room
 from kai_py.plan.scoring import Scoring, shares_gpus
 from kai_py.plan.spared import Spared
 from kai_py.plan.statement import Evicted, Planned, Statement
+from kai_py.plan.suspension import suspended_gangs
 from kai_py.policy.fill import Strategy
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.gang_order import Ageing
@@ -50,6 +51,7 @@ from kai_py.policy.rules import NATIVE, Rules
 from kai_py.policy.score.strategies import PlacementStrategy
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.suspended import is_stand_in
 
 ACTIONS: Mapping[Action, Callable[[CycleState, Sequence[Gang]], None]] = {
     Action.ALLOCATE: allocate,
@@ -100,6 +102,7 @@ class CycleSettings:
     ageing: Ageing | None = None
     hold_seconds: float = 300.0
     cooldown: float = 0.0
+    suspend_jobs: bool = False
     actions: tuple[Action, ...] = tuple(ACTIONS)
 
 
@@ -175,7 +178,7 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
     # 5. Gangs behind our gate that their queues have room for may wait for nodes.
     admitted = admit(state, pending)
     # 6. What was decided, and why the rest waits.
-    evictions = _evictions(state)
+    evictions = _evictions(state, suspend_jobs=settings.suspend_jobs)
     memory.evictions.note(evictions, snapshot.now)
     plan = _plan(state, pending, evictions, memory.devices.inventory)
     return replace(plan, admissions=admitted)
@@ -246,15 +249,17 @@ def _gang_placement(state: CycleState, pods: Sequence[Planned]) -> GangPlacement
             )
             for p in pods
         ),
+        resume=any(is_stand_in(p.member.pod.uid) for p in pods),
     )
 
 
-def _evictions(state: CycleState) -> tuple[Eviction, ...]:
+def _evictions(state: CycleState, *, suspend_jobs: bool) -> tuple[Eviction, ...]:
     moved = {
         uid: state.snapshot.nodes.names[planned.row]
         for uid, planned in state.statement.placed.items()
         if uid in state.statement.evicted
     }
+    suspended = suspended_gangs(state.statement, moved, by_default=suspend_jobs)
     return tuple(
         Eviction(
             pod=victim.member.pod,
@@ -267,6 +272,7 @@ def _evictions(state: CycleState) -> tuple[Eviction, ...]:
             beneficiary_queue=victim.beneficiary.queue,
             reason=victim.reason,
             moved_to=moved.get(uid, ""),
+            suspend=victim.gang.key in suspended,
         )
         for uid, victim in state.statement.evicted.items()
         if moved.get(uid) != victim.member.node or _comes_back_changed(state, victim)

@@ -141,13 +141,17 @@ class Placement(Struct, frozen=True):
 
 
 class GangPlacement(Struct, frozen=True):
-    """Pods of one gang that are bound together, all or none."""
+    """Pods of one gang that are bound together, all or none.
+
+    ``resume``: they stand in for those of a suspended Job, ``owner``, which is resumed instead.
+    """
 
     gang: str
     owner: Owner
     queue: str
     action: Action
     pods: tuple[Placement, ...]
+    resume: bool = False
 
 
 class Nomination(Struct, frozen=True):
@@ -168,7 +172,8 @@ class Admission(Struct, frozen=True):
 class Eviction(Struct, frozen=True):
     """A pod must leave. ``reason`` is one sentence: who takes the room, by which rule.
 
-    ``moved_to``: the node on which there is room for it; empty when there is none.
+    ``moved_to``: the node on which there is room for it; empty when there is none. ``suspend``:
+    its Job, ``owner``, is suspended, which ends all its pods.
     """
 
     pod: PodRef
@@ -181,6 +186,7 @@ class Eviction(Struct, frozen=True):
     beneficiary_queue: str
     reason: str
     moved_to: str = ""
+    suspend: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.suspended import is_stand_in
 
 
 class CycleDevices:
@@ -150,7 +151,8 @@ class CycleDevices:
     def _claim(self, member: Member, ref: ClaimRef) -> ResourceClaim:
         """The claim, or what it will be if it stands for one that is still to be made."""
         known = self._snapshot.devices.claims.get((ref.namespace, ref.name))
-        if known is not None and member.state is not PodState.AWAITED:
+        exists = member.state is not PodState.AWAITED and not is_stand_in(member.pod.uid)
+        if known is not None and exists:
             return known
         meta = ObjectMeta(name=ref.name, namespace=ref.namespace, uid=ref.uid)
         use = member.shape.claims[member.claims.index(ref)]

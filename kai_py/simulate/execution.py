@@ -17,7 +17,7 @@ from kai_py.api.references import ClaimRef, PodRef
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import ApiError
-from kai_py.embedded.resources import CLAIMS, PODS
+from kai_py.embedded.resources import CLAIMS, JOBS, PODS
 from kai_py.embedded.subresources import bind, evict
 from kai_py.plan.decisions import ClaimToMake, Eviction, GangPlacement, Placement, Plan
 from kai_py.snapshot.builder import SnapshotBuilder
@@ -34,7 +34,10 @@ def carry_out(
     """Write everything that ``plan`` decided; ``wake`` asks for another plan after a refusal."""
     now = api.clock.now()
     for gang in plan.placements:
-        _start(gang, api, builder, wake)
+        if gang.resume:
+            api.edit(JOBS, gang.owner.name, gang.owner.namespace, _resumed)
+        else:
+            _start(gang, api, builder, wake)
     for nomination in plan.nominations:
         builder.hold(nomination.pod.uid, nomination.node, now)
     for eviction in plan.evictions:
@@ -111,6 +114,10 @@ def _make(pod: PodRef, wanted: ClaimToMake, api: ApiServer) -> ClaimRef:
     held = api.get(PODS, pod.name, pod.namespace)
     api.patch_status(PODS, held, {"extendedResourceClaimStatus": told})
     return ClaimRef(pod.namespace, meta.name, claim["metadata"]["uid"])
+
+
+def _resumed(job: Json) -> Json:
+    return {**job, "spec": {**job["spec"], "suspend": False}}
 
 
 def _protected(claim: ClaimRef, api: ApiServer) -> Json:

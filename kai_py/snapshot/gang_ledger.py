@@ -149,6 +149,7 @@ class GangLedger:
             priority=priority,
             preemptible=by_priority if spec.preemptible is None else spec.preemptible,
             semi_preemptible=spec.semi_preemptible,
+            suspend=spec.suspend,
             may_preempt=terms.may_preempt and all(m.may_preempt for m in members),
             created=min(m.created for m in members) if terms.created is None else terms.created,
             expected_pods=spec.expected_pods,

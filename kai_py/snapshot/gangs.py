@@ -88,6 +88,7 @@ class Gang:
     """Pods placed all-or-nothing, and the queue that pays for them.
 
     ``semi_preemptible``: preemptible but for its core, the pods up to the floor of each leaf.
+    ``suspend``: whether its Job is suspended when all of it must go; None is as configured.
     ``succeeded`` counts pods that ran to their end. ``stale_since``: when the gang was first seen
     to run below its floor; ``staleness_grace`` (seconds, negative: for ever) is how long it may, by
     default as configured. ``preemption_delay`` (seconds) is how long it waits, from its creation or
@@ -109,6 +110,7 @@ class Gang:
     may_preempt: bool
     created: float
     semi_preemptible: bool = False
+    suspend: bool | None = None
     expected_pods: int = 0
     problem: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)

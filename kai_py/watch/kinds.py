@@ -33,12 +33,14 @@ from kai_py.api.records.resource import (
     ResourceSlice,
 )
 from kai_py.api.records.resource_versions import PREFERRED_VERSIONS, decoder
+from kai_py.api.records.sharing import shared
 from kai_py.api.records.storage import (
     CSINode,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
 )
+from kai_py.api.records.suspended_job import job_decoder
 from kai_py.watch.resource import Kind, define_kind
 
 
@@ -124,7 +126,9 @@ NODE_TOPOLOGIES = define_kind(
     group=NODE_TOPOLOGY_GROUP,
     namespaced=False,
 )
-JOBS = define_kind(Job, "Job", "jobs", "v1", group="batch")
+JOBS: Kind[Job] = Kind(
+    name="Job", plural="jobs", versions={"v1": shared(job_decoder())}, group="batch"
+)
 REPLICA_SETS = owner_kind("ReplicaSet", "replicasets", "v1", group="apps")
 DEPLOYMENTS = owner_kind("Deployment", "deployments", "v1", group="apps")
 STATEFUL_SETS = owner_kind("StatefulSet", "statefulsets", "v1", group="apps")

@@ -374,6 +374,7 @@ class JobSpec(Record, frozen=True):
 
     parallelism: int | None = None
     completions: int | None = None
+    suspend: bool = False
     scheduling: JobScheduling | None = None
 
 

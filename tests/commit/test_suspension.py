@@ -1,0 +1,100 @@
+"""Jobs are suspended in place of evicting their pods, and resumed; writes may fail."""
+
+from dataclasses import replace as replaced
+
+import pytest
+from msgspec.structs import replace
+
+from kai_py.api.records.suspended_job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
+from kai_py.api.references import PodRef
+from kai_py.embedded.resources import JOBS
+from kai_py.plan.decisions import Plan
+from tests.commit.cluster import JOB, NAMESPACE, SCHEDULER, Cluster, gang_of, placed, refuse
+from tests.commit.room import RecordingRoom
+from tests.commit.test_committer import carry_out, count, eviction_of
+
+
+@pytest.fixture
+def cluster():
+    return Cluster()
+
+
+@pytest.fixture
+def room():
+    return RecordingRoom()
+
+
+@pytest.fixture
+def job(cluster):
+    """The owner of the gang, as it is in the cluster."""
+    pod = {"metadata": {}, "spec": {"restartPolicy": "Never", "containers": [CONTAINER]}}
+    body = {"metadata": {"name": JOB.name}, "spec": {"parallelism": 2, "template": pod}}
+    made = cluster.api.create(JOBS, body, NAMESPACE)
+    return replaced(JOB, uid=made["metadata"]["uid"])
+
+
+CONTAINER = {"name": "main", "image": "i"}
+
+
+def stored(cluster):
+    found = cluster.api.find(JOBS, JOB.name, NAMESPACE)
+    return bool(found["spec"].get("suspend")), found["metadata"].get("annotations") or {}
+
+
+def evictions(cluster, owner):
+    pods = [cluster.add_pod(f"train-{i}") for i in range(2)]
+    return tuple(replace(eviction_of(pod), owner=owner, suspend=True) for pod in pods)
+
+
+async def test_a_job_is_suspended_once_and_its_pods_say_why(cluster, room, job):
+    leaving = evictions(cluster, job)
+    await carry_out(cluster.committer(room), Plan(evictions=leaving))
+    suspended, marks = stored(cluster)
+    assert suspended
+    assert marks == {SUSPENDED_BY_KEY: SCHEDULER, SUSPENDED_AT_KEY: "1970-01-01T00:00:00Z"}
+    assert cluster.made("patch", "Job") == 1
+    assert cluster.made("create", "Pod/eviction") == 0
+    for each in leaving:
+        (target,) = cluster.pod(each.pod.name).status.conditions
+        assert (target.type, target.message) == ("DisruptionTarget", each.reason)
+    assert room.leaving == {each.pod.uid for each in leaving}
+    assert count(cluster.metrics.evictions, "preempt", "evicted") == 2
+
+
+async def test_pods_stay_whose_job_is_not_suspended(cluster, room, job):
+    cluster.fail_once("patch", "Job", refuse(500))
+    leaving = evictions(cluster, job)
+    await carry_out(cluster.committer(room), Plan(evictions=leaving))
+    assert stored(cluster) == (False, {})
+    assert room.leaving == set()
+    assert cluster.pod(leaving[0].pod.name).status.conditions == ()
+    assert cluster.wakes, "it is tried again"
+
+
+async def test_another_job_of_that_name_is_left_alone(cluster, room, job):
+    leaving = evictions(cluster, replaced(job, uid="another"))
+    await carry_out(cluster.committer(room), Plan(evictions=leaving))
+    assert stored(cluster) == (False, {})
+
+
+def resumption(owner):
+    stand_ins = (PodRef(NAMESPACE, f"train-{i}", f"job/suspended/{i}") for i in range(2))
+    gang = gang_of(*(placed(each, "node-a") for each in stand_ins))
+    return replace(gang, owner=owner, resume=True)
+
+
+async def test_a_job_is_resumed_and_nothing_is_bound(cluster, room, job):
+    committer = cluster.committer(room)
+    await carry_out(committer, Plan(evictions=evictions(cluster, job)))
+    await carry_out(committer, Plan(placements=(resumption(job),)))
+    assert stored(cluster) == (False, {})
+    assert cluster.made("create", "Pod/binding") == 0
+    assert room.forgotten == [], "the room is kept until the stand-ins go"
+    assert committer.pods_in_flight == frozenset()
+
+
+async def test_the_room_of_a_job_that_is_not_resumed_is_given_up(cluster, room, job):
+    cluster.fail_once("patch", "Job", refuse(500))
+    await carry_out(cluster.committer(room), Plan(placements=(resumption(job),)))
+    assert room.forgotten == ["job/suspended/0", "job/suspended/1"]
+    assert cluster.wakes
