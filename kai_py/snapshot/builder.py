@@ -53,7 +53,7 @@ from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.settings import DEFAULTS, DeviceBook, SnapshotSettings
 from kai_py.snapshot.shape import ShapeTable
 from kai_py.snapshot.snapshot import Disregarded, Snapshot
-from kai_py.snapshot.suspended import as_admitted, stand_ins
+from kai_py.snapshot.suspended import as_admitted, changed_stand_ins
 from kai_py.snapshot.vacated import VacatedClaims
 
 Identify = Callable[[Pod, Owners], GangSpec]
@@ -128,7 +128,8 @@ class SnapshotBuilder:
             touched = self._objects.apply(kind, old, new)
             if not self._departed.keep(old, new):
                 self._derive_all(touched)
-            self._stand_in(old, new)
+            for uid, stand_in in changed_stand_ins(old, new):
+                self._apply_pod(self._pods.get(uid), stand_in)
             if kind == "resourceclaims" and isinstance(new, ResourceClaim):
                 self._overlays.settle(new)
 
@@ -259,15 +260,6 @@ class SnapshotBuilder:
                 self._derive_all((("uid", uid),))
         elif isinstance(old, Pod):
             self._remove(old.metadata.uid)
-
-    def _stand_in(self, old: object | None, new: object | None) -> None:
-        """Pods that suspended Jobs will have come and go with what their Jobs say."""
-        coming = {pod.metadata.uid: pod for pod in stand_ins(new)}
-        for pod in stand_ins(old):
-            if pod.metadata.uid not in coming:
-                self._remove(pod.metadata.uid)
-        for pod in coming.values():
-            self._apply_pod(self._pods.get(pod.metadata.uid), pod)
 
     def _remove(self, uid: str) -> None:
         gone = self._pods.pop(uid, None)

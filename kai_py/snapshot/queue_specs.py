@@ -69,8 +69,8 @@ class QueueSpec:
     ``reserve_after`` are in seconds; None is inherited, also for ``max_evictions_per_hour``.
     ``api_version`` tells the API it was written in, ``problems`` what was already found wrong with
     it there, ``device_limits`` what its rows by attribute count, ``usage`` what its status
-    remembers, as do ``evictions``, ``namespaces`` whose workloads it takes (None: everybody's). What
-    an ``unlimited`` queue does not say is guaranteed without limit.
+    remembers, as do ``evictions``, ``namespaces`` whose workloads it takes (None: everybody's).
+    What an ``unlimited`` queue does not say is guaranteed without limit.
     """
 
     name: str

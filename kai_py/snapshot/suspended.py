@@ -58,6 +58,15 @@ def stand_ins(job: object | None) -> Iterator[Pod]:
         )
 
 
+def changed_stand_ins(old: object | None, new: object | None) -> Iterator[tuple[str, Pod | None]]:
+    """By uid, the stand-ins that there are now and those (None) that go as a Job changes."""
+    coming = {pod.metadata.uid: pod for pod in stand_ins(new)}
+    for pod in stand_ins(old):
+        if pod.metadata.uid not in coming:
+            yield pod.metadata.uid, None
+    yield from coming.items()
+
+
 def as_admitted(pod: Pod, owners: RecordingOwners) -> tuple[Pod, PodClaims | None]:
     """A stand-in with the priority that admission gives, and the claims that it will have.
 
