@@ -3,7 +3,7 @@
 Macros are expanded while parsing, exactly as in cel-go: what they expand to decides the cost of an
 expression, so the accumulator is read, negated and tested step by step and not short-cut here.
 
-Source: CEL specification "Macros"; cel-go ``ext`` "Bindings" and "TwoVarComprehensions".
+Source: CEL specification "Macros"; cel-go ``ext`` "Bindings", "Lists", "TwoVarComprehensions".
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 RESULT = "@result"
 """The accumulator's name; no identifier of a source text can be it."""
+
+SORTED = "@__sortBy_input__"
+"""The list of ``sortBy`` while its keys are computed."""
 
 TRUE, FALSE, ONE = Literal(value=True), Literal(value=False), Literal(1)
 
@@ -185,6 +188,20 @@ def _optional(call: Call, wrap: Callable[[Node], Node]) -> Node:
     return Bind(target.name, call.target, choice, call.start)
 
 
+def _sort_by(call: Call) -> Node:
+    """Sort a list, read once, by the keys that the second argument gives for its elements."""
+    assert call.target is not None
+    if isinstance(call.target, Literal | MapLiteral):
+        message = (
+            "sortBy can only be applied to a list, identifier, comprehension, call or select "
+            "expression"
+        )
+        raise ExpressionError(message, call.target.start)
+    keys = _map(Call("map", Ident(SORTED), call.args, call.start))
+    ordered = Call("@sortByAssociatedKeys", Ident(SORTED), (keys,), call.start)
+    return Bind(SORTED, call.target, ordered, call.start)
+
+
 _MACROS: dict[tuple[str, int], Callable[[Call], Node]] = {
     ("all", 2): _all,
     ("all", 3): _all,
@@ -192,6 +209,7 @@ _MACROS: dict[tuple[str, int], Callable[[Call], Node]] = {
     ("exists", 3): _exists,
     ("exists_one", 2): _exists_one,
     ("existsOne", 2): _exists_one,
+    ("exists_one", 3): _exists_one,
     ("existsOne", 3): _exists_one,
     ("map", 2): _map,
     ("map", 3): _map,
@@ -202,6 +220,7 @@ _MACROS: dict[tuple[str, int], Callable[[Call], Node]] = {
     ("transformMap", 4): _transform_map,
     ("transformMapEntry", 3): _transform_map_entry,
     ("transformMapEntry", 4): _transform_map_entry,
+    ("sortBy", 2): _sort_by,
     ("optMap", 2): _optional_map,
     ("optFlatMap", 2): _optional_flat_map,
 }
