@@ -44,9 +44,15 @@ class GangLine:
 
     def push(self, gang: Gang) -> None:
         """The gang that came last has more to ask for."""
-        queue = self._taken_from
-        if queue is not None:
-            insort(self._lines[queue], (self._rank(gang), gang), lo=self._next[queue])
+        queue = self._state.quota.queues.positions[gang.queue]
+        insort(self._lines[queue], (self._rank(gang), gang), lo=self._next[queue])
+
+    def put_back(self, gangs: Sequence[Gang]) -> None:
+        """Gangs that came have not had their turns after all."""
+        for gang in gangs:
+            self.push(gang)
+        for name in dict.fromkeys(gang.queue for gang in gangs):
+            self.update(self._state.quota.queues.positions[name])
 
     def update(self, queue: int) -> None:
         """What the queue holds has changed, or its next gang."""

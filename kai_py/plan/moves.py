@@ -49,7 +49,7 @@ def _place(state: CycleState, unit: VictimUnit, action: Action) -> bool:
         state.quota.standing, queue, cost, preemptible=unit.gang.can_give_back(unit.members)
     ):
         return False
-    if not all(_may_have_room(state, group) for group in by_shape(_afresh(unit.members))):
+    if not may_have_room(state, unit):
         return False
     may_stay = len(unit.members) > 1 or unit.members[0].claims
     if may_stay and _try(state, unit, action, staying=True):
@@ -57,8 +57,12 @@ def _place(state: CycleState, unit: VictimUnit, action: Action) -> bool:
     return _try(state, unit, action, staying=False)
 
 
-def _may_have_room(state: CycleState, group: Sequence[Member]) -> bool:
-    """Whether the nodes have the resources for these pods of a shape: most victims find none."""
+def may_have_room(state: CycleState, unit: VictimUnit) -> bool:
+    """Whether the nodes have the resources for the pods of a unit: most victims find none."""
+    return all(_may_fit(state, group) for group in by_shape(_afresh(unit.members)))
+
+
+def _may_fit(state: CycleState, group: Sequence[Member]) -> bool:
     shape, positions = group[0].shape, state.snapshot.nodes.positions
     copies = state.placer.copies_later(state.statement, shape)
     found = int(copies.sum())

@@ -30,6 +30,9 @@ from kai_py.snapshot.gangs import Gang
 Plea = Callable[[Gang, Ask], tuple[VictimSearch, Iterable[VictimUnit]] | None]
 """The search for an ask and the units to offer it; None where the action can't help."""
 
+Follow = Callable[[GangLine, Gang], None]
+"""Serves gangs that come after one that was placed, as far as they need no search."""
+
 Kind = tuple[str, bool, int]
 """Queue, whether preemptible, shape."""
 
@@ -37,16 +40,28 @@ Hopeless = dict[Kind, list[tuple[int, int]]]
 """Sizes and priorities of asks that found no room."""
 
 
-def seek_room(state: CycleState, gangs: Iterable[Gang], pool: VictimPool, plea: Plea) -> None:
+def seek_room(
+    state: CycleState,
+    gangs: Iterable[Gang],
+    pool: VictimPool,
+    plea: Plea,
+    follow: Follow | None = None,
+) -> None:
     """Give every pending gang its turn."""
     hopeless: Hopeless = {}
     able = [gang for gang in gangs if _has_a_turn(state, gang)]
     for group in in_turns(able, state.exhausted):
-        _seek(state, GangLine(state, group), pool, plea, hopeless)
+        _seek(state, GangLine(state, group), pool, plea, hopeless, follow=follow)
 
 
 def _seek(
-    state: CycleState, line: GangLine, pool: VictimPool, plea: Plea, hopeless: Hopeless
+    state: CycleState,
+    line: GangLine,
+    pool: VictimPool,
+    plea: Plea,
+    hopeless: Hopeless,
+    *,
+    follow: Follow | None,
 ) -> None:
     while (gang := line.pop()) is not None:
         ask = next_ask(gang, state.statement)
@@ -63,6 +78,8 @@ def _seek(
         if made is not None and outcome is Outcome.PLACED:
             hopeless.clear()
             _follow_up(state, line, pool, gang, made[0].taken)
+            if follow is not None and len(made[0].taken) == len(gang.members) == 1:
+                follow(line, gang)
         elif kind is not None and outcome is not Outcome.OUT_OF_BUDGET:
             hopeless.setdefault(kind, []).append((size, gang.priority))
 

@@ -61,13 +61,13 @@ class SinglePods:
         """Place a run; how many of its turns each queue had."""
         first = [gangs[0] for gangs in self._line.heads(1).values()]
         pod = next((gang.members[0] for gang in first if gang.members), None)
-        if pod is None or not all(_is_alike(gang, pod) for gang in first):
+        if pod is None or not all(is_alike(gang, pod) for gang in first):
             return Counter()
         fit = self._fit(pod)
         if fit is None or not fit.copies.any():
             return Counter()
         alike = {
-            queue: list(takewhile(lambda gang: _is_alike(gang, pod), gangs))
+            queue: list(takewhile(lambda gang: is_alike(gang, pod), gangs))
             for queue, gangs in self._line.heads(self._reach).items()
         }
         quota = self._state.quota
@@ -100,7 +100,7 @@ class SinglePods:
         return end
 
 
-def _is_alike(gang: Gang, pod: Member) -> bool:
+def is_alike(gang: Gang, pod: Member) -> bool:
     """Whether all that the gang asks for is one pod like ``pod``, wherever there is room."""
     if len(gang.members) != 1 or gang.awaited or gang.near:
         return False

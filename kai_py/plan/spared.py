@@ -37,11 +37,16 @@ class Spared:
             for uid in budget.pods:
                 self._budgets.setdefault(uid, []).append(position)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody is spared."""
+        return not (self._limits or self._allowed or self._cooldown)
+
     def offered(
         self, units: Iterator[VictimUnit], leaving: Mapping[str, Evicted]
     ) -> Iterator[VictimUnit]:
         """Those of ``units`` that may go, together with who is ``leaving`` (by pod uid)."""
-        if not (self._limits or self._allowed or self._cooldown):
+        if self.is_open:
             yield from units
             return
         cooling = self._past.cooling(self._now, self._cooldown)

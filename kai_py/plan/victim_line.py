@@ -108,6 +108,30 @@ def most_saturated_first(
         line.update(giver, None if following[giver] is None else nothing)
 
 
+def one_after_the_other(
+    state: CycleState, by_queue: Mapping[int, Iterator[VictimUnit]]
+) -> Iterator[VictimUnit]:
+    """The first by ``most_saturated_first`` as things stand whenever one is asked for.
+
+    Whoever was offered has left by then.
+    """
+    if len(by_queue) == 1:
+        yield from next(iter(by_queue.values()))
+        return
+    line = QueueLine(state.quota.standing, state.quota.rules, reverse=True)
+    nothing = np.zeros(len(state.quota.resources))
+    following = {queue: next(units, None) for queue, units in sorted(by_queue.items())}
+    while True:
+        for queue, unit in following.items():
+            line.update(queue, None if unit is None else nothing)
+        giver = line.first()
+        unit = None if giver is None else following[giver]
+        if giver is None or unit is None:
+            return
+        yield unit
+        following[giver] = next(by_queue[giver], None)
+
+
 def cost_of(state: CycleState, unit: VictimUnit) -> Floats:
     """(quota resources,) what a unit gives back to its queue."""
     return state.quota.cost_of(unit.members)

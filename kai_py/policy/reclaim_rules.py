@@ -85,7 +85,7 @@ class ReclaimRefused:
 
 def may_reclaim(standing: Standing, reclaimer: Reclaimer, rules: Rules) -> ReclaimRefused | None:
     """Rule 1, before any victim is looked for."""
-    at, rows = reclaimer.queue, _compared_rows(reclaimer.request, rules)
+    at, rows = reclaimer.queue, compared_rows(reclaimer.request, rules)
     held = standing.allocated[:, at] + reclaimer.request
     above = _first_above(held, standing.fair[:, at], rows)
     if above is not None:
@@ -100,7 +100,7 @@ def may_reclaim(standing: Standing, reclaimer: Reclaimer, rules: Rules) -> Recla
 def reclaimable_queues(standing: Standing, reclaimer: Reclaimer, rules: Rules) -> Bools:
     """(queues,) rule 2: the queues whose pods may be asked. The reclaimer's own line is not."""
     ours, theirs = facing(standing.queues, reclaimer.queue)
-    rows = _compared_rows(reclaimer.request, rules)
+    rows = compared_rows(reclaimer.request, rules)
     starved = stays_within_deserved(standing, reclaimer, ours, rows)
     held = standing.allocated[:, theirs]
     above_share = maintains_fair_share(held[rows], standing.allocatable[:, theirs][rows])
@@ -126,17 +126,15 @@ def check_victims(
     """Rule 3; names the first victim queue that would be taken from without being above its due."""
     order = np.argsort(victims.queue, kind="stable")
     ours, theirs = (side[victims.queue[order]] for side in facing(standing.queues, reclaimer.queue))
-    holds = standing.allocated[:, theirs] - _taken_before(theirs, victims.amount[:, order])
-    rows = _compared_rows(reclaimer.request, rules)
+    amount = victims.amount[:, order]
+    rows = compared_rows(reclaimer.request, rules)
     starved = stays_within_deserved(standing, reclaimer, ours, rows)
-    allocatable, deserved = standing.allocatable[:, theirs], standing.queues.deserved[:, theirs]
-    refused = np.logical_not(
-        maintains_fair_share(holds[rows], allocatable[rows])
-        | guarantees_deserved(starved, holds[rows], deserved[rows])
-    )
+    refused = ~allowed_by_share(standing, theirs, starved, amount, rows)
     if not refused.any():
         return None
     first = int(refused.argmax())
+    holds = standing.allocated[:, theirs] - _taken_before(theirs, amount)
+    allocatable, deserved = standing.allocatable[:, theirs], standing.queues.deserved[:, theirs]
     bound = np.where(starved, np.minimum(allocatable, deserved), allocatable)
     nearest = int(rows[np.argmax((holds - bound)[rows, first])])
     names = standing.queues.names
@@ -150,6 +148,21 @@ def check_victims(
     )
 
 
+def allowed_by_share(
+    standing: Standing, theirs: Index, starved: Bools, amount: Floats, rows: Index
+) -> Bools:
+    """(n,) whether rule 3 allows each victim, of amounts (resources, n), after those before it.
+
+    ``theirs`` (n,): the queues that lose it, each facing the reclaimer; ``starved`` (n,): whether
+    the reclaimer's side stays within what it deserves; ``rows``: the resources that count.
+    """
+    holds = (standing.allocated[:, theirs] - _taken_before(theirs, amount))[rows]
+    allowed: Bools = maintains_fair_share(
+        holds, standing.allocatable[:, theirs][rows]
+    ) | guarantees_deserved(starved, holds, standing.queues.deserved[:, theirs][rows])
+    return allowed
+
+
 def most_victims(
     standing: Standing, reclaimer: Reclaimer, smallest: Floats, rules: Rules
 ) -> Floats:
@@ -160,7 +173,7 @@ def most_victims(
     bring every resource down to it.
     """
     ours, theirs = facing(standing.queues, reclaimer.queue)
-    rows = _compared_rows(reclaimer.request, rules)
+    rows = compared_rows(reclaimer.request, rules)
     starved = stays_within_deserved(standing, reclaimer, ours, rows)
     due = np.where(
         starved, np.minimum(standing.allocatable, standing.queues.deserved), standing.allocatable
@@ -187,10 +200,10 @@ def check_boundaries(
     standing: Standing, reclaimer: Reclaimer, victims: Victims, rules: Rules
 ) -> ReclaimRefused | None:
     """Rules 4 and 5: what the reclaimer's line and its siblings end up with."""
-    refused = _check_saturation(standing, reclaimer, _freed(standing, victims), rules)
+    refused = _check_saturation(standing, reclaimer, freed_by(standing, victims), rules)
     if refused is not None or reclaimer.preemptible:
         return refused
-    rows = _compared_rows(reclaimer.request, rules)
+    rows = compared_rows(reclaimer.request, rules)
     for queue in standing.queues.ancestors(reclaimer.queue)[::-1]:
         refused = _above_deserved(standing, reclaimer, int(queue), rows)
         if refused is not None:
@@ -239,7 +252,7 @@ def _saturation(held: Floats, fair: Floats) -> Floats:
     return np.divide(held, fair, out=nothing, where=fair > 0)
 
 
-def _freed(standing: Standing, victims: Victims) -> Floats:
+def freed_by(standing: Standing, victims: Victims) -> Floats:
     """(resources, queues) what the victims give back, with everything above them."""
     own = np.zeros_like(standing.allocated)
     np.add.at(own.T, victims.queue, victims.amount.T)
@@ -284,7 +297,7 @@ def _first_above(held: Floats, bound: Floats, rows: Index) -> int | None:
     return int(above[0]) if len(above) else None
 
 
-def _compared_rows(request: Floats, rules: Rules) -> Index:
+def compared_rows(request: Floats, rules: Rules) -> Index:
     """The rows that count; all of them for a gang that asks for nothing."""
     asked = np.flatnonzero(request > 0).astype(np.int32)
     if rules.compared is Compared.ALL or not len(asked):

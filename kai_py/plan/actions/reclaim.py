@@ -20,12 +20,19 @@ import numpy as np
 from kai_py.plan.candidates import Ask
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action
+from kai_py.plan.exchanges import Exchanges, Verdict
 from kai_py.plan.reclaim_bound import may_suffice
 from kai_py.plan.seek_room import seek_room
-from kai_py.plan.victim_line import VictimPool, cost_of, most_saturated_first
+from kai_py.plan.victim_line import (
+    VictimPool,
+    cost_of,
+    most_saturated_first,
+    one_after_the_other,
+)
 from kai_py.plan.victim_units import VictimUnit
 from kai_py.plan.victims import VictimSearch
 from kai_py.policy.min_runtime import protected, reclaim_min_runtime
+from kai_py.policy.reclaim_in_turn import may_reclaim_in_turn
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
     Victims,
@@ -34,7 +41,7 @@ from kai_py.policy.reclaim_rules import (
     reclaimable_queues,
 )
 from kai_py.policy.standing import Standing, as_it_stands
-from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools
 
 
@@ -50,15 +57,21 @@ def reclaim(state: CycleState, gangs: Iterable[Gang]) -> None:
         ).tolist()
         return times
 
-    seek_room(state, gangs, pool, partial(_plea, state, pool, safe))
+    exchanges = Exchanges(
+        state,
+        Action.RECLAIM,
+        partial(_supply, state, pool, safe),
+        partial(_verdict, state),
+        partial(_reason, state),
+    )
+    seek_room(state, gangs, pool, partial(_plea, state, pool, safe), exchanges.follow)
 
 
 def _plea(
     state: CycleState, pool: VictimPool, safe: Callable[[int], list[float]], gang: Gang, ask: Ask
 ) -> tuple[VictimSearch, Iterable[VictimUnit]] | None:
     quota = state.quota
-    cost = quota.cost_of(ask.members)
-    reclaimer = Reclaimer(quota.queues.positions[gang.queue], cost, gang.can_give_back(ask.members))
+    reclaimer = _reclaimer(state, gang, ask.members)
     if may_reclaim(quota.standing, reclaimer, quota.rules) is not None:
         return None
     asked = reclaimable_queues(quota.standing, reclaimer, quota.rules)
@@ -72,18 +85,42 @@ def _plea(
         partial(_reason, state, gang),
         partial(_first_refused, state, reclaimer, as_it_stands(quota.standing)),
     )
-    return search, _units(state, pool, asked, safe(reclaimer.queue))
+    units = _units(state, pool, asked, safe(reclaimer.queue))
+    return search, most_saturated_first(state, units)
+
+
+def _supply(
+    state: CycleState, pool: VictimPool, safe: Callable[[int], list[float]], gang: Gang
+) -> Iterator[VictimUnit]:
+    reclaimer = _reclaimer(state, gang, gang.members)
+    asked = reclaimable_queues(state.quota.standing, reclaimer, state.quota.rules)
+    return one_after_the_other(state, _units(state, pool, asked, safe(reclaimer.queue)))
+
+
+def _verdict(state: CycleState, gang: Gang) -> Verdict:
+    reclaimer = _reclaimer(state, gang, gang.members)
+    before, rules = as_it_stands(state.quota.standing), state.quota.rules
+
+    def may_take(count: int, units: Sequence[VictimUnit]) -> bool:
+        return may_reclaim_in_turn(before, reclaimer, count, _victims(state, units), rules)
+
+    return may_take
+
+
+def _reclaimer(state: CycleState, gang: Gang, members: Sequence[Member]) -> Reclaimer:
+    queue, cost = state.quota.queues.positions[gang.queue], state.quota.cost_of(members)
+    return Reclaimer(queue, cost, gang.can_give_back(members))
 
 
 def _units(
     state: CycleState, pool: VictimPool, asked: Bools, safe: Sequence[float]
-) -> Iterator[VictimUnit]:
-    by_queue = {
+) -> dict[int, Iterator[VictimUnit]]:
+    """The units of every queue that may be asked."""
+    return {
         queue: _unprotected(state, pool, queue, safe[queue])
         for queue in pool.queues()
         if asked[queue]
     }
-    yield from most_saturated_first(state, by_queue)
 
 
 def _unprotected(

@@ -1,0 +1,76 @@
+"""May many gangs that are alike reclaim one after the other, without asking for each of them?
+
+Step i: a gang of cost c comes to queue R, which holds i times c more than before, and at most one
+victim leaves another queue. What R holds only grows and what others hold only shrinks, so each rule
+of ``reclaim_rules`` that bounds R holds at every step if it holds at the last:
+
+1. R stays within its fair share, and so does its side against every queue that loses something:
+   then saturation refuses nothing (rules 1 and 4).
+2. The queues that may be asked are the same at the first step and the last, and so is whether R
+   stays within what it deserves against each: then neither changes in between (rule 2).
+
+What a queue held before each of its victims left is compared for every victim (rule 3). A "yes" is
+exact; a "no" may be due to one of the steps alone. O(victims x resources).
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from kai_py.policy.reclaim_rules import (
+    Reclaimer,
+    Victims,
+    allowed_by_share,
+    compared_rows,
+    freed_by,
+    may_reclaim,
+    reclaimable_queues,
+    stays_within_deserved,
+)
+from kai_py.policy.rules import Rules
+from kai_py.policy.standing import Standing, exceeds, facing
+
+
+def may_reclaim_in_turn(
+    first: Standing, reclaimer: Reclaimer, count: int, victims: Victims, rules: Rules
+) -> bool:
+    """Whether ``count`` preemptible gangs like ``reclaimer`` may take ``victims``, in their order.
+
+    ``first``: before the first step. Each gang takes one victim, or none.
+    """
+    last = _before_the_last(first, reclaimer, count, victims)
+    if may_reclaim(last, reclaimer, rules) is not None:
+        return False
+    asked = reclaimable_queues(first, reclaimer, rules)
+    if not np.array_equal(asked, reclaimable_queues(last, reclaimer, rules)):
+        return False
+    ours, theirs = facing(first.queues, reclaimer.queue)
+    rows = compared_rows(reclaimer.request, rules)
+    starved = stays_within_deserved(first, reclaimer, ours, rows)
+    if not np.array_equal(starved, stays_within_deserved(last, reclaimer, ours, rows)):
+        return False
+    at = victims.queue
+    return (
+        bool(asked[at].all())
+        and not _ends_above_share(last, reclaimer, victims)
+        and bool(allowed_by_share(first, theirs[at], starved[at], victims.amount, rows).all())
+    )
+
+
+def _before_the_last(
+    first: Standing, reclaimer: Reclaimer, count: int, victims: Victims
+) -> Standing:
+    """As ``first``, once all but the last gang have come and all but the last victim have left."""
+    line = first.queues.ancestors(reclaimer.queue)
+    allocated = first.allocated - freed_by(first, victims.first(len(victims.queue) - 1))
+    allocated[:, line] += (count - 1) * reclaimer.request[:, None]
+    return replace(first, allocated=allocated)
+
+
+def _ends_above_share(last: Standing, reclaimer: Reclaimer, victims: Victims) -> bool:
+    """Whether the side of the reclaimer passes its fair share against any queue that loses."""
+    ours, _ = facing(last.queues, reclaimer.queue)
+    sides = np.unique(ours[victims.queue])
+    involved = (reclaimer.request > 0) | (victims.amount > 0).any(axis=1)
+    gained = last.allocated[:, sides] + reclaimer.request[:, None]
+    return bool(exceeds(gained, last.fair[:, sides])[involved].any())
