@@ -1,7 +1,8 @@
 """What the actions of one cycle share: the statement, the queues, the placer, open obstacles."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from kai_py.plan.candidates import Ask, next_ask
 from kai_py.plan.place import Placer
@@ -46,6 +47,16 @@ class CycleState:
         """Whether anybody is leaving, so that waiting can make sense."""
         leaving = bool(self.snapshot.vacancies) or bool(self.snapshot.releasing.any())
         return leaving or bool(self.statement.evicted)
+
+    @cached_property
+    def evictable(self) -> Mapping[int, Sequence[Gang]]:
+        """Preemptible gangs that ran when the cycle began, by queue."""
+        found: dict[int, list[Gang]] = {}
+        for gang in self.snapshot.gangs.values():
+            queue = self.quota.queue_of(gang) if gang.preemptible and gang.bound else None
+            if queue is not None:
+                found.setdefault(queue, []).append(gang)
+        return found
 
     def stop(self, gang: Gang, obstacle: Obstacle) -> None:
         """Record what stops ``gang``."""

@@ -237,10 +237,8 @@ class Placer:
         if found < count:
             static = self._static(statement, shape, room)
             return no_room(statement, shape, static, copies=copies, needed=count, found=found)
-        start = 0
-        for row, pods in chunks:
-            statement.place(gang, members[start : start + pods], row, action, room=room)
-            start += pods
+        rows = [row for row, pods in chunks for _ in range(pods)]
+        statement.place_plain([(gang, member) for member in members], rows, action, room)
         return None
 
     def _running_fit(self, statement: Statement, shape: Shape, room: Room) -> RunningFit | None:

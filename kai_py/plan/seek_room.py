@@ -2,6 +2,7 @@
 
     while a gang is left in the line:
         it asks for its next pods; the action says who could leave for them, and judges
+        without any hope in an empty cluster there is no search
         search for victims (``victims``), within the probes that are left
         a gang that found no room spares gangs of the same queue and shape, of at least the same
         size and at most the same priority, the search, until somebody left
@@ -25,6 +26,7 @@ from kai_py.plan.victims import Outcome, VictimSearch
 from kai_py.policy.gang_order import in_turns
 from kai_py.policy.limits import check_deserved
 from kai_py.policy.min_runtime import preemption_delay
+from kai_py.policy.neighbours import Neighbourhood
 from kai_py.snapshot.gangs import Gang
 
 Plea = Callable[[Gang, Ask], tuple[VictimSearch, Iterable[VictimUnit]] | None]
@@ -65,7 +67,7 @@ def _seek(
 ) -> None:
     while (gang := line.pop()) is not None:
         ask = next_ask(gang, state.statement)
-        if ask is None or _may_never_hold(state, gang, ask) or _lacks_devices(state, ask):
+        if ask is None or _may_never_hold(state, gang, ask) or _may_never_fit(state, ask):
             continue
         if kept_from(state, gang, state.ask_cost(gang)) is not None:
             continue
@@ -105,11 +107,19 @@ def _may_never_hold(state: CycleState, gang: Gang, ask: Ask) -> bool:
     return check_deserved(quota.standing, queue, cost) is not None
 
 
-def _lacks_devices(state: CycleState, ask: Ask) -> bool:
-    """No node has the devices of a claim, whoever leaves."""
-    shapes = {member.shape.number: member.shape for member in ask.members}
-    devices = state.statement.devices
-    return not all(devices.ever_fits(each) for each in shapes.values() if each.needs_devices)
+def _may_never_fit(state: CycleState, ask: Ask) -> bool:
+    """No node has the devices of a claim, or its pods need more domains than there are."""
+    devices, snapshot = state.statement.devices, state.snapshot
+    for group in by_shape(ask.members):
+        shape = group[0].shape
+        if shape.needs_devices and not devices.ever_fits(shape):
+            return True
+        if shape.pod_anti_affinity:
+            mask = state.placer.statics.of(shape, snapshot.nodes).mask
+            empty = Neighbourhood(snapshot.nodes, (), snapshot.namespaces)
+            if len(group) > empty.most_apart(shape, mask):
+                return True
+    return False
 
 
 def _kind(state: CycleState, gang: Gang, ask: Ask) -> Kind | None:

@@ -78,7 +78,8 @@ class SinglePods:
         following = {queue: iter(gangs) for queue, gangs in alike.items()}
         run = [next(following[queue]) for queue in taken]
         if run:
-            self._state.statement.place_alike(run, rows, Action.ALLOCATE)
+            pods = [(gang, gang.members[0]) for gang in run]
+            self._state.statement.place_plain(pods, rows, Action.ALLOCATE, Room.NOW)
         for gang in run:
             self._state.clear(gang)
         return Counter(taken)

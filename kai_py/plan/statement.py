@@ -12,7 +12,7 @@ Undoing runs the log backwards, so trials nest. Costs are per pod, never per nod
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -204,20 +204,26 @@ class Statement:
                 self._charge(gang, cost, 1.0, fixed=gang.is_fixed(member))
         return placed
 
-    def place_alike(self, gangs: Sequence[Gang], rows: Sequence[int], action: Action) -> None:
-        """Let the only pod of each gang start on its row.
-
-        The pods have one shape and one charge, can be taken back, and ask for nothing but room.
-        """
-        pod = gangs[0].members[0]
-        for gang, row in zip(gangs, rows, strict=True):
-            planned = Planned(gang.members[0], gang, row, Room.NOW, action)
-            self._put(planned.member.pod.uid, planned)
-        for row, count in Counter(rows).items():
-            self._occupy(pod.shape, row, count, Room.NOW)
-        payers = {gang.queue: gang for gang in gangs}
-        for queue, count in Counter(gang.queue for gang in gangs).items():
-            self._charge(payers[queue], pod.charge, 1.0, count, fixed=False)
+    def place_plain(
+        self, pods: Sequence[tuple[Gang, Member]], rows: Sequence[int], action: Action, room: Room
+    ) -> None:
+        """Place pods of one shape, which asks for nothing but room on a node, each on its row."""
+        paying: dict[tuple[str, bool, int], tuple[Gang, Member, int]] = {}
+        for (gang, member), row in zip(pods, rows, strict=True):
+            self.placed[member.pod.uid] = Planned(member, gang, row, room, action)
+            payer = (gang.queue, gang.is_fixed(member), id(member.charge))
+            count = paying[payer][2] if payer in paying else 0
+            paying[payer] = (gang, member, count + 1)
+        self._undo.append(lambda: self._drop_all(member.pod.uid for _, member in pods))
+        shape, counts = pods[0][1].shape, Counter(rows)
+        if len(counts) == 1:
+            self._occupy(shape, rows[0], len(rows), room)
+        else:
+            taken = np.outer(self.vector(shape), list(counts.values()))
+            self._shift_rows(list(counts), -taken, room)
+            self._undo.append(lambda: self._shift_rows(list(counts), taken, room))
+        for (_, fixed, _), (gang, member, count) in paying.items():
+            self._charge(gang, member.charge, 1.0, count, fixed=fixed)
 
     def evict(self, victim: Evicted) -> None:
         """Take a bound pod off its node: its room is free once it has left."""
@@ -282,6 +288,13 @@ class Statement:
             self.idle[:, row] -= amounts
             self._undo.append(lambda: self._add(self.idle, row, amounts))
 
+    def _shift_rows(self, rows: Sequence[int], amounts: Floats, room: Room) -> None:
+        """Add ``amounts`` (resources, rows) to what is free on different rows."""
+        self.later[:, rows] += amounts
+        if room is Room.NOW:
+            self.idle[:, rows] += amounts
+        self.changes += rows
+
     def _shift_later(self, row: int, amounts: Floats) -> None:
         self._add(self.later, row, amounts)
         self._undo.append(lambda: self._add(self.later, row, -amounts))
@@ -298,6 +311,10 @@ class Statement:
     def _add(self, array: Floats, row: int, amounts: Floats) -> None:
         array[:, row] += amounts
         self.changes.append(row)
+
+    def _drop_all(self, uids: Iterable[str]) -> None:
+        for uid in uids:
+            del self.placed[uid]
 
     @staticmethod
     def _drop(table: dict[str, Planned] | dict[str, Evicted], uid: str) -> None:

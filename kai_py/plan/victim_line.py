@@ -26,22 +26,17 @@ class VictimPool:
     def __init__(self, state: CycleState) -> None:
         """Nobody's units are built before they are asked for."""
         self._state = state
-        self._gangs: dict[int, list[Gang]] = {}
-        for gang in state.snapshot.gangs.values():
-            queue = state.quota.queue_of(gang) if gang.preemptible and gang.bound else None
-            if queue is not None:
-                self._gangs.setdefault(queue, []).append(gang)
         self._units: dict[int, list[VictimUnit]] = {}
         self._gone: dict[int, int] = {}
         self._ranges: dict[int, tuple[Floats, Floats, Floats]] = {}
 
     def queues(self) -> list[int]:
         """Queues with anybody who could leave."""
-        return sorted(self._gangs)
+        return sorted(self._state.evictable)
 
     def gangs(self, queue: int) -> Sequence[Gang]:
         """Preemptible gangs of a queue that had running pods when the action began."""
-        return self._gangs.get(queue, ())
+        return self._state.evictable.get(queue, ())
 
     def units(self, queue: int) -> Iterator[VictimUnit]:
         """Units of a queue that are still there and may go now, in order."""
@@ -49,7 +44,7 @@ class VictimPool:
 
     def _standing(self, queue: int) -> Iterator[VictimUnit]:
         if queue not in self._units:
-            self._units[queue] = cheapest_first(self._state, self._gangs.get(queue, ()))
+            self._units[queue] = cheapest_first(self._state, self._state.evictable.get(queue, ()))
         units, evicted = self._units[queue], self._state.statement.evicted
         at = self._gone.get(queue, 0)
         while at < len(units) and units[at].members[0].pod.uid in evicted:

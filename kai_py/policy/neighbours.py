@@ -72,6 +72,18 @@ class Neighbourhood:
                 score += sign * preferred.weight * np.minimum(counts, 1)
         return score
 
+    def most_apart(self, shape: Shape, mask: Bools) -> float:
+        """How many pods of the shape can stand on the nodes of ``mask`` at once, at most.
+
+        Pods that refuse each other need a domain each; nodes without the label refuse nobody.
+        """
+        most = np.inf
+        for term in _required(shape.pod_anti_affinity):
+            codes = self.nodes.label(term.topology_key).codes[mask]
+            if codes.all() and self._selected(shape, [term], shape.namespace, shape.labels):
+                most = min(most, len(np.unique(codes)))
+        return most
+
     def _attracted(self, shape: Shape) -> Bools:
         terms = _required(shape.pod_affinity)
         labelled, near = (np.ones(len(self.nodes), dtype=np.bool_) for _ in range(2))

@@ -1,5 +1,7 @@
 """Rules between pods, as a user writes them, over what runs and what the same cycle places."""
 
+from unittest.mock import patch
+
 from kai_py.api.records.core import (
     Affinity,
     LabelSelector,
@@ -9,7 +11,8 @@ from kai_py.api.records.core import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
-from tests.scenario import cluster, node, placed, pod, queue
+from kai_py.plan.victims import VictimSearch
+from tests.scenario import cluster, evicted, job_with_pods, node, placed, pod, queue
 
 WEB = {"app": "web"}
 HOST = "kubernetes.io/hostname"
@@ -153,3 +156,27 @@ def test_preferred_affinity_attracts_but_does_not_bind():
     assert placed(cluster(*world, pod("new", queue="q", affinity=wish)).plan())["new"] == "r0n2"
     big = pod("new", 8, queue="q", affinity=wish)
     assert placed(cluster(*world, big).plan())["new"] != "r0n2"
+
+
+def test_nobody_leaves_for_pods_that_need_more_domains_than_there_are():
+    def waits(pods, per_rack=2):
+        gang = job_with_pods("g", pods, 2, queue="mine", labels=WEB, affinity=away(), created=99)
+        running = [
+            pod(f"r{i}", 8, queue="theirs", node=f"r{i // per_rack}n{i % per_rack}")
+            for i in range(2 * per_rack)
+        ]
+        nodes = racks(2, per_rack)
+        return cluster(*nodes, queue("mine", 32), queue("theirs"), running, gang).plan()
+
+    with patch.object(VictimSearch, "run", autospec=True, side_effect=VictimSearch.run) as search:
+        assert evicted(waits(3)) == []
+        assert search.call_count == 0
+        assert len(evicted(waits(2))) == 2
+
+
+def test_nodes_without_the_label_hold_any_number_of_pods_that_refuse_each_other():
+    nodes = [*racks(), node("bare")]
+    gang = job_with_pods("g", 4, 2, queue="mine", labels=WEB, affinity=away(), created=99)
+    running = [pod("r", 8, queue="theirs", node="bare")]
+    plan = cluster(*nodes, queue("mine", 32), queue("theirs"), running, gang).plan()
+    assert evicted(plan) == ["r"]
