@@ -166,7 +166,7 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
     keep_room(state)
     resume(state, ready)
     # 3. Gangs that have waited too long get nodes that empty for them.
-    reserve(state, [gang for gang in ready if _waits(state, gang)])
+    reserve(state, (gang for gang in ready if _waits(state, gang)))
     # 4. Everybody else takes what is free, then what moving others gives, then what fairness and
     #    priority give; at last, gangs that lost too many pods for too long are ended.
     for action in settings.actions:

@@ -343,6 +343,8 @@ class Placer:
         return narrowed(statement.neighbourhood(room), shape, static)
 
     def _strategy(self, shape: Shape) -> Strategy:
+        if self.gpu_strategy is self.cpu_strategy:
+            return self.gpu_strategy
         return self.gpu_strategy if wants_devices(shape) else self.cpu_strategy
 
     def _preference(

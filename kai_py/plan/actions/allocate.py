@@ -67,8 +67,7 @@ def _try(state: CycleState, gang: Gang, hopeless: Hopeless) -> bool:
 
 
 def _over_bounds(state: CycleState, gang: Gang, ask: Ask) -> Obstacle | None:
-    quota = state.quota
-    cost = quota.cost_of(ask.members)
+    quota, cost = state.quota, state.ask_cost(gang)
     queue = quota.queues.positions[gang.queue]
     over = check_limits(quota.standing, queue, cost, preemptible=gang.can_give_back(ask.members))
     if over is None:

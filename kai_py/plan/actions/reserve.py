@@ -75,6 +75,8 @@ def announce(state: CycleState) -> None:
 
 def kept_from(state: CycleState, gang: Gang, cost: Floats) -> Obstacle | None:
     """What is left below the queue's bounds may be kept for a gang that has waited longer."""
+    if not state.placer.reservations.kept:
+        return None
     ahead = state.placer.reservations.ahead_of(gang)
     if ahead is None:
         return None

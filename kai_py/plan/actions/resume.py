@@ -21,6 +21,8 @@ from kai_py.snapshot.resources import Bools
 
 def resume(state: CycleState, gangs: Iterable[Gang]) -> None:
     """Run the action for those of ``gangs`` that hold a promise."""
+    if not state.snapshot.holds:
+        return
     promised = [gang for gang in gangs if any(_is_promised(state, gang))]
     for gang in sorted(promised, key=lambda g: (-g.priority, g.created, g.key)):
         while _resume(state, gang):
