@@ -2,6 +2,7 @@
 
 from benchmarks.api.rows import api_benchmarks
 from benchmarks.core.rows import core_benchmarks
+from benchmarks.dashboard.rows import dashboard_benchmarks
 from benchmarks.dra.rows import dra_benchmarks
 from benchmarks.fairness.rows import fairness_benchmarks
 from benchmarks.openb.rows import openb_benchmarks
@@ -18,6 +19,7 @@ def benchmarks() -> list[Benchmark]:
         *dra_benchmarks(),
         *openb_benchmarks(),
         *fairness_benchmarks(),
+        *dashboard_benchmarks(),
     ]
 
 

@@ -4,19 +4,14 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from kai_py.demo.performance import Wishes, perform
 from kai_py.demo.script import script_for
-from kai_py.observe.decision_log import DecisionLog
-from kai_py.observe.http import Probes, serve
+from kai_py.observe.http import serve
 from kai_py.observe.http_access import TOKEN_VARIABLE, Access
-from kai_py.observe.http_api import Source
-from kai_py.observe.share_history import ShareHistory
 from kai_py.observe.suggestion import Suggestion
-from tests import scenario
 from tests.observe.browser import browsing, find_browser
-from tests.observe.views import view_of
+from tests.observe.shown import Shown, large_cluster
 from tests.worlds import gang, world
 
 pytestmark = [
@@ -41,24 +36,6 @@ async def look(tab, url, size=WIDE, *, dark=False):
 
 async def texts(tab, selector):
     return await tab.value(f"[...document.querySelectorAll('{selector}')].map(e => e.innerText)")
-
-
-class Shown:
-    """A source whose view can be changed."""
-
-    def __init__(self, *snapshots):
-        self.decisions, self.shares, self.view = DecisionLog(), ShareHistory(), None
-        for snapshot in snapshots:
-            self.show(snapshot)
-
-    def show(self, snapshot):
-        self.view = view_of(snapshot, number=self.decisions.cycle + 1)
-        self.decisions.note(self.view.plan, snapshot.gangs, snapshot.now)
-        self.shares.note(self.view.plan, snapshot.now)
-
-    def probes(self):
-        source = Source(lambda: self.view, self.decisions, self.shares)
-        return Probes(CollectorRegistry(), list, list, source)
 
 
 SPOKEN = ("button", "combobox", "link", "textbox", "image", "img", "table", "list", "region")
@@ -138,7 +115,7 @@ async def test_keys_reach_every_control_and_readers_hear_what_each_is(tab):
 
 @pytest.mark.parametrize("size", [NARROW, WIDE])
 async def test_ten_thousand_nodes_stay_fluid(tab, size):
-    shown = Shown(_large().snapshot())
+    shown = Shown(large_cluster().snapshot())
     async with serve(shown.probes(), Access("127.0.0.1"), 0) as port:
         await look(tab, f"http://127.0.0.1:{port}/", size, dark=True)
         assert await tab.value("document.querySelectorAll('.blocks').length") == 4
@@ -167,16 +144,3 @@ async def test_without_a_token_the_page_asks_for_one(tmp_path, monkeypatch):
             "document.querySelector('#sign-in button').click()"
         )
         await tab.until(PAINTED)
-
-
-def _large():
-    made = scenario.Cluster().add(scenario.queue("team", 80_000))
-    for i in range(10_000):
-        labels = {
-            "topology.kubernetes.io/zone": f"z{i // 2500}",
-            "topology.kubernetes.io/rack": f"r{i // 16}",
-        }
-        made.add(scenario.node(f"n{i}", gpus=8, labels=labels))
-        if i % 3 == 0:
-            made.add(scenario.pod(f"p{i}", 6, queue="team", node=f"n{i}"))
-    return made

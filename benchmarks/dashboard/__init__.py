@@ -1,0 +1,1 @@
+"""What a browser needs for a large cluster."""
