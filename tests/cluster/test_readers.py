@@ -6,7 +6,8 @@ import aiohttp
 from prometheus_client import CollectorRegistry
 
 from kai_py.cli.connection import cluster_client
-from kai_py.config import Configuration
+from kai_py.config import Configuration, LeaderElection
+from kai_py.deploy.objects import NAME
 from kai_py.observe.http import serve
 from kai_py.observe.http_access import Access
 from kai_py.observe.metrics import Metrics
@@ -14,9 +15,8 @@ from kai_py.observe.token_review import TokenReviews
 from kai_py.scheduler import Scheduler
 from tests.cluster.clusters import Cluster
 from tests.cluster.eventually import eventually
-from tests.cluster.test_deployment import as_its_account, space
+from tests.cluster.installation import SPACES, as_account, install
 
-__all__ = ["space"]
 NAMES = (f"reader-{number}" for number in itertools.count())
 RBAC = "rbac.authorization.k8s.io"
 
@@ -44,17 +44,18 @@ async def let_read(real: Cluster, space: str, name: str) -> None:
     await real.api.post(f"{api}/clusterrolebindings", binding)
 
 
-async def test_readers_are_those_whom_a_cluster_role_lets_read(
-    real: Cluster, space: str, tmp_path
-) -> None:
+async def test_readers_are_those_whom_a_cluster_role_lets_read(real: Cluster, tmp_path) -> None:
+    space = next(SPACES)
+    configuration = Configuration(leader_election=LeaderElection(namespace=space))
+    await install(real, space, configuration)
     reader, stranger = next(NAMES), next(NAMES)
     tokens = {name: await token_of_new_account(real, space, name) for name in (reader, stranger)}
     await let_read(real, space, reader)
-    its = await as_its_account(real, space, tmp_path / "kubeconfig")
+    its = await as_account(real, space, NAME, tmp_path / "kubeconfig")
     (tmp_path / "token").write_text("another")
     async with cluster_client(str(its.kubeconfig), "") as client:
         scheduler = Scheduler(
-            client, Configuration(), Metrics(CollectorRegistry()), identity="served"
+            client, configuration, Metrics(CollectorRegistry()), identity="served"
         )
         access = Access("127.0.0.1", tmp_path / "token", TokenReviews(client))
         async with (
