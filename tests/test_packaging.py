@@ -85,6 +85,12 @@ def test_installed_definitions_are_those_of_the_repository(kai_py):
     assert printed == [yaml.safe_load(path.read_text(encoding="utf-8")) for path in files]
 
 
+def test_rules_and_dashboards_are_installed_too(kai_py):
+    printed = list(yaml.safe_load_all(kai_py("install", "--image", "kai-py", "--monitoring")))
+    kinds = {document["kind"] for document in printed}
+    assert {"ServiceMonitor", "PrometheusRule"} <= kinds
+
+
 def test_the_installed_demo_tells_its_story_as_plain_lines_and_ends(kai_py):
     told = kai_py("demo", "--until-idle", "--speed", "20")
     assert "\x1b" not in told
