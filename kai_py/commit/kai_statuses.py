@@ -1,9 +1,11 @@
 """Keeps what KAI's Queues and PodGroups tell in line with the plans."""
 
 import asyncio
+import time
 from collections.abc import Iterable
 
 from kai_py.commit.kai_pod_group_marks import (
+    LastEvictions,
     kai_pod_group_marks,
     kai_pod_group_marks_patch,
 )
@@ -23,6 +25,7 @@ class KaiStatuses:
 
     def __init__(self, client: Client, mirror: Mirror, settings: CommitSettings) -> None:
         self._pool = settings.pool
+        self._evictions = LastEvictions()
         self._queues = report_writer(client, mirror, settings, KAI_QUEUES, kai_queue_patch)
         self._pod_groups = report_writer(
             client, mirror, settings, KAI_POD_GROUPS, kai_pod_group_patch
@@ -35,7 +38,8 @@ class KaiStatuses:
         """Note what must be reported from now on."""
         self._queues.update(lambda: kai_queue_reports(plan))
         self._pod_groups.update(lambda: kai_pod_group_reports(plan, gangs, self._pool))
-        self._marks.update(lambda: kai_pod_group_marks(gangs))
+        evicted = self._evictions.noted(plan, time.time())
+        self._marks.update(lambda: kai_pod_group_marks(gangs, evicted))
 
     async def run(self) -> None:
         """Write until cancelled."""

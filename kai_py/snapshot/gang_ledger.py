@@ -118,17 +118,18 @@ class GangLedger:
     def _timed(self, gang: Gang, now: float) -> Gang:
         """``gang`` with the time since which it runs below its floor, if it does.
 
-        Once a pod of it ended well it is finishing, also after that pod was deleted. What its group
-        says of a time before counts for a gang that was short when it was first seen here: a
-        restart doesn't start the time anew.
+        Once a pod of it ended well it is finishing, also after that pod was deleted. Of a gang that
+        was short when it was first seen here, what its group says of a time before counts, or else
+        what its pods tell: a restart doesn't start the time anew.
         """
         if gang.key in self._finishing or not gang.bound or gang.is_satisfied:
             self._short_since.pop(gang.key, None)
             self._seen_whole[gang.key] = None
             return gang if gang.stale_since is None else replace(gang, stale_since=None)
-        said = None if gang.key in self._seen_whole else gang.stale_since
-        since = now if said is None else min(said, now)
-        return replace(gang, stale_since=self._short_since.setdefault(gang.key, since))
+        if gang.key not in self._short_since:
+            known = None if gang.key in self._seen_whole else gang.stale_since or _unchanged(gang)
+            self._short_since[gang.key] = now if known is None else min(known, now)
+        return replace(gang, stale_since=self._short_since[gang.key])
 
     def _gang(self, tracked: Iterable[Tracked]) -> Gang:
         """The gang of these pods; where they disagree about it, the first in order decides.
@@ -188,3 +189,15 @@ def _add(sums: Sums, queue: str, cost: Mapping[str, float], sign: float) -> None
     account = sums.setdefault(queue, {})
     for resource, amount in cost.items():
         account[resource] = account.get(resource, 0.0) + sign * amount
+
+
+def _unchanged(gang: Gang) -> float | None:
+    """Since when a gang, all of whose pods exist, is as it is: a pod came or started last then.
+
+    A pod that was lost has a successor, made when the gang was short already, so it was at that
+    time at the latest. Without some of its pods nothing tells when those were lost.
+    """
+    there = [member for member in gang.members if member.state is not PodState.RELEASING]
+    if not gang.expected_pods or len(there) < gang.expected_pods:
+        return None
+    return max(m.bound_since if m.state is PodState.BOUND else m.created for m in there)

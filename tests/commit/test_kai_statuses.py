@@ -10,13 +10,14 @@ from kai_py.api.records.kai import POD_GROUP_API_VERSION, KaiPodGroup, KaiQueue
 from kai_py.commit.kai_amounts import resource_list
 from kai_py.commit.kai_pod_group_marks import (
     KaiPodGroupMarks,
+    LastEvictions,
     kai_pod_group_marks,
     kai_pod_group_marks_patch,
 )
 from kai_py.commit.kai_pod_group_status import kai_pod_group_patch, kai_pod_group_reports
 from kai_py.commit.kai_queue_status import kai_queue_patch, kai_queue_reports
 from kai_py.commit.status import differs, pending_statuses, status_patch
-from kai_py.dialects.kai.keys import STALE_SINCE
+from kai_py.dialects.kai.keys import LAST_EVICTION, STALE_SINCE
 from kai_py.grouping.gang import Owner
 from tests.commit.test_queue_status import apply_merge_patch
 from tests.scenario import START, cluster, job, job_with_pods, node, pod, queue
@@ -180,13 +181,44 @@ def test_a_group_is_told_since_when_it_is_short_and_that_it_is_whole_again():
     assert marks_patch("", since, uid="another of this name") is None
 
 
+def test_a_group_is_told_when_a_pod_of_it_was_last_evicted():
+    def patch(said):
+        group = kai_pod_group("g")
+        meta = msgspec.structs.replace(group.metadata, annotations=said)
+        known = msgspec.structs.replace(group, metadata=meta)
+        marks = KaiPodGroupMarks("group-g", None, NOW.timestamp())
+        return kai_pod_group_marks_patch(marks, known, NOW)
+
+    told = {LAST_EVICTION: "2026-05-01T12:30:15Z"}
+    assert patch({})["metadata"]["annotations"] == told
+    assert patch({LAST_EVICTION: "2026-05-01T12:00:00Z"})["metadata"]["annotations"] == told
+    assert patch(told) is None
+    assert patch({LAST_EVICTION: "2026-05-01T13:00:00Z"}) is None
+
+
+def test_an_eviction_that_is_planned_again_is_not_a_new_one():
+    owner = Owner(POD_GROUP_API_VERSION, "PodGroup", "default", "g", "u")
+    low = job_with_pods("low", 2, queue="q", node="n")
+    high = job_with_pods("high", 2, queue="q", priority=1000)
+    planned = cluster(node("n", 2), queue("q", 2), low, high).plan()
+    evictions = tuple(msgspec.structs.replace(each, owner=owner) for each in planned.evictions)
+    assert {each.gang for each in evictions} == {"default/Job/low"}
+    plan, nothing = (replace(planned, evictions=each) for each in (evictions, ()))
+    times = LastEvictions()
+    assert times.noted(planned, 1.0) == {}
+    assert times.noted(plan, 2.0) == {"default/Job/low": 2.0}
+    assert times.noted(plan, 3.0) == {"default/Job/low": 2.0}
+    assert times.noted(nothing, 4.0) == {"default/Job/low": 2.0}
+    assert times.noted(plan, 5.0) == {"default/Job/low": 5.0}
+
+
 def test_only_gangs_of_kai_groups_are_told():
     owner = job("train", 3, "q")
     short = [owner, *(pod(f"train-{i}", owner=owner, node="n") for i in range(2))]
     gangs = list(cluster(node("n"), queue("q", 8), short).snapshot().gangs.values())
     assert [gang.stale_since for gang in gangs] == [START + 1000.0]
-    assert kai_pod_group_marks(gangs) == {}
+    assert kai_pod_group_marks(gangs, {}) == {}
     grouped = replace(gangs[0], owner=Owner(POD_GROUP_API_VERSION, "PodGroup", "default", "g", "u"))
-    assert kai_pod_group_marks([grouped]) == {
+    assert kai_pod_group_marks([grouped], {}) == {
         ("default", "g"): KaiPodGroupMarks("u", START + 1000.0)
     }
