@@ -52,7 +52,7 @@ class _Known:
 def tell_protections(state: CycleState, gangs: Sequence[Gang], actions: Sequence[Action]) -> None:
     """Name for each of ``gangs`` that lacks room who keeps it from them, and by which rule."""
     known = _Known(VictimPool(state))
-    if not known.pool.queues():
+    if not gangs or not known.pool.queues():
         return
     for gang in gangs:
         obstacle = state.obstacles.get(gang.key)
