@@ -10,7 +10,6 @@ import os
 import signal
 import socket
 import uuid
-from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -27,7 +26,7 @@ from kai_py.cli.configuration import ConfigFile, configuration_from, with_option
 from kai_py.cli.connection import Context, Kubeconfig, cluster_client
 from kai_py.cli.errors import CommandError
 from kai_py.config import Configuration, LogFormat
-from kai_py.observe.http import Probes, serve
+from kai_py.observe.http import serve
 from kai_py.observe.http_access import Access
 from kai_py.observe.log import configure_logging
 from kai_py.observe.metrics import Metrics
@@ -35,7 +34,7 @@ from kai_py.observe.plan_text import describe_plan
 from kai_py.observe.token_review import TokenReviews
 from kai_py.plan.decisions import Plan
 from kai_py.scheduler import Scheduler
-from kai_py.simulate.advisor import Advisor
+from kai_py.simulate.advisor import advised
 
 log = logging.getLogger(__name__)
 CONNECTIONS_BESIDE_WRITES = 16
@@ -114,7 +113,6 @@ async def _run(
             dry_run=show is not None,
             on_plan=show or (lambda _plan: None),
         )
-        advisor = Advisor(client, configuration)
         loop = asyncio.get_running_loop()
         for ending in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(ending, scheduler.stop)
@@ -122,19 +120,13 @@ async def _run(
             http = configuration.http
             review = TokenReviews(client) if http.review_tokens else None
             access = Access(http.host, http.token_file, review)
-            async with serve(_advised(scheduler.probes(), advisor), access, http.port) as port:
-                log.info("dashboard, metrics and probes are served on port %d", port)
-                await scheduler.run()
+            with advised(scheduler.probes(), client, configuration) as probes:
+                async with serve(probes, access, http.port) as port:
+                    log.info("dashboard, metrics and probes are served on port %d", port)
+                    await scheduler.run()
         except OSError as error:
             where = f"{configuration.http.host}:{configuration.http.port}"
             raise CommandError(f"cannot serve on {where}: {error.strerror}") from error
-        finally:
-            advisor.close()
-
-
-def _advised(probes: Probes, advisor: Advisor) -> Probes:
-    """The same, with explanations that tell what would help."""
-    return replace(probes, source=replace(probes.source, advise=advisor.suggestions))
 
 
 def _address(text: str | None) -> dict[str, object]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kai_py.config import Configuration
 from kai_py.demo.director import Director
 from kai_py.demo.happenings import AnyHappening, LogLine, Told
 from kai_py.demo.observer import Observer
@@ -21,6 +22,7 @@ from kai_py.demo.story import Story
 from kai_py.observe.http import serve
 from kai_py.observe.http_access import Access
 from kai_py.scheduler import Scheduler
+from kai_py.simulate.advisor import advised
 from kai_py.watch.client import Client, connect
 from kai_py.watch.credentials import Anonymous
 from kai_py.watch.kinds import PODS
@@ -95,7 +97,7 @@ async def perform(
             connect(Anonymous(cluster.url)) as client,
             _observing(client, show) as observer,
             scheduling(cluster, observer.note_plan) as scheduler,
-            _serving(scheduler, wishes),
+            _serving(scheduler, client, wishes),
             _beside(watch(show, observer)),
         ):
             if wishes.kubeconfig is not None:
@@ -139,15 +141,16 @@ async def _observing(client: Client, show: Performance) -> AsyncIterator[Observe
 
 
 @asynccontextmanager
-async def _serving(scheduler: Scheduler, wishes: Wishes) -> AsyncIterator[None]:
+async def _serving(scheduler: Scheduler, client: Client, wishes: Wishes) -> AsyncIterator[None]:
     if wishes.http is None:
         yield
         return
     host, port = wishes.http
-    async with serve(scheduler.probes(), Access(host), port) as port:
-        named = f"[{host}]" if ":" in host else host
-        wishes.announce(f"http://{named}:{port}/")
-        yield
+    with advised(scheduler.probes(), client, Configuration()) as probes:
+        async with serve(probes, Access(host), port) as port:
+            named = f"[{host}]" if ":" in host else host
+            wishes.announce(f"http://{named}:{port}/")
+            yield
 
 
 @asynccontextmanager

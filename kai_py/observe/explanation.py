@@ -6,13 +6,15 @@ read the same. GPUs stand for queues' amounts; a maximum of None is no limit.
 
 import enum
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from kai_py.observe.claim_funnel import ClaimFunnel
 from kai_py.observe.decision_log import Decision
 from kai_py.observe.suggestion import Suggestion
-from kai_py.plan.decisions import Plan, Protection, QueueShare, Shortage
+from kai_py.plan.decisions import Plan, Protection, QueueShare, Shortage, Unplaced
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
@@ -78,30 +80,68 @@ class Explanation:
     """What becomes of the devices for the claim that was asked about."""
 
 
-def explain(snapshot: Snapshot, plan: Plan, key: str) -> Explanation | None:
-    """Explain the gang called ``key``; None if there is none."""
-    gang = snapshot.gangs.get(key)
-    if gang is None:
-        return None
-    unplaced = next((each for each in plan.unplaced if each.gang == key), None)
-    starting = any(placement.gang == key for placement in plan.placements)
-    line = waiting_lines(snapshot, plan).get(gang.queue, ())
-    return Explanation(
-        gang=key,
-        state=unplaced.stage.value if unplaced else STARTING if starting else RUNNING,
-        message=unplaced.message if unplaced else "",
-        queue=gang.queue,
-        priority=gang.priority,
-        floor=gang.tree.floor(),
-        bound=len(gang.bound),
-        pods=len(gang.members),
-        position=line.index(key) + 1 if key in line else 0,
-        waiting=len(line),
-        nodes=tuple(dict.fromkeys(member.node for member in gang.bound)),
-        queues=tuple(_path(plan, gang.queue)),
-        shortage=unplaced.shortage if unplaced else None,
-        protections=unplaced.protections if unplaced else (),
-    )
+@dataclass(frozen=True)
+class Explainer:
+    """Explains the gangs of one cycle; what holds for several is found out once."""
+
+    snapshot: Snapshot
+    plan: Plan
+
+    def explain(self, key: str) -> Explanation | None:
+        """Explain the gang called ``key``; None if there is none."""
+        gang = self.snapshot.gangs.get(key)
+        if gang is None:
+            return None
+        unplaced = self._unplaced.get(key)
+        position, waiting = self._positions.get(key, (0, self._waiting.get(gang.queue, 0)))
+        running = STARTING if key in self._starting else RUNNING
+        return Explanation(
+            gang=key,
+            state=unplaced.stage.value if unplaced else running,
+            message=unplaced.message if unplaced else "",
+            queue=gang.queue,
+            priority=gang.priority,
+            floor=gang.tree.floor(),
+            bound=len(gang.bound),
+            pods=len(gang.members),
+            position=position,
+            waiting=waiting,
+            nodes=tuple(dict.fromkeys(member.node for member in gang.bound)),
+            queues=self._path(gang.queue),
+            shortage=unplaced.shortage if unplaced else None,
+            protections=unplaced.protections if unplaced else (),
+        )
+
+    @cached_property
+    def _unplaced(self) -> Mapping[str, Unplaced]:
+        return {each.gang: each for each in self.plan.unplaced}
+
+    @cached_property
+    def _starting(self) -> frozenset[str]:
+        return frozenset(placement.gang for placement in self.plan.placements)
+
+    @cached_property
+    def _positions(self) -> Mapping[str, tuple[int, int]]:
+        return {
+            key: (place, len(line))
+            for line in waiting_lines(self.snapshot, self.plan).values()
+            for place, key in enumerate(line, start=1)
+        }
+
+    @cached_property
+    def _waiting(self) -> Mapping[str, int]:
+        return Counter(unplaced.queue for unplaced in self.plan.unplaced)
+
+    @cached_property
+    def _levels(self) -> Mapping[str, tuple[str, QueueLevel]]:
+        return {share.queue: (share.parent, _level(share)) for share in self.plan.queues}
+
+    def _path(self, queue: str) -> tuple[QueueLevel, ...]:
+        path: list[QueueLevel] = []
+        while queue in self._levels:
+            queue, level = self._levels[queue]
+            path.append(level)
+        return tuple(path)
 
 
 def gone(key: str, history: Sequence[Decision]) -> Explanation:
@@ -181,13 +221,6 @@ def waiting_lines(snapshot: Snapshot, plan: Plan) -> Mapping[str, Sequence[str]]
         queue: [g.key for g in sorted(line, key=lambda g: (-g.priority, g.created, g.key))]
         for queue, line in lines.items()
     }
-
-
-def _path(plan: Plan, queue: str) -> Iterator[QueueLevel]:
-    shares = {share.queue: share for share in plan.queues}
-    while queue in shares:
-        yield _level(shares[queue])
-        queue = shares[queue].parent
 
 
 def _level(share: QueueShare) -> QueueLevel:

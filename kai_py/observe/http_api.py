@@ -18,7 +18,6 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable
-from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -27,10 +26,10 @@ from aiohttp import web
 from kai_py.observe.cluster_state import cluster_state
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import Decision, DecisionLog
-from kai_py.observe.explanation import Explanation, Subject, explain, gang_keys, gone
+from kai_py.observe.explanation import Explainer, Explanation, Subject, gang_keys, gone
 from kai_py.observe.node_state import MOST_NODES, node_page
 from kai_py.observe.share_history import ShareHistory
-from kai_py.observe.suggestion import Suggestion
+from kai_py.observe.suggestion import NoAdviceError, Suggestion
 from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)
@@ -127,7 +126,8 @@ class Api:
         query, made = request.query, self._source.decisions
         since = view.snapshot.now - _whole(query["seconds"]) if "seconds" in query else 0.0
         keys = list(gang_keys(view.snapshot, subject, name))[:MOST_EXPLAINED]
-        found = [explain(view.snapshot, view.plan, key) for key in keys]
+        explainer = Explainer(view.snapshot, view.plan)
+        found = [explainer.explain(key) for key in keys]
         explanations = [
             replace(e, history=made.about(e.gang, since)) for e in found if e is not None
         ]
@@ -145,7 +145,7 @@ class Api:
             return explanation
         try:
             return replace(explanation, suggestions=await advise(explanation.gang))
-        except (ApiError, BrokenExecutor) as error:
+        except (ApiError, NoAdviceError) as error:
             log.warning("no suggestions for %s: %s", explanation.gang, error)
             return explanation
 

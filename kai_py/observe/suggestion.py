@@ -53,6 +53,10 @@ class Step:
         return ""
 
 
+class NoAdviceError(RuntimeError):
+    """Nobody could find out what would help."""
+
+
 @dataclass(frozen=True, slots=True)
 class Suggestion:
     """Steps with which the gang starts, as was tried out, and whom they cost what."""

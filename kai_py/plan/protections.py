@@ -51,19 +51,25 @@ class _Known:
 
 def tell_protections(state: CycleState, gangs: Sequence[Gang], actions: Sequence[Action]) -> None:
     """Name for each of ``gangs`` that lacks room who keeps it from them, and by which rule."""
+    short = [gang for gang in gangs if gang.may_preempt and _lacks_room(state, gang)]
+    if not short:
+        return
     known = _Known(VictimPool(state))
     if not gangs or not known.pool.queues():
         return
-    for gang in gangs:
-        obstacle = state.obstacles.get(gang.key)
-        if obstacle is None or obstacle.stage not in ROOM_IS_SHORT or not gang.may_preempt:
-            continue
+    for gang in short:
+        obstacle = state.obstacles[gang.key]
         ask = state.ask(gang)
         if ask is None or not _fits_without_others(state, ask, known.fits):
             continue
         verdict = _verdict(state, gang, ask, actions, known)
         if verdict is not None:
             state.stop(gang, _protected(obstacle, *verdict))
+
+
+def _lacks_room(state: CycleState, gang: Gang) -> bool:
+    obstacle = state.obstacles.get(gang.key)
+    return obstacle is not None and obstacle.stage in ROOM_IS_SHORT
 
 
 def _protected(obstacle: Obstacle, stage: Stage, found: tuple[Protection, ...]) -> Obstacle:
@@ -140,15 +146,15 @@ def _inside(
     state: CycleState, gang: Gang, reclaimer: Reclaimer, pool: VictimPool
 ) -> Iterator[Protection]:
     """Running gangs of the same queue: priority decides among them."""
-    queue, running = reclaimer.queue, [g for g in pool.gangs(reclaimer.queue) if g is not gang]
-    if not running:
+    queue = reclaimer.queue
+    least = pool.least_priority(queue)
+    if least is None:
         return
-    lower = [each for each in running if each.priority < gang.priority]
-    if not lower:
-        least = min(each.priority for each in running)
+    if least >= gang.priority:
         message = f"no gang of {gang.queue} has a priority below {gang.priority}"
         yield Protection(ProtectionRule.PRIORITY, gang.queue, message, least, gang.priority)
         return
+    lower = [each for each in pool.gangs(queue) if each.priority < gang.priority]
     safe = float(preempt_min_runtime(state.quota.queues, state.quota.rules)[queue])
     yield from _held_back(state, gang.queue, lower, safe)
 

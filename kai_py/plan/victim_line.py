@@ -26,6 +26,7 @@ class VictimPool:
     def __init__(self, state: CycleState) -> None:
         """Nobody's units are built before they are asked for."""
         self._state = state
+        self._least: dict[int, int | None] = {}
         self._units: dict[int, list[VictimUnit]] = {}
         self._gone: dict[int, int] = {}
         self._ranges: dict[int, tuple[Floats, Floats, Floats]] = {}
@@ -37,6 +38,12 @@ class VictimPool:
     def gangs(self, queue: int) -> Sequence[Gang]:
         """Preemptible gangs of a queue that had running pods when the action began."""
         return self._state.evictable.get(queue, ())
+
+    def least_priority(self, queue: int) -> int | None:
+        """The lowest priority among them; None where nobody runs."""
+        if queue not in self._least:
+            self._least[queue] = min((gang.priority for gang in self.gangs(queue)), default=None)
+        return self._least[queue]
 
     def units(self, queue: int) -> Iterator[VictimUnit]:
         """Units of a queue that are still there and may go now, in order."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from kai_py.config import Configuration
 from kai_py.observe.claim_funnel import ClaimFunnel, claim_funnel
-from kai_py.observe.explanation import Explanation, Subject, explain, gang_keys
+from kai_py.observe.explanation import Explainer, Explanation, Subject, gang_keys
 from kai_py.simulate.objects import Document
 from kai_py.simulate.suggestions import suggest
 from kai_py.simulate.what_if import Present
@@ -32,11 +32,9 @@ def advise(
     present = Present(documents, configuration, now)
     snapshot, plan = present.snapshot, present.plan()
     keys = list(gang_keys(snapshot, subject, name))
-    claim = _claim(snapshot, subject, name)
+    claim, explainer = _claim(snapshot, subject, name), Explainer(snapshot, plan)
     found = [
-        replace(each, claim=claim)
-        for key in keys
-        if (each := explain(snapshot, plan, key)) is not None
+        replace(each, claim=claim) for key in keys if (each := explainer.explain(key)) is not None
     ]
     waits = {unplaced.gang for unplaced in plan.unplaced}
     advised = [key for key in keys if key in waits][:MOST_ADVISED] if wants_suggestions else []

@@ -195,7 +195,7 @@ class Present:
         """Load it; ``now`` in seconds since the epoch."""
         self._cluster = SimulatedCluster(configuration, start=now, seed=SEED)
         self._cluster.load(documents)
-        self.snapshot = self._cluster.planner.freeze(now)
+        self.snapshot = self._cluster.snapshot()
 
     def settled(self, *changes: Change) -> "Settled":
         """What it is when nothing changes any more after ``changes``; raises ChangeError."""

@@ -1,5 +1,8 @@
 """Suggestions for a cluster that is served: simulated in another process, kept for a while."""
 
+import asyncio
+import contextlib
+
 import pytest
 
 from kai_py.api.crd import crds
@@ -7,14 +10,17 @@ from kai_py.cli.connection import cluster_client
 from kai_py.config import Configuration
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.nodes import h100_node, h100_slices, nvidia_device_classes
+from kai_py.observe.suggestion import NoAdviceError
 from kai_py.simulate import advisor
 from kai_py.simulate.advisor import Advisor
+from tests.cluster.eventually import eventually
 from tests.simulate.clusters import job, queue, template
 
 pytestmark = pytest.mark.cluster
 
 
-async def test_an_answer_comes_from_another_process_and_is_kept(tmp_path, monkeypatch):
+@contextlib.asynccontextmanager
+async def asking(tmp_path):
     async with EmbeddedCluster() as cluster:
         cluster.create_all([*crds().values(), *nvidia_device_classes(), template()])
         cluster.create(h100_node("node-0", gpus=4))
@@ -25,9 +31,28 @@ async def test_an_answer_comes_from_another_process_and_is_kept(tmp_path, monkey
         async with cluster_client(str(kubeconfig), "") as client:
             asked = Advisor(client, Configuration())
             try:
-                found = await asked.suggestions("default/Job/six")
-                assert found[0].text == "let it start with 4 of its 6 pods (min-available)"
-                monkeypatch.setattr(advisor, "read_objects", None)
-                assert await asked.suggestions("default/Job/six") is found
+                yield asked
             finally:
                 asked.close()
+
+
+async def test_an_answer_comes_from_another_process_and_is_kept(tmp_path, monkeypatch):
+    async with asking(tmp_path) as asked:
+        found = await asked.suggestions("default/Job/six")
+        assert found[0].text == "let it start with 4 of its 6 pods (min-available)"
+        monkeypatch.setattr(advisor, "read_objects", None)
+        assert await asked.suggestions("default/Job/six") is found
+
+
+async def test_whoever_ends_does_not_wait_for_an_answer(tmp_path):
+    async with asking(tmp_path) as asked:
+        answer = asyncio.create_task(asked.suggestions("default/Job/six"))
+
+        async def begun():
+            return asked._process is not None and asked._process.is_alive()
+
+        await eventually(begun, what="the other process")
+        asked.close()
+        async with asyncio.timeout(30):
+            with pytest.raises(NoAdviceError, match="default/Job/six"):
+                await answer

@@ -80,7 +80,7 @@ async function advise(details, path, stage) {
 
 function advice(it) {
   if (!it.suggestions.length) {
-    return make("p", { className: "command" }, "No small change is known that would start it: ",
+    return make("p", { className: "command" }, "No small change was found that would start it: ",
       make("code", { textContent: `kai-py explain gang ${it.gang}` }));
   }
   const list = make("ul", { className: "advice" });
