@@ -26,7 +26,7 @@ class GroupRef:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ClaimRef:
-    """A ResourceClaim by name, pinned to one incarnation by its uid."""
+    """A ResourceClaim or PersistentVolumeClaim by name, pinned to one incarnation by its uid."""
 
     namespace: str
     name: str

@@ -8,8 +8,8 @@ A pod that gets a part of a GPU is first told of which, in labels and annotation
 them. So they are there before it starts, it can read them by the downward API, and a scheduler that
 starts afresh finds on every running pod what it holds.
 
-Volume claims that wait for their first consumer are told its node, as kube-scheduler does; the
-kubelet waits for the provisioner.
+Volume claims that wait for their first consumer are told its node, as kube-scheduler does; where
+nobody provisions, the chosen volume is told its claim. The kubelet waits until they are bound.
 """
 
 from dataclasses import dataclass
@@ -17,16 +17,18 @@ from enum import StrEnum
 
 from kai_py.api.gpu_share import marks
 from kai_py.api.records.core import Pod
-from kai_py.api.references import PodRef
+from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.access import Access
 from kai_py.commit.retry import TRANSIENT
 from kai_py.plan.decisions import Placement
 from kai_py.watch.errors import ApiError, Conflict, Invalid, NotFound
-from kai_py.watch.kinds import VOLUME_CLAIMS
+from kai_py.watch.kinds import VOLUME_CLAIMS, VOLUMES
 
 FINISHED = ("Succeeded", "Failed")
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 """On a PersistentVolumeClaim: the node its provisioner is to make the volume for."""
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+"""On a PersistentVolume: no user chose its claim."""
 
 
 class BindingOutcome(StrEnum):
@@ -58,6 +60,8 @@ async def bind(access: Access, placement: Placement) -> BindingResult:
                 await _mark(access, placement)
             for claim in placement.provision:
                 await _choose_node(access, claim, placement)
+            for holder, volume in placement.volumes:
+                await _promise(access, volume, holder)
             await access.call(
                 lambda: access.client.bind(
                     namespace=pod.namespace, pod=pod.name, uid=pod.uid, node=node
@@ -105,6 +109,31 @@ async def _choose_node(access: Access, claim: str, placement: Placement) -> None
     await access.call(
         lambda: access.client.patch(VOLUME_CLAIMS.at(), claim, body, namespace=namespace)
     )
+
+
+async def _promise(access: Access, name: str, claim: ClaimRef) -> None:
+    """Give a volume to a claim, unless another has it; Kubernetes' volume controller binds both."""
+    volume = await access.call(lambda: access.client.get(VOLUMES.at(), name))
+    holder = volume.spec.claim_ref
+    if holder is not None and holder.uid == claim.uid:
+        return
+    if holder is not None:
+        raise ApiError(f"volume {name} was given to claim {holder.namespace}/{holder.name}")
+    reference = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": claim.namespace,
+        "name": claim.name,
+        "uid": claim.uid,
+    }
+    body = {
+        "metadata": {
+            "resourceVersion": volume.metadata.resource_version,
+            "annotations": {BOUND_BY_CONTROLLER: "yes"},
+        },
+        "spec": {"claimRef": reference},
+    }
+    await access.call(lambda: access.client.patch(VOLUMES.at(), name, body))
 
 
 async def _settle(access: Access, placement: Placement) -> BindingResult | None:

@@ -43,10 +43,13 @@ class Room(Protocol):
         claims: Mapping[str, AllocationResult] | None = None,
         gpus: tuple[SharedGpu, ...] = (),
         making: ResourceClaim | None = None,
+        *,
+        volumes: tuple[str, ...] = (),
     ) -> None:
         """Count the pod as bound and its claims and parts of GPUs as allocated from now on.
 
-        ``making``: a claim that does not exist yet, as it will be.
+        ``making``: a claim that does not exist yet, as it will be. ``volumes``: those that its
+        volume claims get.
         """
 
     def forget(self, pod_uid: str) -> None:
@@ -158,7 +161,10 @@ class Committer:
         for placement in gang.pods:
             allocations = {new.claim.uid: new.allocation for new in placement.allocate}
             making = placement.make.claim if placement.make is not None else None
-            self._room.assume(placement.pod, placement.node, allocations, placement.gpus, making)
+            volumes = tuple(volume for _, volume in placement.volumes)
+            self._room.assume(
+                placement.pod, placement.node, allocations, placement.gpus, making, volumes=volumes
+            )
         self._pods.update(placement.pod.uid for placement in gang.pods)
         self._claims.update(_claims(gang))
         self._start(self._resume(gang) if gang.resume else self._bind(gang))

@@ -79,6 +79,12 @@ WRITES = (
         ("patch",),
     ),
     Grant(
+        "The claim that a volume made beforehand is chosen for.",
+        "",
+        ("persistentvolumes",),
+        ("patch",),
+    ),
+    Grant(
         "Claims for extended resources, on nodes without a device plugin for them.",
         "resource.k8s.io",
         ("resourceclaims",),

@@ -246,6 +246,7 @@ def _gang_placement(state: CycleState, pods: Sequence[Planned]) -> GangPlacement
                 p.make,
                 provision=p.member.provision,
                 for_group=p.member.for_group,
+                volumes=state.statement.volumes.of(p.member.pod.uid),
             )
             for p in pods
         ),

@@ -117,6 +117,7 @@ class Placement(Struct, frozen=True):
     which it gets a part; ``provision``: volume claims to be provisioned for the node;
     ``former_gpus``: what its labels say of them now. ``make``: a claim that
     is made for the pod first. ``for_group``: claims in which its group is listed in its place.
+    ``volumes``: volume claims and the volume that each is bound to.
     """
 
     pod: PodRef
@@ -128,6 +129,7 @@ class Placement(Struct, frozen=True):
     make: ClaimToMake | None = None
     provision: tuple[str, ...] = ()
     for_group: GroupReservation | None = None
+    volumes: tuple[tuple[ClaimRef, str], ...] = ()
 
     def consumer(self, claim: ClaimRef) -> ConsumerReference:
         """Whom a claim of the pod is reserved for."""

@@ -21,6 +21,7 @@ from msgspec import Struct
 from kai_py.api.gpu_share import CARD, SharedGpu
 from kai_py.api.references import ClaimRef
 from kai_py.plan.attached_volumes import AttachedVolumes
+from kai_py.plan.chosen_volumes import ChosenVolumes
 from kai_py.plan.decisions import Action, ClaimAllocation, ClaimToMake
 from kai_py.plan.devices import DeviceTrial
 from kai_py.plan.exclusive_volumes import ExclusiveVolumes
@@ -110,7 +111,8 @@ class Statement:
         self.shared = SharedGpus(snapshot.gpu_sharing)
         ports = HostPorts(len(snapshot.nodes), snapshot.host_ports)
         volumes = AttachedVolumes(snapshot), ExclusiveVolumes(snapshot)
-        self.limits = NodeLimits((ports, *volumes, NumaZones(snapshot)))
+        self.volumes = ChosenVolumes(snapshot)
+        self.limits = NodeLimits((ports, *volumes, self.volumes, NumaZones(snapshot)))
         self._sharing = sharing
         self._card = snapshot.resources.positions.get(CARD)
         self.changes: list[int] = []

@@ -17,7 +17,7 @@ from kai_py.api.references import ClaimRef, PodRef
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import ApiError
-from kai_py.embedded.resources import CLAIMS, JOBS, PODS
+from kai_py.embedded.resources import CLAIMS, JOBS, PODS, VOLUME_CLAIMS, VOLUMES
 from kai_py.embedded.subresources import bind, evict
 from kai_py.plan.decisions import ClaimToMake, Eviction, GangPlacement, Placement, Plan
 from kai_py.snapshot.builder import SnapshotBuilder
@@ -54,6 +54,8 @@ def _start(
             _share(placement, api)
         for placement in gang.pods:
             pod = placement.pod
+            for claim, volume in placement.volumes:
+                _give(volume, claim, api)
             target = {"target": {"kind": "Node", "name": placement.node}}
             bind(api, pod.name, pod.namespace, {"metadata": {"uid": pod.uid}, **target})
     except ApiError as error:
@@ -92,6 +94,20 @@ def _share(placement: Placement, api: ApiServer) -> None:
         return {**present, "metadata": meta}
 
     api.edit(PODS, placement.pod.name, placement.pod.namespace, told)
+
+
+def _give(volume: str, claim: ClaimRef, api: ApiServer) -> None:
+    """Bind a volume that was made beforehand, as Kubernetes' volume controller would."""
+    reference = {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid}
+
+    def given(present: Json) -> Json:
+        return {**present, "spec": {**present["spec"], "claimRef": reference}}
+
+    def bound(present: Json) -> Json:
+        return {**present, "spec": {**present["spec"], "volumeName": volume}}
+
+    api.edit(VOLUMES, volume, "", given)
+    api.edit(VOLUME_CLAIMS, claim.name, claim.namespace, bound)
 
 
 def _make(pod: PodRef, wanted: ClaimToMake, api: ApiServer) -> ClaimRef:

@@ -54,6 +54,7 @@ from kai_py.snapshot.settings import DEFAULTS, DeviceBook, SnapshotSettings
 from kai_py.snapshot.shape import ShapeTable
 from kai_py.snapshot.snapshot import Disregarded, Snapshot
 from kai_py.snapshot.suspended import as_admitted, changed_stand_ins
+from kai_py.snapshot.unclaimed_volumes import UnclaimedVolumes
 from kai_py.snapshot.vacated import VacatedClaims
 
 Identify = Callable[[Pod, Owners], GangSpec]
@@ -104,10 +105,12 @@ class SnapshotBuilder:
         self._failed_devices = FailedDevices(self._objects)
         self._numa = NumaReports()
         self._attach_limits = AttachLimits()
+        self._unclaimed = UnclaimedVolumes()
 
     def apply(self, kind: str, old: object | None, new: object | None) -> None:
         """Take in one change of a watched object; ``kind`` is its ``Kind.collection_name``."""
-        self._vacated.apply(old, new)
+        for table in (self._vacated, self._unclaimed, self._numa, self._attach_limits):
+            table.apply(old, new)
         if kind == "pods":
             self._apply_pod(old, new)
         elif kind == "nodes":
@@ -116,10 +119,6 @@ class SnapshotBuilder:
             self._apply_queue(kind, old, new)
         elif kind.partition(".")[0] == "poddisruptionbudgets":
             self._budgets.apply(old, new, self._pods.values())
-        elif kind.partition(".")[0] == "noderesourcetopologies":
-            self._numa.apply(old, new)
-        elif kind.partition(".")[0] == "csinodes":
-            self._attach_limits.apply(old, new)
         else:
             if kind.partition(".")[0] == "topologies":
                 self._apply_topology(old, new)
@@ -140,14 +139,17 @@ class SnapshotBuilder:
         claims: Mapping[str, AllocationResult] | None = None,
         gpus: tuple[SharedGpu, ...] = (),
         making: ResourceClaim | None = None,
+        *,
+        volumes: tuple[str, ...] = (),
     ) -> None:
         """Count ``pod`` as bound to ``node``, and ``claims`` (by uid) as allocated, from now on.
 
         ``gpus``: the shared GPUs of which it gets a part. ``making``: the claim that is being made
-        for its extended resources, as it will be.
+        for its extended resources, as it will be. ``volumes``: those that its claims get.
         """
         self._assumed.bind(pod.uid, node, claims or {}, gpus, making)
         self._numa.expect(pod.uid, node)
+        self._unclaimed.promise(pod.uid, volumes)
         if making is not None:
             self._objects.show_claim_in_making(making)
         for uid in claims or {}:
@@ -158,6 +160,7 @@ class SnapshotBuilder:
         """Take an assumption back: the pod is pending again, its claims as the API has them."""
         self._overlays.forget(pod_uid)
         self._numa.forget(pod_uid)
+        self._unclaimed.forget(pod_uid)
         self._derive(pod_uid)
 
     def expect_leaving(self, pod_uid: str) -> None:
@@ -211,6 +214,7 @@ class SnapshotBuilder:
             attached=state.attached,
             attach_limits=self._attach_limits.by_node(),
             exclusive_claims=state.exclusive_claims,
+            unclaimed_volumes=self._unclaimed.free(),
             gangs=dict(self._gangs.gangs),
             pending=tuple(sorted(self._gangs.pending)),
             queues=self._queues.specs(),
@@ -274,6 +278,7 @@ class SnapshotBuilder:
         self._neighbours.remove(uid)
         self._ledger.set_holding(uid, None)
         self._numa.forget(uid)
+        self._unclaimed.forget(uid)
         self._gangs.leave(uid)
         self._payers.leave(uid, self._sharers, self._derive)
         self._derive_all(self._group_schedulers.remove(uid))
@@ -328,10 +333,8 @@ class SnapshotBuilder:
             self._disregard(pod, spec, standing.node)
             cost = self._charge(pod, asks, standing.node)
             label, accounting = self._settings.claim_label, self._devices.accounting
-            obstacle = unlabelled_claim(asks, accounting, label, spec.queue)
-            joining = member(
-                pod, asks, standing, gpus=gpus, spec=spec, cost=cost, obstacle=obstacle
-            )
+            why = unlabelled_claim(asks, accounting, label, spec.queue)
+            joining = member(pod, asks, standing, gpus=gpus, spec=spec, cost=cost, obstacle=why)
             expected = expected_pods(
                 spec.awaited, owners, self._shapes, self._devices.accounting, self._card_memory
             )

@@ -33,15 +33,14 @@ from kai_py.snapshot.gpu_holdings import held_gpus, shared_holding
 from kai_py.snapshot.group_claims import group_claims
 from kai_py.snapshot.ledger import Holding
 from kai_py.snapshot.shape import Shape, ShapeTable
-from kai_py.snapshot.volume_needs import Attachment
-from kai_py.snapshot.volumes import volume_selectors
+from kai_py.snapshot.volumes import PodVolumes, volume_selectors
 
 NO_SHAPE = Shape(number=-1, requests={})
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a pod asks for. ``waiting`` to ``attachments`` are as in ``Member``.
+    """What a pod asks for. ``waiting`` and ``problem`` are as in ``Member``.
 
     A pod whose requests can't be read has ``NO_SHAPE``: it asks for nothing and is never placed.
     """
@@ -49,10 +48,9 @@ class Demand:
     shape: Shape
     claims: PodClaims
     share: GpuShare | None
+    volumes: PodVolumes
     waiting: str = ""
     problem: str = ""
-    provision: tuple[str, ...] = ()
-    attachments: tuple[Attachment, ...] = ()
 
     @property
     def costs_by_shape(self) -> bool:
@@ -89,7 +87,7 @@ def demand(
     except QuantityError as error:
         problem, shape = str(error), NO_SHAPE
     waiting = claims.waiting or volumes.waiting
-    return Demand(shape, claims, share, waiting, problem, volumes.provision, volumes.attachments)
+    return Demand(shape, claims, share, volumes, waiting, problem)
 
 
 def gpus_of(pod: Pod, asks: Demand, standing: Standing) -> tuple[SharedGpu, ...]:
@@ -115,7 +113,7 @@ def holding(
         standing.leaving and not standing.overdue,
         shared,
         legacy_mig=bool(legacy_mig_profile(pod)),
-        attachments=asks.attachments,
+        attachments=asks.volumes.attachments,
         exclusive=shape.volumes.exclusive,
     )
 
@@ -189,8 +187,9 @@ def member(
         claims=(*asks.claims.references, *asks.claims.made),
         for_group=asks.claims.for_group,
         gpus=gpus,
-        provision=asks.provision,
-        attachments=asks.attachments,
+        provision=asks.volumes.provision,
+        unbound=asks.volumes.unbound,
+        attachments=asks.volumes.attachments,
         zones=observed_zones(pod),
         order=spec.order,
         may_preempt=pod.spec.preemption_policy != "Never",

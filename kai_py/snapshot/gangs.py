@@ -49,6 +49,8 @@ class Member:
 
     ``node`` is set while the pod holds room; ``nominated`` names the node whose room it waits for.
     ``provision``: volume claims whose volumes are made for the node that it goes to.
+    ``unbound``: volume claims that get a volume made beforehand, in the order of
+    ``shape.volumes.wishes``.
     ``attachments``: volumes that drivers attach to its node.
     ``zones``: what its node says it got of which NUMA zone, if it says so.
     ``claims`` stand in the order of ``shape.claims``, then that of its extended resources;
@@ -72,6 +74,7 @@ class Member:
     claims: tuple[ClaimRef, ...] = ()
     gpus: tuple[SharedGpu, ...] = ()
     provision: tuple[str, ...] = ()
+    unbound: tuple[ClaimRef, ...] = ()
     attachments: tuple[Attachment, ...] = ()
     zones: ZoneAmounts = ()
     order: int = 0

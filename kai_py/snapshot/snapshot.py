@@ -23,6 +23,7 @@ from kai_py.snapshot.numa import NumaNode
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.resources import Floats, ResourceIndex
 from kai_py.snapshot.shape import HostPort
+from kai_py.snapshot.unclaimed_volumes import UnclaimedVolume
 from kai_py.snapshot.volume_needs import Attachment
 
 Vacancy = tuple[ClaimRef, str]
@@ -69,6 +70,7 @@ class Snapshot:
     ``host_ports``: node row to the ports taken on it, and whether their pod is leaving;
     ``attached``: the same of volumes. ``attach_limits``: node name and driver to how many volumes
     it takes. ``exclusive_claims``: volume claims whose one pod is on a node.
+    ``unclaimed_volumes``: made beforehand and in nobody's hands, the smallest first.
     ``queue_usage``: queue name to what its bound pods cost; ``queue_demand`` adds pending pods,
     ``queue_fixed`` is the part of the usage that can't be preempted.
     ``holds``: pod uid to the room kept for it. ``held_back``: gangs that get no
@@ -97,6 +99,7 @@ class Snapshot:
     attached: Mapping[int, tuple[tuple[Attachment, bool], ...]] = field(default_factory=dict)
     attach_limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     exclusive_claims: tuple[tuple[str, bool], ...] = ()
+    unclaimed_volumes: tuple[UnclaimedVolume, ...] = ()
     holds: Mapping[str, Hold] = field(default_factory=dict)
     held_back: frozenset[str] = frozenset()
     disregarded: tuple[Disregarded, ...] = ()

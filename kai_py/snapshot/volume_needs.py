@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from kai_py.api.records.core import LabelSelector
+
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
@@ -15,11 +17,26 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
+class VolumeWish:
+    """What an unbound claim asks of a volume that somebody made beforehand; ``size`` in bytes."""
+
+    storage_class: str
+    size: float
+    access_modes: tuple[str, ...] = ()
+    volume_mode: str = "Filesystem"
+    selector: LabelSelector | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class VolumeNeeds:
-    """``exclusive``: claims, by namespace/name, that only one pod at a time may use."""
+    """``exclusive``: claims, by namespace/name, that only one pod at a time may use.
+
+    ``wishes``: those of unbound claims, the one that asks for least first.
+    """
 
     attachments: tuple[Attachment, ...] = ()
     exclusive: tuple[str, ...] = ()
+    wishes: tuple[VolumeWish, ...] = ()
 
 
 NO_VOLUME_NEEDS = VolumeNeeds()

@@ -1,8 +1,9 @@
 """Which nodes a pod's volumes can be reached from.
 
 A bound claim binds the pod to its volume's node affinity. An unbound claim of a class with
-WaitForFirstConsumer follows the class's allowed topologies; one that binds immediately must be
-bound first (the rules of kube-scheduler's VolumeBinding plugin).
+WaitForFirstConsumer follows the class's allowed topologies, or, where nobody provisions, the
+volumes that were made beforehand; one that binds immediately must be bound first (the rules of
+kube-scheduler's VolumeBinding plugin).
 """
 
 from dataclasses import dataclass
@@ -15,8 +16,10 @@ from kai_py.api.records.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from kai_py.api.references import ClaimRef
 from kai_py.snapshot.dependencies import RecordingOwners
-from kai_py.snapshot.volume_needs import NO_VOLUME_NEEDS, Attachment, VolumeNeeds
+from kai_py.snapshot.resources import amount
+from kai_py.snapshot.volume_needs import NO_VOLUME_NEEDS, Attachment, VolumeNeeds, VolumeWish
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,7 @@ class PodVolumes:
     """Node selectors that must all hold, claims to provision on the chosen node, and what waits.
 
     ``needs`` are those of all pods of the shape; ``attachments`` name the pod's own volumes too.
+    ``unbound``: the claims of ``needs.wishes``.
     """
 
     selectors: tuple[NodeSelector, ...] = ()
@@ -31,6 +35,7 @@ class PodVolumes:
     waiting: str = ""
     needs: VolumeNeeds = NO_VOLUME_NEEDS
     attachments: tuple[Attachment, ...] = ()
+    unbound: tuple[ClaimRef, ...] = ()
 
 
 def volume_selectors(pod: Pod, objects: RecordingOwners) -> PodVolumes:
@@ -39,6 +44,7 @@ def volume_selectors(pod: Pod, objects: RecordingOwners) -> PodVolumes:
     provision: list[str] = []
     attached: dict[Attachment, Attachment] = {}
     exclusive: list[str] = []
+    wishes: list[tuple[VolumeWish, ClaimRef]] = []
     waiting = ""
     for volume in pod.spec.volumes:
         name = _claim_name(pod, volume)
@@ -59,14 +65,38 @@ def volume_selectors(pod: Pod, objects: RecordingOwners) -> PodVolumes:
             storage = objects.storage_class(claim.spec.storage_class_name or "")
             obstacle = _unbound(claim, storage)
             waiting = waiting or obstacle
-            if storage is not None and not obstacle:
+            if storage is not None and storage.provisioner == NO_PROVISIONER and not obstacle:
+                meta = claim.metadata
+                wishes.append((_wish(claim), ClaimRef(meta.namespace, meta.name, meta.uid)))
+            elif storage is not None and not obstacle:
                 provision.append(name)
                 selectors.extend(_allowed(storage))
         found = _attachment(claim, bound, storage)
         if found is not None:
             attached[found] = Attachment(found.driver) if _is_own(pod, claim) else found
-    needs = VolumeNeeds(tuple(attached.values()), tuple(sorted(exclusive)))
-    return PodVolumes(tuple(selectors), tuple(provision), waiting, needs, tuple(attached))
+    wishes.sort(key=lambda wish: (wish[0].size, wish[1].name))
+    needs = VolumeNeeds(
+        tuple(attached.values()), tuple(sorted(exclusive)), tuple(wish for wish, _ in wishes)
+    )
+    return PodVolumes(
+        tuple(selectors),
+        tuple(provision),
+        waiting,
+        needs,
+        tuple(attached),
+        tuple(claim for _, claim in wishes),
+    )
+
+
+def _wish(claim: PersistentVolumeClaim) -> VolumeWish:
+    spec = claim.spec
+    return VolumeWish(
+        storage_class=spec.storage_class_name or "",
+        size=amount("storage", spec.resources.requests.get("storage", 0)),
+        access_modes=spec.access_modes,
+        volume_mode=spec.volume_mode,
+        selector=spec.selector,
+    )
 
 
 def _attachment(

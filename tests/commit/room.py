@@ -9,7 +9,7 @@ class RecordingRoom:
         self.leaving: set[str] = set()
         self.avoided: list[tuple] = []
 
-    def assume(self, pod, node, claims=None, gpus=(), making=None) -> None:
+    def assume(self, pod, node, claims=None, gpus=(), making=None, *, volumes=()) -> None:
         self.assumed[pod.uid] = node
 
     def forget(self, pod_uid) -> None:

@@ -6,13 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from kai_py.api.gpu_share import SharedGpu, marks
-from kai_py.api.references import PodRef
+from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.binding import BindingOutcome
 from kai_py.commit.claim_writes import release
 from kai_py.commit.readiness import ReadinessPolicy
 from kai_py.commit.transaction import GangTransaction
 from kai_py.embedded.deletion import DeleteOptions, delete
-from kai_py.embedded.resources import CLAIMS, PODS, VOLUME_CLAIMS
+from kai_py.embedded.resources import CLAIMS, PODS, VOLUME_CLAIMS, VOLUMES
 from kai_py.plan.decisions import Placement, Plan
 from kai_py.watch.errors import Unreachable
 from tests.commit.cluster import (
@@ -461,6 +461,35 @@ async def test_volume_claims_are_told_the_node_before_the_pod_is_bound(cluster):
     told = cluster.api.find(VOLUME_CLAIMS, "data", NAMESPACE)["metadata"]["annotations"]
     assert told == {"volume.kubernetes.io/selected-node": "node-a"}
     assert [call.verb for call in cluster.calls] == ["patch", "create"]
+
+
+DATA = ClaimRef(NAMESPACE, "data", "data-uid")
+
+
+def volume(name="disk", **spec):
+    offered = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+    return {"metadata": {"name": name}, "spec": offered | {"local": {"path": "/disk"}} | spec}
+
+
+async def test_a_chosen_volume_is_told_its_claim_before_the_pod_is_bound(cluster):
+    pod = cluster.add_pod("part")
+    cluster.api.create(VOLUMES, volume())
+    given = Placement(pod, "node-a", volumes=((DATA, "disk"),))
+    outcome = await run(cluster, gang_of(given))
+    assert len(outcome.bound) == 1
+    held = cluster.api.find(VOLUMES, "disk", "")["spec"]["claimRef"]
+    assert (held["namespace"], held["name"], held["uid"]) == (NAMESPACE, "data", "data-uid")
+    assert [call.verb for call in cluster.calls] == ["get", "patch", "create"]
+
+
+async def test_a_volume_of_another_claim_is_left_alone_and_the_pod_unbound(cluster):
+    pod = cluster.add_pod("part")
+    cluster.api.create(VOLUMES, volume(claimRef={"namespace": "else", "name": "data"}))
+    given = Placement(pod, "node-a", volumes=((DATA, "disk"),))
+    outcome = await run(cluster, gang_of(given))
+    assert outcome.bound == ()
+    assert "volume disk was given to claim else/data" in outcome.failures[0].reason
+    assert cluster.nodes() == {}
 
 
 async def test_a_pod_made_again_is_not_told(cluster):

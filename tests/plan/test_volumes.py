@@ -1,8 +1,17 @@
 """Volumes that drivers attach, and claims that one pod at a time may use."""
 
-from kai_py.api.records.core import ClaimVolume, ObjectMeta, Volume
+from kai_py.api.records.core import (
+    ClaimVolume,
+    NodeSelector,
+    NodeSelectorTerm,
+    ObjectMeta,
+    Requirement,
+    Volume,
+)
 from kai_py.api.records.storage import (
+    NO_PROVISIONER,
     AttachLimit,
+    ClaimReference,
     CSINode,
     CsiNodeDriver,
     CsiNodeSpec,
@@ -10,9 +19,12 @@ from kai_py.api.records.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
+    VolumeClaimResources,
     VolumeClaimSpec,
+    VolumeNodeAffinity,
     VolumeSpec,
 )
+from kai_py.api.references import PodRef
 from tests.scenario import cluster, evicted, node, placed, pod, queue
 
 DISK = "disk.example.com"
@@ -148,3 +160,104 @@ def test_the_pod_that_uses_such_a_claim_is_preempted_for_it():
         nodes=2,
     )
     assert evicted(found) == ["old"]
+
+
+def local(name, *hosts, size="10Gi", storage_class="local", claimed=False):
+    """A volume that somebody made on one node, or that some can reach."""
+    field = Requirement(key="kubernetes.io/hostname", operator="In", values=hosts)
+    term = NodeSelectorTerm(match_expressions=(field,))
+    return PersistentVolume(
+        metadata=ObjectMeta(name=name, uid=name),
+        spec=VolumeSpec(
+            storage_class_name=storage_class,
+            capacity={"storage": size},
+            access_modes=("ReadWriteOnce",),
+            claim_ref=ClaimReference(namespace="default", name="other") if claimed else None,
+            node_affinity=VolumeNodeAffinity(required=NodeSelector(node_selector_terms=(term,))),
+        ),
+    )
+
+
+def local_class():
+    return StorageClass(
+        metadata=ObjectMeta(name="local"),
+        provisioner=NO_PROVISIONER,
+        volume_binding_mode="WaitForFirstConsumer",
+    )
+
+
+def unbound(*names, size="5Gi", **asks):
+    spec = VolumeClaimSpec(
+        storage_class_name="local",
+        access_modes=("ReadWriteOnce",),
+        resources=VolumeClaimResources(requests={"storage": size}),
+        **asks,
+    )
+    return [
+        PersistentVolumeClaim(
+            metadata=ObjectMeta(name=name, namespace="default", uid=f"claim-{name}"), spec=spec
+        )
+        for name in names
+    ]
+
+
+def given(plan):
+    """Volume by claim."""
+    pods = (pod for gang in plan.placements for pod in gang.pods)
+    return {claim.name: volume for pod in pods for claim, volume in pod.volumes}
+
+
+def test_a_pod_goes_where_a_volume_is_and_gets_the_smallest():
+    volumes = [
+        local("small", "n0", size="1Gi"),
+        local("large", "n1", size="50Gi"),
+        local("fit", "n1", size="6Gi"),
+    ]
+    found = plan(local_class(), volumes, unbound("a"), using("p", "a"), nodes=3)
+    assert placed(found) == {"p": "n1"}
+    assert given(found) == {"a": "fit"}
+
+
+def test_what_is_claimed_or_of_another_class_or_kind_does_not_serve():
+    for volume in (
+        local("v", "n0", claimed=True),
+        local("v", "n0", storage_class="other"),
+        local("v", "n1"),
+    ):
+        found = plan(local_class(), volume, unbound("a"), using("p", "a"))
+        assert placed(found) == {}
+        assert "1 didn't find available persistent volumes to bind" in found.unplaced[0].message
+    block = unbound("a", volume_mode="Block")
+    assert not placed(plan(local_class(), local("v", "n0"), block, using("p", "a")))
+
+
+def test_a_volume_is_given_once_however_many_nodes_reach_it():
+    volumes = [local("v", "n0", "n1"), local("w", "n1")]
+    pods = [using(f"p{i}", f"c{i}", created=i) for i in range(3)]
+    claims = unbound("c0", "c1", "c2")
+    found = plan(local_class(), volumes, claims, pods, nodes=2)
+    assert len(placed(found)) == 2
+    assert sorted(given(found).values()) == ["v", "w"]
+
+
+def test_two_claims_of_a_pod_get_two_volumes_of_its_node():
+    volumes = [local("v", "n0"), local("w", "n1"), local("x", "n1")]
+    found = plan(local_class(), volumes, unbound("a", "b"), using("p", "a", "b"), nodes=2)
+    assert placed(found) == {"p": "n1"}
+    assert given(found) == {"a": "w", "b": "x"}
+
+
+def test_a_volume_that_is_being_given_is_nobody_elses():
+    world = cluster(
+        node("n0"),
+        queue("q", 0),
+        local_class(),
+        local("v", "n0"),
+        unbound("a", "b"),
+        using("p", "a"),
+    )
+    world.builder.assume(PodRef("default", "p", "pod-p"), "n0", volumes=("v",))
+    world.add(using("late", "b"))
+    assert placed(world.plan()) == {}
+    world.builder.forget("pod-p")
+    assert len(placed(world.plan())) == 1
