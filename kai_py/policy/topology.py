@@ -6,12 +6,14 @@ domain at that level, but counts for the levels it has, finer or coarser.
 
 - A *required* level: all pods go into one domain of that level, or of a finer one.
 - A *preferred* level: a single domain of that level if one holds them all, else the next coarser,
-  down to no bound at all; then the pods go to as few preferred domains as possible.
+  down to no bound at all; in that the pods go to few preferred domains near each other.
 - Both: as preferred, but never coarser than required.
 
 Within a level the tightest domain that holds all pods comes first, judged from the coarsest level
-down and by name where they tie, so that roomy domains stay whole for those who need them.
-O(levels x nodes) per question.
+down and by name where they tie, so that roomy domains stay whole for those who need them. Pods that
+need several domains fill the roomiest first, then those with the fewest hops to it in the tree of
+levels; where pods of the group run already, the hops count from them. O(levels x nodes log nodes)
+per question.
 """
 
 from collections.abc import Iterator, Sequence
@@ -101,12 +103,15 @@ def candidates(
             mask = level.codes == domain
             if required is not None and (levels[required].codes[mask] == NOWHERE).any():
                 continue
-            if allowed is None or bool((mask & allowed).any()):
-                yield Candidate(level.names[domain], mask if allowed is None else mask & allowed)
+            if allowed is not None:
+                mask = mask & allowed
+            if mask.any():
+                finer = () if preferred is None else levels[position + 1 : preferred + 1]
+                yield Candidate(level.names[domain], mask, _near(finer, copies[0] * mask, pinned))
     if required is None:
         everywhere = np.ones(len(copies[0]), dtype=np.bool_)
-        few = None if preferred is None else _roomiest(levels[preferred], copies[0])
-        yield Candidate("", everywhere, few)
+        finer = () if preferred is None else levels[: preferred + 1]
+        yield Candidate("", everywhere, _near(finer, copies[0], pinned))
 
 
 def _tightest_first(lines: Sequence[Level], copies: Ints, holds: Bools) -> list[int]:
@@ -133,11 +138,20 @@ def _domains_of(level: Level, pinned: Bools) -> Bools:
     return np.isin(level.codes, held[held != NOWHERE])
 
 
-def _roomiest(level: Level, copies: Ints) -> Floats:
-    """(nodes,) a preference below 1 that fills the roomiest domain first."""
-    sums = level.sums(copies)
-    order = np.lexsort((np.arange(len(sums)), -sums))
-    rank = np.empty(len(sums))
-    rank[order] = np.arange(len(sums), 0, -1)
-    preference: Floats = np.where(level.codes == NOWHERE, 0.0, rank[level.codes])
-    return preference / (2.0 * (len(sums) + 1))
+def _near(lines: Sequence[Level], copies: Ints, pinned: Bools | None) -> Floats | None:
+    """(nodes,) a preference below 1 that fills one domain after the other, near ones in turn.
+
+    From the coarsest level down: domains of ``pinned`` nodes, then the roomiest, then by name. So
+    all that is below a domain comes before what is beside it.
+    """
+    if not lines:
+        return None
+    keys: list[Ints] = []
+    for level in lines:
+        named = level.codes != NOWHERE
+        here = named if pinned is None else _domains_of(level, pinned)
+        away = np.where(named, np.where(here, 0, 1), 2)
+        keys += [away, -_room(level, copies, np.arange(len(copies))), level.codes]
+    order, rank = np.unique(np.column_stack(keys), axis=0, return_inverse=True)
+    preference: Floats = (len(order) - rank.reshape(-1)) / (2.0 * (len(order) + 1))
+    return preference

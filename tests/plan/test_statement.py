@@ -12,6 +12,7 @@ from kai_py.plan.room import Room
 from kai_py.plan.statement import Evicted, Statement
 from tests.plan.test_host_ports import listening
 from tests.plan.test_numa_zones import report, whole
+from tests.plan.test_volumes import bound, local, local_class, takes, unbound, using
 from tests.scenario import (
     claim,
     claiming,
@@ -42,6 +43,14 @@ def statement():
         [shared(pod(f"half{i}", 0, queue="q"), "0.5") for i in range(2)],
         claiming_job("devices", 3, queue="q"),
         report("a", 3, 2),
+        takes("a", 2),
+        takes("b", 1),
+        bound("vwx"),
+        [using("disk0", "v", node="a"), using("disk1", "w"), using("disk2", "x", "v")],
+        local_class(),
+        [local("l0", "a"), local("l1", "a", "b")],
+        unbound("u0", "u1"),
+        [using("local0", "u0"), using("local1", "u1")],
         [whole(f"whole{i}", 2, node=where) for i, where in enumerate(("a", "", ""))],
         [listening(f"port{i}", node=where) for i, where in enumerate(("a", "b", "", ""))],
     )
@@ -104,7 +113,7 @@ def do(trial, step):
 steps = st.lists(
     st.tuples(
         st.sampled_from(["place", "evict"]),
-        st.integers(0, 15),
+        st.integers(0, 19),
         st.integers(0, 1),
         st.sampled_from(Room),
     ),
@@ -130,3 +139,32 @@ def test_undoing_restores_everything(kept, undone):
             inner.keep()
     for ours, theirs in zip(state(trial), before, strict=True):
         assert np.array_equal(ours, theirs)
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps, steps)
+def test_limits_say_how_many_pods_they_take(kept, undone):
+    """Answers that were kept while others were placed, evicted and undone are still true."""
+    trial = statement()
+    gangs = sorted(trial.snapshot.gangs.values(), key=lambda gang: gang.key)
+    limited = [m for g in gangs for m in g.pending if trial.limits.of(m.shape)]
+    for step in kept:
+        do(trial, step)
+        told(trial, limited)
+    with trial.trial():
+        for step in undone:
+            do(trial, step)
+            told(trial, limited)
+    for member in limited:
+        for room in Room:
+            for row, copies in enumerate(trial.limits.copies(member.shape, room, 1)):
+                taken = trial.limits.take(member, row, room)
+                assert (taken is not None) == (copies > 0), (member.pod.name, row, room)
+                for undo in reversed(taken or ()):
+                    undo()
+
+
+def told(trial, members):
+    for member in members:
+        for room in Room:
+            trial.limits.copies(member.shape, room, 2)

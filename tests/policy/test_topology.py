@@ -48,9 +48,31 @@ def test_required_bounds_how_far_preferred_widens():
     assert names([4, 4, 2, 3, 0], 9, required=0, preferred=1) == ["z1"]
 
 
-def test_without_a_domain_that_holds_all_the_roomiest_is_filled_first():
+def order(candidate):
+    return list(np.argsort(-candidate.preference, kind="stable"))
+
+
+def test_without_a_domain_that_holds_all_the_roomiest_is_filled_first_then_the_nearest():
+    """The other rack of the zone has less room than that of the other zone, and is nearer."""
     [anywhere] = candidates(levels(), [np.array([4, 4, 2, 3, 1])], [14], required=None, preferred=1)
-    assert list(np.argsort(-anywhere.preference, kind="stable")) == [0, 1, 3, 2, 4]
+    assert order(anywhere) == [0, 1, 2, 3, 4]
+
+
+def test_inside_a_coarser_domain_finer_ones_are_filled_one_by_one():
+    copies = np.array([1, 1, 3, 9, 9])
+    first = next(candidates(levels(), [copies], [4], required=0, preferred=1))
+    assert first.name == "z2/r1"
+    wide = list(candidates(levels(), [np.array([1, 1, 3, 1, 1])], [4], required=0, preferred=1))
+    assert [each.name for each in wide] == ["z1"]
+    assert order(wide[0])[:3] == [2, 0, 1]
+    assert wide[0].preference[2] > wide[0].preference[0] == wide[0].preference[1]
+
+
+def test_hops_count_from_where_the_group_runs():
+    copies = np.array([4, 4, 2, 3, 1])
+    pinned = np.array([False, False, False, True, False])
+    *_, anywhere = candidates(levels(), [copies], [20], required=None, preferred=1, pinned=pinned)
+    assert order(anywhere) == [3, 4, 0, 1, 2]
 
 
 def test_running_pods_pin_the_required_domain():
