@@ -48,7 +48,7 @@ class AttachedVolumes:
             return _nothing
         if self._fit(row, member.attachments, room, 1) < 1:
             return None
-        return self._changing(row, self._held.hold(row, member.attachments, room))
+        return self._changing(row, self._held.hold(row, member.attachments))
 
     def give_back(self, member: Member, row: int) -> Undo:
         """Detach the volumes of the pod later, unless another pod uses them."""

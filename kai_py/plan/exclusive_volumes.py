@@ -40,7 +40,7 @@ class ExclusiveVolumes:
         del row
         if not self._is_free(member.shape, room):
             return None
-        return self._held.hold(EVERYWHERE, member.shape.volumes.exclusive, room)
+        return self._held.hold(EVERYWHERE, member.shape.volumes.exclusive)
 
     def give_back(self, member: Member, row: int) -> Undo:
         """Leave the claims later."""

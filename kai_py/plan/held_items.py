@@ -37,17 +37,10 @@ class HeldItems(Generic[Item]):
         both = later if room is Room.LATER else self._now.get(row, Counter[Item]()) + later
         return {item: None for item, holders in both.items() if holders > 0}
 
-    def hold(self, row: int, items: Sequence[Item], room: Room) -> Callable[[], None]:
-        """One more holder of each; returns how to undo that."""
-        tables = (self._later,) if room is Room.LATER else (self._later, self._now)
-        for table in tables:
-            _count(table, row, items, 1)
-
-        def undo() -> None:
-            for table in tables:
-                _count(table, row, items, -1)
-
-        return undo
+    def hold(self, row: int, items: Sequence[Item]) -> Callable[[], None]:
+        """One more holder of each, from now on or later; returns how to undo that."""
+        _count(self._later, row, items, 1)
+        return lambda: _count(self._later, row, items, -1)
 
     def release(self, row: int, items: Sequence[Item]) -> Callable[[], None]:
         """One holder less of each, later; returns how to undo that."""

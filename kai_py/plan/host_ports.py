@@ -41,7 +41,7 @@ class HostPorts:
         """Take the ports of the pod on a node, if they are free."""
         if not self._is_free(member.shape, row, room):
             return None
-        return self._held.hold(row, member.shape.host_ports, room)
+        return self._held.hold(row, member.shape.host_ports)
 
     def give_back(self, member: Member, row: int) -> Undo:
         """Free the ports of the pod later."""

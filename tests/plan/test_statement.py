@@ -164,6 +164,26 @@ def test_limits_say_how_many_pods_they_take(kept, undone):
                     undo()
 
 
+def test_a_limit_knows_at_once_what_was_placed_and_undone():
+    trial = statement()
+    members = {m.pod.name: m for g in trial.snapshot.gangs.values() for m in g.members}
+    before = {}
+    for name in ("disk2", "local0", "whole1"):
+        shape = members[name].shape
+        before[name] = trial.limits.copies(shape, Room.NOW, 1).tolist()
+        assert before[name][0] == 1
+        others = [each for each in members.values() if trial.limits.of(each.shape)]
+        with trial.trial():
+            for each in others:
+                trial.place(gang_of(trial, each), [each], 0, Action.ALLOCATE, room=Room.NOW)
+            assert trial.limits.copies(shape, Room.NOW, 1)[0] == 0, name
+        assert trial.limits.copies(shape, Room.NOW, 1).tolist() == before[name], name
+
+
+def gang_of(trial, member):
+    return next(gang for gang in trial.snapshot.gangs.values() if member in gang.members)
+
+
 def told(trial, members):
     for member in members:
         for room in Room:
