@@ -33,7 +33,7 @@ from kai_py.snapshot.gpu_holdings import held_gpus, shared_holding
 from kai_py.snapshot.group_claims import group_claims
 from kai_py.snapshot.ledger import Holding
 from kai_py.snapshot.shape import Shape, ShapeTable
-from kai_py.snapshot.volumes import PodVolumes, volume_selectors
+from kai_py.snapshot.volumes import NO_VOLUMES, PodVolumes, volume_selectors
 
 NO_SHAPE = Shape(number=-1, requests={})
 
@@ -48,7 +48,7 @@ class Demand:
     shape: Shape
     claims: PodClaims
     share: GpuShare | None
-    volumes: PodVolumes
+    volumes: PodVolumes = NO_VOLUMES
     waiting: str = ""
     problem: str = ""
 

@@ -38,6 +38,9 @@ class PodVolumes:
     unbound: tuple[ClaimRef, ...] = ()
 
 
+NO_VOLUMES = PodVolumes()
+
+
 def volume_selectors(pod: Pod, objects: RecordingOwners) -> PodVolumes:
     """Resolve the PersistentVolumeClaims of ``pod``."""
     selectors: list[NodeSelector] = []
