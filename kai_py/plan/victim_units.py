@@ -9,6 +9,7 @@ itself.
 O(pods x subgroups) per gang.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -39,8 +40,8 @@ class VictimUnit:
 def victim_units(gang: Gang, statement: Statement) -> list[VictimUnit]:
     """The units of a running gang, in the order in which it gives them.
 
-    Pods that leave anyway are in no unit. Pods that were placed in this cycle count for the floors
-    but can't be evicted yet; a core that has such pods is not offered.
+    Pods that leave anyway are in no unit. Pods that were placed in this cycle do not run yet: they
+    count for no floor, and what they are part of is not offered whole.
     """
     units = _units(gang, statement)
     if not gang.semi_preemptible:
@@ -55,15 +56,16 @@ def _units(gang: Gang, statement: Statement) -> list[VictimUnit]:
     leaves = tuple(leaf.name for leaf in gang.tree.leaves())
     if len(gang.members) == len(staying) == gang.tree.floor():
         return [VictimUnit(gang, tuple(staying), leaves)]
-    stock = _Stock(active_counts(gang, statement), _by_leaf(staying))
+    starting = frozenset(m.leaf for m in gang.members if m.pod.uid in statement.placed)
+    stock = _Stock(Counter(m.leaf for m in staying), _by_leaf(staying), starting)
     units: list[VictimUnit] = []
-    if satisfied(gang.tree, stock.have):
+    if satisfied(gang.tree, active_counts(gang, statement)):
         while (
             unit := _pod(gang, gang.tree, stock) or _subgroup(gang, gang.tree, stock)
         ) is not None:
             units.append(unit)
     core = [member for member in staying if member in stock.left.get(member.leaf, ())]
-    if core and sum(stock.have.values()) == len(core):
+    if core and not starting:
         units.append(VictimUnit(gang, tuple(core), leaves))
     return units
 
@@ -86,15 +88,18 @@ def pods_of(units: Iterable[VictimUnit]) -> list[Member]:
 
 @dataclass(frozen=True, slots=True)
 class _Stock:
-    """What is left while units are taken: active pods per leaf, and those that can be evicted."""
+    """The running pods that are left while units are taken, counted and listed by leaf.
 
-    have: dict[str, int]
+    ``starting``: the leaves that were given pods in this cycle.
+    """
+
+    have: Counter[str]
     left: Mapping[str, list[Member]]
+    starting: frozenset[str]
 
     def take(self, leaf: str, count: int) -> list[Member]:
         taken = [self.left[leaf].pop() for _ in range(count)]
-        if taken:
-            self.have[leaf] -= count
+        self.have[leaf] -= count
         return taken
 
 
@@ -134,9 +139,9 @@ def _subgroup(gang: Gang, tree: Subgroup, stock: _Stock) -> VictimUnit | None:
 
 
 def _all_pods(group: Subgroup, stock: _Stock) -> list[Member]:
-    """Everything below ``group``, unless part of it can't be evicted."""
+    """Everything below ``group``, unless part of it is only being started."""
     leaves = [leaf.name for leaf in group.leaves()]
-    if any(stock.have.get(leaf, 0) != len(stock.left.get(leaf, ())) for leaf in leaves):
+    if not stock.starting.isdisjoint(leaves):
         return []
     return [m for leaf in leaves for m in stock.take(leaf, len(stock.left.get(leaf, ())))]
 

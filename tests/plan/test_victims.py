@@ -57,6 +57,41 @@ def test_an_optional_subgroup_leaves_whole_and_the_others_stay():
     assert evicted(plan) in (["low-0", "low-1"], ["low-2", "low-3"])
 
 
+def test_a_pod_that_is_only_being_started_replaces_no_running_one():
+    """Otherwise the gang would run below its floor until that pod is up."""
+    before = world(
+        {"a": 1, "b": 3},
+        gang("low", nodes="bb-", floor=2),
+        gang("urgent", pods=1, gpus=2, priority=10, created=9),
+    )
+    plan = before.plan()
+    assert [p.pod.name for g in plan.placements for p in g.pods] == ["low-2"]
+    assert evicted(plan) == []
+
+
+def test_a_subgroup_that_is_only_being_started_replaces_no_running_one():
+    tree = subgroup("", needs=1, children=[subgroup("x", 2), subgroup("y", 2)])
+    before = world(
+        {"a": 2, "b": 3},
+        gang("low", nodes="bba-", leaves="xxyy", tree=tree),
+        gang("urgent", pods=1, gpus=3, priority=10, created=9),
+    )
+    plan = before.plan()
+    assert [p.pod.name for g in plan.placements for p in g.pods] == ["low-3"]
+    assert evicted(plan) == []
+
+
+def test_a_subgroup_gives_its_surplus_while_another_is_being_started():
+    tree = subgroup("", children=[subgroup("x", 1), subgroup("y", 1)])
+    plan = world(
+        {"a": 4},
+        gang("low", nodes="aaa-", leaves="xxxy", tree=tree),
+        gang("urgent", pods=1, gpus=2, priority=10, created=9),
+    ).plan()
+    assert [p.pod.name for g in plan.placements for p in g.pods] == ["low-3"]
+    assert evicted(plan) == ["low-1", "low-2"]
+
+
 def test_a_gang_with_optional_subgroups_can_take_room():
     """W1: one of two subgroups is enough, and the search must accept it."""
     tree = subgroup("", needs=1, children=[subgroup("x", 1), subgroup("y", 1)])
