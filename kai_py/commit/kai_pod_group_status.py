@@ -23,7 +23,7 @@ from kai_py.commit.kai_amounts import resource_list
 from kai_py.commit.kai_messages import kai_message
 from kai_py.commit.preconditions import preconditions
 from kai_py.commit.queue_status import merge_patch
-from kai_py.plan.decisions import Plan, QueueShare, Stage, Unplaced
+from kai_py.plan.decisions import SHORT_OF_ROOM, Plan, QueueShare, Stage, Unplaced
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.resource import Key
@@ -33,15 +33,7 @@ REASONS: Mapping[Stage, str] = {
     Stage.QUEUE: "QueueDoesNotExist",
     Stage.QUEUE_MAX: "OverLimit",
     Stage.NON_PREEMPTIBLE: "NonPreemptibleOverQuota",
-    Stage.INVALID: "PodSchedulingErrors",
-    Stage.NODE_FILTERS: "PodSchedulingErrors",
-    Stage.RESOURCES: "PodSchedulingErrors",
-    Stage.DEVICES: "PodSchedulingErrors",
-    Stage.TOPOLOGY: "PodSchedulingErrors",
-    Stage.FAIR_SHARE: "PodSchedulingErrors",
-    Stage.VICTIMS: "PodSchedulingErrors",
-    Stage.EVICTION_BUDGET: "PodSchedulingErrors",
-    Stage.RESERVED: "PodSchedulingErrors",
+    **dict.fromkeys((Stage.INVALID, *sorted(SHORT_OF_ROOM)), "PodSchedulingErrors"),
 }
 DEFAULT_POOL = "default"
 QUOTA_REASONS = ("OverLimit", "NonPreemptibleOverQuota")

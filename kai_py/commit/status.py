@@ -17,23 +17,11 @@ from typing import Any
 
 from kai_py.api.records.core import Condition, Pod
 from kai_py.api.references import PodRef
-from kai_py.plan.decisions import Plan, Stage
+from kai_py.plan.decisions import SHORT_OF_ROOM, Plan, Stage
 
 POD_SCHEDULED = "PodScheduled"
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
-NODES_COULD_HELP = frozenset(
-    {
-        Stage.NODE_FILTERS,
-        Stage.RESOURCES,
-        Stage.DEVICES,
-        Stage.TOPOLOGY,
-        Stage.FAIR_SHARE,
-        Stage.VICTIMS,
-        Stage.EVICTION_BUDGET,
-        Stage.RESERVED,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +39,7 @@ class PendingStatus:
 
 def condition_reason(stage: Stage) -> str:
     """The reason of PodScheduled=False for a stage."""
-    return UNSCHEDULABLE if stage in NODES_COULD_HELP else stage.value
+    return UNSCHEDULABLE if stage in SHORT_OF_ROOM else stage.value
 
 
 def pending_statuses(plan: Plan) -> tuple[PendingStatus, ...]:

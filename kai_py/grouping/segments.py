@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from kai_py.api.records.core import Pod
+from kai_py.grouping.blueprint import Unusable
 from kai_py.grouping.gang import GangSpec, Subgroup, TopologyConstraint
 
 INDEX_LABELS = (
@@ -36,27 +37,39 @@ def in_segments(
         hint = "they need an index, as the pods of an Indexed Job or a StatefulSet have"
         return replace(spec, problem=f"{where} does not say where pods belong; {hint}")
     pods = max(spec.expected_pods, spec.tree.min_members, 1)
-    count = -(-pods // int(size))
-    if count > MOST_SEGMENTS:
-        return replace(spec, problem=f"{where} makes {count} segments, at most {MOST_SEGMENTS} may")
+    try:
+        count = segment_count(pods, int(size), where)
+    except Unusable as broken:
+        return replace(spec, problem=str(broken))
     tree = _tree(spec.tree, count, int(size), constraint)
     return replace(spec, tree=tree, leaf=tree.children[int(index) // int(size) % count].name)
+
+
+def segment_count(pods: int, size: int, where: str) -> int:
+    """How many segments ``pods`` make; raises Unusable, naming ``where``, if they are too many."""
+    count = -(-pods // size)
+    if count > MOST_SEGMENTS:
+        raise Unusable(f"{where} makes {count} segments, at most {MOST_SEGMENTS} may")
+    return count
+
+
+def segments(
+    name: str, count: int, size: int, floor: int, constraint: TopologyConstraint | None
+) -> tuple[Subgroup, ...]:
+    """Leaves ``name``-0 and so on, of which the first hold the ``floor`` of all."""
+    return tuple(
+        Subgroup(
+            name=f"{name}-{number}",
+            min_members=min(max(floor - number * size, 0), size),
+            topology=constraint,
+        )
+        for number in range(count)
+    )
 
 
 @lru_cache(maxsize=4096)
 def _tree(
     whole: Subgroup, count: int, size: int, constraint: TopologyConstraint | None
 ) -> Subgroup:
-    floor = whole.min_members
-    return replace(
-        whole,
-        min_members=0,
-        children=tuple(
-            Subgroup(
-                name=f"segment-{number}",
-                min_members=min(max(floor - number * size, 0), size),
-                topology=constraint,
-            )
-            for number in range(count)
-        ),
-    )
+    leaves = segments("segment", count, size, whole.min_members, constraint)
+    return replace(whole, min_members=0, children=leaves)

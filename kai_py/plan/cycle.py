@@ -21,6 +21,7 @@ from kai_py.plan.actions.stale import stale
 from kai_py.plan.compute_domains import in_cliques
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import (
+    SHORT_OF_ROOM,
     Action,
     Eviction,
     GangPlacement,
@@ -62,20 +63,7 @@ ACTIONS: Mapping[Action, Callable[[CycleState, Sequence[Gang]], None]] = {
 }
 """In the order in which they run: what disturbs nobody comes first."""
 
-LATER_PODS_COUNT = frozenset(
-    {
-        Stage.QUEUE_MAX,
-        Stage.NON_PREEMPTIBLE,
-        Stage.NODE_FILTERS,
-        Stage.RESOURCES,
-        Stage.DEVICES,
-        Stage.TOPOLOGY,
-        Stage.FAIR_SHARE,
-        Stage.VICTIMS,
-        Stage.EVICTION_BUDGET,
-        Stage.RESERVED,
-    }
-)
+LATER_PODS_COUNT = SHORT_OF_ROOM | {Stage.QUEUE_MAX, Stage.NON_PREEMPTIBLE}
 """Stages at which pods that do not exist yet are asked for together with those that do."""
 
 

@@ -18,6 +18,7 @@ from kai_py.snapshot.gangs import GroupReservation
 from kai_py.snapshot.queue_specs import EvictionRecord, QueueProblem, UsageRecord
 
 __all__ = [
+    "SHORT_OF_ROOM",
     "Action",
     "Admission",
     "ClaimAllocation",
@@ -88,6 +89,21 @@ class Stage(StrEnum):
     NOMINATED = "WaitingForRoom"
     BUDGET = "SearchBudget"
     BACKOFF = "Backoff"
+
+
+SHORT_OF_ROOM = frozenset(
+    {
+        Stage.NODE_FILTERS,
+        Stage.RESOURCES,
+        Stage.DEVICES,
+        Stage.TOPOLOGY,
+        Stage.FAIR_SHARE,
+        Stage.VICTIMS,
+        Stage.EVICTION_BUDGET,
+        Stage.RESERVED,
+    }
+)
+"""Stages at which a gang may start but finds no room: more nodes could help."""
 
 
 @dataclass(frozen=True, slots=True)

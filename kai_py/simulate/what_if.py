@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from kai_py.config import Configuration
 from kai_py.grouping.gang import satisfied
-from kai_py.plan.decisions import Eviction, Plan, QueueShare, Stage
+from kai_py.plan.decisions import SHORT_OF_ROOM, Eviction, Plan, QueueShare, Stage
 from kai_py.simulate.changes import AddNodes, Change
 from kai_py.simulate.cluster import Course, SimulatedCluster
 from kai_py.simulate.copies import in_copy
@@ -23,21 +23,7 @@ SETTLE_SECONDS = 600.0
 MAX_ADDED_NODES = 4096
 SEED = 1
 
-ROOM_STAGES = frozenset(
-    {
-        Stage.NODE_FILTERS,
-        Stage.RESOURCES,
-        Stage.DEVICES,
-        Stage.TOPOLOGY,
-        Stage.FAIR_SHARE,
-        Stage.VICTIMS,
-        Stage.EVICTION_BUDGET,
-        Stage.RESERVED,
-        Stage.NOMINATED,
-        Stage.BUDGET,
-        Stage.BACKOFF,
-    }
-)
+ROOM_STAGES = SHORT_OF_ROOM | {Stage.NOMINATED, Stage.BUDGET, Stage.BACKOFF}
 """What more room, or fewer others, may help against."""
 
 

@@ -31,7 +31,7 @@ from kai_py.grouping.blueprint import (
 )
 from kai_py.grouping.counts import count_at, entries, whole
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
-from kai_py.grouping.segments import MOST_SEGMENTS
+from kai_py.grouping.segments import segment_count, segments
 
 ROLE_LABEL = "training.kubeflow.org/replica-type"
 INDEX_LABEL = "training.kubeflow.org/replica-index"
@@ -59,11 +59,14 @@ def _blueprint(workload: Workload) -> Blueprint:
         raise Unusable(f"a gang of {floor} can never start: at most {most} pods exist at once")
     marks = next(iter(entries(found.content, WORKER_MARKS)), {})
     size_key = next((key for key in SIZE_KEYS if key in marks), SEGMENT_SIZE_KEY)
-    segment = whole(marks.get(size_key, 0), f"{WORKER_MARKS}: {size_key}")
+    where = f"{WORKER_MARKS}: {size_key}"
+    segment = whole(marks.get(size_key, 0), where)
     leaves = [Subgroup(name=MASTER, min_members=min(masters, floor))] if masters else []
     needed = max(floor - masters, 0)
     if segment:
-        leaves.append(_segments(workers, needed, segment, _constraint(marks, found)))
+        count = segment_count(workers, segment, where)
+        inside = segments(WORKER, count, segment, needed, _constraint(marks, found))
+        leaves.append(Subgroup(name=WORKER, children=inside))
     elif workers:
         leaves.append(Subgroup(name=WORKER, min_members=needed))
     return Blueprint(
@@ -77,25 +80,6 @@ def _blueprint(workload: Workload) -> Blueprint:
 def _replicas(found: Document, role: str) -> int:
     roles = entries(found.content, f"{SPECS}.{role}")
     return count_at(roles[0], "replicas", 1, where=f"{SPECS}.{role}") if roles else 0
-
-
-def _segments(
-    workers: int, needed: int, size: int, topology: TopologyConstraint | None
-) -> Subgroup:
-    count = -(-workers // size)
-    if count > MOST_SEGMENTS:
-        raise Unusable(f"segments of {size} are {count}, more than {MOST_SEGMENTS}")
-    return Subgroup(
-        name=WORKER,
-        children=tuple(
-            Subgroup(
-                name=f"{WORKER}-{index}",
-                min_members=min(max(needed - index * size, 0), size),
-                topology=topology,
-            )
-            for index in range(count)
-        ),
-    )
 
 
 def _constraint(marks: Mapping[str, Any], found: Document) -> TopologyConstraint | None:
