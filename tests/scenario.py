@@ -13,8 +13,6 @@ from kai_py.api.queue import read_queue
 from kai_py.api.records.core import (
     Condition,
     Container,
-    Job,
-    JobSpec,
     Node,
     NodeSpec,
     NodeStatus,
@@ -27,6 +25,7 @@ from kai_py.api.records.core import (
     ResourceClaimStatus,
     Resources,
 )
+from kai_py.api.records.job import Job, JobSpec
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
 from kai_py.dra.cluster_devices import ClusterDevices

@@ -5,8 +5,9 @@ from functools import partial
 
 from benchmarks.row import Benchmark, Measured
 from benchmarks.timing import median_seconds, peak_resident_mb
-from kai_py.api.records.core import Job, JobSpec, ObjectMeta, ObjectMetadata, OwnerReference, Pod
+from kai_py.api.records.core import ObjectMeta, ObjectMetadata, OwnerReference, Pod
 from kai_py.api.records.document import Document, document
+from kai_py.api.records.job import Job, JobSpec
 from kai_py.grouping.identify import Grouper
 from kai_py.grouping.owners import Absence, GroupKind, OwnerObject
 from kai_py.grouping.rule_table import RuleTable, shipped_rules

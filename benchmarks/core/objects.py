@@ -16,8 +16,6 @@ from kai_py.api.records.core import (
     Affinity,
     Condition,
     Container,
-    Job,
-    JobSpec,
     LabelSelector,
     Node,
     NodeStatus,
@@ -30,6 +28,7 @@ from kai_py.api.records.core import (
     PodStatus,
     Resources,
 )
+from kai_py.api.records.job import Job, JobSpec
 from kai_py.watch.kinds import WatchedQueue
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

@@ -19,7 +19,8 @@ from benchmarks.core.objects import (
     nodes,
     queue,
 )
-from kai_py.api.records.core import Job, Pod
+from kai_py.api.records.core import Pod
+from kai_py.api.records.job import Job
 from kai_py.plan.decisions import Action
 
 

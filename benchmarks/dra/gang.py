@@ -6,8 +6,6 @@ from msgspec.structs import replace
 from benchmarks.core.objects import EPOCH, NAMESPACE, QUEUE_KEY, pod_spec
 from benchmarks.dra.objects import claim
 from kai_py.api.records.core import (
-    Job,
-    JobSpec,
     ObjectMeta,
     OwnerReference,
     Pod,
@@ -15,6 +13,7 @@ from kai_py.api.records.core import (
     PodStatus,
     ResourceClaimStatus,
 )
+from kai_py.api.records.job import Job, JobSpec
 
 
 def claiming_gang(pods: int, gpus: int, name: str, queue: str) -> list[Struct]:

@@ -8,7 +8,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from kai_py.api.records.core import Job, Pod
+from kai_py.api.records.core import Pod
+from kai_py.api.records.job import Job
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.demo.happenings import (
     AnyHappening,

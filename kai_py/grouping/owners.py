@@ -8,8 +8,9 @@ from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-from kai_py.api.records.core import Job, ObjectMetadata, OwnerReference, Pod
+from kai_py.api.records.core import ObjectMetadata, OwnerReference, Pod
 from kai_py.api.records.document import Document
+from kai_py.api.records.job import Job
 
 OwnerObject = Job | Pod | ObjectMetadata | Document
 

@@ -8,7 +8,8 @@ word. Source: policy/v1.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kai_py.api.records.core import Pod, PodDisruptionBudget
+from kai_py.api.records.core import Pod
+from kai_py.api.records.disruption import PodDisruptionBudget
 from kai_py.snapshot.label_selector import selects
 
 

@@ -12,15 +12,9 @@ from typing import TypeVar
 
 import msgspec
 
-from kai_py.api.records.core import (
-    Job,
-    ObjectMeta,
-    ObjectMetadata,
-    OwnerReference,
-    Pod,
-    PriorityClass,
-)
+from kai_py.api.records.core import ObjectMeta, ObjectMetadata, OwnerReference, Pod, PriorityClass
 from kai_py.api.records.document import Document
+from kai_py.api.records.job import Job
 from kai_py.api.records.resource import (
     DeviceClass,
     DeviceTaintRule,

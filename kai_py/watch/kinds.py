@@ -11,17 +11,10 @@ from typing import TypeVar
 import msgspec
 
 from kai_py.api.queue import GROUP, VERSION, Queue, read_queue
-from kai_py.api.records.core import (
-    Job,
-    Node,
-    ObjectMeta,
-    ObjectMetadata,
-    Pod,
-    PodDisruptionBudget,
-    PriorityClass,
-    Record,
-)
+from kai_py.api.records.core import Node, ObjectMeta, ObjectMetadata, Pod, PriorityClass, Record
+from kai_py.api.records.disruption import PodDisruptionBudget
 from kai_py.api.records.document import Document, document_decoder
+from kai_py.api.records.job import Job
 from kai_py.api.records.kai import KaiPodGroup, KaiQueue, KaiTopology
 from kai_py.api.records.node_topology import GROUP as NODE_TOPOLOGY_GROUP
 from kai_py.api.records.node_topology import NodeResourceTopology

@@ -11,8 +11,9 @@ import msgspec
 import pytest
 import yaml
 
-from kai_py.api.records.core import Job, ObjectMetadata, Pod
+from kai_py.api.records.core import ObjectMetadata, Pod
 from kai_py.api.records.document import document
+from kai_py.api.records.job import Job
 from kai_py.dialects.kai.grouping import KaiGrouping
 from kai_py.dialects.kai.workloads import Addressing
 from kai_py.dra.cluster_devices import ClusterDevices

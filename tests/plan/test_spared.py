@@ -5,11 +5,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.api.records.core import (
+from kai_py.api.records.core import LabelSelector, ObjectMeta
+from kai_py.api.records.disruption import (
     DisruptionBudgetSpec,
     DisruptionBudgetStatus,
-    LabelSelector,
-    ObjectMeta,
     PodDisruptionBudget,
 )
 from kai_py.dra.cluster_devices import ClusterDevices

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import msgspec
 
 from kai_py.api.queue import GROUP
-from kai_py.api.records.core import Job, JobSpec, ObjectMeta, PodSpec, Record
+from kai_py.api.records.core import ObjectMeta, PodSpec, Record
+from kai_py.api.records.job import Job, JobSpec
 
 SUSPENDED_BY_KEY = f"{GROUP}/suspended-by"
 """Annotation of a suspended Job: the scheduler that suspended it, and that will resume it."""

@@ -7,7 +7,7 @@ Pods that run at a time: min(parallelism, completions - succeeded). A Job withou
 gang: nobody asked for one.
 """
 
-from kai_py.api.records.core import Job
+from kai_py.api.records.job import Job
 from kai_py.grouping.blueprint import Blueprint, Framework, Unusable, Workload, number_label
 from kai_py.grouping.counts import marked_count
 from kai_py.grouping.explicit import MIN_AVAILABLE_KEY

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kai_py.api.records.core import Job, Pod
+from kai_py.api.records.core import Pod
 from kai_py.api.records.document import Document
+from kai_py.api.records.job import Job
 from kai_py.grouping.blueprint import Blueprint, Framework, Workload, number_label, whole_document
 from kai_py.grouping.counts import count_at, entries, marked_count, whole
 from kai_py.grouping.frameworks.job import COMPLETION_INDEX_LABEL, active_pods

@@ -1,0 +1,28 @@
+"""Records of policy/v1 PodDisruptionBudget: which pods may be evicted, and how many now."""
+
+from datetime import datetime
+
+import msgspec
+
+from kai_py.api.records.core import LabelSelector, ObjectMeta, Record
+
+
+class DisruptionBudgetSpec(Record, frozen=True):
+    """Which pods a budget protects."""
+
+    selector: LabelSelector | None = None
+
+
+class DisruptionBudgetStatus(Record, frozen=True):
+    """How many of them may be evicted now."""
+
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, datetime] = msgspec.field(default_factory=dict)
+
+
+class PodDisruptionBudget(Record, frozen=True):
+    """policy/v1 PodDisruptionBudget."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
+    status: DisruptionBudgetStatus = DisruptionBudgetStatus()

@@ -1,0 +1,46 @@
+"""Records of batch/v1 Job: what the gang of its pods is derived from."""
+
+from kai_py.api.records.core import ObjectMeta, Record
+
+
+class GangPolicy(Record, frozen=True):
+    """How many pods start together; 0 when it is left to the parallelism."""
+
+    min_count: int = 0
+
+
+class SchedulingPolicy(Record, frozen=True):
+    """spec.scheduling.schedulingPolicy of a Job: a gang, or pod by pod."""
+
+    gang: GangPolicy | None = None
+
+
+class JobScheduling(Record, frozen=True):
+    """spec.scheduling of a Job (Kubernetes 1.37)."""
+
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+
+
+class JobSpec(Record, frozen=True):
+    """batch/v1 Job: what its gang is derived from; unset means 1 for both counts."""
+
+    parallelism: int | None = None
+    completions: int | None = None
+    suspend: bool = False
+    scheduling: JobScheduling | None = None
+
+
+class JobStatus(Record, frozen=True):
+    """Counts written by the Job controller."""
+
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+class Job(Record, frozen=True):
+    """batch/v1 Job."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
