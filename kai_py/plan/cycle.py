@@ -28,6 +28,7 @@ from kai_py.plan.protections import tell_protections
 from kai_py.plan.quota import PastUse, quota_of
 from kai_py.plan.reservations import Reservations
 from kai_py.plan.scoring import Scoring, shares_gpus
+from kai_py.plan.shape_fits import ShapeFits
 from kai_py.plan.spared import Spared
 from kai_py.plan.statement import Statement
 from kai_py.policy.fill import Strategy
@@ -167,4 +168,6 @@ def _placer(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) ->
     if strategy is not None and snapshot.pending:
         scoring = Scoring.of(strategy, snapshot, memory.statics)
     kept = Reservations(snapshot.now)
-    return Placer(memory.statics, settings.gpu_strategy, settings.cpu_strategy, scoring, kept)
+    return Placer(
+        ShapeFits(memory.statics), settings.gpu_strategy, settings.cpu_strategy, scoring, kept
+    )

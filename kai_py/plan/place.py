@@ -20,37 +20,28 @@ from kai_py.plan.nearness import PREFERENCE, both, near_nodes
 from kai_py.plan.reasons import Obstacle, keeping, no_room
 from kai_py.plan.reservations import Reservations, without
 from kai_py.plan.room import Room
-from kai_py.plan.running_fit import RunningFit, is_plain
+from kai_py.plan.running_fit import RunningFit
 from kai_py.plan.scoring import Scoring
-from kai_py.plan.shapes import by_shape, slack, slack_row, wants_devices
+from kai_py.plan.shape_fits import ShapeFits, lasting_preference, starts_now
+from kai_py.plan.shapes import by_shape, slack, wants_devices
 from kai_py.plan.statement import Statement
 from kai_py.policy.fill import Strategy, fill
-from kai_py.policy.fit import StaticFit, StaticFits, copies_that_fit
-from kai_py.policy.neighbours import has_rules, narrowed
+from kai_py.policy.fit import StaticFit
+from kai_py.policy.neighbours import has_rules
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints
+from kai_py.snapshot.resources import Bools, Floats, Ints
 from kai_py.snapshot.shape import Shape
-
-MOST_RUNNING = 64
-"""Shapes whose fit is kept up to date at a time."""
-
-GPU_NODE_MALUS = 0.5
-"""Pods without devices avoid GPU nodes; below 1, so that any stated preference outweighs it."""
-
-NOW_BONUS = 1e-7
-"""What room that is free already counts; less than any other preference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placer:
-    """How pods are placed in this cycle: the static verdicts so far and the strategies."""
+    """How pods are placed in this cycle: where shapes fit, and the strategies."""
 
-    statics: StaticFits = field(default_factory=StaticFits)
+    fits: ShapeFits = field(default_factory=ShapeFits)
     gpu_strategy: Strategy = Strategy.BINPACK
     cpu_strategy: Strategy = Strategy.BINPACK
     scoring: Scoring | None = None
     reservations: Reservations = field(default_factory=Reservations)
-    _running: dict[tuple[int, Room], RunningFit] = field(default_factory=dict)
 
     def place(
         self,
@@ -160,30 +151,17 @@ class Placer:
             if obstacle is None:
                 trial.keep()
                 return None
-        masks = [self._static(statement, part[0].shape, room).mask & where.mask for part in parts]
+        masks = [
+            self.fits.static(statement, part[0].shape, room).mask & where.mask for part in parts
+        ]
         found = place_by_search(statement, gang, parts, masks, action, room=room)
         return None if found else obstacle
 
     def _fitting(self, attempt: "_Attempt", shape: Shape, mask: Bools, count: int) -> Ints:
         """(nodes,) how many pods of ``shape`` fit, devices included, at most ``count`` of those."""
-        statement = attempt.statement
-        copies = copies_that_fit(
-            shape,
-            statement.snapshot.resources,
-            statement.free(attempt.room),
-            self._static(statement, shape, attempt.room).mask & mask,
-            statement.snapshot.nodes.allocatable,
-        )
-        limited = statement.limits.copies(shape, attempt.room, count)
-        if limited is not None:
-            np.minimum(copies, limited, out=copies)
-        parts = statement.share_room(shape, attempt.room, count)
-        if parts is not None:
-            np.minimum(copies, parts.total, out=copies)
-        if not shape.needs_devices:
-            return copies
-        found = statement.devices.copies(shape, copies > 0, count, attempt.room)
-        return np.minimum(copies, found)
+        statement, room = attempt.statement, attempt.room
+        mask = self.fits.static(statement, shape, room).mask & mask
+        return self.fits.room(statement, shape, mask, count, room).fitting
 
     def _place_scored(
         self, attempt: "_Attempt", members: Sequence[Member], where: "_Where", scoring: Scoring
@@ -191,7 +169,7 @@ class Placer:
         """One after the other: each changes what the next one's choices are worth."""
         statement, gang, action, room = attempt
         shape, scored = members[0].shape, scoring.nodes(statement, room)
-        static = self._static(statement, shape, room)
+        static = self.fits.static(statement, shape, room)
         preference = static.preference
         if where.preference is not None:
             preference = preference + where.preference
@@ -209,14 +187,14 @@ class Placer:
                 )
             scored.note(shape, pick.row)
             if has_rules(shape):
-                static = self._static(statement, shape, room)
+                static = self.fits.static(statement, shape, room)
         return None
 
     def fit_for_singles(self, statement: Statement, shape: Shape, room: Room) -> RunningFit | None:
         """The fit by which single pods of the shape are placed, if nothing else decides."""
         if self.scoring is not None or self._strategy(shape) is not Strategy.BINPACK:
             return None
-        return self._running_fit(statement, shape, room)
+        return self.fits.running(statement, shape, room)
 
     def _place_plain(
         self,
@@ -235,47 +213,11 @@ class Placer:
         chunks = fill(count, copies, preference, running.slack, self._strategy(shape))
         found = sum(pods for _, pods in chunks)
         if found < count:
-            static = self._static(statement, shape, room)
+            static = self.fits.static(statement, shape, room)
             return no_room(statement, shape, static, copies=copies, needed=count, found=found)
         rows = [row for row, pods in chunks for _ in range(pods)]
         statement.place_plain([(gang, member) for member in members], rows, action, room)
         return None
-
-    def _running_fit(self, statement: Statement, shape: Shape, room: Room) -> RunningFit | None:
-        """The fit of a shape kept from pod to pod, where nothing but room decides."""
-        known = self._running.get((shape.number, room))
-        if known is not None and known.statement is statement:
-            return known
-        if statement.snapshot.neighbours or not is_plain(shape, statement.limits):
-            return None
-        static = self._static(statement, shape, room)
-        made = RunningFit(
-            statement,
-            shape,
-            static.mask,
-            _lasting_preference(statement, shape, static),
-            slack_row(shape, statement.snapshot.resources),
-            room=room,
-            now_bonus=NOW_BONUS,
-        )
-        if len(self._running) >= MOST_RUNNING:
-            del self._running[next(iter(self._running))]
-        self._running[shape.number, room] = made
-        return made
-
-    def copies_later(self, statement: Statement, shape: Shape) -> Ints:
-        """(nodes,) pods that fit by resources alone once those who leave have left; a fresh array.
-
-        Rules between pods and devices of claims are not asked.
-        """
-        known = self._running_fit(statement, shape, Room.LATER)
-        if known is not None:
-            known.refresh()
-            return known.copies.copy()
-        nodes = statement.snapshot.nodes
-        mask = self.statics.of(shape, nodes).mask
-        free = statement.free(Room.LATER)
-        return copies_that_fit(shape, statement.snapshot.resources, free, mask, nodes.allocatable)
 
     def _place_shape(
         self, attempt: "_Attempt", members: Sequence[Member], where: "_Where"
@@ -284,46 +226,30 @@ class Placer:
             return self._place_scored(attempt, members, where, self.scoring)
         statement, gang, action, room = attempt
         shape = members[0].shape
-        running = self._running_fit(statement, shape, room)
+        running = self.fits.running(statement, shape, room)
         if running is not None:
             return self._place_plain(attempt, members, where, running)
-        nodes = statement.snapshot.nodes
-        allocatable = nodes.allocatable
         paired = has_rules(shape)
-        static = self._static(statement, shape, room)
-        closed = np.zeros(len(nodes), dtype=np.bool_)
+        static = self.fits.static(statement, shape, room)
+        closed = np.zeros(len(statement.snapshot.nodes), dtype=np.bool_)
         left = list(members)
         while left:
             mask = static.mask & where.mask & ~closed
-            free = statement.free(room)
-            copies = copies_that_fit(shape, statement.snapshot.resources, free, mask, allocatable)
-            first = len(left) == len(members)
-            count = 1 if paired or (shape.shares_claims and first) else len(left)
-            if shape.shares_claims and first:
-                copies = _roomy(copies, len(left))
-            limited = statement.limits.copies(shape, room, count)
-            if limited is not None:
-                np.minimum(copies, limited, out=copies)
-            parts = statement.share_room(shape, room, count)
-            if parts is not None:
-                np.minimum(copies, parts.total, out=copies)
-            fitting = copies
-            if shape.needs_devices:
-                found = statement.devices.copies(shape, copies > 0, count, room)
-                fitting = np.minimum(copies, found)
-            shared = None if parts is None else np.minimum(parts.shared, fitting)
+            together = len(left) if shape.shares_claims and len(left) == len(members) else 0
+            count = 1 if paired or together else len(left)
+            found = self.fits.room(statement, shape, mask, count, room, together=together)
             chunks = fill(
                 count,
-                fitting,
+                found.fitting,
                 self._preference(attempt, shape, static, where, mask),
-                slack(shape, statement.snapshot.resources, free),
+                slack(shape, statement.snapshot.resources, found.free),
                 self._strategy(shape),
-                first=shared,
+                first=found.shared,
             )
             if sum(pods for _, pods in chunks) < count:
                 done = len(members) - len(left) + sum(pods for _, pods in chunks)
                 return no_room(
-                    statement, shape, static, copies=copies, needed=len(members), found=done
+                    statement, shape, static, copies=found.copies, needed=len(members), found=done
                 )
             for row, pods in chunks:
                 placed = statement.place(gang, left[:pods], row, action, room=room)
@@ -332,15 +258,8 @@ class Placer:
                     closed[row] = True
                     break
             if paired:
-                static = self._static(statement, shape, room)
+                static = self.fits.static(statement, shape, room)
         return None
-
-    def _static(self, statement: Statement, shape: Shape, room: Room) -> StaticFit:
-        """The static verdict, narrowed by rules between pods where there are any."""
-        static = self.statics.of(shape, statement.snapshot.nodes)
-        if not has_rules(shape) and not statement.snapshot.neighbours:
-            return static
-        return narrowed(statement.neighbourhood(room), shape, static)
 
     def _strategy(self, shape: Shape) -> Strategy:
         if self.gpu_strategy is self.cpu_strategy:
@@ -350,8 +269,9 @@ class Placer:
     def _preference(
         self, attempt: "_Attempt", shape: Shape, static: StaticFit, where: "_Where", mask: Bools
     ) -> Floats:
-        preference = _lasting_preference(attempt.statement, shape, static)
-        preference = preference + _starts_now(attempt, shape, mask)
+        statement = attempt.statement
+        preference = lasting_preference(statement, shape, static)
+        preference = preference + starts_now(statement, shape, mask, attempt.room)
         return preference if where.preference is None else preference + where.preference
 
 
@@ -371,30 +291,6 @@ class _Where(NamedTuple):
     preference: Floats | None = None
 
 
-def _starts_now(attempt: "_Attempt", shape: Shape, mask: Bools) -> Floats | float:
-    """(nodes,) a preference for nodes with room now, where others would have to be waited for."""
-    statement = attempt.statement
-    if attempt.room is Room.NOW or not (statement.later > statement.idle).any():
-        return 0.0
-    allocatable, resources = statement.snapshot.nodes.allocatable, statement.snapshot.resources
-    copies = copies_that_fit(shape, resources, statement.free(Room.NOW), mask, allocatable)
-    return np.where(copies > 0, NOW_BONUS, 0.0)
-
-
-def _lasting_preference(statement: Statement, shape: Shape, static: StaticFit) -> Floats:
-    """What stays the same in a cycle: stated preferences, and GPU nodes kept for those in need."""
-    if wants_devices(shape):
-        return static.preference
-    extended = statement.snapshot.nodes.allocatable[len(BASE_RESOURCES) :]
-    return static.preference - GPU_NODE_MALUS * extended.any(axis=0)
-
-
 def _members_of(group: Subgroup, members: Sequence[Member]) -> list[Member]:
     leaves = {leaf.name for leaf in group.leaves()}
     return [member for member in members if member.leaf in leaves]
-
-
-def _roomy(copies: Ints, count: int) -> Ints:
-    """Keep to nodes with room for all ``count`` sharers of a claim, where there are any."""
-    roomy = copies >= count
-    return np.where(roomy, copies, 0) if roomy.any() else copies

@@ -115,7 +115,7 @@ def _may_never_fit(state: CycleState, ask: Ask) -> bool:
         if shape.needs_devices and not devices.ever_fits(shape):
             return True
         if shape.pod_anti_affinity:
-            mask = state.placer.statics.of(shape, snapshot.nodes).mask
+            mask = state.placer.fits.statics.of(shape, snapshot.nodes).mask
             empty = Neighbourhood(snapshot.nodes, (), snapshot.namespaces)
             if len(group) > empty.most_apart(shape, mask):
                 return True

@@ -83,7 +83,7 @@ def _least(state: CycleState, member: Member) -> Floats:
 def _units(state: CycleState, pool: VictimPool, ask: Ask) -> Iterator[VictimUnit]:
     """Every unit once, by the price of the cheapest node it is on."""
     hardest = by_shape(ask.members)[0][0]
-    mask = state.placer.statics.of(hardest.shape, state.snapshot.nodes).mask
+    mask = state.placer.fits.statics.of(hardest.shape, state.snapshot.nodes).mask
     on_row: dict[int, list[VictimUnit]] = {}
     for queue in pool.queues():
         for unit in pool.units(queue):
