@@ -2,13 +2,17 @@
 
 All replicas serve the Secret's certificate. Where we manage it ourselves it is made by the first
 that finds none, signed by itself, and renewed when a third of its time is left; ``ca.crt`` then
-keeps the one before, so that a replica that still serves that is trusted meanwhile. Keys are made
-by the program ``openssl``. Otherwise somebody else writes the Secret, of type kubernetes.io/tls.
+keeps the one before, so that a replica that still serves that is trusted meanwhile. A Secret that
+was deleted is written again as it is served; one that cannot be served gets a new certificate.
+Keys are made by the program ``openssl``. Otherwise somebody else writes the Secret, of type
+kubernetes.io/tls.
 """
 
 import asyncio
 import base64
 import ipaddress
+import logging
+import ssl
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -24,6 +28,7 @@ from kai_py.watch.client import Client
 from kai_py.watch.errors import AlreadyExists, Conflict, NotFound
 from kai_py.watch.resource import define_kind
 
+log = logging.getLogger(__name__)
 VALID_DAYS = 365
 RENEWED_WITHIN = VALID_DAYS * 24 * 3600 // 3
 OPENSSL_SECONDS = 60
@@ -79,10 +84,12 @@ def ends_soon(served: bytes) -> bool:
         return not _succeeds("x509", "-checkend", within, "-noout", "-in", file.name)
 
 
-async def kept_certificate(client: Client, wanted: Webhook) -> Certificate:
+async def kept_certificate(
+    client: Client, wanted: Webhook, served: Certificate | None = None
+) -> Certificate:
     """The Secret's certificate, made or renewed where that is ours to do.
 
-    Raises CertificateError, ApiError.
+    ``served``: what this replica serves already. Raises CertificateError, ApiError.
     """
     try:
         secret = await client.get(SECRETS, WEBHOOK_NAME, namespace=wanted.namespace)
@@ -91,15 +98,21 @@ async def kept_certificate(client: Client, wanted: Webhook) -> Certificate:
             place = f"Secret {wanted.namespace}/{WEBHOOK_NAME}"
             text = f"{place} does not exist: create it, of type kubernetes.io/tls"
             raise CertificateError(text) from None
-        return await _created(client, wanted)
-    found = _read(secret)
+        return await _created(client, wanted, served)
+    try:
+        found = await asyncio.to_thread(_read, secret)
+    except CertificateError as error:
+        if not wanted.self_managed:
+            raise
+        log.warning("%s; a new certificate takes its place", error)
+        return await _renewed(client, wanted, secret, b"")
     if not wanted.self_managed or not await asyncio.to_thread(ends_soon, found.served):
         return found
-    return await _renewed(client, wanted, secret, found)
+    return await _renewed(client, wanted, secret, found.served)
 
 
-async def _created(client: Client, wanted: Webhook) -> Certificate:
-    made = await asyncio.to_thread(issue, _names(wanted))
+async def _created(client: Client, wanted: Webhook, served: Certificate | None) -> Certificate:
+    made = await asyncio.to_thread(issue, _names(wanted)) if served is None else served
     body = {"type": "kubernetes.io/tls", "data": _data(made)}
     metadata = {"name": WEBHOOK_NAME, "namespace": wanted.namespace}
     try:
@@ -109,27 +122,42 @@ async def _created(client: Client, wanted: Webhook) -> Certificate:
     return made
 
 
-async def _renewed(
-    client: Client, wanted: Webhook, secret: Secret, found: Certificate
-) -> Certificate:
-    made = await asyncio.to_thread(issue, _names(wanted), before=found.served)
+async def _renewed(client: Client, wanted: Webhook, secret: Secret, before: bytes) -> Certificate:
+    made = await asyncio.to_thread(issue, _names(wanted), before=before)
     guard = {"metadata": {"resourceVersion": secret.metadata.resource_version}}
     body = {**guard, "data": _data(made)}
     try:
         await client.patch(SECRETS, WEBHOOK_NAME, body, namespace=wanted.namespace)
     except Conflict:  # another replica was first
-        return _read(await client.get(SECRETS, WEBHOOK_NAME, namespace=wanted.namespace))
+        return await kept_certificate(client, wanted)
     return made
 
 
 def _read(secret: Secret) -> Certificate:
+    """Raises CertificateError. Blocks for some milliseconds."""
     place = f"Secret {secret.metadata.namespace}/{secret.metadata.name}"
     missing = [name for name in (CERTIFICATE, KEY) if not secret.data.get(name)]
     if missing:
-        raise CertificateError(f"{place} has no {' and no '.join(missing)}")
+        text = f"{place} has no {' and no '.join(missing)}: it must be of type kubernetes.io/tls"
+        raise CertificateError(text)
     served, key = (base64.b64decode(secret.data[name]) for name in (CERTIFICATE, KEY))
     authority = secret.data.get(AUTHORITY)
-    return Certificate(served, key, base64.b64decode(authority) if authority else served)
+    found = Certificate(served, key, base64.b64decode(authority) if authority else served)
+    _check(found, place)
+    return found
+
+
+def _check(found: Certificate, place: str) -> None:
+    """Whether a server can be started with it: PEM that belongs together."""
+    with tempfile.TemporaryDirectory() as directory:
+        served, key = Path(directory, CERTIFICATE), Path(directory, KEY)
+        served.write_bytes(found.served)
+        key.write_bytes(found.key)
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(served, key)
+        except ssl.SSLError as error:
+            text = f"{place}: {CERTIFICATE} and {KEY} are not a certificate and its key in PEM"
+            raise CertificateError(f"{text}: {error.reason or error}") from None
 
 
 def _data(made: Certificate) -> dict[str, str]:

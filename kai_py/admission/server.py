@@ -73,11 +73,12 @@ async def serve(client: Client, credentials: Credentials, configuration: Configu
     mirror = Mirror(client, MIRRORED)
     with tempfile.TemporaryDirectory(prefix="kai-py-") as directory:
         files = CertificateFiles(Path(directory))
-        files.write(await kept_certificate(client, wanted))
+        served = await kept_certificate(client, wanted)
+        files.write(served)
         async with asyncio.TaskGroup() as group:
             beside = [
                 group.create_task(mirror.run(), name="mirror"),
-                group.create_task(_keep(client, wanted, files), name="certificate"),
+                group.create_task(_keep(client, wanted, files, served), name="certificate"),
             ]
             await mirror.wait_synced()
             found = registry(Desk(client, mirror, configuration))
@@ -92,17 +93,19 @@ async def serve(client: Client, credentials: Credentials, configuration: Configu
                 task.cancel()
 
 
-async def _keep(client: Client, wanted: Webhook, files: CertificateFiles) -> None:
+async def _keep(
+    client: Client, wanted: Webhook, files: CertificateFiles, served: Certificate
+) -> None:
     """Keep the files equal to the Secret, and the Secret young."""
     while True:
         await asyncio.sleep(CHECK_SECONDS)
         try:
-            made = await kept_certificate(client, wanted)
-            if files.write(made):
+            served = await kept_certificate(client, wanted, served)
+            if files.write(served):
                 log.info("the certificate is a new one")
-            await publish(client, made.authority)  # whoever applied the objects anew dropped it
+            await publish(client, served.authority)  # whoever applied the objects anew dropped it
         except (CertificateError, ApiError) as error:
-            log.warning("certificate: %s", error)
+            log.warning("certificate: %s; the one before is served on", error)
 
 
 def _settings(client: Client, wanted: Webhook, files: CertificateFiles) -> kopf.OperatorSettings:

@@ -8,13 +8,14 @@ for.
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.commit.access import Access
+from kai_py.commit.access import Access, is_gone
 from kai_py.commit.claim_writes import release
 from kai_py.commit.eviction import EvictionOutcome, EvictionResult, evict, tell_why
 from kai_py.commit.holders import DeviceHolders
@@ -31,6 +32,8 @@ from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)
 IDLE_BACKOFF = 600.0
+LASTING_FAILURES = 3
+"""A gang that failed so often in a row leaves its room to others until its next attempt."""
 
 
 class Room(Protocol):
@@ -54,6 +57,9 @@ class Room(Protocol):
 
     def forget(self, pod_uid: str) -> None:
         """Take an assumption back."""
+
+    def hold_back(self, gang: str, until: float) -> None:
+        """Place nothing of the gang before ``until``, seconds since the epoch."""
 
     def avoid(self, device: DeviceKey, why: str, seconds: float) -> None:
         """Give a device to nobody for a while."""
@@ -202,10 +208,8 @@ class Committer:
         for device, condition in outcome.failed_devices:
             self._room.avoid(device, condition, pause)
             self._wake(pause)
-        now = asyncio.get_running_loop().time()
         if outcome.reason or outcome.failures:
-            wait = self._backoff.failed(gang.gang, now)
-            self._wake(wait)
+            wait = self._failed(gang.gang)
             log.warning(
                 "gang %s: %d of %d pods bound, next attempt in %.1f s: %s",
                 gang.gang,
@@ -221,6 +225,14 @@ class Committer:
         self._count(outcome, seconds)
         self._narrator.tell_outcome(outcome)
 
+    def _failed(self, gang: str) -> float:
+        """Note that a gang was not started; gives the seconds until the next attempt."""
+        wait = self._backoff.failed(gang, asyncio.get_running_loop().time())
+        if self._backoff.failures(gang) >= LASTING_FAILURES:
+            self._room.hold_back(gang, time.time() + wait)
+        self._wake(wait)
+        return wait
+
     def _count(self, outcome: GangOutcome, seconds: float) -> None:
         metrics = self._metrics
         for binding in outcome.bindings:
@@ -234,15 +246,14 @@ class Committer:
 
     async def _resume(self, gang: GangPlacement) -> None:
         """The stand-ins keep their room until the Job says that it is resumed."""
-        now = asyncio.get_running_loop().time
         try:
             await resume_job(self._access, gang.owner)
         except ApiError as error:
             for placement in gang.pods:
                 self._room.forget(placement.pod.uid)
-            wait = self._backoff.failed(gang.gang, now())
-            self._wake(wait)
+            wait = self._failed(gang.gang)
             log.warning("gang %s: not resumed, again in %.1f s: %s", gang.gang, wait, error)
+            self._narrator.tell_not_resumed(gang.owner, str(error))
         else:
             self._backoff.succeeded(gang.gang)
         finally:
@@ -255,7 +266,11 @@ class Committer:
         try:
             await suspend_job(self._access, job, scheduler, now)
         except ApiError as error:
-            outcome, reason = EvictionOutcome.FAILED, str(error)
+            gone = is_gone(error)
+            outcome = EvictionOutcome.VANISHED if gone else EvictionOutcome.FAILED
+            reason = str(error)
+            if not gone:
+                log.warning("Job %s/%s: not suspended: %s", job.namespace, job.name, error)
         else:
             outcome, reason = EvictionOutcome.EVICTED, ""
         for eviction in evictions:
@@ -273,6 +288,8 @@ class Committer:
             result = EvictionResult(eviction, EvictionOutcome.FAILED, "internal error")
         finally:
             self._leaving.discard(uid)
+        if result.outcome is EvictionOutcome.FAILED:
+            log.warning("pod %s: not evicted: %s", eviction.pod, result.reason)
         self._settle_eviction(result)
 
     def _settle_eviction(self, result: EvictionResult) -> None:

@@ -20,7 +20,7 @@ from kai_py.api.records.core import ObjectMeta, ObjectMetadata
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.grouping.gang import Owner
 from kai_py.watch.client import Client
-from kai_py.watch.errors import ApiError
+from kai_py.watch.errors import ApiError, RoleMissing
 from kai_py.watch.resource import define_kind
 
 log = logging.getLogger(__name__)
@@ -146,6 +146,7 @@ class EventRecorder:
         self._on_dropped = on_dropped
         self._queue: asyncio.Queue[Event] = asyncio.Queue(QUEUED)
         self._told: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._refused = False
 
     def record(self, event: Event) -> None:
         """Tell of an event, unless it was the last told of this object for this reason."""
@@ -186,4 +187,9 @@ class EventRecorder:
             await self._client.create(EVENTS, body, namespace=body["metadata"]["namespace"])
         except ApiError as error:
             self._on_dropped()
-            log.debug("event %s on %s: %s", event.reason, event.regarding.name, error)
+            news = isinstance(error, RoleMissing) and not self._refused
+            self._refused = self._refused or news
+            level = logging.WARNING if news else logging.DEBUG
+            log.log(level, "event %s on %s: %s", event.reason, event.regarding.name, error)
+        else:
+            self._refused = False

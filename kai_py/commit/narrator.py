@@ -7,6 +7,7 @@ BindingConditionsPending  pod          its devices are allocated, drivers make t
 Preempted         pod, gang's owner    it was evicted, for whom and by which rule
 NotReady, Unschedulable, Evict         the same on a PodGroup of KAI, as KAI's users know it
 EvictionBlocked   pod                  a disruption budget says not now
+FailedEviction    pod, or its Job      the API refused what was decided: the pod, or the Job, stays
 DeviceDoubleAllocated  both claims  they hold one device, and what becomes of ours
 InvalidObject     node, slice, pod     it is not used (as it says), with what is wrong
 TookRoom, LostRoom  both queues        when room moved between two of them
@@ -61,6 +62,10 @@ class Narrator:
             note = f"nothing of the gang was bound: {outcome.reason}"
             self._warn(owner, "FailedBinding", "Binding", note)
 
+    def tell_not_resumed(self, job: Owner, why: str) -> None:
+        """A suspended Job that fits could not be resumed."""
+        self._warn(job, "FailedBinding", "Resuming", f"the Job could not be resumed: {why}")
+
     def tell_waiting(self, pod: PodRef, note: str) -> None:
         """A pod's devices have to be made ready before it is bound."""
         self._tell(pod_object(pod), "BindingConditionsPending", "Binding", note)
@@ -72,6 +77,11 @@ class Narrator:
         if result.outcome is EvictionOutcome.BLOCKED:
             note = f"may not be evicted now: {result.reason}"
             self._tell(pod, "EvictionBlocked", "Preempting", note)
+            return
+        if result.outcome is EvictionOutcome.FAILED:
+            what, done = (owner, "suspended") if eviction.suspend else (pod, "evicted")
+            note = f"could not be {done} for {eviction.beneficiary}: {result.reason}"
+            self._warn(what, "FailedEviction", "Preempting", note)
             return
         if result.outcome is not EvictionOutcome.EVICTED:
             return

@@ -64,6 +64,10 @@ class ObjectBackoff:
         """Whether the object may be tried at ``now``."""
         return self._not_before.get(key, now) <= now
 
+    def failures(self, key: str) -> int:
+        """How often in a row the object has failed."""
+        return self._failures.get(key, 0)
+
     def failed(self, key: str, now: float, *, at_least: float = 0.0) -> float:
         """Note a failure; gives the seconds until the next try is due."""
         failures = self._failures.get(key, 0) + 1

@@ -9,12 +9,14 @@ else.
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 from kai_py.api.records.core import Pod
 from kai_py.api.references import PodRef
 from kai_py.commit.access import Access, is_gone
+from kai_py.commit.retry import TRANSIENT
 from kai_py.commit.status import (
     PendingStatus,
     differs,
@@ -52,13 +54,18 @@ class StatusWriter:
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._written: dict[str, tuple[PendingStatus, float]] = {}
         self._under_way: set[str] = set()
+        self._refused: dict[str, float] = {}
+        self._now = 0.0
+        self._warned = -math.inf
 
     def update(self, statuses: tuple[PendingStatus, ...], now: float) -> None:
         """Note what pods must say from now on; ``now`` in seconds of a steady clock.
 
         A pod that is no longer named is no longer written to.
         """
+        self._now = now
         named = {wanted.pod.uid for wanted in statuses}
+        self._refused = {uid: at for uid, at in self._refused.items() if uid in named}
         self._written = {uid: last for uid, last in self._written.items() if uid in named}
         for uid in [uid for uid in self._wanted if uid not in named]:
             del self._wanted[uid]
@@ -92,6 +99,9 @@ class StatusWriter:
 
     def _wait(self, wanted: PendingStatus, pod: Pod, now: float) -> float:
         """Seconds until the pod may be written to again; other words alone are not urgent."""
+        refused = self._refused.get(wanted.pod.uid)
+        if refused is not None:
+            return refused + self._message_interval - now
         last = self._written.get(wanted.pod.uid)
         if last is None:
             return 0.0
@@ -137,6 +147,19 @@ class StatusWriter:
         except ApiError as error:
             if is_gone(error):
                 return
-            self._written.pop(wanted.pod.uid, None)
-            self._wake(self._message_interval)
-            log.warning("status of pod %s: %s", wanted.pod, error)
+            self._note_failure(wanted.pod, error)
+        else:
+            self._refused.pop(wanted.pod.uid, None)
+
+    def _note_failure(self, pod: PodRef, error: ApiError) -> None:
+        """The next cycle tries again; later, and warned of once, where that would not help."""
+        self._written.pop(pod.uid, None)
+        self._wake(self._message_interval)
+        level = logging.WARNING
+        if not isinstance(error, TRANSIENT):
+            self._refused[pod.uid] = self._now
+            if self._now < self._warned + self._message_interval:
+                level = logging.DEBUG
+            else:
+                self._warned = self._now
+        log.log(level, "status of pod %s: %s", pod, error)

@@ -9,6 +9,7 @@ ApiError
     ├── BadRequest         400
     ├── Unauthorized       401
     ├── Forbidden          403
+    │   └── RoleMissing    403 of RBAC
     ├── NotFound           404
     ├── AlreadyExists      409 on create: the name is taken
     ├── Conflict           409 otherwise: read again, then retry
@@ -103,6 +104,10 @@ class Forbidden(StatusError):
     """403: an RBAC rule or an admission policy forbids the call."""
 
 
+class RoleMissing(Forbidden):
+    """403 of RBAC: no role of ours allows the call."""
+
+
 class NotFound(StatusError):
     """404: neither the object nor, for a missing CRD, the collection."""
 
@@ -142,6 +147,9 @@ _BY_CODE: dict[int, type[StatusError]] = {
     429: TooManyRequests,
 }
 _STATUS = msgspec.json.Decoder(Status)
+_BY_RBAC = " cannot "
+"""In what RBAC says: ``User "U" cannot VERB resource "R"``; admission policies say otherwise."""
+_ROLE = "a role has to allow it (kai-py install prints the scheduler's roles)"
 
 
 def from_status(call: str, status: Status, *, code: int = 0, wait: float = 0.0) -> StatusError:
@@ -151,8 +159,11 @@ def from_status(call: str, status: Status, *, code: int = 0, wait: float = 0.0) 
     if kind is Conflict and status.reason == "AlreadyExists":
         kind = AlreadyExists
     details = status.details or StatusDetails()
+    text = f"{call}: {code} {status.reason}: {status.message}"
+    if kind is Forbidden and _BY_RBAC in status.message:
+        kind, text = RoleMissing, f"{text}: {_ROLE}"
     return kind(
-        f"{call}: {code} {status.reason}: {status.message}",
+        text,
         code=code,
         reason=status.reason,
         causes=details.causes or (),

@@ -8,6 +8,7 @@ one half-life back counts half:
 W = 2^((time() - now) / half-life), or 1; D is the time since the window began: a sliding window is
 as long as it says, a tumbling one began at a multiple of its size after its start, a cron window
 when its expression fired last. R is the resolution. Where there is no sample, nothing was held.
+What is not an amount counts as nothing.
 
 Source: Prometheus' HTTP API (/api/v1/query), PromQL subqueries.
 """
@@ -16,7 +17,8 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import aiohttp
 import msgspec
@@ -81,17 +83,33 @@ async def measured_usage(
             data=form,
             timeout=aiohttp.ClientTimeout(total=settings.timeout),
         ) as response:
-            answer = msgspec.json.decode(await response.read(), type=_Answer)
-    except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
-        raise UsageError(f"{settings.url}: {error or type(error).__name__}") from None
+            status = f"{response.status} {response.reason or ''}".strip()
+            answer = _decoded(await response.read(), status)
+    except TimeoutError:
+        text = f"no answer within {settings.timeout:g} s (fairShare.prometheus.timeout)"
+        raise UsageError(text) from None
+    except aiohttp.ClientError as error:
+        raise UsageError(str(error) or type(error).__name__) from None
     if answer.status != "success":
-        raise UsageError(f"{settings.url}: {answer.error}")
+        raise UsageError(f"{answer.error or status} (fairShare.prometheus.used: {settings.used})")
+    return _amounts(answer.data.result)
+
+
+def _decoded(body: bytes, status: str) -> _Answer:
+    try:
+        return msgspec.json.decode(body, type=_Answer)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise UsageError(f"answered {status}, and not as Prometheus does") from None
+
+
+def _amounts(samples: Sequence[_Sample]) -> Amounts:
     amounts: dict[str, dict[str, float]] = {}
-    for sample in answer.data.result:
-        value = float(sample.value[1])
-        if math.isfinite(value):
-            of_queue = amounts.setdefault(sample.metric.get("queue", ""), {})
-            of_queue[sample.metric.get("resource", "")] = value
+    for sample in samples:
+        with suppress(ValueError):
+            value = float(sample.value[1])
+            if math.isfinite(value) and value >= 0:
+                of_queue = amounts.setdefault(sample.metric.get("queue", ""), {})
+                of_queue[sample.metric.get("resource", "")] = value
     return amounts
 
 
@@ -106,8 +124,21 @@ async def follow_usage(
             try:
                 note(await measured_usage(session, settings, half_life, now), now)
             except UsageError as error:
-                log.log(logging.DEBUG if failing else logging.WARNING, "past use: %s", error)
+                _tell(settings, error, level=logging.DEBUG if failing else logging.WARNING)
                 failing = True
             else:
+                if failing:
+                    log.info("past use: %s answers again", settings.url)
                 failing = False
             await asyncio.sleep(settings.interval)
+
+
+def _tell(settings: MeasuredUsage, error: UsageError, *, level: int) -> None:
+    log.log(
+        level,
+        "past use: fairShare.prometheus.url %s: %s; the last answer counts until it is %g s old, "
+        "then only the present does",
+        settings.url,
+        error,
+        settings.stale_after,
+    )

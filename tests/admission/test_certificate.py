@@ -8,6 +8,7 @@ import pytest
 
 from kai_py.admission import certificate
 from kai_py.admission.certificate import (
+    SECRETS,
     CertificateError,
     ends_soon,
     issue,
@@ -18,6 +19,7 @@ from kai_py.config import Webhook
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.watch.client import connect
 from kai_py.watch.credentials import Anonymous
+from kai_py.watch.errors import AlreadyExists
 
 OURS = Webhook(namespace="default", names=("127.0.0.1",))
 THEIRS = Webhook(namespace="default", self_managed=False)
@@ -62,18 +64,55 @@ async def test_it_is_renewed_and_the_old_one_trusted(client, monkeypatch):
     assert second.authority == second.served + first.served
 
 
+async def write(client, **data):
+    """The Secret, with these values."""
+    encoded = {name.replace("_", "."): base64.b64encode(text) for name, text in data.items()}
+    body = {"data": {name: text.decode() for name, text in encoded.items()}}
+    metadata = {"name": WEBHOOK_NAME, "namespace": "default"}
+    try:
+        await client.create(SECRETS, {"metadata": metadata, **body}, namespace="default")
+    except AlreadyExists:
+        await client.patch(SECRETS, WEBHOOK_NAME, body, namespace="default")
+
+
 async def test_a_secret_of_others_is_taken_as_it_is(client):
     with pytest.raises(CertificateError, match="Secret default/kai-py-webhook does not exist"):
         await kept_certificate(client, THEIRS)
-    data = {"tls.crt": base64.b64encode(b"crt").decode()}
-    body = {"metadata": {"name": WEBHOOK_NAME, "namespace": "default"}, "data": data}
-    await client.create(certificate.SECRETS, body, namespace="default")
-    with pytest.raises(CertificateError, match=r"has no tls.key"):
+    made = issue(("host.example",))
+    await write(client, tls_crt=made.served)
+    with pytest.raises(CertificateError, match=r"has no tls.key: it must be of type kubernetes.io"):
         await kept_certificate(client, THEIRS)
-    key = {"data": {"tls.key": base64.b64encode(b"key").decode()}}
-    await client.patch(certificate.SECRETS, WEBHOOK_NAME, key, namespace="default")
+    await write(client, tls_key=made.key)
     found = await kept_certificate(client, THEIRS)
-    assert (found.served, found.key, found.authority) == (b"crt", b"key", b"crt")
+    assert (found.served, found.key, found.authority) == (made.served, made.key, made.served)
+
+
+GARBAGE = {
+    "no certificate": (b"\xff", issue(("a",)).key),
+    "no key": (issue(("a",)).served, b"garbage"),
+    "another key": (issue(("a",)).served, issue(("a",)).key),
+}
+
+
+@pytest.mark.parametrize(("served", "key"), GARBAGE.values(), ids=GARBAGE)
+async def test_a_secret_that_cannot_be_served_is_told_or_replaced(client, caplog, served, key):
+    await write(client, tls_crt=served, tls_key=key)
+    text = "Secret default/kai-py-webhook: tls.crt and tls.key are not a certificate and its key"
+    with pytest.raises(CertificateError, match=text):
+        await kept_certificate(client, THEIRS)
+    found = await kept_certificate(client, OURS)
+    assert found.authority == found.served != served
+    assert await kept_certificate(client, OURS) == found
+    (told,) = caplog.messages
+    assert text in told
+    assert "a new certificate takes its place" in told
+
+
+async def test_a_secret_that_is_deleted_is_written_again_as_it_is_served(client):
+    first = await kept_certificate(client, OURS)
+    await client.delete(SECRETS, WEBHOOK_NAME, namespace="default")
+    assert await kept_certificate(client, OURS, first) == first
+    assert await kept_certificate(client, OURS) == first
 
 
 def test_without_openssl_it_says_what_to_do(monkeypatch):

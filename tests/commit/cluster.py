@@ -242,11 +242,20 @@ async def lose_answer(call: Call, serve: Serve) -> bytes:
     raise TimedOut(f"{call}: no answer")
 
 
-def refuse(code: int, reason: str = "InternalError", retry_after: int | None = None) -> Fault:
+NO_ROLE = 'it is forbidden: User "u" cannot patch resource "pods" in API group ""'
+"""As RBAC says it."""
+
+
+def refuse(
+    code: int,
+    reason: str = "InternalError",
+    retry_after: int | None = None,
+    message: str = "injected",
+) -> Fault:
     """The server does nothing but complain."""
 
     async def fault(call: Call, _serve: Serve) -> bytes:
-        status = Refusal(code, reason, "injected", retry_after=retry_after).status()
+        status = Refusal(code, reason, message, retry_after=retry_after).status()
         raise from_answer(str(call), code, msgspec.json.encode(status), {})
 
     return fault

@@ -8,6 +8,7 @@ class RecordingRoom:
         self.held: dict[str, str] = {}
         self.leaving: set[str] = set()
         self.avoided: list[tuple] = []
+        self.held_back: list[str] = []
 
     def assume(self, pod, node, claims=None, gpus=(), making=None, *, volumes=()) -> None:
         self.assumed[pod.uid] = node
@@ -18,6 +19,9 @@ class RecordingRoom:
 
     def avoid(self, device, why, seconds) -> None:
         self.avoided.append((device, why, seconds))
+
+    def hold_back(self, gang, until) -> None:
+        self.held_back.append(gang)
 
     def hold(self, pod_uid, node, now) -> None:
         self.held[pod_uid] = node

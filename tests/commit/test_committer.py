@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 from msgspec.structs import replace
 
@@ -8,6 +10,7 @@ from kai_py.plan.decisions import Action, Eviction, Nomination, Plan
 from tests.commit.cluster import (
     JOB,
     NAMESPACE,
+    NO_ROLE,
     QUICK,
     Cluster,
     first,
@@ -90,6 +93,18 @@ async def test_an_undone_gang_is_forgotten_and_tried_again_after_its_backoff(clu
     await carry_out(committer, plan)
     assert len(cluster.calls) == made, "the gang was tried again before its backoff had passed"
     assert count(cluster.metrics.gangs, "allocate", "undone") == 1
+
+
+async def test_a_gang_that_fails_for_the_third_time_leaves_its_room_until_it_is_due(cluster, room):
+    gang = gang_with_claims(cluster, 1)
+    committer = cluster.committer(room)
+    seen = []
+    for _ in range(3):
+        cluster.fail_once("patch", "ResourceClaim/status", refuse(403, "Forbidden"))
+        await carry_out(committer, Plan(placements=(gang,)))
+        seen.append(list(room.held_back))
+        await asyncio.sleep(0.003)
+    assert seen == [[], [], [gang.gang]]
 
 
 async def test_a_failing_gang_does_not_hold_up_another(cluster, room):
@@ -184,6 +199,18 @@ async def test_a_disruption_budget_says_not_now_and_is_asked_again(cluster, room
     cluster.api.patch_status(BUDGETS, budget, {"disruptionsAllowed": 1, "observedGeneration": 1})
     await carry_out(cluster.committer(room), plan)
     assert cluster.pod("victim") is None
+
+
+async def test_an_eviction_that_is_refused_is_told(cluster, room, caplog):
+    pod = await bound_pod(cluster)
+    fault = refuse(403, "Forbidden", message=NO_ROLE)
+    cluster.fail_once("create", "Pod/eviction", fault)
+    await carry_out(cluster.committer(room), Plan(evictions=(eviction_of(pod),)))
+    assert room.leaving == set()
+    assert count(cluster.metrics.evictions, "preempt", "failed") == 1
+    (logged,) = caplog.messages
+    assert logged.startswith("pod team-a/victim: not evicted: POST ")
+    assert "a role has to allow it" in logged
 
 
 async def test_another_pod_of_that_name_is_not_evicted(cluster, room):

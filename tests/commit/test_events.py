@@ -15,7 +15,7 @@ from kai_py.commit.transaction import GangOutcome
 from kai_py.embedded.resources import EVENTS
 from kai_py.grouping.gang import Owner
 from kai_py.plan.decisions import Action, Eviction, Plan, Stage, Unplaced
-from tests.commit.cluster import JOB, Cluster, gang_with_claims, refuse
+from tests.commit.cluster import JOB, NO_ROLE, Cluster, gang_with_claims, refuse
 from tests.commit.room import RecordingRoom
 
 FREE = TokenBucket(1e6, 1000)
@@ -110,6 +110,24 @@ async def test_a_refused_event_is_counted_and_stops_nothing(cluster):
     assert cluster.dropped == 1
 
 
+async def test_a_missing_role_is_warned_of_once_until_events_are_written_again(cluster, caplog):
+    def lack():
+        cluster.fail_once("create", "Event", refuse(403, "Forbidden", message=NO_ROLE))
+
+    async with recording(cluster) as recorder:
+        for number in range(2):
+            lack()
+            recorder.record(event(f"lost {number}"))
+            await recorder.drain(5.0)
+        recorder.record(event("written"))
+        await recorder.drain(5.0)
+        lack()
+        recorder.record(event("lost again"))
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(told) == 2
+    assert "a role has to allow it" in told[0]
+
+
 def test_a_bucket_gives_its_burst_and_then_its_rate():
     bucket = TokenBucket(rate=10.0, burst=3)
     delays = [bucket.delay(100.0) for _ in range(6)]
@@ -177,6 +195,11 @@ def test_an_eviction_is_told_to_pod_owner_and_both_queues(cluster):
     told.clear()
     narrator.tell_eviction(EvictionResult(eviction, EvictionOutcome.BLOCKED, "budget"))
     assert told == [("Pod", "victim", "EvictionBlocked")]
+    told.clear()
+    narrator.tell_eviction(EvictionResult(eviction, EvictionOutcome.FAILED, "403"))
+    suspended = replace(eviction, suspend=True)
+    narrator.tell_eviction(EvictionResult(suspended, EvictionOutcome.FAILED, "403"))
+    assert told == [("Pod", "victim", "FailedEviction"), ("Job", "train", "FailedEviction")]
 
 
 def test_a_group_of_kai_hears_what_its_users_know():

@@ -7,7 +7,7 @@ from kai_py.commit.status import condition_reason, pending_statuses
 from kai_py.commit.status_writer import StatusWriter
 from kai_py.embedded.resources import PODS
 from kai_py.plan.decisions import Nomination, Plan, Stage, Unplaced
-from tests.commit.cluster import JOB, NAMESPACE, Cluster, refuse
+from tests.commit.cluster import JOB, NAMESPACE, NO_ROLE, Cluster, refuse
 
 INTERVAL = 10.0
 
@@ -154,6 +154,19 @@ async def test_w24_a_failed_write_is_repeated_by_the_next_cycle(cluster, writer)
     assert cluster.wakes == [INTERVAL]
     await say(writer, waits(Stage.RESOURCES, "no room.", pod), now=1.0)
     assert scheduled(cluster, "worker-0").message == "no room."
+
+
+async def test_what_is_refused_is_tried_at_intervals_and_warned_of_once(cluster, writer, caplog):
+    pods = [cluster.add_pod(f"worker-{i}") for i in range(3)]
+    for now in range(100):
+        for _ in pods:
+            cluster.fail_once("patch", "Pod/status", refuse(403, "Forbidden", message=NO_ROLE))
+        await say(writer, waits(Stage.RESOURCES, f"no room at {now}.", *pods), now=now / 10)
+        cluster.faults.clear()
+    assert writes(cluster) == len(pods)
+    assert [record.levelname for record in caplog.records].count("WARNING") == 1
+    await say(writer, waits(Stage.RESOURCES, "no room.", *pods), now=INTERVAL)
+    assert {scheduled(cluster, pod.name).message for pod in pods} == {"no room."}
 
 
 async def test_somebody_who_overwrites_us_is_answered_but_not_at_once(cluster, writer):

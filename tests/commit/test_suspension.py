@@ -7,9 +7,19 @@ from msgspec.structs import replace
 
 from kai_py.api.records.suspended_job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
 from kai_py.api.references import PodRef
+from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import JOBS
 from kai_py.plan.decisions import Plan
-from tests.commit.cluster import JOB, NAMESPACE, SCHEDULER, Cluster, gang_of, placed, refuse
+from tests.commit.cluster import (
+    JOB,
+    NAMESPACE,
+    NO_ROLE,
+    SCHEDULER,
+    Cluster,
+    gang_of,
+    placed,
+    refuse,
+)
 from tests.commit.room import RecordingRoom
 from tests.commit.test_committer import carry_out, count, eviction_of
 
@@ -69,6 +79,23 @@ async def test_pods_stay_whose_job_is_not_suspended(cluster, room, job):
     assert room.leaving == set()
     assert cluster.pod(leaving[0].pod.name).status.conditions == ()
     assert cluster.wakes, "it is tried again"
+
+
+async def test_a_job_that_may_not_be_suspended_is_told_of_once(cluster, room, job, caplog):
+    cluster.fail_once("patch", "Job", refuse(403, "Forbidden", message=NO_ROLE))
+    leaving = evictions(cluster, job)
+    await carry_out(cluster.committer(room), Plan(evictions=leaving))
+    (logged,) = caplog.messages
+    assert logged.startswith("Job team-a/train: not suspended: PATCH ")
+    assert count(cluster.metrics.evictions, "preempt", "failed") == 2
+
+
+async def test_a_job_that_is_gone_needs_no_suspension(cluster, room, job, caplog):
+    leaving = evictions(cluster, job)
+    delete(cluster.api, JOBS, JOB.name, NAMESPACE, DeleteOptions(policy="Background"))
+    await carry_out(cluster.committer(room), Plan(evictions=leaving))
+    assert caplog.messages == []
+    assert count(cluster.metrics.evictions, "preempt", "vanished") == 2
 
 
 async def test_another_job_of_that_name_is_left_alone(cluster, room, job):

@@ -31,6 +31,17 @@ def test_code_and_reason_choose_the_type(code, reason, kind):
     assert str(error) == f"PUT /x: {code} {reason}: because"
 
 
+def test_a_missing_role_is_told_with_what_helps():
+    said = 'pods "a" is forbidden: User "u" cannot patch resource "pods" in API group ""'
+    body = {"code": 403, "reason": "Forbidden", "message": said}
+    error = errors.from_answer("PATCH /x", 403, json.dumps(body).encode(), {})
+    assert type(error) is errors.RoleMissing
+    assert str(error) == (
+        f"PATCH /x: 403 Forbidden: {said}: "
+        "a role has to allow it (kai-py install prints the scheduler's roles)"
+    )
+
+
 def test_invalid_names_the_fields():
     body = {
         "code": 422,

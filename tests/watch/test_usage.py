@@ -1,13 +1,17 @@
 """Past use as a real Prometheus tells it, for every kind of window, against the integrals."""
 
+import asyncio
+import json
 import time
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from kai_py.api.measured_usage import MeasuredUsage, UsageWindow, WindowType
-from kai_py.watch.usage import UsageError, measured_usage, window_start
+from kai_py.watch.usage import UsageError, follow_usage, measured_usage, window_start
 from tests.prometheus import prometheus
 
 HOUR = 3600
@@ -70,3 +74,82 @@ async def test_a_server_that_is_not_there_is_told():
 def test_a_tumbling_window_begins_at_multiples_of_its_size():
     window = UsageWindow(type=WindowType.TUMBLING, size=100.0)
     assert [window_start(window, now) for now in (0.0, 99.0, 100.0, 250.0)] == [0, 0, 100, 200]
+
+
+@asynccontextmanager
+async def serving(*answers):
+    """The address of a server that gives these answers in turn, the last one for ever."""
+    left = list(answers)
+
+    async def handle(_request):
+        answer = left.pop(0) if len(left) > 1 else left[0]
+        return await answer()
+
+    application = web.Application()
+    application.router.add_post("/api/v1/query", handle)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+def saying(body, status=200):
+    async def answer():
+        return web.Response(body=body, status=status)
+
+    return answer
+
+
+def samples(**amounts):
+    listed = [
+        {"metric": {"queue": queue, "resource": "gpu"}, "value": [1.0, amount]}
+        for queue, amount in amounts.items()
+    ]
+    return saying(json.dumps({"status": "success", "data": {"result": listed}}))
+
+
+async def never():
+    await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (saying(b"<html>sign in</html>", 502), "answered 502 Bad Gateway, and not as Prometheus"),
+        (saying(b"\xff\xfe{", 200), "answered 200 OK, and not as Prometheus"),
+        (saying(b'{"data": {"result": {}}}'), "answered 200 OK, and not as Prometheus"),
+        (saying(b'{"status": "error"}', 422), "422 Unprocessable .*fairShare.prometheus.used"),
+        (never, r"no answer within 0.2 s \(fairShare.prometheus.timeout\)"),
+    ],
+    ids=["a page", "bytes", "another answer", "an error", "nothing"],
+)
+async def test_what_is_no_answer_is_told_in_words(answer, text):
+    async with serving(answer) as url, aiohttp.ClientSession() as session:
+        with pytest.raises(UsageError, match=text):
+            await measured_usage(session, MeasuredUsage(url=url, timeout=0.2), None, float(NOW))
+
+
+async def test_what_is_no_amount_counts_as_nothing():
+    answer = samples(a="many", b="NaN", c="-3", d="+Inf", e="2.5")
+    async with serving(answer) as url, aiohttp.ClientSession() as session:
+        found = await measured_usage(session, MeasuredUsage(url=url), None, float(NOW))
+    assert found == {"e": {"gpu": 2.5}}
+
+
+async def test_a_server_that_fails_is_told_of_once_and_when_it_is_back(caplog):
+    caplog.set_level("INFO", "kai_py.watch.usage")
+    known = asyncio.Event()
+    async with serving(saying(b"x"), saying(b"y"), samples(a="1")) as url:
+        settings = MeasuredUsage(url=url, interval=0.01)
+        asking = asyncio.create_task(follow_usage(settings, None, lambda *_: known.set()))
+        await asyncio.wait_for(known.wait(), 10)
+        await asyncio.sleep(0)
+        asking.cancel()
+    warned, again = caplog.messages
+    assert f"fairShare.prometheus.url {url}: answered 200 OK" in warned
+    assert "the last answer counts until it is 300 s old" in warned
+    assert again == f"past use: {url} answers again"
