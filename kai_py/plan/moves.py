@@ -4,7 +4,8 @@ Gangs are placed again by priority, then age, each with its core before its surp
 core is placed whole or lost; surplus of a leaf that lost its floor is lost with it. Those of its
 pods whose room nobody took stay where they are: a pod placed on its own node is not evicted. The
 claims of a pod that were made for it alone are made anew with it, so that it gets other devices,
-wherever they are. Pods that name claims of others are not moved.
+wherever they are. Pods that name claims of others are not moved. Rules between pods are asked of
+those who stay as of those who move: the one for whom room is made may refuse them.
 """
 
 from collections.abc import Sequence
@@ -59,7 +60,7 @@ def _place(state: CycleState, unit: VictimUnit, action: Action) -> bool:
 
 def may_have_room(state: CycleState, unit: VictimUnit) -> bool:
     """Whether the nodes have the resources for the pods of a unit: most victims find none."""
-    return all(_may_fit(state, group) for group in by_shape(_afresh(unit.members)))
+    return all(_may_fit(state, group) for group in by_shape(_afresh(state, unit.members)))
 
 
 def _may_fit(state: CycleState, group: Sequence[Member]) -> bool:
@@ -77,7 +78,7 @@ def _try(state: CycleState, unit: VictimUnit, action: Action, *, staying: bool) 
     with state.statement.trial() as trial:
         left = [m for m in unit.members if not (staying and _stay(state, unit.gang, m, action))]
         blocked = left and state.placer.place(
-            state.statement, unit.gang, _afresh(left), action, room=Room.LATER
+            state.statement, unit.gang, _afresh(state, left), action, room=Room.LATER
         )
         if not blocked:
             trial.keep()
@@ -92,7 +93,18 @@ def _stay(state: CycleState, gang: Gang, member: Member, action: Action) -> bool
         or (statement.later[:, row] < statement.vector(member.shape)).any()
     ):
         return False
+    if not _is_welcome(state, member, row):
+        return False
     return statement.place(gang, [member], row, action, room=Room.LATER) == 1
+
+
+def _is_welcome(state: CycleState, member: Member, row: int) -> bool:
+    """Whether the rules between pods let the pod be on a node with those who come there."""
+    statement = state.statement
+    if not statement.standing:
+        return True
+    rules = statement.neighbourhood(Room.LATER).filters(_labelled(state, member).shape)
+    return all(passes[row] for _, passes in rules)
 
 
 def _owns_its_claims(member: Member) -> bool:
@@ -104,9 +116,19 @@ def _owns_its_claims(member: Member) -> bool:
     )
 
 
-def _afresh(members: Sequence[Member]) -> list[Member]:
-    """The pods as they come back: with claims that have no devices yet."""
-    return [_with_new_claims(member) if member.claims else member for member in members]
+def _afresh(state: CycleState, members: Sequence[Member]) -> list[Member]:
+    """The pods as they come back: labelled, and with claims that have no devices yet."""
+    known = [_labelled(state, member) for member in members]
+    return [_with_new_claims(member) if member.claims else member for member in known]
+
+
+def _labelled(state: CycleState, member: Member) -> Member:
+    """The pod with the labels by which others may refuse it; it may have come before they did."""
+    seen = state.statement.standing.get(member.pod.uid)
+    if seen is None or member.shape.labels == seen.labels:
+        return member
+    shape = replace(member.shape, namespace=seen.namespace, labels=seen.labels)
+    return replace(member, shape=shape)
 
 
 def _with_new_claims(member: Member) -> Member:

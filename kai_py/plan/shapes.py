@@ -11,12 +11,17 @@ from kai_py.snapshot.shape import Shape
 
 
 def by_shape(members: Sequence[Member]) -> list[list[Member]]:
-    """Members grouped by shape, the hardest to place first; order within a group is kept."""
+    """Members grouped by shape, the hardest to place first; order within a group is kept.
+
+    Labels tell pods apart even if their numbers don't: those of ``moves`` get theirs late.
+    """
     if len(members) == 1:
         return [list(members)]
-    groups: dict[int, list[Member]] = {}
+    groups: dict[object, list[Member]] = {}
     for member in members:
-        groups.setdefault(member.shape.number, []).append(member)
+        shape = member.shape
+        key = (shape.number, *sorted(shape.labels.items())) if shape.labels else shape.number
+        groups.setdefault(key, []).append(member)
     return sorted(groups.values(), key=_size, reverse=True)
 
 

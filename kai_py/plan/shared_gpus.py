@@ -163,15 +163,23 @@ class SharedGpus:
         return np.flatnonzero(self._rows[: self._count] == row)
 
     def _fitting(self, row: int, need: float, room: Room, wanted: Strategy | float) -> list[int]:
-        """GPUs of a node that have room, the one to join first in front."""
+        """GPUs of a node that have room, the one to join first in front.
+
+        Alike ones by index and group: their columns stand in no order that means anything.
+        """
         slots = self._on(row)
         free = self._free(room)[slots]
+        slots, free = slots[free + NOISE_MIB >= need], free[free + NOISE_MIB >= need]
         if isinstance(wanted, float):
             last = np.abs(free / self._nominal[row] - wanted)
         else:
             last = -free if wanted is Strategy.SPREAD else free
-        order = np.lexsort((slots, last))
-        return [int(slots[at]) for at in order if free[at] + NOISE_MIB >= need]
+        ranked = zip(last.tolist(), slots.tolist(), strict=True)
+        return [slot for _, slot in sorted(ranked, key=self._rank)]
+
+    def _rank(self, ranked: tuple[float, int]) -> tuple[float, int, str]:
+        last, slot = ranked
+        return last, int(self._index[slot]), self._groups[slot]
 
     def _use(self, slot: int, need: float, room: Room) -> None:
         self._later[slot] -= need

@@ -12,8 +12,8 @@ Undoing runs the log backwards, so trials nest. Costs are per pod, never per nod
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial
 
 import numpy as np
 from msgspec import Struct
@@ -149,6 +149,11 @@ class Statement:
             listed = {name: amount for name, amount in asked.items() if name in positions}
             known = self._vectors[shape.number] = self.snapshot.resources.vector(listed)
         return known
+
+    @cached_property
+    def standing(self) -> Mapping[str, Neighbour]:
+        """By uid, pods on nodes as rules between pods see them; nobody where there are none."""
+        return {pod.uid: pod for pod in self.snapshot.neighbours}
 
     def neighbourhood(self, room: Room) -> Neighbourhood:
         """Pods on nodes now, or once those who leave have left; with those placed so far."""

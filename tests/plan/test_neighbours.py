@@ -180,3 +180,23 @@ def test_nodes_without_the_label_hold_any_number_of_pods_that_refuse_each_other(
     running = [pod("r", 8, queue="theirs", node="bare")]
     plan = cluster(*nodes, queue("mine", 32), queue("theirs"), running, gang).plan()
     assert evicted(plan) == ["r"]
+
+
+def test_who_leaves_for_a_pod_that_refuses_it_does_not_stay():
+    """Whoever is told of first, the pod that refuses or the pod that runs."""
+    runs = pod("web", queue="q", node="a", labels=WEB)
+    waits = pod("new", queue="q", affinity=away(HOST), node_selector={HOST: "a"})
+    nodes = [node(name, labels={HOST: name}) for name in "ab"]
+    for told in ([runs, waits], [waits, runs]):
+        plan = cluster(*nodes, queue("q", 8), *told).plan()
+        assert [(e.pod.name, e.moved_to) for e in plan.evictions] == [("web", "b")]
+        assert [(n.pod.name, n.node) for n in plan.nominations] == [("new", "a")]
+
+
+def test_pods_of_a_gang_that_a_newcomer_refuses_do_not_stay_with_it():
+    runs = job_with_pods("web", 2, queue="q", node="a", labels=WEB)
+    waits = pod("new", queue="q", affinity=away(HOST), node_selector={HOST: "a"})
+    nodes = [node(name, labels={HOST: name}) for name in "ab"]
+    plan = cluster(*nodes, queue("q", 8), runs, waits).plan()
+    assert {e.moved_to for e in plan.evictions} == {"b"}
+    assert len(plan.evictions) == 2

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai_py.api.gpu_share import GpuShare
+from kai_py.api.gpu_share import UNKNOWN_INDEX, GpuShare
 from kai_py.api.references import PodRef
 from kai_py.plan.room import Room
 from kai_py.plan.shared_gpus import SharedGpus
@@ -154,3 +154,23 @@ def test_sums_of_portions_fill_a_gpu_exactly():
             assert shared.take(
                 member(f"p{i}", portion), 0, Room.NOW, 1.0 * (i == 0), Strategy.BINPACK
             )
+
+
+def test_of_alike_gpus_one_is_taken_whatever_the_order_of_the_columns():
+    def joined(groups):
+        shared = SharedGpus(
+            GpuSharing(
+                memory=np.full(1, MIB),
+                known=np.ones(1, dtype=bool),
+                rows=np.zeros(2, dtype=np.int64),
+                groups=np.array(groups, dtype=object),
+                index=np.full(2, UNKNOWN_INDEX),
+                used=np.full(2, 20.0),
+                leaving=np.zeros(2),
+                staying=np.ones(2, dtype=np.int64),
+                ends=np.zeros(2, dtype=bool),
+            )
+        )
+        return shared.take(member("p", 0.2), 0, Room.NOW, 0.0, Strategy.BINPACK).gpus[0].group
+
+    assert joined(["a", "b"]) == joined(["b", "a"]) == "a"
