@@ -18,7 +18,7 @@ from kai_py.api.records.resource import (
 from kai_py.dra.claims import ClaimSet, Option, plan_claims
 from kai_py.dra.counters import CounterLayout, lay_out
 from kai_py.dra.errors import AllocationError
-from kai_py.dra.expressions import CompiledExpressions
+from kai_py.dra.expressions import CompiledExpressions, KnownMatches
 from kai_py.dra.features import Choice, Features
 from kai_py.dra.holdings import DeviceState
 from kai_py.dra.inventory import Inventory, NodeView
@@ -75,7 +75,7 @@ def allocate(
             view,
             inventory.features,
             inventory.choice,
-            CompiledExpressions(),
+            KnownMatches(CompiledExpressions()),
         )
         standing = standing_of(view, site.counters, state.pools, inventory.choice)
         outcome = solve(site, standing, budget)

@@ -1,5 +1,7 @@
 """CEL for the allocator: selectors and derived attributes on rows, errors as exceptions."""
 
+from dataclasses import dataclass, field
+
 from kai_py.api.records.resource import DeviceAttribute
 from kai_py.dra.cel.attribute import compile_attribute
 from kai_py.dra.cel.device import AttributeValue
@@ -7,7 +9,27 @@ from kai_py.dra.cel.library.versions import Semver
 from kai_py.dra.cel.selector import CompileError, compile_selector
 from kai_py.dra.cel.values import AttributeList, CELRuntimeError
 from kai_py.dra.rows import DeviceRow
-from kai_py.dra.selection import ExpressionFaultError, ExpressionTextError
+from kai_py.dra.selection import ExpressionFaultError, Expressions, ExpressionTextError
+
+
+@dataclass(slots=True, eq=False)
+class KnownMatches:
+    """Answers each question once: equal requests of one pod ask the same of every device."""
+
+    expressions: Expressions
+    _known: dict[tuple[str, DeviceRow], bool] = field(default_factory=dict)
+
+    def matches(self, expression: str, row: DeviceRow) -> bool:
+        """Tell whether a selector matches; raises as ``CompiledExpressions.matches`` does."""
+        key = (expression, row)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self.expressions.matches(expression, row)
+        return known
+
+    def derive(self, expression: str, row: DeviceRow) -> DeviceAttribute:
+        """Compute a derived attribute; raises as ``CompiledExpressions.derive`` does."""
+        return self.expressions.derive(expression, row)
 
 
 class CompiledExpressions:

@@ -66,11 +66,15 @@ class BestFit:
         places = {device: self._place(rows[device], device) for device in possible}
         groups = _rank_groups(places, _wanted(trial, option))
         picks = [each.pick.device for each in trial.taken]
-        taken = [self._place(rows[device], device) for device in picks]
+        taken = Counter(self._place(rows[device], device) for device in picks)
+        near = {
+            place: sum(count * _common(place, other) for other, count in taken.items())
+            for place in groups
+        }
         ranks = {
             device: (
                 *self._caution(rows[device], device),
-                -sum(_common(places[device], place) for place in taken),
+                -near[places[device]],
                 *(losses.of(device) if cards else _tightness(trial, option, device, losses)),
                 *groups[places[device]],
                 device,
