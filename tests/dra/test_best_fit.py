@@ -1,0 +1,39 @@
+"""Of all answers that there are the allocator finds one, and says no only where there is none."""
+
+from hypothesis import given, settings
+
+from kai_py.api.records.core import Node, ObjectMeta
+from kai_py.dra.allocator import Allocated, NoFit, allocate
+
+from .crowds import CLASSES, as_objects, crowds
+from .feasible import assignments, is_valid
+
+NODE = Node(metadata=ObjectMeta(name="n", labels={"rack": "r"}))
+
+
+@settings(max_examples=300, deadline=None)
+@given(question=crowds())
+def test_an_answer_is_found_where_there_is_one(question):
+    claims, inventory, state = as_objects(question)
+    answer = allocate(claims, NODE, inventory, state, CLASSES)
+    possible = assignments(question["claims"], question["devices"])
+    if not isinstance(answer, Allocated):
+        assert isinstance(answer, NoFit), answer
+        assert not any(is_valid(picks, question) for picks in possible)
+        return
+    assert is_valid(chosen(question, answer), question)
+
+
+def chosen(question, answer):
+    """The answer as an assignment."""
+    devices = {device["name"]: device for device in question["devices"]}
+    return [
+        (claim, option_of(claim, result.request), devices[result.device])
+        for claim, allocation in zip(question["claims"], answer.allocations, strict=True)
+        for result in allocation.devices.results
+    ]
+
+
+def option_of(claim, name):
+    [option] = [o for request in claim["requests"] for o in request if o["name"] == name]
+    return option
