@@ -6,8 +6,9 @@ to the node. A claim is left over when its waiting consumers are neither placed 
 the present plan nor part of a running transaction; after a grace its devices are given back, so
 that the gang may be placed anywhere, and others may use the devices until then.
 
-A claim that is reserved for a PodGroup is left over when none of the group's pods has a node and
-all of them are waiting consumers of that kind.
+A claim that is reserved for a PodGroup is left over when all of the group's pods have ended, were
+deleted or are waiting consumers of that kind: a gang that was evicted frees its devices, although
+the PodGroup stays. Groups are ours once we have seen a pod of ours in them.
 
 Pods that are gone are the claim controller's business, other schedulers' pods are theirs.
 Cost: O(claims + pods) per look, which is done every few seconds, not every cycle.
@@ -21,6 +22,10 @@ from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef
 from kai_py.plan.decisions import Plan
 from kai_py.snapshot.assumptions import FINISHED
+from kai_py.snapshot.group_claims import GROUPS
+
+GroupKey = tuple[str, str]
+"""Namespace and name of a PodGroup."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +43,16 @@ def wanted_pods(plan: Plan) -> frozenset[str]:
 
 
 def find_leftovers(
-    claims: Iterable[ResourceClaim], pods: Collection[Pod], schedulers: Set[str], wanted: Set[str]
+    claims: Iterable[ResourceClaim],
+    pods: Collection[Pod],
+    schedulers: Set[str],
+    wanted: Set[str],
+    groups: Collection[GroupKey] = (),
 ) -> tuple[Leftover, ...]:
     """Left-over claims of pods that name one of ``schedulers``.
 
-    ``wanted`` are the uids of pods whose claims are in use.
+    ``wanted`` are the uids of pods whose claims are in use; ``groups`` are ours, with or without
+    pods.
     """
     waiting = {
         pod.metadata.uid: pod
@@ -50,7 +60,7 @@ def find_leftovers(
         if pod.spec.scheduler_name in schedulers and not pod.spec.node_name
     }
     idle = waiting.keys() - wanted
-    groups = _idle_groups(pods, idle)
+    idle_groups = _idle_groups(pods, idle, groups)
     used = {
         (pod.metadata.namespace, use.resource_claim_name)
         for pod in waiting.values()
@@ -63,17 +73,40 @@ def find_leftovers(
         )
         for claim in claims
         if claim.status.allocation is not None
-        and (leaving := _leaving(claim, idle, used, groups)) is not None
+        and (leaving := _leaving(claim, idle, used, idle_groups)) is not None
     )
 
 
-def _idle_groups(pods: Iterable[Pod], idle: Set[str]) -> frozenset[tuple[str, str]]:
-    """PodGroups by (namespace, name), all of whose pods that have not ended are ``idle``."""
-    found: dict[tuple[str, str], bool] = {}
+def own_groups(
+    known: Iterable[GroupKey],
+    pods: Iterable[Pod],
+    claims: Iterable[ResourceClaim],
+    schedulers: Set[str],
+) -> frozenset[GroupKey]:
+    """Groups of pods of ours, and those of ``known`` that claims are still reserved for."""
+    reserved = {
+        (claim.metadata.namespace, consumer.name)
+        for claim in claims
+        for consumer in claim.status.reserved_for
+        if consumer.resource == GROUPS
+    }
+    present = (_group_of(pod) for pod in pods if pod.spec.scheduler_name in schedulers)
+    return frozenset(key for key in (*known, *present) if key in reserved)
+
+
+def _group_of(pod: Pod) -> GroupKey | None:
+    group = pod.spec.scheduling_group
+    return None if group is None else (pod.metadata.namespace, group.pod_group_name)
+
+
+def _idle_groups(
+    pods: Iterable[Pod], idle: Set[str], groups: Collection[GroupKey]
+) -> frozenset[GroupKey]:
+    """PodGroups all of whose pods that have not ended are ``idle``."""
+    found = dict.fromkeys(groups, True)
     for pod in pods:
-        group = pod.spec.scheduling_group
-        if group is not None and pod.status.phase not in FINISHED:
-            key = (pod.metadata.namespace, group.pod_group_name)
+        key = _group_of(pod)
+        if key is not None and pod.status.phase not in FINISHED:
             found[key] = found.get(key, True) and pod.metadata.uid in idle
     return frozenset(key for key, every in found.items() if every)
 
@@ -82,15 +115,14 @@ def _leaving(
     claim: ResourceClaim,
     idle: Set[str],
     used: Set[tuple[str, str]],
-    groups: Set[tuple[str, str]],
+    groups: Set[GroupKey],
 ) -> frozenset[str] | None:
     if claim.status.reserved_for:
         namespace = claim.metadata.namespace
         leaving = frozenset(
             each.uid
             for each in claim.status.reserved_for
-            if each.uid in idle
-            or (each.resource == "podgroups" and (namespace, each.name) in groups)
+            if each.uid in idle or (each.resource == GROUPS and (namespace, each.name) in groups)
         )
         return leaving or None
     owned = any(owner.uid in idle for owner in claim.metadata.owner_references)

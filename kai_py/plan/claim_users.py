@@ -1,19 +1,24 @@
 """Who uses which claim in a cycle: devices are free once the last user has left.
 
-Users are those the claim is reserved for and the pods placed with it in this cycle. A PodGroup
-keeps its claim for as long as it exists, also when its pods are evicted.
+Users are those the claim is reserved for and the pods placed with it in this cycle; for a PodGroup
+stand those of its pods that have a node. Once none has, the claim is given back
+(``kai_py.commit.recovery``).
 """
 
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from kai_py.api.records.resource import ResourceClaim
+from kai_py.api.records.resource import ConsumerReference, ResourceClaim
 from kai_py.plan.devices import Undo
+from kai_py.snapshot.group_claims import GROUPS
 
 
 @dataclass(slots=True, eq=False)
 class ClaimUsers:
     """Users by the uid of the claim; everything can be undone in reverse order."""
 
+    of_groups: Mapping[str, Set[str]] = field(default_factory=dict)
+    """Pods that use the claim of their group; other groups keep theirs."""
     _joined: dict[str, dict[str, None]] = field(default_factory=dict)
     _left: dict[str, dict[str, None]] = field(default_factory=dict)
 
@@ -28,9 +33,18 @@ class ClaimUsers:
 
     def any_left(self, claim: ResourceClaim) -> bool:
         """Tell whether anybody still uses the claim."""
-        users = {consumer.uid for consumer in claim.status.reserved_for}
+        users = {
+            uid
+            for consumer in claim.status.reserved_for
+            for uid in self._standing_for(consumer, claim.metadata.uid)
+        }
         users |= self._joined.get(claim.metadata.uid, {}).keys()
         return not users <= self._left.get(claim.metadata.uid, {}).keys()
+
+    def _standing_for(self, consumer: ConsumerReference, claim_uid: str) -> Set[str]:
+        if consumer.resource != GROUPS:
+            return {consumer.uid}
+        return self.of_groups.get(claim_uid, {consumer.uid})
 
 
 def _added(users: dict[str, None], uid: str) -> Undo:

@@ -45,8 +45,9 @@ class CycleState:
     @property
     def frees_room(self) -> bool:
         """Whether anybody is leaving, so that waiting can make sense."""
-        leaving = bool(self.snapshot.vacancies) or bool(self.snapshot.releasing.any())
-        return leaving or bool(self.statement.evicted)
+        snapshot = self.snapshot
+        vacated = bool(snapshot.vacancies) or not all(snapshot.group_users.values())
+        return vacated or bool(snapshot.releasing.any()) or bool(self.statement.evicted)
 
     @cached_property
     def evictable(self) -> Mapping[int, Sequence[Gang]]:

@@ -45,8 +45,10 @@ class CycleDevices:
         self._states = {Room.NOW: devices.state.copy(), Room.LATER: devices.state.copy()}
         self._nobody = DeviceState(devices.inventory.device)
         self._found: dict[str, AllocationResult] = {}
-        self._users = ClaimUsers()
+        self._users = ClaimUsers({ref.uid: pods for ref, pods in snapshot.group_users.items()})
         self._freed: dict[str, Freed] = {}
+        for of_group in snapshot.group_users:
+            self._free_unused(of_group)
         for claim, ended_pod in snapshot.vacancies:
             self._leave(claim, ended_pod)
         for member in snapshot.leaving:
@@ -173,10 +175,15 @@ class CycleDevices:
         left = self._users.leave(ref.uid, pod_uid) if claim is not None else None
         if claim is None or left is None:
             return _nothing
-        allocation = claim.status.allocation
-        if allocation is None or ref.uid in self._freed or self._users.any_left(claim):
-            return left
-        return _all([left, self._free(ref, allocation)])
+        return _all([left, self._free_unused(ref)])
+
+    def _free_unused(self, ref: ClaimRef) -> Undo:
+        """Free what the claim holds unless it is free already or somebody uses it."""
+        claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))
+        allocation = None if claim is None else claim.status.allocation
+        if claim is None or allocation is None or ref.uid in self._freed:
+            return _nothing
+        return _nothing if self._users.any_left(claim) else self._free(ref, allocation)
 
     def _free(self, ref: ClaimRef, allocation: AllocationResult) -> Undo:
         later = self._states[Room.LATER]

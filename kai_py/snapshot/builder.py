@@ -99,7 +99,7 @@ class SnapshotBuilder:
         self._overlays = ClaimOverlays(self._objects, self._assumed, self._derive_all)
         self._overdue = OverdueDeletions()
         self._card_memory = CardMemory()
-        self._vacated = VacatedClaims()
+        self._vacated = VacatedClaims(self._group_schedulers, self._scheduler_names)
         self._payers = ClaimPayers()
         self._budgets = DisruptionBudgets()
         self._failed_devices = FailedDevices(self._objects)
@@ -231,6 +231,7 @@ class SnapshotBuilder:
             leaving=tuple(self._gangs.leaving.values()),
             disregarded=tuple(self._disregarded.values()),
             vacancies=self._vacated.vacancies(),
+            group_users=self._vacated.group_users(self._gangs.gangs.values()),
             budgets=self._budgets.standing(),
             numa=self._numa.nodes(),
         )

@@ -6,14 +6,15 @@ group in place of its pods. The claim controller names what it made from a templ
 the group, and then in that of every pod.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from kai_py.api.records.core import Pod, PodResourceClaim, ResourceClaimStatus
 from kai_py.api.records.document import Document
-from kai_py.api.references import GroupRef
+from kai_py.api.references import ClaimRef, GroupRef
+from kai_py.snapshot.gangs import Gang
 
 GROUPS = "podgroups"
 
@@ -57,3 +58,16 @@ def group_claims(pod: Pod, find: FindNamed) -> GroupClaims:
         wanted=msgspec.convert(wanted, tuple[PodResourceClaim, ...]),
         made={each.name: each.resource_claim_name for each in made},
     )
+
+
+def group_users(
+    claims: Sequence[ClaimRef], gangs: Iterable[Gang]
+) -> Mapping[ClaimRef, frozenset[str]]:
+    """Pods on nodes, also leaving ones, that use ``claims`` of their groups; O(pods) if any."""
+    users: dict[ClaimRef, set[str]] = {ref: set() for ref in claims}
+    for gang in gangs if users else ():
+        for member in gang.members:
+            used = member.for_group.claims if member.for_group and member.node else ()
+            for ref in used:
+                users.setdefault(ref, set()).add(member.pod.uid)
+    return {ref: frozenset(users[ref]) for ref in claims}

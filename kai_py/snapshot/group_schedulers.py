@@ -39,6 +39,10 @@ class GroupSchedulers:
         """The schedulers that pods of the group name, in order."""
         return tuple(sorted(self._counts.get(key, {})))
 
+    def of_group(self, namespace: str, group: str) -> tuple[str, ...]:
+        """The schedulers that pods of a PodGroup name, in order; none if it has no pods."""
+        return self.of(("schedulers", namespace, group))
+
     def set(self, pod: Pod) -> tuple[Key, ...]:
         """Take in a pod; gives the groups in which other schedulers are named now."""
         key = None if pod.status.phase in FINISHED else group_key(pod)

@@ -75,7 +75,8 @@ class Snapshot:
     ``queue_fixed`` is the part of the usage that can't be preempted.
     ``holds``: pod uid to the room kept for it. ``held_back``: gangs that get no
     room now. ``leaving``: our pods that are terminating. ``vacancies``: devices that are
-    about to be free.
+    about to be free. ``group_users``: pods on nodes by the claim of their PodGroup; nobody uses a
+    claim without any, which is about to be given back.
     ``neighbours``: pods on nodes, as far as any pod has rules about others; ``namespaces``: their
     labels, for such rules. ``gpu_sharing``: GPUs that pods share; each counts in
     ``used`` as one whole GPU. ``topologies``: name to node label keys, coarse to fine.
@@ -105,6 +106,7 @@ class Snapshot:
     disregarded: tuple[Disregarded, ...] = ()
     leaving: tuple[Member, ...] = ()
     vacancies: tuple[Vacancy, ...] = ()
+    group_users: Mapping[ClaimRef, frozenset[str]] = field(default_factory=dict)
     neighbours: tuple[Neighbour, ...] = ()
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

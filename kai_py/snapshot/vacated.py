@@ -2,27 +2,35 @@
 
 The claim controller takes the reservations of a pod back some time after the pod has ended or was
 deleted, and the allocation with the last of them. Until then the devices are still held, but
-nobody has to leave for them any more: whoever counts room that is being freed counts them.
+nobody has to leave for them any more: whoever counts room that is being freed counts them. Claims
+that are reserved for PodGroups are kept apart: who uses them is seen from the pods of the group.
 
 Kept up by changes of claims and pods, O(consumers of the claim) each. A pod that is not known yet
 cannot be told from one that is gone: its claim counts as vacated until the pod is seen.
 """
 
+from collections.abc import Iterable, Mapping, Set
+
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef
 from kai_py.snapshot.assumptions import FINISHED
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.group_claims import GROUPS, group_users
+from kai_py.snapshot.group_schedulers import GroupSchedulers
 from kai_py.snapshot.snapshot import Vacancy
 
 
 class VacatedClaims:
     """Allocated claims by the pods they are reserved for."""
 
-    def __init__(self) -> None:
-        """Start empty."""
+    def __init__(self, schedulers: GroupSchedulers, ours: Set[str]) -> None:
+        """Start empty; ``schedulers`` of the pods of groups tells which groups are ours."""
+        self._schedulers, self._ours = schedulers, ours
         self._active: set[str] = set()
         self._claims: dict[str, dict[str, ClaimRef]] = {}
         self._vacant: dict[str, tuple[ClaimRef, ...]] = {}
+        self._of_groups: dict[str, tuple[ClaimRef, frozenset[str]]] = {}
 
     def apply(self, old: object | None, new: object | None) -> None:
         """Take in one change of a watched object; only pods and claims matter."""
@@ -36,6 +44,20 @@ class VacatedClaims:
         """Every ended consumer of an allocated claim."""
         return tuple((ref, uid) for uid, claims in self._vacant.items() for ref in claims)
 
+    def group_users(self, gangs: Iterable[Gang]) -> Mapping[ClaimRef, frozenset[str]]:
+        """Who uses allocated claims that are reserved for groups all of whose pods are ours."""
+        return group_users(
+            [
+                ref
+                for ref, groups in self._of_groups.values()
+                if all(self._is_ours(ref.namespace, group) for group in groups)
+            ],
+            gangs,
+        )
+
+    def _is_ours(self, namespace: str, group: str) -> bool:
+        return self._ours >= {*self._schedulers.of_group(namespace, group)}
+
     def _apply_pod(self, pod: Pod, *, exists: bool) -> None:
         uid = pod.metadata.uid
         if exists and pod.status.phase not in FINISHED:
@@ -45,13 +67,17 @@ class VacatedClaims:
         self._judge(uid)
 
     def _apply_claim(self, old: object | None, new: object | None) -> None:
-        before, after = _reservations(old), _reservations(new)
+        before, after = _reservations(old, "pods"), _reservations(new, "pods")
         for pod_uid, ref in before.items():
             self._claims[pod_uid].pop(ref.uid)
         for pod_uid, ref in after.items():
             self._claims.setdefault(pod_uid, {})[ref.uid] = ref
         for pod_uid in before | after:
             self._judge(pod_uid)
+        for ref in _reservations(old, GROUPS).values():
+            self._of_groups.pop(ref.uid, None)
+        for ref in _reservations(new, GROUPS).values():
+            self._of_groups[ref.uid] = (ref, _names(new))
 
     def _judge(self, pod_uid: str) -> None:
         claims = self._claims.get(pod_uid)
@@ -62,10 +88,15 @@ class VacatedClaims:
             self._vacant[pod_uid] = tuple(claims.values())
 
 
-def _reservations(claim: object | None) -> dict[str, ClaimRef]:
-    """The claim by the pods it is reserved for, if it is allocated."""
+def _reservations(claim: object | None, resource: str) -> dict[str, ClaimRef]:
+    """The claim by the pods or PodGroups it is reserved for, if it is allocated."""
     if not isinstance(claim, ResourceClaim) or claim.status.allocation is None:
         return {}
     ref = ClaimRef(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid)
-    pods = (user for user in claim.status.reserved_for if user.resource == "pods")
-    return {pod.uid: ref for pod in pods}
+    return {user.uid: ref for user in claim.status.reserved_for if user.resource == resource}
+
+
+def _names(claim: object | None) -> frozenset[str]:
+    """The PodGroups that the claim is reserved for."""
+    users = claim.status.reserved_for if isinstance(claim, ResourceClaim) else ()
+    return frozenset(user.name for user in users if user.resource == GROUPS)

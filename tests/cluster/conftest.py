@@ -3,12 +3,14 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
+import kai_py.scheduler as scheduler_module
 from tests.cluster.clusters import CLUSTERS, Cluster, real_cluster
 from tests.cluster.controlplane import ControlPlane, Process, binaries, control_plane
-from tests.cluster.scheduling import Running, install_definitions, scheduling
+from tests.cluster.scheduling import EAGER, Running, install_definitions, scheduling
 from tests.cluster.sweep import Sweep
 from tests.cluster.view import View
 
@@ -74,6 +76,13 @@ def kube_scheduler(real_control_plane: ControlPlane) -> Iterator[Process]:
 async def definitions(cluster: Cluster) -> None:
     """The cluster serves what `crds/` defines."""
     await install_definitions(cluster.api)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schedulers that soon take for lasting what is wrong, and for left over what nobody uses."""
+    settings = replace(scheduler_module.commit_settings(EAGER), claim_grace=0.9)
+    monkeypatch.setattr(scheduler_module, "commit_settings", lambda _configuration: settings)
 
 
 @pytest.fixture

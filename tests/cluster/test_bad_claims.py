@@ -1,15 +1,11 @@
 """Claims and devices that cannot be right are told where they are wrong, and stop nobody else."""
 
-from dataclasses import replace
-
 import pytest
 
-import kai_py.scheduler as scheduler_module
 from tests.cluster.api import ApiError, Document
 from tests.cluster.clusters import Cluster
 from tests.cluster.eventually import eventually
 from tests.cluster.manifests import claim, claim_template, pod, pod_spec
-from tests.cluster.scheduling import EAGER
 from tests.cluster.test_device_claims import (
     DRIVER,
     card,
@@ -29,10 +25,8 @@ TOO_COSTLY = f"{_ALL}(a, {_ALL}(b, {_ALL}(c, {_ALL}(d, a != b && c != d))))"
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scheduler that soon takes for lasting what is wrong."""
-    settings = replace(scheduler_module.commit_settings(EAGER), claim_grace=0.9)
-    monkeypatch.setattr(scheduler_module, "commit_settings", lambda _configuration: settings)
+def told_soon(hasty: None) -> None:
+    """What is wrong is told soon."""
 
 
 async def slice_says(view: View, name: str, words: str) -> None:

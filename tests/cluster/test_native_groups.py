@@ -111,6 +111,7 @@ async def test_pods_of_several_schedulers_are_refused(native: Cluster):
         await says(native.api, "mixed", "False", "SchedulerError")
 
 
+@pytest.mark.usefixtures("hasty")
 async def test_a_claim_of_a_group_is_one_allocation_for_all_of_its_pods(native: Cluster):
     view = View(native.api)
     shared = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}
@@ -134,7 +135,6 @@ async def test_a_claim_of_a_group_is_one_allocation_for_all_of_its_pods(native: 
         await view.wait_pending("c", 3, reason="Unschedulable")
         for each in range(3):
             await native.api.delete(f"{view.path('pods')}/a-{each}")
-        await native.api.delete(f"{GROUPS}/a")
         assert set((await view.wait_bound("c", 3, within=30.0)).values()) == at[0]
 
 

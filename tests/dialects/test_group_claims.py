@@ -4,6 +4,7 @@ import pytest
 
 from kai_py.cli.devices import entries_of
 from kai_py.commit.claims import claim_goals
+from kai_py.plan.decisions import Plan
 from tests.dialects.feeding import Cluster, node, placed, pod
 from tests.dialects.test_native_groups import QUEUE, group
 
@@ -162,3 +163,58 @@ def test_who_holds_the_device_are_the_pods_of_the_group():
     [holder] = held.holders
     assert holder.pods == ("train-2", "train-3")
     assert (holder.gang, holder.queue) == (GANG, "team")
+
+
+URGENT = {"scheduling.kai.io/queue-name": "team"}
+
+
+def urgent(priority=100):
+    """A pod that wants a device of its own, and its claim."""
+    found = claim("urgent-gpu", owner=None)
+    wanted = {"name": "gpu", "resourceClaimName": "urgent-gpu"}
+    return [
+        found,
+        pod("urgent", 0, annotations=URGENT, priority=priority, resourceClaims=[wanted]),
+    ]
+
+
+def one_node(*given):
+    return Cluster(QUEUE, CLASS, hardware("b"), *given)
+
+
+def outcome(plan: Plan):
+    """Who leaves, who waits for their room, and who starts."""
+    leaving = sorted(eviction.pod.name for eviction in plan.evictions)
+    return leaving, [n.pod.name for n in plan.nominations], sorted(placed(plan))
+
+
+ALL = ["train-0", "train-1", "train-2"]
+
+
+def test_evicting_all_of_a_group_frees_its_devices():
+    cluster = one_node(train(), claim(on="b"), members(nodeName="b"), urgent())
+    assert outcome(cluster.plan()) == (ALL, ["urgent"], [])
+
+
+def test_a_pod_that_stays_keeps_the_devices_of_its_group():
+    stays = members(1, start=2, nodeName="b", priority=1000)
+    cluster = one_node(train(), claim(on="b"), members(2, nodeName="b"), stays, urgent())
+    assert outcome(cluster.plan()) == ([], [], [])
+
+
+def test_the_devices_of_a_group_that_was_evicted_are_promised_until_they_are_given_back():
+    cluster = one_node(train(), claim(on="b"), members(), urgent())
+    assert outcome(cluster.plan()) == ([], ["urgent"], [])
+    cluster.add(claim())
+    assert outcome(cluster.plan()) == ([], [], ["urgent"])
+
+
+def test_a_group_that_holds_its_devices_still_starts_on_them():
+    cluster = one_node(train(), claim(on="b"), members())
+    assert outcome(cluster.plan()) == ([], [], ALL)
+
+
+def test_the_devices_of_another_schedulers_group_are_not_counted_on():
+    theirs = members(schedulerName="default-scheduler", nodeName="b")
+    cluster = one_node(train(), claim(on="b"), theirs, urgent())
+    assert outcome(cluster.plan()) == ([], [], [])
