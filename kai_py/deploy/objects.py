@@ -49,8 +49,6 @@ NAME = "kai-py"
 RESOURCES: Document = {"requests": {"cpu": "500m", "memory": "512Mi"}}
 PRIORITY_CLASS = "system-cluster-critical"
 """Without the scheduler nothing else of ours starts; every cluster has this class."""
-MONITORING = ("ServiceMonitor", "PrometheusRule")
-"""Kinds of the Prometheus operator."""
 
 
 @dataclass(frozen=True, kw_only=True)

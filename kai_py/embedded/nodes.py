@@ -90,33 +90,6 @@ def nvidia_device_classes() -> Sequence[Json]:
     ]
 
 
-def h100_cluster(
-    *,
-    racks: int = 2,
-    nodes_per_rack: int = 4,
-    gpus: int = 8,
-    mig: bool = False,
-    device_plugin: bool = False,
-) -> Sequence[Json]:
-    """Return the objects of a cluster of H100 nodes in racks: classes, nodes and their slices."""
-    objects: list[Json] = [] if device_plugin else list(nvidia_device_classes())
-    for rack in range(racks):
-        for index in range(nodes_per_rack):
-            name = f"h100-{rack * nodes_per_rack + index}"
-            objects.append(
-                h100_node(
-                    name,
-                    rack=f"rack-{rack}",
-                    zone="zone-a",
-                    gpus=gpus,
-                    device_plugin=device_plugin,
-                )
-            )
-            if not device_plugin:
-                objects += h100_slices(name, gpus=gpus, mig=mig)
-    return objects
-
-
 def _slice(node: str, index: int, count: int, content: Json) -> Json:
     return {
         "apiVersion": "resource.k8s.io/v1",

@@ -27,7 +27,7 @@ import numpy as np
 from kai_py.policy.rules import Compared, Rules
 from kai_py.policy.standing import Standing, exceeds
 from kai_py.snapshot.queues import Index
-from kai_py.snapshot.resources import Bools, Floats
+from kai_py.snapshot.resources import Floats
 
 NO_SHARE_PENALTY = 1000.0
 """Dominant share per unit held of a resource of which nothing may be held."""
@@ -81,23 +81,3 @@ def dominant_share(held: Floats, bound: Floats) -> Floats:
     part = np.divide(held, bound, out=held * NO_SHARE_PENALTY, where=bound > 0)
     share: Floats = part.max(axis=0, initial=0.0)
     return share
-
-
-def next_queue(standing: Standing, request: Floats, waiting: Bools, rules: Rules) -> int | None:
-    """The leaf whose gang comes next, or None where no queue has any.
-
-    ``waiting`` (queues,) marks the leaves with a gang, ``request`` (resources, queues) what it asks
-    for. One vectorised pass over the tree; ``QueueLine`` does the same step by step.
-    """
-    queues = standing.queues
-    leaf = np.where(waiting, np.arange(len(queues)), -1)
-    for level in reversed(list(queues.levels())):
-        at = np.flatnonzero(leaf[level] >= 0).astype(np.int32) + level.start
-        keys = order_keys(standing, at, request[:, leaf[at]], rules)
-        parent = queues.parent[at]
-        order = np.lexsort((*keys[::-1], parent))
-        best = order[np.unique(parent[order], return_index=True)[1]]
-        if level.start == 0:
-            return int(leaf[at[best[0]]]) if len(best) else None
-        leaf[parent[best]] = leaf[at[best]]
-    return None

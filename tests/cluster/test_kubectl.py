@@ -90,12 +90,12 @@ async def test_custom_resources_show_their_columns(cluster: Cluster, kubectl, tm
 
 async def test_a_watch_prints_rows_as_they_come(cluster: Cluster, kubectl):
     watching = asyncio.create_task(
-        kubectl("get", "cm", "-w", "--no-headers", "--request-timeout=4s", "-l", "seen=yes")
+        kubectl("get", "cm", "-w", "--no-headers", "--request-timeout=5s", "-l", "seen=yes")
     )
     await asyncio.sleep(1)
-    for name in ("one", "two"):
-        document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
-        await kubectl("create", "-f", "-", stdin=yaml.safe_dump(document))
-        await kubectl("label", "configmap", name, "seen=yes")
+    names = ("one", "two")
+    documents = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": n}} for n in names]
+    await kubectl("create", "-f", "-", stdin=yaml.safe_dump_all(documents))
+    await kubectl("label", "configmap", *names, "seen=yes")
     output = await watching
     assert [line.split()[0] for line in output.splitlines()] == ["one", "two"]

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from kai_py.embedded.nodes import h100_node, h100_slices, nvidia_device_classes
+
 Json = dict[str, Any]
 
 
@@ -152,3 +154,15 @@ def queue(name: str, **spec: Any) -> Json:
         "metadata": {"name": name},
         "spec": spec,
     }
+
+
+def h100_cluster(
+    *, racks: int = 2, nodes_per_rack: int = 4, device_plugin: bool = False
+) -> list[Json]:
+    """The objects of a cluster of H100 nodes in racks: classes, nodes and their slices."""
+    objects: list[Json] = [] if device_plugin else list(nvidia_device_classes())
+    for number in range(racks * nodes_per_rack):
+        name, rack = f"h100-{number}", f"rack-{number // nodes_per_rack}"
+        objects.append(h100_node(name, rack=rack, zone="zone-a", device_plugin=device_plugin))
+        objects += [] if device_plugin else h100_slices(name)
+    return objects

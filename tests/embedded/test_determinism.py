@@ -8,9 +8,8 @@ import sys
 from kai_py.embedded.clock import SimulatedClock
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.kubelet import RUN_SECONDS
-from kai_py.embedded.nodes import h100_cluster
 from kai_py.embedded.resources import CLAIMS
-from tests.embedded.manifests import claim_template, job
+from tests.embedded.manifests import claim_template, h100_cluster, job
 from tests.embedded.placing import allocate, bind_all
 
 SCRIPT = "from tests.embedded.test_determinism import run; print(run(seed=3))"

@@ -1,6 +1,7 @@
 from kai_py.api.quantity import parse_quantity
-from kai_py.embedded.nodes import RACK_LABEL, h100_cluster, h100_slices
+from kai_py.embedded.nodes import RACK_LABEL, h100_slices
 from kai_py.embedded.resources import DEVICE_CLASSES, NODES, SLICES
+from tests.embedded.manifests import h100_cluster
 
 
 def test_a_cluster_of_racks_is_accepted_by_the_server(bare):

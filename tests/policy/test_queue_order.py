@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.policy.queue_line import QueueLine
-from kai_py.policy.queue_order import next_queue, order_keys
+from kai_py.policy.queue_order import order_keys
 from kai_py.policy.rules import KAI, NATIVE
 from kai_py.policy.standing import Standing
 from kai_py.snapshot.queue_specs import QueueSpec
@@ -40,6 +40,26 @@ def first(standing, ask, rules=NATIVE):
     leaf = next_queue(standing, request, waiting, rules)
     assert leaf == line.first()
     return None if leaf is None else queues.names[leaf]
+
+
+def next_queue(standing, request, waiting, rules):
+    """The leaf whose gang comes next, or None where no queue has any.
+
+    ``waiting`` (queues,) marks the leaves with a gang, ``request`` (resources, queues) what it asks
+    for. One vectorised pass over the tree; ``QueueLine`` does the same step by step.
+    """
+    queues = standing.queues
+    leaf = np.where(waiting, np.arange(len(queues)), -1)
+    for level in reversed(list(queues.levels())):
+        at = np.flatnonzero(leaf[level] >= 0).astype(np.int32) + level.start
+        keys = order_keys(standing, at, request[:, leaf[at]], rules)
+        parent = queues.parent[at]
+        order = np.lexsort((*keys[::-1], parent))
+        best = order[np.unique(parent[order], return_index=True)[1]]
+        if level.start == 0:
+            return int(leaf[at[best[0]]]) if len(best) else None
+        leaf[parent[best]] = leaf[at[best]]
+    return None
 
 
 def two(**fields_of_b):

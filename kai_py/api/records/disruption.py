@@ -1,9 +1,5 @@
 """Records of policy/v1 PodDisruptionBudget: which pods may be evicted, and how many now."""
 
-from datetime import datetime
-
-import msgspec
-
 from kai_py.api.records.core import LabelSelector, ObjectMeta, Record
 
 
@@ -17,7 +13,6 @@ class DisruptionBudgetStatus(Record, frozen=True):
     """How many of them may be evicted now."""
 
     disruptions_allowed: int = 0
-    disrupted_pods: dict[str, datetime] = msgspec.field(default_factory=dict)
 
 
 class PodDisruptionBudget(Record, frozen=True):

@@ -94,28 +94,6 @@ class DeviceToleration(Record, frozen=True, omit_defaults=True):
     toleration_seconds: int | None = None
 
 
-class NodeAllocatableMapping(Record, frozen=True, omit_defaults=True):
-    """How much of a node resource a device stands for: per unit of a capacity or per device."""
-
-    capacity_key: str = ""
-    capacity_multiplier: QuantityText | None = None
-    device_multiplier: QuantityText | None = None
-
-
-class NodeAllocatableOverhead(Record, frozen=True, omit_defaults=True):
-    """What using the device costs on top."""
-
-    per_pod: QuantityText | None = None
-    per_container: QuantityText | None = None
-
-
-class NodeAllocatableResource(Record, frozen=True, omit_defaults=True):
-    """A device that stands for cpu, memory or huge pages of its node (KEP 5517)."""
-
-    mapping: NodeAllocatableMapping | None = None
-    overhead: NodeAllocatableOverhead | None = None
-
-
 class Device(Record, frozen=True, omit_defaults=True):
     """One device of a slice; its node fields count only with ``per_device_node_selection``."""
 
@@ -131,9 +109,6 @@ class Device(Record, frozen=True, omit_defaults=True):
     binds_to_node: bool = False
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
-    node_allocatable_resources: dict[str, NodeAllocatableResource] = msgspec.field(
-        default_factory=dict
-    )
 
 
 class ResourcePool(Record, frozen=True, omit_defaults=True):
