@@ -11,6 +11,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError, model_validator
 
+from kai_py.api.autoscaling import Autoscaling
 from kai_py.api.duration import Duration
 from kai_py.api.manifests import ManifestError, line_at, read_documents
 from kai_py.api.measured_usage import MeasuredUsage
@@ -349,6 +350,8 @@ class Configuration(ApiModel):
     """The API of Volcano."""
     kueue: Kueue = Kueue()
     """Kueue beside the scheduler."""
+    autoscaling: Autoscaling = Autoscaling()
+    """How work that waits calls for nodes."""
     http: Http = Http()
     """Where metrics and health are served."""
     webhook: Webhook = Webhook()

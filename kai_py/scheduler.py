@@ -311,6 +311,7 @@ def commit_settings(configuration: Configuration) -> CommitSettings:
         kai_statuses=configuration.kai.write_status,
         grove_statuses=configuration.grove.write_status,
         pool=configuration.node_pool.name,
+        autoscaling=configuration.autoscaling,
     )
 
 

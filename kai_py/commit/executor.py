@@ -25,9 +25,11 @@ from kai_py.commit.kai_statuses import KaiStatuses
 from kai_py.commit.narrator import Narrator
 from kai_py.commit.native_group_status import NativeGroupStatuses
 from kai_py.commit.pod_gang_status import PodGangStatuses
+from kai_py.commit.provisioner import Provisioner
 from kai_py.commit.queue_status_writer import QueueStatusWriter
 from kai_py.commit.recovery import GroupKey, LeftoverGrace, find_leftovers, own_groups, wanted_pods
 from kai_py.commit.retry import ObjectBackoff
+from kai_py.commit.scale_ups import ScaleUps
 from kai_py.commit.settings import CommitSettings
 from kai_py.commit.status import pending_statuses
 from kai_py.commit.status_writer import StatusWriter
@@ -36,7 +38,7 @@ from kai_py.observe.metrics import Metrics
 from kai_py.plan.decisions import ObjectProblem, Plan
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.client import Client
-from kai_py.watch.kinds import PODS, QUEUES, RESOURCE_CLAIMS, WatchedQueue
+from kai_py.watch.kinds import NODES, PODS, QUEUES, RESOURCE_CLAIMS, WatchedQueue
 from kai_py.watch.mirror import Mirror
 
 log = logging.getLogger(__name__)
@@ -98,6 +100,12 @@ class Executor:
         self._gates = GateLifter(self._access(GATE_LANES), self._find_pod)
         self._native_groups = NativeGroupStatuses(given.client, given.mirror, given.settings)
         self._pod_gangs = PodGangStatuses(given.client, given.mirror, given.settings)
+        self._provisioner = Provisioner(given.client, given.mirror, given.settings)
+        self._scale_ups = ScaleUps(
+            settled_after=given.settings.autoscaling.settled_after,
+            most=given.settings.autoscaling.futile_scale_ups,
+            wake=given.wake,
+        )
         self._kai = KaiStatuses(given.client, given.mirror, given.settings)
         self.committer = Committer(
             access=self._access(given.settings.concurrency),
@@ -123,10 +131,11 @@ class Executor:
 
     def carry_out(self, plan: Plan, gangs: Collection[Gang], now: float) -> None:
         """Act on a plan made of ``gangs``; ``now`` is its time, seconds since the epoch."""
-        plan = in_kai_words(plan, gangs, now)
+        plan = self._calling(in_kai_words(plan, gangs, now), gangs, now)
         self._plan = plan
         self.committer.carry_out(plan, now)
-        self._statuses.update(pending_statuses(plan), asyncio.get_running_loop().time())
+        statuses = pending_statuses(plan, surplus_calls=self._given.settings.autoscaling.surplus)
+        self._statuses.update(statuses, asyncio.get_running_loop().time())
         for unplaced in plan.unplaced:
             self._narrator.tell_pending(unplaced)
         self._queues.update(plan)
@@ -136,6 +145,12 @@ class Executor:
         if self._given.settings.kai_statuses:
             self._kai.update(plan, gangs)
 
+    def _calling(self, plan: Plan, gangs: Collection[Gang], now: float) -> Plan:
+        """``plan``, with what becomes of calls for nodes."""
+        nodes = self._given.mirror.objects(NODES)
+        names = [name for _, name in nodes]
+        return self._provisioner.told(self._scale_ups.heeded(plan, names, now), gangs)
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Keep writing and recovering; leaving finishes what is under way, a cancel drops it."""
@@ -143,7 +158,7 @@ class Executor:
             writers = [self._statuses.run() for _ in range(self._given.settings.status_concurrency)]
             writers += [self._queues.run(), self._kai.run()]
             writers += [self._gates.run() for _ in range(GATE_LANES)]
-            writers += [self._native_groups.run(), self._pod_gangs.run()]
+            writers += [self._native_groups.run(), self._pod_gangs.run(), self._provisioner.run()]
             works = (self._recorder.run(), self._recover(), self._clashes.run(), *writers)
             tasks = [group.create_task(work) for work in works]
             self._given.holders.listen(self._clashes.note)

@@ -33,7 +33,10 @@ REASONS: Mapping[Stage, str] = {
     Stage.QUEUE: "QueueDoesNotExist",
     Stage.QUEUE_MAX: "OverLimit",
     Stage.NON_PREEMPTIBLE: "NonPreemptibleOverQuota",
-    **dict.fromkeys((Stage.INVALID, *sorted(SHORT_OF_ROOM)), "PodSchedulingErrors"),
+    **dict.fromkeys(
+        (Stage.INVALID, Stage.PROVISIONING, Stage.FUTILE, *sorted(SHORT_OF_ROOM)),
+        "PodSchedulingErrors",
+    ),
 }
 DEFAULT_POOL = "default"
 QUOTA_REASONS = ("OverLimit", "NonPreemptibleOverQuota")

@@ -40,7 +40,7 @@ API_GROUP = "scheduling.k8s.io/"
 KINDS = ("PodGroup", "CompositePodGroup")
 SCHEDULED = "Scheduled"
 UNTRIED = frozenset({Stage.MEMBERS, Stage.GATED, Stage.CLAIMS, Stage.BACKOFF})
-ERRORS = frozenset({Stage.INVALID})
+ERRORS = frozenset({Stage.INVALID, Stage.FAILED})
 
 
 @dataclass(frozen=True, slots=True)

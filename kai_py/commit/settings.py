@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from kai_py.api.autoscaling import Autoscaling
 from kai_py.commit.readiness import ReadinessPolicy
 from kai_py.commit.retry import RetryPolicy
 from kai_py.config import DoubleAllocation
@@ -16,7 +17,8 @@ class CommitSettings:
     cores is busiest, more only queues there. ``seen_within``: how long the mirror may take to show
     what was written. ``kai_statuses``, ``grove_statuses``: whether to write
     those of KAI's and Grove's objects; ``pool``: the node
-    pool they are told by. ``claim_grace``: how long a claim may hold devices for pods that nobody
+    pool they are told by. ``autoscaling``: how gangs call for nodes. ``claim_grace``: how long a
+    claim may hold devices for pods that nobody
     binds. ``failed_device_pause``: how long a device that its driver could not make ready is given
     to nobody. ``double_allocation``: what to do about a device that somebody else gives away too.
     ``queue_status_interval``: least time between two writes of a queue's status. ``retry``
@@ -34,6 +36,7 @@ class CommitSettings:
     kai_statuses: bool = True
     grove_statuses: bool = False
     pool: str = ""
+    autoscaling: Autoscaling = field(default_factory=Autoscaling)
     seen_within: float = 10.0
     claim_grace: float = 30.0
     failed_device_pause: float = 60.0

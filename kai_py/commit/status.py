@@ -17,7 +17,7 @@ from typing import Any
 
 from kai_py.api.records.core import Condition, Pod
 from kai_py.api.references import PodRef
-from kai_py.plan.decisions import SHORT_OF_ROOM, Plan, Stage
+from kai_py.plan.decisions import SHORT_OF_ROOM, Plan, Stage, Unplaced
 
 POD_SCHEDULED = "PodScheduled"
 UNSCHEDULABLE = "Unschedulable"
@@ -37,24 +37,41 @@ class PendingStatus:
     nominated: str = ""
 
 
+ABOVE_FLOOR = "AboveFloor"
+"""Reason of pods that their gang starts without, where those do not call for nodes."""
+
+
 def condition_reason(stage: Stage) -> str:
     """The reason of PodScheduled=False for a stage."""
     return UNSCHEDULABLE if stage in SHORT_OF_ROOM else stage.value
 
 
-def pending_statuses(plan: Plan) -> tuple[PendingStatus, ...]:
-    """What the plan says of every pod that stays pending, in plan order."""
+def pending_statuses(plan: Plan, *, surplus_calls: bool = True) -> tuple[PendingStatus, ...]:
+    """What the plan says of every pod that stays pending, in plan order.
+
+    ``surplus_calls``: whether pods above the floor of their gang call for nodes, too.
+    """
     nominated = {nomination.pod.uid: nomination.node for nomination in plan.nominations}
+    silent = frozenset[PodRef]()
+    if not surplus_calls:
+        silent = frozenset(pod for unplaced in plan.unplaced for pod in unplaced.surplus)
     return tuple(
         PendingStatus(
             pod=pod,
-            reason=condition_reason(unplaced.stage) if unplaced.marked else "",
+            reason=_reason(unplaced, is_silent=pod in silent),
             message=unplaced.message,
             nominated=nominated.get(pod.uid, ""),
         )
         for unplaced in plan.unplaced
         for pod in unplaced.pods
     )
+
+
+def _reason(unplaced: Unplaced, *, is_silent: bool) -> str:
+    if not unplaced.marked:
+        return ""
+    reason = condition_reason(unplaced.stage)
+    return ABOVE_FLOOR if is_silent and reason == UNSCHEDULABLE else reason
 
 
 def differs(wanted: PendingStatus, pod: Pod) -> bool:

@@ -123,7 +123,7 @@ WRITES = (
     Grant(
         "Whether Kubernetes' own groups have started.",
         "scheduling.k8s.io",
-        ("podgroups/status",),
+        ("compositepodgroups/status", "podgroups/status"),
         ("patch",),
     ),
     Grant(
@@ -132,6 +132,13 @@ WRITES = (
         ("podgangs/status",),
         ("patch",),
     ),
+    Grant(
+        "Room that autoscalers are asked to make for a gang at once.",
+        "autoscaling.x-k8s.io",
+        ("provisioningrequests",),
+        ("create", "delete"),
+    ),
+    Grant("The pods that such room is for.", "", ("podtemplates",), ("create", "delete", "get")),
     Grant(
         "What was decided, as events on pods, gangs and queues.",
         "events.k8s.io",

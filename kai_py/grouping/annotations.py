@@ -4,6 +4,7 @@ expected-runtime    how long the pods will run: such pods may use room that is k
 preemptibility      whether it may be evicted for others; see ``preemptibility``
 on-eviction         suspend: when all of a Job must go it is suspended, and resumed later
 preemption-delay    how long the gang waits before it may evict others
+provisioning-class-name  the class of the ProvisioningRequest made while it waits, or none
 segment-size        blocks of so many pods, in a domain each: segment-topology-required-placement,
                     segment-topology-preferred-placement; see ``segments``
 
@@ -26,6 +27,7 @@ PREEMPTIBILITY_KEY = f"{GROUP}/preemptibility"
 PREEMPTION_DELAY_KEY = f"{GROUP}/preemption-delay"
 ON_EVICTION_KEY = f"{GROUP}/on-eviction"
 ON_EVICTION = {"suspend": True, "evict": False}
+PROVISIONING_CLASS_KEY = f"{GROUP}/provisioning-class-name"
 SEGMENT_SIZE_KEY = f"{GROUP}/segment-size"
 SEGMENT_REQUIRED_KEY = f"{GROUP}/segment-topology-required-placement"
 SEGMENT_PREFERRED_KEY = f"{GROUP}/segment-topology-preferred-placement"
@@ -36,6 +38,7 @@ KEYS = frozenset(
         PREEMPTIBILITY_KEY,
         PREEMPTION_DELAY_KEY,
         ON_EVICTION_KEY,
+        PROVISIONING_CLASS_KEY,
         SEGMENT_SIZE_KEY,
         SEGMENT_REQUIRED_KEY,
         SEGMENT_PREFERRED_KEY,
@@ -54,6 +57,8 @@ def as_annotated(spec: GangSpec, lineage: Lineage) -> GangSpec:
         meta = lineage.pod.metadata
         problem = f"pod {meta.namespace}/{meta.name}: {error}"
         return spec if spec.problem else replace(spec, problem=problem)
+    if PROVISIONING_CLASS_KEY in said:
+        spec = replace(spec, provisioning_class=said[PROVISIONING_CLASS_KEY])
     size = said.get(SEGMENT_SIZE_KEY)
     if size is None:
         return spec

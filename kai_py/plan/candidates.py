@@ -8,6 +8,7 @@ that has its floor asks for its surplus: pod by pod, or an optional subgroup at 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Subgroup, satisfied
 from kai_py.plan.decisions import Stage
 from kai_py.plan.quota import Quota
@@ -71,6 +72,22 @@ def next_ask(gang: Gang, statement: Statement) -> Ask | None:
     chosen = tuple(m for m in left if m.pod.uid in wanted)
     later = () if surplus else gang.awaited
     return Ask((*chosen, *later), surplus, more=len(chosen) < len(left))
+
+
+def surplus_of(gang: Gang, statement: Statement) -> tuple[PodRef, ...]:
+    """Pods still to place that the gang starts without; none if a single pod starts it.
+
+    Where one pod is enough, every pod stands for itself.
+    """
+    floor = gang.tree.floor()
+    if floor <= 1 or len(gang.members) <= floor:
+        return ()
+    left = [m for m in gang.pending if m.pod.uid not in statement.placed]
+    have = active_counts(gang, statement)
+    core = _floor(gang.tree, have, _by_leaf(left))
+    if not core and not satisfied(gang.tree, have):
+        return ()
+    return tuple(m.pod for m in left if m.pod.uid not in core)
 
 
 def active_counts(gang: Gang, statement: Statement) -> dict[str, int]:

@@ -88,7 +88,10 @@ class Stage(StrEnum):
     RESERVED = "RoomReserved"
     NOMINATED = "WaitingForRoom"
     BUDGET = "SearchBudget"
+    FAILED = "SchedulerError"
     BACKOFF = "Backoff"
+    PROVISIONING = "ProvisioningRequested"
+    FUTILE = "NodesDoNotHelp"
 
 
 SHORT_OF_ROOM = frozenset(
@@ -235,7 +238,8 @@ class Unplaced:
     """A gang that stays pending: the stage that stops it and one sentence that says why.
 
     ``marked``: whether its pods say so in a condition, which autoscalers read. ``shortage``: what
-    was too little, where room was. ``protections``: who keeps that room, and why.
+    was too little, where room was. ``protections``: who keeps that room, and why. ``surplus``:
+    those of ``pods`` without which the gang starts.
     """
 
     gang: str
@@ -247,6 +251,7 @@ class Unplaced:
     marked: bool = True
     shortage: Shortage | None = None
     protections: tuple[Protection, ...] = ()
+    surplus: tuple[PodRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

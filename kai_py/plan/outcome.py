@@ -7,6 +7,7 @@ way leaves, or moves. Every gang with pods left over is told the first stage tha
 from collections.abc import Sequence
 
 from kai_py.dra.inventory import Inventory
+from kai_py.plan.candidates import surplus_of
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import (
     SHORT_OF_ROOM,
@@ -139,6 +140,7 @@ def _unplaced(state: CycleState, pending: Sequence[Gang]) -> list[Unplaced]:
                 marked=gang.mark_unschedulable,
                 shortage=obstacle.shortage,
                 protections=obstacle.protections,
+                surplus=surplus_of(gang, state.statement),
             )
         )
     return listed
@@ -164,7 +166,7 @@ def _waiting(state: CycleState, gang: Gang) -> Obstacle:
         return Obstacle(Stage.BACKOFF, f"it asks for one attempt, which was made; {hint}.")
     if gang.key in state.snapshot.held_back:
         hint = "see the gang's events for the reason"
-        return Obstacle(Stage.BACKOFF, f"the last attempt to start it failed; {hint}.")
+        return Obstacle(Stage.FAILED, f"the last attempt to start it failed; {hint}.")
     waiting = next((m for m in gang.pending if m.waiting), None)
     if waiting is not None and waiting.pod.uid not in state.statement.placed:
         return Obstacle(Stage.CLAIMS, f"pod {waiting.pod}: {waiting.waiting}.")

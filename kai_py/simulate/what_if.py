@@ -23,7 +23,7 @@ SETTLE_SECONDS = 600.0
 MAX_ADDED_NODES = 4096
 SEED = 1
 
-ROOM_STAGES = SHORT_OF_ROOM | {Stage.NOMINATED, Stage.BUDGET, Stage.BACKOFF}
+ROOM_STAGES = SHORT_OF_ROOM | {Stage.NOMINATED, Stage.BUDGET, Stage.BACKOFF, Stage.FAILED}
 """What more room, or fewer others, may help against."""
 
 

@@ -99,6 +99,7 @@ class Gang:
     attempt and had it. ``mark_unschedulable``: whether its pods say in a condition that they wait.
     ``near``: where it would rather be. ``wording``: in whose words its users are told.
     ``expected_runtime`` (seconds): how long its pods are said to run; None where nobody said.
+    ``provisioning_class``: of the ProvisioningRequest made while it waits; None: as configured.
     ``staged``: some of its pods are made once others run;
     ``awaited`` stand in for those that do not exist yet and are none of its ``members``.
     """
@@ -127,6 +128,7 @@ class Gang:
     wording: Wording = Wording.NATIVE
     near: tuple[Near, ...] = ()
     expected_runtime: float | None = None
+    provisioning_class: str | None = None
     staged: bool = False
     awaited: tuple[Member, ...] = ()
 

@@ -185,7 +185,12 @@ NATIVE_GROUPS = _group_kind(
     "v1alpha2",
     status=("conditions", "resourceClaimStatuses"),
 )
-COMPOSITE_GROUPS = _group_kind("CompositePodGroup", "scheduling.k8s.io", "v1beta1", "v1alpha3")
+COMPOSITE_GROUPS = _group_kind(
+    "CompositePodGroup", "scheduling.k8s.io", "v1beta1", "v1alpha3", status=("conditions",)
+)
+PROVISIONING_REQUESTS = _group_kind(
+    "ProvisioningRequest", "autoscaling.x-k8s.io", "v1", "v1beta1", status=("conditions",)
+)
 NATIVE_WORKLOADS = _group_kind("Workload", "scheduling.k8s.io", "v1alpha1")
 
 WATCHED = (
@@ -217,6 +222,7 @@ WATCHED = (
     COMPOSITE_GROUPS,
     NATIVE_GROUPS,
     NATIVE_WORKLOADS,
+    PROVISIONING_REQUESTS,
     PODS,
 )
 """What the scheduler mirrors."""

@@ -8,6 +8,8 @@ from kai_py.commit.status_writer import StatusWriter
 from kai_py.embedded.resources import PODS
 from kai_py.plan.decisions import Nomination, Plan, Stage, Unplaced
 from tests.commit.cluster import JOB, NAMESPACE, NO_ROLE, Cluster, refuse
+from tests.scenario import cluster as clustered
+from tests.scenario import job, node, pod, queue
 
 INTERVAL = 10.0
 
@@ -74,13 +76,34 @@ def test_autoscalers_are_called_only_where_nodes_could_help():
         Stage.RESERVED,
     }
     assert condition_reason(Stage.QUEUE_MAX) == "QueueMax"
+    assert condition_reason(Stage.FAILED) == "SchedulerError"
+
+
+def test_pods_above_the_floor_call_for_nodes_only_if_told_to():
+    plan = clustered(node("n", 1), queue("team", 8), *train_of(4, floor=2)).plan()
+    assert [each.reason for each in pending_statuses(plan)] == ["Unschedulable"] * 4
+    reasons = [each.reason for each in pending_statuses(plan, surplus_calls=False)]
+    assert sorted(reasons) == ["AboveFloor"] * 2 + ["Unschedulable"] * 2
+    started = clustered(node("n", 3), queue("team", 8), *train_of(4, floor=2)).plan()
+    assert [e.reason for e in pending_statuses(started, surplus_calls=False)] == ["AboveFloor"]
+
+
+def test_pods_of_which_one_is_enough_call_each_for_itself():
+    plan = clustered(node("n", 0), queue("team", 8), *train_of(3, floor=1)).plan()
+    reasons = [each.reason for each in pending_statuses(plan, surplus_calls=False)]
+    assert reasons == ["Unschedulable"] * 3
+
+
+def train_of(pods, floor):
+    owner = job("train", pods, "team", **{"scheduling.kai.io/min-available": str(floor)})
+    return [owner, *(pod(f"train-{i}", owner=owner) for i in range(pods))]
 
 
 async def test_every_pod_of_the_gang_says_why_it_waits(cluster, writer):
     pods = [cluster.add_pod(f"worker-{i}") for i in range(3)]
     await say(writer, waits(Stage.RESOURCES, "no room.", *pods))
-    for pod in pods:
-        condition = scheduled(cluster, pod.name)
+    for each in pods:
+        condition = scheduled(cluster, each.name)
         assert condition.status == "False"
         assert (condition.reason, condition.message) == ("Unschedulable", "no room.")
         assert condition.last_transition_time is not None

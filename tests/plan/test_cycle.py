@@ -244,7 +244,7 @@ def test_a_gang_whose_start_failed_leaves_its_room_to_others_for_a_while():
     world.builder.hold_back("default/Pod/failing", START + 1005)
     plan = world.plan(now=1000)
     assert placed(plan) == {"next": "a"}
-    assert plan.unplaced[0].stage is Stage.BACKOFF
+    assert plan.unplaced[0].stage is Stage.FAILED
     assert placed(world.plan(now=1005)) == {"failing": "a"}
 
 

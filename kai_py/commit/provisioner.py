@@ -1,0 +1,171 @@
+"""Makes and removes the ProvisioningRequests of gangs, behind the cycle's back.
+
+A request comes first, then the PodTemplates that it names, which it owns.
+A restart finds its requests by label and annotation and goes on with them.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Collection, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any
+
+from kai_py.api.records.document import Document, document_decoder
+from kai_py.commit.provisioning import (
+    GANG_KEY,
+    MANAGED_BY,
+    Wish,
+    ended_at,
+    request_body,
+    template_body,
+    template_name,
+    told,
+    waiting_for_room,
+    wishes_of,
+)
+from kai_py.commit.retry import ObjectBackoff
+from kai_py.commit.settings import CommitSettings
+from kai_py.grouping.gang import Owner
+from kai_py.plan.decisions import Plan
+from kai_py.snapshot.gangs import Gang
+from kai_py.watch.client import Client
+from kai_py.watch.errors import AlreadyExists, ApiError, NotFound
+from kai_py.watch.kinds import PROVISIONING_REQUESTS
+from kai_py.watch.mirror import Mirror
+from kai_py.watch.resource import Key, Kind, Resource
+
+log = logging.getLogger(__name__)
+
+WHOLE_PODS: Kind[Document] = Kind(
+    name="Pod", plural="pods", versions={"v1": document_decoder(("spec",))}
+)
+POD_TEMPLATES: Kind[Document] = Kind(
+    name="PodTemplate", plural="podtemplates", versions={"v1": document_decoder(("metadata",))}
+)
+LOOK_SECONDS = 10.0
+"""Longest time between two looks at requests: some are made anew when their time has come."""
+PASS_SECONDS = 0.2
+"""Least time from the end of one look to the next."""
+
+
+class Provisioner:
+    """Brings the requests in the cluster in line with the last plan; costs nothing where none is.
+
+    A kind that is not served has no requests.
+    """
+
+    def __init__(self, client: Client, mirror: Mirror, settings: CommitSettings) -> None:
+        self._client = client
+        self._mirror = mirror
+        self._manager = settings.scheduler_name
+        self._chosen = settings.autoscaling.provisioning
+        self._backoff = ObjectBackoff(settings.backoff)
+        self._wishes: Mapping[str, Wish] | None = None
+        self._waiting: frozenset[str] = frozenset()
+        self._templated: set[str] = set()
+        self._news = asyncio.Event()
+
+    def told(self, plan: Plan, gangs: Collection[Gang]) -> Plan:
+        """Note what ``plan``, made of ``gangs``, asks for; gives it with how requests stand."""
+        if self._mirror.served(PROVISIONING_REQUESTS) is None:
+            return plan
+        requests = self._mirror.objects(PROVISIONING_REQUESTS)
+        by_key = {gang.key: gang for gang in gangs}
+        self._wishes = wishes_of(plan, by_key, self._chosen)
+        if self._wishes or requests:
+            self._waiting = waiting_for_room(plan, gangs)
+            self._news.set()
+        return told(plan, self._wishes, requests)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._news.wait()
+            self._news.clear()
+            await self._look()
+            await asyncio.sleep(PASS_SECONDS)
+
+    async def _look(self) -> None:
+        served = self._mirror.served(PROVISIONING_REQUESTS)
+        if served is None or self._wishes is None:
+            return
+        wishes = {wish.key: wish for wish in self._wishes.values()}
+        known = {
+            key: request
+            for key, request in self._mirror.objects(PROVISIONING_REQUESTS).items()
+            if request.metadata.labels.get(MANAGED_BY) == self._manager
+        }
+        self._templated &= {request.metadata.uid for request in known.values()}
+        for key, request in known.items():
+            wish = wishes.get(key)
+            if self._is_over(request) or (wish is None and self._is_idle(request)):
+                await self._try(key, self._remove(served, request))
+            elif wish is not None and request.metadata.uid not in self._templated:
+                await self._try(key, self._complete(served, wish, request))
+        for key, wish in wishes.items():
+            if key not in known:
+                await self._try(key, self._make(served, wish))
+
+    def _is_over(self, request: Document) -> bool:
+        """Whether it came to nothing, long enough ago to ask anew."""
+        ended = ended_at(request)
+        return ended is not None and time.time() >= ended + self._chosen.retry_after
+
+    def _is_idle(self, request: Document) -> bool:
+        """Whether its gang waits for no room, or asks by another request."""
+        gang = request.metadata.annotations.get(GANG_KEY, "")
+        return gang not in self._waiting or gang in (self._wishes or ())
+
+    async def _try(self, key: Key, work: Coroutine[Any, Any, None]) -> None:
+        """Do the work unless it failed a moment ago; what fails is tried again."""
+        label, now = f"ProvisioningRequest {key[0]}/{key[1]}", asyncio.get_running_loop().time()
+        if not self._backoff.ready(label, now):
+            work.close()
+            return
+        try:
+            await work
+        except ApiError as error:
+            self._backoff.failed(label, now)
+            log.warning("%s: %s", label, error)
+        else:
+            self._backoff.succeeded(label)
+
+    async def _make(self, served: Resource[Document], wish: Wish) -> None:
+        body = request_body(wish, self._chosen.parameters, self._manager)
+        with suppress(AlreadyExists):
+            made = await self._client.create(served, body, namespace=wish.key[0])
+            await self._complete(served, wish, made)
+
+    async def _complete(self, served: Resource[Document], wish: Wish, request: Document) -> None:
+        """Make the templates; those of a request before, of the same name, have to go first."""
+        meta = request.metadata
+        owner = Owner(served.api_version, served.kind.name, meta.namespace, meta.name, meta.uid)
+        for index, pod_set in enumerate(wish.pod_sets):
+            pod = await self._client.get(
+                WHOLE_PODS.at(), pod_set.pod.name, namespace=pod_set.pod.namespace
+            )
+            body = template_body(template_name(wish, index), pod, owner)
+            if not await self._has_template(body, owner):
+                return
+        self._templated.add(meta.uid)
+
+    async def _has_template(self, body: dict[str, Any], owner: Owner) -> bool:
+        try:
+            await self._client.create(POD_TEMPLATES.at(), body, namespace=owner.namespace)
+        except AlreadyExists:
+            name = body["metadata"]["name"]
+            found = await self._client.get(POD_TEMPLATES.at(), name, namespace=owner.namespace)
+            return any(each.uid == owner.uid for each in found.metadata.owner_references)
+        return True
+
+    async def _remove(self, served: Resource[Document], request: Document) -> None:
+        """Remove a request and its templates, for which the garbage collector may take long."""
+        meta = request.metadata
+        for name in request.all_at("spec.podSets.*.podTemplateRef.name"):
+            with suppress(NotFound):
+                await self._client.delete(POD_TEMPLATES.at(), name, namespace=meta.namespace)
+        with suppress(NotFound):
+            await self._client.delete(served, meta.name, namespace=meta.namespace, uid=meta.uid)

@@ -1,0 +1,200 @@
+"""Which gangs ask an autoscaler for all of their room at once, and what came of it?
+
+A gang that waits for room that more nodes could give, and has a class for it (its annotation, or
+the configuration), gets a ProvisioningRequest: a pod set for each kind of pod that it needs to
+start. It stands until the gang has started, is gone, or waits for something else than room. Its
+pods do not say ``Unschedulable`` meanwhile, so that nodes are not added for single pods besides.
+
+The name of a request follows from what is asked for; a gang that comes to need other pods gets
+another request. Requests that failed, or whose room was given up, are made anew after a while.
+
+Source: ProvisioningRequest v1, KEP "Provisioning Request" of Cluster Autoscaler.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from kai_py.api.autoscaling import NO_CLASS, Provisioning
+from kai_py.api.queue import GROUP
+from kai_py.api.records.document import Document
+from kai_py.api.references import PodRef
+from kai_py.grouping.gang import Owner
+from kai_py.plan.decisions import SHORT_OF_ROOM, Plan, Stage, Unplaced
+from kai_py.snapshot.gangs import Gang
+from kai_py.watch.resource import Key
+
+GANG_KEY = f"{GROUP}/gang"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+MOST_POD_SETS = 32
+ROOM_MAY_COME = SHORT_OF_ROOM | {Stage.NOMINATED, Stage.BUDGET, Stage.BACKOFF, Stage.FAILED}
+"""Stages of a gang that keeps the request it has."""
+OUTCOMES = (
+    ("CapacityRevoked", "its room was taken back"),
+    ("BookingExpired", "its room was not used in time"),
+    ("Failed", "it failed"),
+    ("Provisioned", "its nodes are there"),
+    ("Accepted", "an autoscaler has accepted it"),
+)
+ENDED = frozenset({"CapacityRevoked", "BookingExpired", "Failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """So many pods like ``pod``."""
+
+    pod: PodRef
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A request that must exist for a gang."""
+
+    gang: str
+    owner: Owner
+    name: str
+    class_name: str
+    pod_sets: tuple[PodSet, ...]
+
+    @property
+    def key(self) -> Key:
+        """Where the request is."""
+        return self.pod_sets[0].pod.namespace, self.name
+
+
+def wishes_of(plan: Plan, gangs: Mapping[str, Gang], chosen: Provisioning) -> dict[str, Wish]:
+    """The requests of a plan, by gang."""
+    wishes: dict[str, Wish] = {}
+    for unplaced in plan.unplaced:
+        gang = gangs.get(unplaced.gang)
+        if gang is None or gang.is_satisfied or unplaced.stage not in SHORT_OF_ROOM:
+            continue
+        class_name = gang.provisioning_class or chosen.class_name or NO_CLASS
+        pod_sets = _pod_sets(gang, unplaced)
+        if class_name != NO_CLASS and 0 < len(pod_sets) <= MOST_POD_SETS:
+            name = _name(gang, class_name, pod_sets)
+            wishes[gang.key] = Wish(gang.key, gang.owner, name, class_name, pod_sets)
+    return wishes
+
+
+def waiting_for_room(plan: Plan, gangs: Iterable[Gang]) -> frozenset[str]:
+    """Gangs that have not started and may still get room: they keep the request they have."""
+    otherwise = {each.gang for each in plan.unplaced if each.stage not in ROOM_MAY_COME}
+    return frozenset(g.key for g in gangs if not g.is_satisfied and g.key not in otherwise)
+
+
+def told(plan: Plan, wishes: Mapping[str, Wish], requests: Mapping[Key, Document]) -> Plan:
+    """``plan``, in which gangs with a request say how that stands."""
+    if not wishes:
+        return plan
+    return replace(
+        plan,
+        unplaced=tuple(
+            _provisioned(each, wishes[each.gang], requests) if each.gang in wishes else each
+            for each in plan.unplaced
+        ),
+    )
+
+
+def outcome(request: Document) -> tuple[str, str]:
+    """The condition that says how a request stands, and in words; empty before there is one."""
+    conditions = {
+        each["type"]: each
+        for each in request.all_at("status.conditions.*")
+        if each.get("status") == "True"
+    }
+    for kind, words in OUTCOMES:
+        if kind in conditions:
+            message = str(conditions[kind].get("message", "")).rstrip(".")
+            return kind, f"{words} ({message})" if message else words
+    return "", "no autoscaler has answered yet"
+
+
+def ended_at(request: Document) -> float | None:
+    """When (seconds since the epoch) a request came to nothing, None while it has not."""
+    kind, _ = outcome(request)
+    if kind not in ENDED:
+        return None
+    conditions = request.all_at("status.conditions.*")
+    stated = next(each for each in conditions if each["type"] == kind)
+    try:
+        return datetime.fromisoformat(stated["lastTransitionTime"]).astimezone(UTC).timestamp()
+    except (KeyError, ValueError, TypeError):
+        return 0.0
+
+
+def request_body(wish: Wish, parameters: Mapping[str, str], manager: str) -> dict[str, Any]:
+    """The ProvisioningRequest; it goes with the owner of its gang."""
+    owner = wish.owner
+    reference = {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+    }
+    return {
+        "metadata": {
+            "name": wish.name,
+            "labels": {MANAGED_BY: manager},
+            "annotations": {GANG_KEY: wish.gang},
+            "ownerReferences": [reference] if owner.uid else [],
+        },
+        "spec": {
+            "provisioningClassName": wish.class_name,
+            "parameters": dict(parameters),
+            "podSets": [
+                {"podTemplateRef": {"name": template_name(wish, index)}, "count": pod_set.count}
+                for index, pod_set in enumerate(wish.pod_sets)
+            ],
+        },
+    }
+
+
+def template_name(wish: Wish, index: int) -> str:
+    """What the PodTemplate of a pod set is called."""
+    return f"{wish.name}-{index}"
+
+
+def template_body(name: str, pod: Document, request: Owner) -> dict[str, Any]:
+    """The PodTemplate of pods like ``pod``; it goes with the request."""
+    omitted = ("nodeName", "schedulingGates", "ephemeralContainers", "schedulingGroup")
+    spec = {key: each for key, each in pod.content["spec"].items() if key not in omitted}
+    reference = {
+        "apiVersion": request.api_version,
+        "kind": request.kind,
+        "name": request.name,
+        "uid": request.uid,
+        "controller": True,
+    }
+    return {
+        "metadata": {"name": name, "ownerReferences": [reference]},
+        "template": {"metadata": {"labels": dict(pod.metadata.labels)}, "spec": spec},
+    }
+
+
+def _pod_sets(gang: Gang, unplaced: Unplaced) -> tuple[PodSet, ...]:
+    """Kinds of pods that the gang still needs to start, in placing order."""
+    needed = {pod.uid for pod in unplaced.pods} - {pod.uid for pod in unplaced.surplus}
+    kinds: dict[tuple[str, int], list[PodRef]] = {}
+    for member in gang.pending:
+        if member.pod.uid in needed:
+            kinds.setdefault((member.leaf, member.shape.number), []).append(member.pod)
+    return tuple(PodSet(pods[0], len(pods)) for pods in kinds.values())
+
+
+def _name(gang: Gang, class_name: str, pod_sets: Iterable[PodSet]) -> str:
+    shapes = {member.pod.uid: member.shape for member in gang.pending}
+    asked = [(each.count, sorted(shapes[each.pod.uid].requests.items())) for each in pod_sets]
+    text = repr((gang.key, gang.owner.uid, class_name, asked))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+    return f"{gang.owner.name[:40].rstrip('.-')}-{digest}"
+
+
+def _provisioned(unplaced: Unplaced, wish: Wish, requests: Mapping[Key, Document]) -> Unplaced:
+    request = requests.get(wish.key)
+    stands = outcome(request)[1] if request is not None else "it is being made"
+    message = f"{unplaced.message.rstrip('.')}; ProvisioningRequest {wish.name}: {stands}."
+    return replace(unplaced, stage=Stage.PROVISIONING, message=message)

@@ -1,0 +1,148 @@
+"""Which requests a plan makes for gangs that wait for room, and what is told of them."""
+
+from kai_py.api.autoscaling import Provisioning
+from kai_py.api.records.core import ObjectMeta
+from kai_py.api.records.document import Document
+from kai_py.commit.provisioning import (
+    ended_at,
+    outcome,
+    request_body,
+    told,
+    waiting_for_room,
+    wishes_of,
+)
+from tests.dialects.feeding import Cluster, node, pod
+from tests.dialects.test_native_groups import QUEUE
+
+ATOMIC = Provisioning(class_name="atomic")
+CLASS = "scheduling.kai.io/provisioning-class-name"
+FLOOR = "scheduling.kai.io/min-available"
+TRAIN = "default/Job/train"
+
+
+def train(count, *, floor=None, limit=None, gpus=1, **marks):
+    """A Job with its pods."""
+    annotations = {"scheduling.kai.io/queue-name": "team", **marks}
+    if floor is not None:
+        annotations[FLOOR] = str(floor)
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "namespace": "default", "annotations": annotations},
+        "spec": {"parallelism": count, "completions": count},
+    }
+    return [job, *(pod(f"train-{i}", gpus, owner=job) for i in range(limit or count))]
+
+
+def asked(cluster, chosen=ATOMIC):
+    """Class and counts of every request, by gang."""
+    snapshot = cluster.snapshot()
+    plan = cluster.planner.decide(snapshot)
+    return {
+        gang: (wish.class_name, [each.count for each in wish.pod_sets])
+        for gang, wish in wishes_of(plan, snapshot.gangs, chosen).items()
+    }
+
+
+def wish_of(cluster):
+    snapshot = cluster.snapshot()
+    plan = cluster.planner.decide(snapshot)
+    return plan, snapshot.gangs, wishes_of(plan, snapshot.gangs, ATOMIC)
+
+
+def stands(*types, message="", at="2026-05-01T12:00:00Z"):
+    """A request with conditions."""
+    conditions = [
+        {"type": each, "status": "True", "message": message, "lastTransitionTime": at}
+        for each in types
+    ]
+    return Document(
+        metadata=ObjectMeta(name="r", namespace="default", uid="u"),
+        content={"status": {"conditions": conditions}},
+    )
+
+
+def test_a_gang_without_room_asks_for_all_of_its_floor():
+    cluster = Cluster(QUEUE, node("n", 2), train(5, floor=4))
+    assert asked(cluster) == {TRAIN: ("atomic", [4])}
+
+
+def test_pods_of_two_kinds_are_two_sets():
+    job, *pods = train(4)
+    cluster = Cluster(QUEUE, node("n", 1), job, pods[:1], train(4, gpus=2)[2:])
+    assert sorted(asked(cluster)[TRAIN][1]) == [1, 3]
+
+
+def test_who_has_room_or_waits_for_something_else_asks_for_nothing():
+    assert asked(Cluster(QUEUE, node("n", 8), train(4))) == {}
+    assert asked(Cluster(QUEUE, node("n", 2), train(4, limit=3))) == {}
+    assert asked(Cluster(node("n", 2), train(4))) == {}
+
+
+def test_the_annotation_goes_before_the_configuration():
+    wanted = Cluster(QUEUE, node("n", 2), train(4, **{CLASS: "check-capacity"}))
+    assert asked(wanted, Provisioning()) == {TRAIN: ("check-capacity", [4])}
+    assert asked(wanted) == {TRAIN: ("check-capacity", [4])}
+    assert asked(Cluster(QUEUE, node("n", 2), train(4, **{CLASS: "none"}))) == {}
+    assert asked(Cluster(QUEUE, node("n", 2), train(4)), Provisioning()) == {}
+
+
+def test_a_gang_that_has_started_asks_for_nothing_more():
+    running = [{**each, "spec": {**each["spec"], "nodeName": "n"}} for each in train(5)[1:4]]
+    cluster = Cluster(QUEUE, node("n", 3), train(5, floor=3), running)
+    assert cluster.plan().unplaced
+    assert asked(cluster) == {}
+
+
+def test_the_name_follows_from_what_is_asked_for():
+    def name(*given):
+        return wish_of(Cluster(QUEUE, node("n", 1), *given))[2][TRAIN].name
+
+    assert name(train(4)) == name(train(4))
+    assert len({name(train(4)), name(train(5)), name(train(4, gpus=2))}) == 3
+
+
+def test_a_gang_with_a_request_does_not_call_for_single_nodes():
+    plan, _, wishes = wish_of(Cluster(QUEUE, node("n", 2), train(4)))
+    (waits,) = told(plan, wishes, {}).unplaced
+    assert waits.stage == "ProvisioningRequested"
+    assert waits.message.endswith(f"; ProvisioningRequest {wishes[TRAIN].name}: it is being made.")
+    answered = told(plan, wishes, {wishes[TRAIN].key: stands("Failed", message="no quota.")})
+    assert answered.unplaced[0].message.endswith(": it failed (no quota).")
+
+
+def test_the_last_thing_that_happened_to_a_request_is_told():
+    assert outcome(stands()) == ("", "no autoscaler has answered yet")
+    assert outcome(stands("Accepted"))[0] == "Accepted"
+    assert outcome(stands("Accepted", "Provisioned"))[0] == "Provisioned"
+    assert outcome(stands("Accepted", "Provisioned", "BookingExpired"))[0] == "BookingExpired"
+    assert outcome(stands("Accepted", "Provisioned", "CapacityRevoked"))[0] == "CapacityRevoked"
+
+
+def test_only_requests_that_came_to_nothing_have_ended():
+    assert ended_at(stands("Accepted", "Provisioned")) is None
+    assert ended_at(stands("Failed")) == 1_777_636_800.0
+    assert ended_at(stands("Failed", at=None)) == 0.0
+
+
+def test_a_gang_keeps_its_request_until_it_started_or_waits_for_something_else():
+    waiting = Cluster(QUEUE, node("n", 2), train(4))
+    plan, gangs, _ = wish_of(waiting)
+    assert waiting_for_room(plan, gangs.values()) == {TRAIN}
+    plan, gangs, _ = wish_of(Cluster(QUEUE, node("n", 2), train(4, limit=3)))
+    assert waiting_for_room(plan, gangs.values()) == frozenset()
+    running = [{**each, "spec": {**each["spec"], "nodeName": "n"}} for each in train(4)[1:]]
+    plan, gangs, _ = wish_of(Cluster(QUEUE, node("n", 8), train(4), running))
+    assert waiting_for_room(plan, gangs.values()) == frozenset()
+
+
+def test_a_request_names_its_gang_and_goes_with_its_owner():
+    wish = wish_of(Cluster(QUEUE, node("n", 2), train(4)))[2][TRAIN]
+    body = request_body(wish, {"ValidUntilSeconds": "600"}, "kai-scheduler")
+    assert body["metadata"]["annotations"] == {"scheduling.kai.io/gang": TRAIN}
+    assert body["metadata"]["ownerReferences"][0]["kind"] == "Job"
+    assert body["spec"] == {
+        "provisioningClassName": "atomic",
+        "parameters": {"ValidUntilSeconds": "600"},
+        "podSets": [{"podTemplateRef": {"name": f"{wish.name}-0"}, "count": 4}],
+    }
