@@ -1,6 +1,7 @@
-"""What do Kubernetes' own PodGroups say of themselves? What kube-scheduler would, of our pods.
+"""What do Kubernetes' own groups say of themselves? What kube-scheduler would, of our pods.
 
-type              PodGroupScheduled in v1alpha2 (1.36), PodGroupInitiallyScheduled later
+type              PodGroupScheduled in v1alpha2 (1.36), PodGroupInitiallyScheduled later;
+                  CompositePodGroupInitiallyScheduled of a group of groups
 True              reason Scheduled, once the floor is bound; it stays, whatever happens later
 False             reason Unschedulable: the gang waits for its queue or for room;
                   SchedulerError: it makes no sense
@@ -9,10 +10,11 @@ DisruptionTarget  reason PreemptionByScheduler, while a group that we evict is b
 
 kube-scheduler leaves groups of pods that name another scheduler alone.
 
-Source: KEP-4671; k8s.io/api/scheduling/v1alpha2.
+Source: KEP-4671; k8s.io/api/scheduling/v1alpha2, v1alpha3.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -28,11 +30,11 @@ from kai_py.commit.group_conditions import (
 from kai_py.commit.report_writer import report_writer
 from kai_py.commit.settings import CommitSettings
 from kai_py.commit.status import SCHEDULER_ERROR, UNSCHEDULABLE
-from kai_py.grouping.gang import satisfied
+from kai_py.grouping.gang import Subgroup, satisfied
 from kai_py.plan.decisions import Plan, Stage, Unplaced
 from kai_py.snapshot.gangs import Gang, PodState
 from kai_py.watch.client import Client
-from kai_py.watch.kinds import NATIVE_GROUPS
+from kai_py.watch.kinds import COMPOSITE_GROUPS, NATIVE_GROUPS
 from kai_py.watch.mirror import Mirror
 from kai_py.watch.resource import Key
 
@@ -45,7 +47,7 @@ ERRORS = frozenset({Stage.INVALID, Stage.FAILED})
 
 @dataclass(frozen=True, slots=True)
 class NativeGroupReport:
-    """What a plan says of a PodGroup; an empty ``reason``: nothing, ``disrupted``: why it ends."""
+    """What a plan says of a group; an empty ``reason``: nothing, ``disrupted``: why it ends."""
 
     reason: str
     message: str
@@ -56,13 +58,14 @@ def native_group_reports(
     plan: Plan, gangs: Iterable[Gang], disrupted: Mapping[str, str]
 ) -> dict[Key, NativeGroupReport]:
     """A report on every PodGroup of Kubernetes; ``disrupted``: why gangs are evicted, by key."""
-    waiting = {unplaced.gang: unplaced for unplaced in plan.unplaced}
-    return {
-        key: report
-        for gang in gangs
-        if is_native(gang)
-        for key, report in _reports(gang, waiting.get(gang.key), disrupted.get(gang.key, ""))
-    }
+    return _reports(plan, gangs, disrupted, lambda gang: gang.tree.leaves())
+
+
+def composite_group_reports(
+    plan: Plan, gangs: Iterable[Gang], disrupted: Mapping[str, str]
+) -> dict[Key, NativeGroupReport]:
+    """The same of every CompositePodGroup."""
+    return _reports(plan, gangs, disrupted, lambda gang: _inner(gang.tree))
 
 
 def is_native(gang: Gang) -> bool:
@@ -73,9 +76,9 @@ def is_native(gang: Gang) -> bool:
 def native_group_patch(
     report: NativeGroupReport, known: Document, now: datetime
 ) -> dict[str, Any] | None:
-    """The merge patch of the status, or None if the PodGroup says it already."""
+    """The merge patch of the status, or None if the group says it already."""
     wanted = dict(disruption(known, report.disrupted))
-    kind = _condition_type(known.api_version)
+    kind = _condition_type(known)
     if report.reason and statuses_of(known).get(kind) != "True":
         status = "True" if report.reason == SCHEDULED else "False"
         wanted[kind] = Statement(status, report.reason, report.message)
@@ -83,12 +86,37 @@ def native_group_patch(
 
 
 def _reports(
-    gang: Gang, unplaced: Unplaced | None, disrupted: str
+    plan: Plan,
+    gangs: Iterable[Gang],
+    disrupted: Mapping[str, str],
+    groups: Callable[[Gang], Iterable[Subgroup]],
+) -> dict[Key, NativeGroupReport]:
+    waiting = {unplaced.gang: unplaced for unplaced in plan.unplaced}
+    return {
+        key: report
+        for gang in gangs
+        if is_native(gang)
+        for key, report in _reports_of(
+            gang, groups(gang), waiting.get(gang.key), disrupted.get(gang.key, "")
+        )
+    }
+
+
+def _inner(tree: Subgroup) -> Iterator[Subgroup]:
+    """Subgroups that are made of others."""
+    if tree.children:
+        yield tree
+    for child in tree.children:
+        yield from _inner(child)
+
+
+def _reports_of(
+    gang: Gang, groups: Iterable[Subgroup], unplaced: Unplaced | None, disrupted: str
 ) -> Iterator[tuple[Key, NativeGroupReport]]:
     bound = gang.counts(PodState.BOUND)
-    for leaf in gang.tree.leaves():
-        key = gang.owner.namespace, leaf.name or gang.owner.name
-        if satisfied(leaf, bound):
+    for group in groups:
+        key = gang.owner.namespace, group.name or gang.owner.name
+        if satisfied(group, bound):
             yield key, NativeGroupReport(SCHEDULED, "")
         elif unplaced is None or unplaced.stage in UNTRIED:
             yield key, NativeGroupReport("", "", disrupted)
@@ -97,17 +125,22 @@ def _reports(
             yield key, NativeGroupReport(reason, unplaced.message, disrupted)
 
 
-def _condition_type(api_version: str) -> str:
-    return "PodGroupScheduled" if api_version.endswith("v1alpha2") else "PodGroupInitiallyScheduled"
+def _condition_type(known: Document) -> str:
+    if known.api_version.endswith("v1alpha2"):
+        return "PodGroupScheduled"
+    return f"{known.kind}InitiallyScheduled"
 
 
 class NativeGroupStatuses:
-    """Keeps the statuses of PodGroups in line with the plans; costs nothing where none is."""
+    """Keeps the statuses of groups in line with the plans; costs nothing where none is served."""
 
     def __init__(self, client: Client, mirror: Mirror, settings: CommitSettings) -> None:
         self._mirror = mirror
         self._disrupted = Disrupted()
-        self._writer = report_writer(client, mirror, settings, NATIVE_GROUPS, native_group_patch)
+        self._groups = report_writer(client, mirror, settings, NATIVE_GROUPS, native_group_patch)
+        self._composites = report_writer(
+            client, mirror, settings, COMPOSITE_GROUPS, native_group_patch
+        )
 
     def update(self, plan: Plan, gangs: Iterable[Gang]) -> None:
         """Note what must be reported from now on."""
@@ -115,8 +148,9 @@ class NativeGroupStatuses:
             return
         native = [gang for gang in gangs if is_native(gang)]
         disrupted = self._disrupted.update(plan, native)
-        self._writer.update(lambda: native_group_reports(plan, native, disrupted))
+        self._groups.update(lambda: native_group_reports(plan, native, disrupted))
+        self._composites.update(lambda: composite_group_reports(plan, native, disrupted))
 
     async def run(self) -> None:
         """Write until cancelled."""
-        await self._writer.run()
+        await asyncio.gather(self._groups.run(), self._composites.run())

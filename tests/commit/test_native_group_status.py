@@ -6,7 +6,11 @@ import pytest
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.document import Document
-from kai_py.commit.native_group_status import native_group_patch, native_group_reports
+from kai_py.commit.native_group_status import (
+    composite_group_reports,
+    native_group_patch,
+    native_group_reports,
+)
 from tests.dialects.feeding import Cluster, node
 from tests.dialects.test_native_groups import QUEUE, TRAIN, composite, group, members
 
@@ -92,6 +96,39 @@ def test_groups_below_a_composite_group_each_say_their_own():
     )
     assert conditions(cluster) == {"PodGroupScheduled": ("True", "Scheduled")}
     assert conditions(cluster, "late") == {"PodGroupScheduled": ("False", "Unschedulable")}
+
+
+def test_groups_of_groups_say_when_their_floor_runs():
+    cluster = Cluster(
+        QUEUE,
+        node("n", 2),
+        composite("serve", 2),
+        composite("decode", 1, parentCompositePodGroupName="serve"),
+        group("workers", 2, parentCompositePodGroupName="decode"),
+        group("late", 2, parentCompositePodGroupName="serve"),
+        members("workers", 2, nodeName="n"),
+        members("late", 2),
+    )
+    kind = "CompositePodGroupInitiallyScheduled"
+    assert composite_conditions(cluster, "decode") == {kind: ("True", "Scheduled")}
+    assert composite_conditions(cluster, "serve") == {kind: ("False", "Unschedulable")}
+    assert composite_conditions(cluster, "serve", before=[stated("True", "Scheduled", kind)]) == {}
+
+
+def composite_conditions(cluster, name, before=()):
+    snapshot = cluster.snapshot()
+    reports = composite_group_reports(cluster.planner.decide(snapshot), snapshot.gangs.values(), {})
+    known = Document(
+        api_version="scheduling.k8s.io/v1alpha3",
+        kind="CompositePodGroup",
+        metadata=ObjectMeta(name=name, namespace="default", uid="u", resource_version="7"),
+        content={"status": {"conditions": list(before)}},
+    )
+    patch = native_group_patch(reports["default", name], known, NOW) or {"status": {}}
+    return {
+        each["type"]: (each["status"], each["reason"])
+        for each in patch["status"].get("conditions", ())
+    }
 
 
 def test_a_group_that_is_evicted_says_so_until_it_runs_again():
