@@ -24,7 +24,7 @@ def names():
     registry = CollectorRegistry()
     Metrics(registry)
     DecisionMetrics(registry)
-    view = ClusterView(1, world({}).snapshot(0.0), Plan(), np.zeros(0))
+    view = ClusterView(1, world({"n": 8}).snapshot(0.0), Plan(), np.zeros(1))
     ClusterMetrics(registry, lambda: view)
     return {
         family.name + ("_total" if family.type == "counter" else "")
