@@ -7,6 +7,7 @@ import pytest
 
 from kai_py.api.crd import crds
 from kai_py.cli import devices
+from kai_py.cli.errors import CommandError
 from kai_py.cli.output import Output
 from kai_py.embedded.cluster import EmbeddedCluster
 
@@ -32,7 +33,6 @@ SLICE = {
     [
         ({}, [["node-0", f"gpu-{i}", "H100", "-", "Free", "-", "-", "-", "-"] for i in range(2)]),
         ({"by": devices.Grouping.PRODUCT}, [["H100", "2", "2", "0", "0", "0"]]),
-        ({"node": "elsewhere"}, []),
         (
             {"output": Output.WIDE, "node": "node-0", "tree": True},
             [
@@ -67,3 +67,9 @@ def run(call, capsys, tmp_path):
 
     asyncio.run(scene())
     return capsys.readouterr().out
+
+
+@pytest.mark.cluster
+def test_a_node_that_there_is_not_is_refused(capsys, tmp_path):
+    with pytest.raises(CommandError, match="--node elsewhere: there is none"):
+        run(lambda path: devices.command(kubeconfig=path, node="elsewhere"), capsys, tmp_path)

@@ -54,7 +54,7 @@ metadata: {name: p, namespace: prod}
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web, labels: {kai.scheduler/queue: team}}
-spec: {template: {metadata: {annotations: {kai.scheduler/numa-placement-observed: "0"}}}}
+spec: {template: {metadata: {annotations: {kai.scheduler/numa-placement-predicted: "0"}}}}
 """
 
 
@@ -94,7 +94,7 @@ def test_every_object_has_its_verdict(written, capsys):
         ("BindRequest/prod/p", ""): "missing",
         (
             "Deployment/web",
-            "spec.template.metadata.annotations[kai.scheduler/numa-placement-observed]",
+            "spec.template.metadata.annotations[kai.scheduler/numa-placement-predicted]",
         ): "missing",
     }
     assert "only 2 subgroups below" in found["PodGroup/prod/serve", "spec.subGroups"][1]
