@@ -1,12 +1,16 @@
 """Helm's own rendering and linting of a chart, built once per machine.
 
-`main.go` beside this file says what it does. It is compiled (about a minute and a half on two idle
-cores) into the user's cache beside the control plane, and again only when these files change.
+`main.go` beside this file says what it does. It is compiled (two minutes of processor time) into
+the user's cache beside the control plane, and again only when these files change. Who cannot build
+it in ten minutes, for want of Go or of its modules or on a machine that is too slow, is told so and
+goes without; what was compiled until then is kept for the next time.
 """
 
 import hashlib
+import os
 import platform
 import shutil
+import signal
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -14,52 +18,84 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.controlplane.binaries import BuildError, locked, user_cache
-from tests.cluster.controlplane.toolchain import compiled_packages, go_environment
+from tests.cluster.controlplane.toolchain import (
+    ToolchainError,
+    compiled_packages,
+    find_go,
+    go_environment,
+)
 
 MODULE = Path(__file__).parent
 SOURCES = ("go.mod", "go.sum", "main.go")
+DOWNLOAD_SECONDS, BUILD_SECONDS = 180, 420
+
+
+class _NotToBeHad(Exception):
+    """The program cannot be built here and now; the text says why."""
 
 
 def render(chart: Path, namespace: str, values: str) -> subprocess.CompletedProcess[str]:
     """Lint and render; the exit code is 1 and standard error says why where helm refuses."""
-    command = [_program(), chart, namespace]
+    program = _program()
+    if isinstance(program, _NotToBeHad):
+        pytest.skip(str(program))
+    command = [program, chart, namespace]
     return subprocess.run(command, input=values, check=False, capture_output=True, text=True)
 
 
 @cache
-def _program() -> Path:
-    go = shutil.which("go")
-    if go is None:
-        pytest.skip("no Go on the PATH to build helm's rendering with")
+def _program() -> Path | _NotToBeHad:
     directory = user_cache() / "kai-py" / "helm"
     target = directory / _fingerprint()
     directory.mkdir(parents=True, exist_ok=True)
     with locked(directory / "lock"):
         if not target.exists():
-            _build(go, target, directory)
+            try:
+                _build(target, directory)
+            except _NotToBeHad as reason:
+                return reason
     return target
 
 
-def _build(go: str, target: Path, directory: Path) -> None:
+def _build(target: Path, directory: Path) -> None:
+    try:
+        go = find_go(MODULE, user_cache() / "kai-py" / "controlplane")
+    except ToolchainError as error:
+        raise _NotToBeHad(f"helm's rendering is not built: {error}") from None
     environment = go_environment(directory)
-    fetched = subprocess.run(
-        [go, "mod", "download"], cwd=MODULE, env=environment, check=False, capture_output=True
-    )
+    fetched = _run([go, "mod", "download"], environment, DOWNLOAD_SECONDS)
     if fetched.returncode != 0:
-        pytest.skip("the modules of helm cannot be downloaded")
+        raise _NotToBeHad("helm's rendering is not built: its modules cannot be downloaded")
     unfinished = target.with_name(target.name + ".unfinished")
-    built = subprocess.run(
-        [go, "build", "-ldflags=-s -w", "-o", unfinished, "."],
-        cwd=MODULE,
-        env=environment,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    command = [go, "build", "-ldflags=-s -w", "-o", unfinished, "."]
+    built = _run(command, environment, BUILD_SECONDS)
     if built.returncode != 0:
         raise BuildError(f"go build of helm's rendering failed:\n{built.stderr[-4000:].strip()}")
     unfinished.rename(target)
     shutil.rmtree(compiled_packages(directory), ignore_errors=True)
+
+
+def _run(
+    command: list[str | Path], environment: dict[str, str], seconds: float
+) -> subprocess.CompletedProcess[str]:
+    """Run Go's program; compilers that it started end with it."""
+    process = subprocess.Popen(
+        command,
+        cwd=MODULE,
+        env=environment,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        said = process.communicate(timeout=seconds)[1]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        name = " ".join(map(str, command[1:3]))
+        raise _NotToBeHad(f"helm's rendering is not built: go {name} took {seconds} s") from None
+    return subprocess.CompletedProcess(command, process.returncode, "", said)
 
 
 def _fingerprint() -> str:
