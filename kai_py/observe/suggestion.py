@@ -58,10 +58,25 @@ class NoAdviceError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
+class QueueChange:
+    """GPUs of a queue without and with a change."""
+
+    queue: str
+    fair_share: tuple[float, float]
+    allocated: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Suggestion:
-    """Steps with which the gang starts, as was tried out, and whom they cost what."""
+    """Steps with which the gang starts, as was tried out, and what else comes of them."""
 
     text: str
     steps: tuple[Step, ...]
     evicts: tuple[str, ...] = ()
     """Gangs that lose pods."""
+    starts: tuple[str, ...] = ()
+    """Gangs that start, this one among them."""
+    ends: tuple[str, ...] = ()
+    """Gangs that do not run any more."""
+    queues: tuple[QueueChange, ...] = ()
+    """Queues that hold or are entitled to another amount."""

@@ -46,11 +46,16 @@ class Question:
         """The suggestion, if it is an answer."""
         given = self.starts(*steps) if steps else None
         if given is not None:
-            victims = compare(self.without, given).victims
-            evicted = dict.fromkeys(eviction.gang for eviction in victims)
+            comes = compare(self.without, given)
+            evicted = dict.fromkeys(eviction.gang for eviction in comes.victims)
             gone = {gang_of_step(step) for step in steps if step.verb is Verb.DELETE}
             yield Suggestion(
-                text, steps, evicts=tuple(each for each in evicted if each not in gone)
+                text,
+                steps,
+                evicts=tuple(each for each in evicted if each not in gone),
+                starts=tuple(each.gang for each in comes.starts),
+                ends=tuple(each.gang for each in comes.loses),
+                queues=comes.queues,
             )
 
     @property

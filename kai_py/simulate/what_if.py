@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from kai_py.config import Configuration
 from kai_py.grouping.gang import satisfied
+from kai_py.observe.suggestion import QueueChange
 from kai_py.plan.decisions import SHORT_OF_ROOM, Eviction, Plan, QueueShare, Stage
 from kai_py.simulate.changes import AddNodes, Change
 from kai_py.simulate.cluster import Course, SimulatedCluster
@@ -46,15 +47,6 @@ class Waiting:
     stage: Stage
     pods: int
     message: str
-
-
-@dataclass(frozen=True, slots=True)
-class QueueChange:
-    """GPUs of a queue without and with the change."""
-
-    queue: str
-    fair_share: tuple[float, float]
-    allocated: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from kai_py.demo.performance import Wishes, perform
 from kai_py.demo.script import script_for
 from kai_py.observe.http import serve
 from kai_py.observe.http_access import TOKEN_VARIABLE, Access
-from kai_py.observe.suggestion import Suggestion
+from kai_py.observe.suggestion import QueueChange, Suggestion
 from tests.observe.browser import browsing, find_browser
 from tests.observe.shown import Shown, large_cluster
 from tests.worlds import gang, world
@@ -65,7 +65,10 @@ async def test_a_waiting_gang_tells_its_explanation(tab):
     shown = Shown(world({"n1": 4}, gang("train", pods=2, gpus=8, queue="team")).snapshot(0.0))
 
     async def advise(_):
-        return (Suggestion("add a node", (), evicts=("default/Gang/b",)),)
+        share = QueueChange("team", fair_share=(0.0, 16.0), allocated=(4.0, 16.0))
+        starts = ("default/Gang/a", "default/Gang/train")
+        found = Suggestion("add a node", (), evicts=("default/Gang/b",), starts=starts)
+        return (replace(found, queues=(share,)),)
 
     probes = shown.probes()
     probes = replace(probes, source=replace(probes.source, advise=advise))
@@ -80,7 +83,16 @@ async def test_a_waiting_gang_tells_its_explanation(tab):
         assert "0 of 2 pods run, 2 must start together" in told
         assert "kai-py explain gang default/Gang/train" in told
         await tab.until("document.querySelector('.advice')")
-        assert await texts(tab, ".advice li") == ["add a node – default/Gang/b would lose pods"]
+        (advice,) = await texts(tab, ".advice li")
+        assert advice.startswith("add a node – default/Gang/b would lose pods")
+        await tab.value("document.querySelector('.advice button').click()")
+        (outcome,) = await texts(tab, ".outcome")
+        assert "Starts too: default/Gang/a.\n" in outcome
+        assert "Loses pods: default/Gang/b.\n" in outcome
+        assert "0 → 16" in outcome
+        assert "4 → 16" in outcome
+        await tab.value("document.querySelector('.advice button').click()")
+        assert await texts(tab, ".outcome") == []
         assert "Resources" in (await texts(tab, ".history li"))[0]
         shown.show(world({"n1": 16}, gang("train", pods=2, gpus=8, node="n1")).snapshot(1.0))
         await tab.until("document.querySelector('#gangs-note').innerText === 'Nobody waits.'")

@@ -57,6 +57,16 @@ def test_all_ancestors_that_are_too_small_are_raised_together():
     assert told(found[1]) == [(Verb.PATCH, "Job", "eight", floor(4))]
 
 
+def test_a_suggestion_tells_what_else_comes_of_it():
+    cluster = settled(queue("team", 0, 4), job("six", 6, "team"))
+    found = suggestions(cluster, "six")[0]
+    assert told(found) == [(Verb.PATCH, "Queue", "team", {"spec": {"maxGPUs": 6}})]
+    assert found.starts == ("default/Job/six",)
+    assert (found.evicts, found.ends) == ((), ())
+    [team] = found.queues
+    assert (team.queue, team.allocated) == ("team", (0.0, 6.0))
+
+
 def test_for_room_the_largest_floor_the_cheapest_gang_and_the_fewest_nodes():
     cluster = settled(queue("team", 8), job("one", 1, "team"), job("four", 4, "team"))
     cluster.embedded.create(job("six", 6, "team"))

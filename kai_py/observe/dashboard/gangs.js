@@ -86,9 +86,41 @@ function advice(it) {
   const list = make("ul", { className: "advice" });
   for (const each of it.suggestions) {
     const cost = each.evicts.length ? ` – ${each.evicts.join(", ")} would lose pods` : "";
-    list.append(make("li", { textContent: each.text + cost }));
+    list.append(make("li", {}, each.text + cost, " ", whatIf(each, it.gang)));
   }
   return make("div", {}, make("p", { textContent: "It would start, as simulated, with any of these:" }), list);
+}
+
+/** A button that shows what else the simulation of a suggestion gave; it changes nothing. */
+function whatIf(suggestion, gang) {
+  const button = make("button", { type: "button", textContent: "What if?", ariaExpanded: "false" });
+  button.setAttribute("aria-label", `What if: ${suggestion.text}`);
+  button.addEventListener("click", () => {
+    const open = button.ariaExpanded !== "true";
+    button.ariaExpanded = String(open);
+    if (open) button.after(outcome(suggestion, gang));
+    else button.nextElementSibling.remove();
+  });
+  return button;
+}
+
+function outcome({ starts, ends, evicts, queues }, gang) {
+  const told = make("div", { className: "outcome" });
+  const others = starts.filter((each) => each !== gang);
+  const rows = [["Starts too", others], ["Runs no longer", ends], ["Loses pods", evicts]];
+  for (const [what, gangs] of rows) {
+    if (gangs.length) told.append(make("p", { textContent: `${what}: ${gangs.join(", ")}.` }));
+  }
+  if (!told.children.length) told.append(make("p", { textContent: "No other gang starts or loses pods." }));
+  if (queues.length) {
+    told.append(table("GPUs of queues, now and then", ["Queue", "Fair share", "Held"],
+      queues.map((each) => [each.queue, change(each.fair_share), change(each.allocated)])));
+  }
+  return told;
+}
+
+function change([before, after]) {
+  return before === after ? amount(before) : `${amount(before)} → ${amount(after)}`;
 }
 
 function* told(it, advice) {
@@ -118,16 +150,20 @@ function history(it) {
 
 function path(levels) {
   const head = ["Queue", "Held", "Deserved", "Fair share", "Max", "Requested"];
-  const table = make("table", { className: "small", ariaLabel: "Its queues up to the root" });
-  table.createTHead().insertRow().append(
+  return table("Its queues up to the root", head, levels.map((level) => [level.queue,
+    ...[level.allocated, level.deserved, level.fair_share, level.maximum, level.requested].map(amount)]));
+}
+
+function table(ariaLabel, head, rows) {
+  const made = make("table", { className: "small", ariaLabel });
+  made.createTHead().insertRow().append(
     ...head.map((text, place) =>
       make("th", { scope: "col", textContent: text, className: place ? "number" : "" })));
-  const body = table.createTBody();
-  for (const level of levels) {
+  const body = made.createTBody();
+  for (const [name, ...values] of rows) {
     const row = body.insertRow();
-    row.append(make("th", { scope: "row", textContent: level.queue }));
-    const numbers = [level.allocated, level.deserved, level.fair_share, level.maximum, level.requested];
-    for (const value of numbers) row.append(make("td", { className: "number", textContent: amount(value) }));
+    row.append(make("th", { scope: "row", textContent: name }));
+    for (const value of values) row.append(make("td", { className: "number", textContent: value }));
   }
-  return table;
+  return made;
 }
