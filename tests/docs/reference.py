@@ -18,8 +18,8 @@ from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_metrics import DecisionMetrics
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.decisions import Plan
+from tests import scenario
 from tests.docs.pages import DOCS
-from tests.worlds import world
 
 MADE = "Made from the code by `make generate`.\n"
 
@@ -140,7 +140,8 @@ def _fields(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, ...]]:
 def _metrics() -> str:
     registry = CollectorRegistry()
     kept = Metrics(registry), DecisionMetrics(registry)
-    view = ClusterView(1, world({}).snapshot(0.0), Plan(), np.zeros(0))
+    with_gpus = scenario.Cluster().add(scenario.node("node", gpus=1))
+    view = ClusterView(1, with_gpus.snapshot(), Plan(), np.ones(1))
     computed = CollectorRegistry()
     ClusterMetrics(computed, lambda: view)
     del kept
