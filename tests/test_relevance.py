@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from kai_py.api.queue import read_queue
 from kai_py.api.records.core import Condition, Node, NodeStatus, ObjectMeta, Pod, PodStatus
+from kai_py.api.records.job import Job, JobSpec, JobStatus
 from kai_py.relevance import is_relevant
 from kai_py.watch.kinds import WatchedQueue
 
@@ -49,3 +50,13 @@ def test_statuses_of_queues_do_not_matter_but_their_specs_do():
     old = watched("1", 4, {})
     assert not is_relevant(old, watched("2", 4, {"pendingGangs": 3}))
     assert is_relevant(old, watched("2", 5, {}))
+
+
+def test_how_many_pods_of_a_job_run_does_not_matter_but_how_many_ended_well_does():
+    meta = ObjectMeta(name="job", uid="1", resource_version="1")
+    old = Job(metadata=meta, spec=JobSpec(parallelism=2))
+    later = replace(meta, resource_version="2")
+    assert not is_relevant(old, replace(old, metadata=later, status=JobStatus(active=2)))
+    assert is_relevant(old, replace(old, status=JobStatus(succeeded=1)))
+    assert is_relevant(old, replace(old, spec=JobSpec(parallelism=2, suspend=True)))
+    assert is_relevant(old, replace(old, metadata=replace(meta, annotations={"queue": "b"})))

@@ -146,14 +146,15 @@ class ApiServer:
         A None removes a field. Nothing is written when nothing changes.
         """
 
-        def change(present: Json) -> Json:
-            merged = {**(present.get("status") or {}), **status}
-            kept = {key: value for key, value in merged.items() if value is not None}
-            return {**present, "status": kept}
-
         meta = document["metadata"]
-        namespace = meta.get("namespace", "")
-        return self.edit(resource, meta["name"], namespace, change, subresource="status")
+        name, namespace = meta["name"], meta.get("namespace", "")
+        present = self.get(resource, name, namespace)
+        merged = {**(present.get("status") or {}), **status}
+        kept = {key: value for key, value in merged.items() if value is not None}
+        if kept == present.get("status"):
+            return present
+        changed = {**present, "status": kept}
+        return self.edit(resource, name, namespace, lambda _: changed, subresource="status")
 
     def stored(self, resource: Resource, name: str, namespace: str) -> Json:
         """Return an object in its stored version; raise ApiError 404 when there is none."""

@@ -14,10 +14,14 @@ Json: TypeAlias = dict[str, Any]
 
 def clone(value: Any) -> Any:
     """Return a deep copy of a JSON value."""
+    # Most values are plain: a look at them here costs less than a call for each.
     if isinstance(value, dict):
-        return {key: clone(item) for key, item in value.items()}
+        return {
+            key: clone(item) if isinstance(item, (dict, list)) else item
+            for key, item in value.items()
+        }
     if isinstance(value, list):
-        return [clone(item) for item in value]
+        return [clone(item) if isinstance(item, (dict, list)) else item for item in value]
     return value
 
 

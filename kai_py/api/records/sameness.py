@@ -2,6 +2,7 @@
 
 from kai_py.api.records.core import ObjectMeta, ObjectMetadata
 from kai_py.api.records.document import Document
+from kai_py.api.records.job import Job
 
 
 def same_owner(old: object, new: object) -> bool:
@@ -11,7 +12,13 @@ def same_owner(old: object, new: object) -> bool:
             return _read(old.metadata) == _read(new.metadata)
         case Document(), Document():
             return old.content == new.content and _read(old.metadata) == _read(new.metadata)
+        case Job(), Job():
+            return _read_of_job(old) == _read_of_job(new)
     return False
+
+
+def _read_of_job(job: Job) -> tuple[object, ...]:
+    return job.spec, job.status.succeeded, _read(job.metadata)
 
 
 def _read(meta: ObjectMeta) -> tuple[object, ...]:

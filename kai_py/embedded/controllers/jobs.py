@@ -82,7 +82,8 @@ class JobController:
         elif job["spec"].get("suspend"):
             _delete_all(work.api, [pod for pod in pods if is_active(pod)])
         else:
-            self._supply(work, job, owned(work.api, job), tally)
+            left = owned(work.api, job) if tally.counted else pods
+            self._supply(work, job, left, tally)
 
     def _supply(self, work: Work, job: Json, pods: Sequence[Json], tally: Tally) -> None:
         active = [pod for pod in pods if is_active(pod)]
