@@ -36,6 +36,7 @@ from kai_py.commit.status_writer import StatusWriter
 from kai_py.grouping.gang import Owner
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.decisions import ObjectProblem, Plan
+from kai_py.snapshot.claims import pod_claims
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import NODES, PODS, QUEUES, RESOURCE_CLAIMS, WatchedQueue
@@ -81,7 +82,7 @@ class Executor:
             instance=given.identity,
             on_dropped=given.metrics.events_dropped.inc,
         )
-        self._narrator = Narrator(self._recorder, self._queue_object)
+        self._narrator = Narrator(self._recorder, self._queue_object, self._waiting_claims)
         self._statuses = StatusWriter(
             self._access(given.settings.status_concurrency),
             self._find_pod,
@@ -210,6 +211,14 @@ class Executor:
     def _find_pod(self, ref: PodRef) -> Pod | None:
         pod = self._given.mirror.objects(PODS).get((ref.namespace, ref.name))
         return pod if pod is not None and pod.metadata.uid == ref.uid else None
+
+    def _waiting_claims(self, ref: PodRef) -> tuple[ClaimRef, ...]:
+        pod, claims = self._find_pod(ref), self._given.mirror.objects(RESOURCE_CLAIMS)
+        if pod is None:
+            return ()
+        used = pod_claims(pod, lambda namespace, name: claims.get((namespace, name))).references
+        known = ((claim, self._find_claim(claim)) for claim in used)
+        return tuple(ref for ref, claim in known if claim and claim.status.allocation is None)
 
     def _find_claim(self, ref: ClaimRef) -> ResourceClaim | None:
         claim = self._given.mirror.objects(RESOURCE_CLAIMS).get((ref.namespace, ref.name))

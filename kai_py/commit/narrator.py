@@ -2,6 +2,7 @@
 
 Scheduled         pod                  it was bound
 FailedScheduling  pod, gang's owner    it stays pending, the same sentence as its condition
+FailedAllocation  claim                the same, where its devices are what is lacking
 FailedBinding     pod, gang's owner    the API refused what was decided
 BindingConditionsPending  pod          its devices are allocated, drivers make them ready
 Preempted         pod, gang's owner    it was evicted, for whom and by which rule
@@ -15,11 +16,11 @@ MissingParent, Cycle, …  queue         it can't be used as written, as its Rea
 Accepted          queue                it can be again
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kai_py.api.queue_status import READY
 from kai_py.api.records.kai import POD_GROUP_API_VERSION
-from kai_py.api.references import PodRef
+from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.binding import BindingOutcome
 from kai_py.commit.events import (
     Event,
@@ -41,13 +42,22 @@ from kai_py.watch.kinds import WatchedQueue
 FindQueue = Callable[[str], Owner | None]
 """The Queue object of this name, to write events to."""
 
+FindClaims = Callable[[PodRef], Sequence[ClaimRef]]
+"""The claims of a pod that have no devices yet."""
+
 
 class Narrator:
     """Turns outcomes into events."""
 
-    def __init__(self, recorder: EventRecorder, find_queue: FindQueue) -> None:
+    def __init__(
+        self,
+        recorder: EventRecorder,
+        find_queue: FindQueue,
+        find_claims: FindClaims = lambda _pod: (),
+    ) -> None:
         self._recorder = recorder
         self._find_queue = find_queue
+        self._find_claims = find_claims
 
     def tell_outcome(self, outcome: GangOutcome) -> None:
         """A transaction ended."""
@@ -118,6 +128,8 @@ class Narrator:
     def tell_transition(self, status: PendingStatus) -> None:
         """A pod's condition is about to change."""
         self._warn(pod_object(status.pod), "FailedScheduling", "Scheduling", status.message)
+        for claim in self._find_claims(status.pod) if status.lacks_devices else ():
+            self._warn(claim_object(claim), "FailedAllocation", "Allocating", status.message)
 
     def tell_queue(self, known: WatchedQueue, finding: Finding) -> None:
         """A condition of a queue was written that differs from what ``known`` says."""

@@ -28,13 +28,15 @@ SCHEDULER_ERROR = "SchedulerError"
 class PendingStatus:
     """What a pending pod's status must say; an empty ``nominated`` clears the field.
 
-    An empty ``reason`` leaves the condition alone.
+    An empty ``reason`` leaves the condition alone. ``lacks_devices``: its claims are what cannot be
+    satisfied.
     """
 
     pod: PodRef
     reason: str
     message: str
     nominated: str = ""
+    lacks_devices: bool = False
 
 
 ABOVE_FLOOR = "AboveFloor"
@@ -61,6 +63,7 @@ def pending_statuses(plan: Plan, *, surplus_calls: bool = True) -> tuple[Pending
             reason=_reason(unplaced, is_silent=pod in silent),
             message=unplaced.message,
             nominated=nominated.get(pod.uid, ""),
+            lacks_devices=unplaced.stage is Stage.DEVICES,
         )
         for unplaced in plan.unplaced
         for pod in unplaced.pods

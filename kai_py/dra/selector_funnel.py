@@ -15,6 +15,7 @@ from kai_py.dra.cel.columns import HAS, Column
 from kai_py.dra.cel.device import MAPS
 from kai_py.dra.cel.masks import Conjunct, Mask, conjunct_masks
 from kai_py.dra.cel.selector import CompileError, compile_selector
+from kai_py.dra.cel.values import CELRuntimeError
 from kai_py.dra.claims import Option, Selector
 from kai_py.dra.fleet_layout import Bools, FleetLayout
 from kai_py.dra.identity import DeviceID
@@ -61,11 +62,11 @@ def select_devices(option: Option, layout: FleetLayout, seen: Bools) -> Selected
     for selector, conjunct, found in conditions:
         failing = passing & ~found.value
         passing &= found.value
-        for rows, suffix in ((failing & ~found.error, ""), (failing & found.error, ", error")):
-            count = int(np.count_nonzero(rows))
-            if count:
-                cause = f"{selector} ({conjunct.text}{suffix})"
-                removed.append(Removal(_step(selector), cause, count))
+        for rows in (failing & ~found.error, failing & found.error):
+            if rows.any():
+                error = _error(conjunct, layout.rows[int(rows.argmax())])
+                cause = f"{selector} ({conjunct.text}{error})"
+                removed.append(Removal(_step(selector), cause, int(np.count_nonzero(rows))))
     nearest = None
     if seen.any() and not passing.any():
         nearest = _nearest(layout, seen, [(conjunct, found) for _, conjunct, found in conditions])
@@ -78,6 +79,17 @@ def _conditions(option: Option, layout: FleetLayout) -> Iterator[tuple[Selector,
         if not isinstance(compiled, CompileError):
             for conjunct, found in conjunct_masks(compiled, layout.table):
                 yield selector, conjunct, found
+
+
+def _error(conjunct: Conjunct, row: DeviceRow) -> str:
+    """What a condition raises on a device, "" where it gives an answer."""
+    condition = compile_selector(conjunct.text)
+    try:
+        if not isinstance(condition, CompileError):
+            condition.matches(row.cel)
+    except CELRuntimeError as error:
+        return f", error: {error.reason}"
+    return ""
 
 
 def _step(selector: Selector) -> Step:

@@ -66,6 +66,29 @@ async def test_a_pool_that_is_never_complete_is_not_used(cluster: Cluster, view:
 
 
 @pytest.mark.usefixtures("scheduler")
+async def test_an_attribute_of_another_type_than_a_selector_expects_is_told(
+    cluster: Cluster, view: View
+):
+    text = f"device.attributes['{DRIVER}'].model > 3"
+    wrong = claim("wrong", exactly(selectors=[{"cel": {"expression": text}}]))
+    async with cluster.run_nodes(nodes()):
+        await submit(cluster, pool("node-0", cards(1)), wrong, claim("right", exactly()))
+        await cluster.submit(pod("first", pod_spec(claim="wrong")))
+        message = await view.wait_pending("first", 1, reason="Unschedulable")
+        assert "no device matches selector" in message, message
+        assert text in message, message
+        assert "no such overload" in message, message
+        await cluster.submit(pod("second", pod_spec(claim="right")))
+        await running(view, "second", 1)
+        assert await eventually(lambda: told_of(view, "wrong"), what="an event") == [message]
+        assert await told_of(view, "right") == []
+
+
+async def told_of(view: View, name: str) -> list[str]:
+    return await view.events(kind="ResourceClaim", name=name, reason="FailedAllocation")
+
+
+@pytest.mark.usefixtures("scheduler")
 async def test_counters_that_are_overdrawn_close_only_their_own_card(cluster: Cluster, view: View):
     def part(number: int, counter_set: str) -> Document:
         draws = [{"counterSet": counter_set, "counters": {"slots": {"value": "1"}}}]

@@ -6,11 +6,12 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from kai_py.api.references import PodRef
+from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.binding import BindingOutcome, BindingResult
 from kai_py.commit.events import Event, EventRecorder, EventType, TokenBucket
 from kai_py.commit.eviction import EvictionOutcome, EvictionResult
 from kai_py.commit.narrator import Narrator
+from kai_py.commit.status import PendingStatus
 from kai_py.commit.transaction import GangOutcome
 from kai_py.embedded.resources import EVENTS
 from kai_py.grouping.gang import Owner
@@ -227,4 +228,19 @@ def test_a_group_of_kai_hears_what_its_users_know():
         ("Unschedulable", "Normal"),
         ("Preempted", "Warning"),
         ("Evict", "Normal"),
+    ]
+
+
+def test_claims_without_devices_are_told_what_is_lacking():
+    told = Told()
+    claim = ClaimRef("team-a", "train-gpu", "uid")
+    narrator = Narrator(told, lambda _name: None, lambda _pod: (claim,))
+    waits = PendingStatus(PodRef("team-a", "train-0", "u"), "Unschedulable", "no device matches")
+    narrator.tell_transition(waits)
+    assert told == [("Pod", "train-0", "FailedScheduling")]
+    told.clear()
+    narrator.tell_transition(dataclasses.replace(waits, lacks_devices=True))
+    assert told == [
+        ("Pod", "train-0", "FailedScheduling"),
+        ("ResourceClaim", "train-gpu", "FailedAllocation"),
     ]

@@ -1,6 +1,7 @@
 """The record of why devices are not found: counts add up, the sentence names what stops."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 
 from kai_py.api.records.core import Node, ObjectMeta
@@ -81,11 +82,15 @@ def test_the_failing_condition_and_the_nearest_device_are_named():
     assert f'nearest is {DRIVER}/n0/a, where {DRIVER}/productName is "H100"' in text
 
 
-def test_a_selector_that_throws_is_told_apart_from_one_that_says_no():
-    wanted = claim_for(1, f'device.attributes["{DRIVER}"].nvlink > 3')
+@pytest.mark.parametrize(
+    ("attribute", "held", "error"),
+    [("nvlink", "missing", "no such key: nvlink"), ("type", '"gpu"', "no such overload")],
+)
+def test_a_selector_that_throws_is_told_apart_from_one_that_says_no(attribute, held, error):
+    wanted = claim_for(1, f'device.attributes["{DRIVER}"].{attribute} > 3')
     funnel = funnel_of([slice_of("n0", [gpu("a")])], [wanted])
-    assert ", error)" in funnel.options[0].removed[0].cause
-    assert funnel.options[0].nearest.values == ((f"{DRIVER}/nvlink", "missing"),)
+    assert funnel.options[0].removed[0].cause.endswith(f"{attribute} > 3, error: {error})")
+    assert funnel.options[0].nearest.values == ((f"{DRIVER}/{attribute}", held),)
 
 
 def test_devices_in_use_tainted_and_free_are_told_apart():
