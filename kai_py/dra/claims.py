@@ -90,6 +90,11 @@ class ClaimSet:
     claims: tuple[ClaimPlan, ...]
     options: tuple[Option, ...]
 
+    def depths(self) -> tuple[int, ...]:
+        """By position of the option, how many alternatives of its request come before it."""
+        requests = (request for claim in self.claims for request in claim.requests)
+        return tuple(depth for request in requests for depth, _ in enumerate(request))
+
 
 def plan_claims(
     claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass], features: Features

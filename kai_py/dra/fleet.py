@@ -23,7 +23,7 @@ from kai_py.dra.fleet_layout import FleetLayout, Ints, Memory, lay_out_fleet
 from kai_py.dra.holdings import DeviceState
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.node_classes import LOCALITY, NodeClasses
-from kai_py.dra.question import Question, Terms
+from kai_py.dra.question import Alternatives, Question, Terms
 from kai_py.dra.search import DEFAULT_BUDGET
 from kai_py.dra.table_expressions import TableExpressions
 from kai_py.dra.usage_numbers import UsageNumbers
@@ -71,6 +71,28 @@ class Fleet:
             return counts
         counts[rows] = question.counts(rows, usage, state, limit)
         return counts
+
+    def alternatives(
+        self,
+        claims: Sequence[ResourceClaim],
+        nodes: tuple[Node, ...],
+        state: DeviceState,
+        *,
+        limit: int,
+        among: Ints,
+    ) -> Alternatives | None:
+        """What of their lists of alternatives pods get on ``among``, rows of ``nodes``.
+
+        None where the claims have no such lists. To be asked after ``count_fits``.
+        """
+        requests = (request for claim in claims for request in claim.spec.devices.requests)
+        if not any(request.first_available for request in requests):
+            return None
+        try:
+            question, usage = self.look(claims, nodes, state)
+        except AllocationError:
+            return None
+        return question.alternatives(among, usage, limit)
 
     def allocate(
         self,

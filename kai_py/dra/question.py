@@ -8,6 +8,7 @@ and allocation states.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,6 +57,17 @@ class Terms:
     budget: int
 
 
+class Alternatives(NamedTuple):
+    """How good the alternatives are that pods get; all arrays have a value for each row asked.
+
+    ``depth``: alternatives that one more pod passes over, over all of its requests; ``pods``: how
+    many pods in a row pass over just as many.
+    """
+
+    depth: Ints
+    pods: Ints
+
+
 @dataclass(slots=True, eq=False)
 class Question:
     """A set of claims with everything known about it."""
@@ -77,6 +89,10 @@ class Question:
     """(nodes,) the same for the standing of each node at the last look, ``_looked_up``."""
     _looked_up: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     _steps: dict[tuple[int, int], Step] = field(default_factory=dict)
+    _depths: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._depths = self.claims.depths()
 
     def look_at(self, layout: FleetLayout) -> None:
         """Class the nodes of ``layout``."""
@@ -114,6 +130,31 @@ class Question:
             known = self._known[rows]
         counts: Ints = np.minimum(np.where(known < 0, ~known, known), limit)
         return counts
+
+    def alternatives(self, rows: Ints, usage: Ints, limit: int) -> Alternatives:
+        """What of the lists of alternatives pods get on each node, as far as ``counts`` was asked.
+
+        ``limit`` is the most pods that are worth knowing of.
+        """
+        pairs = np.stack((self.numbers[rows], usage[rows]), axis=1)
+        distinct, inverse = np.unique(pairs, axis=0, return_inverse=True)
+        runs = [self._run(number, standing, limit) for number, standing in distinct.tolist()]
+        found = np.array(runs, dtype=np.int64).reshape(-1, 2)[inverse.reshape(-1)]
+        return Alternatives(depth=found[:, 0], pods=found[:, 1])
+
+    def _run(self, number: int, usage: int, limit: int) -> tuple[int, int]:
+        """The depth of the next step, and how many steps in a row are as deep."""
+        depth, pods = 0, 0
+        while pods < limit:
+            step = self._steps.get((number, usage))
+            if step is None or step.refusal is not None:
+                break
+            options = {pick.option for pick in step.picks}
+            deep = sum(self._depths[option] for option in options)
+            if pods and deep != depth:
+                break
+            depth, pods, usage = deep, pods + 1, step.usage
+        return depth, pods
 
     def _look_up(self, rows: Ints, usage: Ints) -> None:
         """Keep for each node what is known of its present standing."""

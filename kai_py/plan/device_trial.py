@@ -20,6 +20,7 @@ from kai_py.dra.freed import Freed
 from kai_py.dra.funnel import device_funnel
 from kai_py.dra.funnel_text import tell
 from kai_py.dra.holdings import DeviceState
+from kai_py.dra.question import Alternatives
 from kai_py.plan.claim_users import ClaimUsers
 from kai_py.plan.decisions import ClaimAllocation
 from kai_py.plan.devices import Taken, Undo
@@ -66,6 +67,25 @@ class CycleDevices:
                 limit=count,
                 among=rows,
             )
+        return found
+
+    def alternatives(
+        self, shape: Shape, mask: Bools, count: int, room: Room
+    ) -> Alternatives | None:
+        """What of their lists of alternatives up to ``count`` pods of ``shape`` get where."""
+        reachable, missing = self._shape_claims(shape, mask)
+        found = Alternatives(*np.zeros((2, len(mask)), dtype=np.int64))
+        for made, rows in claims_to_make(shape, self._snapshot, np.flatnonzero(reachable)):
+            part = self._fleet.alternatives(
+                [*missing, *made],
+                self._snapshot.nodes.records,
+                self._states[room],
+                limit=count,
+                among=rows,
+            )
+            if part is None:
+                return None
+            found.depth[rows], found.pods[rows] = part
         return found
 
     def take(self, member: Member, row: int, room: Room) -> Taken | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from kai_py.dra.question import Alternatives
 from kai_py.plan.decisions import ClaimAllocation, ClaimToMake
 from kai_py.plan.room import Room
 from kai_py.snapshot.gangs import Member
@@ -36,6 +37,14 @@ class DeviceTrial(Protocol):
 
     def copies(self, shape: Shape, mask: Bools, count: int, room: Room) -> Ints:
         """(nodes,) int64: how many pods of ``shape``, at most ``count``, find devices where."""
+
+    def alternatives(
+        self, shape: Shape, mask: Bools, count: int, room: Room
+    ) -> Alternatives | None:
+        """(nodes,) each: what of their lists of alternatives up to ``count`` pods get.
+
+        None where they have no such lists. To be asked after ``copies``.
+        """
 
     def take(self, member: Member, row: int, room: Room) -> Taken | None:
         """Allocate the pod's claims on a node; None when the devices are not there."""

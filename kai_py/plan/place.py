@@ -22,7 +22,7 @@ from kai_py.plan.reservations import Reservations, without
 from kai_py.plan.room import Room
 from kai_py.plan.running_fit import RunningFit
 from kai_py.plan.scoring import Scoring
-from kai_py.plan.shape_fits import ShapeFits, lasting_preference, starts_now
+from kai_py.plan.shape_fits import ShapeFits, alternatives_passed, lasting_preference, starts_now
 from kai_py.plan.shapes import by_shape, slack, wants_devices
 from kai_py.plan.statement import Statement
 from kai_py.policy.fill import Strategy, fill
@@ -241,10 +241,10 @@ class Placer:
             chunks = fill(
                 count,
                 found.fitting,
-                self._preference(attempt, shape, static, where, mask),
+                self._preference(attempt, shape, static, where, mask) + alternatives_passed(found),
                 slack(shape, statement.snapshot.resources, found.free),
                 self._strategy(shape),
-                first=found.shared,
+                first=found.first,
             )
             if sum(pods for _, pods in chunks) < count:
                 done = len(members) - len(left) + sum(pods for _, pods in chunks)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kai_py.dra.question import Alternatives
 from kai_py.plan.room import Room
 from kai_py.plan.running_fit import RunningFit, is_plain
 from kai_py.plan.shapes import slack_row, wants_devices
@@ -24,6 +25,9 @@ MOST_RUNNING = 64
 GPU_NODE_MALUS = 0.5
 """Pods without devices avoid GPU nodes; below 1, so that any stated preference outweighs it."""
 
+ALTERNATIVE_MALUS = 1e-5
+"""What an alternative of a claim counts that is passed over; a claim has 256 of them at most."""
+
 NOW_BONUS = 1e-7
 """What room that is free already counts; less than any other preference."""
 
@@ -33,13 +37,21 @@ class ShapeRoom(NamedTuple):
 
     ``copies``: by resources and limits of nodes; ``fitting``: and by devices; ``shared``: of those
     the pods that get parts of GPUs in use, None if the shape asks for no parts. ``free``:
-    (resources, nodes) what was left for them.
+    (resources, nodes) what was left for them. ``alternatives``: of those that their claims list.
     """
 
     copies: Ints
     fitting: Ints
     shared: Ints | None
     free: Floats
+    alternatives: Alternatives | None = None
+
+    @property
+    def first(self) -> Ints | None:
+        """The pods to place before others of the same node: they get what is better."""
+        if self.alternatives is None:
+            return self.shared
+        return np.minimum(self.alternatives.pods, self.fitting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +93,13 @@ class ShapeFits:
         parts = statement.share_room(shape, room, count)
         if parts is not None:
             np.minimum(copies, parts.total, out=copies)
-        fitting = copies
+        fitting, alternatives = copies, None
         if shape.needs_devices:
             found = statement.devices.copies(shape, copies > 0, count, room)
             fitting = np.minimum(copies, found)
+            alternatives = statement.devices.alternatives(shape, fitting > 0, count, room)
         shared = None if parts is None else np.minimum(parts.shared, fitting)
-        return ShapeRoom(copies, fitting, shared, free)
+        return ShapeRoom(copies, fitting, shared, free, alternatives)
 
     def running(self, statement: Statement, shape: Shape, room: Room) -> RunningFit | None:
         """The fit of a shape kept from pod to pod, where nothing but room decides."""
@@ -131,6 +144,13 @@ def lasting_preference(statement: Statement, shape: Shape, static: StaticFit) ->
         return static.preference
     extended = statement.snapshot.nodes.allocatable[len(BASE_RESOURCES) :]
     return static.preference - GPU_NODE_MALUS * extended.any(axis=0)
+
+
+def alternatives_passed(room: ShapeRoom) -> Floats | float:
+    """(nodes,) a preference for nodes where claims get what they list first."""
+    if room.alternatives is None:
+        return 0.0
+    return room.alternatives.depth.astype(np.float64) * -ALTERNATIVE_MALUS
 
 
 def starts_now(statement: Statement, shape: Shape, mask: Bools, room: Room) -> Floats | float:
