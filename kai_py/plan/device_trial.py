@@ -122,8 +122,9 @@ class CycleDevices:
 
     def give_back(self, member: Member) -> Undo | None:
         """Free what a leaving pod held; claims that others share stay allocated."""
-        undo = [self._leave(ref, member.pod.uid) for ref in member.claims]
-        return _all(undo) if undo else None
+        if not member.claims:
+            return None
+        return _all([self._leave(ref, member.pod.uid) for ref in member.claims])
 
     def ever_fits(self, shape: Shape) -> bool:
         """Whether some node has the devices for one pod of ``shape`` when nobody holds any."""

@@ -74,9 +74,10 @@ class NodeLimits:
             done.append(undo)
         return done
 
-    def give_back(self, member: Member, row: int) -> list[Undo]:
+    def give_back(self, member: Member, row: int) -> Sequence[Undo]:
         """Free later what the pod holds of each."""
-        return [limit.give_back(member, row) for limit in self.of(member.shape)]
+        concerned = self.of(member.shape)
+        return [limit.give_back(member, row) for limit in concerned] if concerned else ()
 
     def shortages(self, shape: Shape, mask: Bools) -> list[str]:
         """For each, on how many of the nodes in ``mask`` one more pod finds nothing left now."""

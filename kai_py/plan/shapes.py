@@ -13,7 +13,8 @@ from kai_py.snapshot.shape import Shape
 def by_shape(members: Sequence[Member]) -> list[list[Member]]:
     """Members grouped by shape, the hardest to place first; order within a group is kept.
 
-    Labels tell pods apart even if their numbers don't: those of ``moves`` get theirs late.
+    Equally hard ones stand in the order of their first pods. Labels tell pods apart even if their
+    numbers don't: those of ``moves`` get theirs late.
     """
     if len(members) == 1:
         return [list(members)]
@@ -31,13 +32,12 @@ def wants_devices(shape: Shape) -> bool:
     return bool(shape.claims) or extended or shape.gpu_share is not None
 
 
-def _size(group: Sequence[Member]) -> tuple[float, float, float, int]:
+def _size(group: Sequence[Member]) -> tuple[float, float, float]:
     charge, requests = group[0].charge, group[0].shape.requests
     return (
         charge.get("gpu", 0.0),
         requests.get("cpu", 0.0),
         requests.get("memory", 0.0),
-        -group[0].shape.number,
     )
 
 

@@ -58,21 +58,17 @@ class Candidate:
 def levels_of(nodes: NodeColumns, keys: Sequence[str]) -> tuple[Level, ...]:
     """The levels of a topology over ``nodes``."""
     levels: list[Level] = []
-    paths = ["" for _ in nodes.names]
+    paths, of_node = [""], np.zeros(len(nodes), dtype=np.int64)
     for key in keys:
         column = nodes.label(key)
-        paths = [
-            f"{path}/{column.values[code]}" if code else f"{path}/"
-            for path, code in zip(paths, column.codes, strict=True)
-        ]
-        named = [bool(code) for code in column.codes]
-        names = sorted({path for path, has in zip(paths, named, strict=True) if has})
-        index = {name: code for code, name in enumerate(names)}
-        codes = np.array(
-            [index[path] if has else NOWHERE for path, has in zip(paths, named, strict=True)],
-            dtype=np.int64,
-        )
-        levels.append(Level(key, codes, tuple(name[1:] for name in names)))
+        values = len(column.values)
+        pairs, of_node = np.unique(of_node * values + column.codes, return_inverse=True)
+        split = [divmod(pair, values) for pair in pairs.tolist()]
+        paths = [f"{paths[above]}/{column.values[code] if code else ''}" for above, code in split]
+        named = sorted((path, at) for at, path in enumerate(paths) if split[at][1])
+        domains = np.full(len(paths), NOWHERE, dtype=np.int64)
+        domains[[at for _, at in named]] = np.arange(len(named))
+        levels.append(Level(key, domains[of_node], tuple(path[1:] for path, _ in named)))
     return tuple(levels)
 
 
