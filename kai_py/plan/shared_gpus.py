@@ -82,7 +82,7 @@ class SharedGpus:
         fresh = np.floor((self._nominal + NOISE_MIB) / need)
         cards = np.maximum(np.floor(whole + NOISE_MIB), 0.0)
         rows = self._rows[: self._count]
-        each = np.maximum(np.floor((self._free(room) + NOISE_MIB) / need[rows]), 0.0)
+        each = np.floor((np.maximum(self._free(room), 0.0) + NOISE_MIB) / need[rows])
         if share.devices == 1:
             shared = np.bincount(rows, each, len(whole)).astype(np.float64)
             return ShareRoom(_ints(shared), _ints(shared + cards * fresh))

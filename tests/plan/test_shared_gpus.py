@@ -145,6 +145,22 @@ def test_an_amount_of_memory_needs_a_node_that_says_how_much_it_has():
     assert found.total.tolist() == [0, 3]
 
 
+def test_a_shared_gpu_that_ends_on_such_a_node_has_no_room():
+    sharing = GpuSharing(
+        memory=np.array([100.0]),
+        known=np.array([False]),
+        rows=np.zeros(1, dtype=np.int64),
+        groups=np.array(["a"], dtype=object),
+        index=np.zeros(1, dtype=np.int64),
+        used=np.full(1, 50.0),
+        leaving=np.full(1, 50.0),
+        staying=np.zeros(1, dtype=np.int64),
+        ends=np.ones(1, dtype=bool),
+    )
+    found = SharedGpus(sharing).room(GpuShare(memory=100), np.ones(1), Room.LATER, 9)
+    assert found.total.tolist() == found.shared.tolist() == [0]
+
+
 def test_sums_of_portions_fill_a_gpu_exactly():
     for portions in combinations_with_replacement((0.1, 0.2, 0.3, 0.4), 4):
         if sum(portions) > 1 + 1e-9:
