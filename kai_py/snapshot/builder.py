@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from kai_py.api.gpu_share import SharedGpu
-from kai_py.api.records.core import Node, ObjectMeta, Pod
-from kai_py.api.records.kai import KaiTopology
+from kai_py.api.records.core import Node, Pod
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.records.sameness import same_owner
 from kai_py.api.references import PodRef
@@ -23,16 +22,8 @@ from kai_py.snapshot.awaited import expected_pods
 from kai_py.snapshot.budgets import DisruptionBudgets
 from kai_py.snapshot.claim_overlays import ClaimOverlays
 from kai_py.snapshot.departed import DepartedOwners
-from kai_py.snapshot.dependencies import (
-    Dependencies,
-    Key,
-    ObjectCache,
-    OwnerKinds,
-    RecordingOwners,
-)
+from kai_py.snapshot.dependencies import Dependencies, OwnerKinds, RecordingOwners
 from kai_py.snapshot.derivation import (
-    Demand,
-    charge,
     demand,
     gpus_of,
     holding,
@@ -44,11 +35,13 @@ from kai_py.snapshot.gang_ledger import GangLedger, copied
 from kai_py.snapshot.gpu_holdings import CardMemory
 from kai_py.snapshot.group_schedulers import GroupSchedulers
 from kai_py.snapshot.known_queues import KnownQueues
+from kai_py.snapshot.known_topologies import KnownTopologies
 from kai_py.snapshot.ledger import NodeLedger
 from kai_py.snapshot.neighbour import Neighbours
 from kai_py.snapshot.numa import NumaReports
+from kai_py.snapshot.object_cache import Key, ObjectCache
 from kai_py.snapshot.overdue import OverdueDeletions
-from kai_py.snapshot.payers import ClaimPayers
+from kai_py.snapshot.pod_charges import PodCharges
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.settings import DEFAULTS, DeviceBook, SnapshotSettings
 from kai_py.snapshot.shape import ShapeTable
@@ -80,10 +73,8 @@ class SnapshotBuilder:
         self._identify = identify
         self._devices = devices
         self._settings = settings
-        self._scheduler_names = {settings.scheduler_name, *settings.scheduler_aliases}
         self._ledger = NodeLedger()
         self._shapes = ShapeTable()
-        self._charges: dict[int, dict[str, float]] = {}
         self._gangs = GangLedger(settings.preemptible_below)
         self._neighbours = Neighbours()
         self._objects = ObjectCache()
@@ -94,43 +85,43 @@ class SnapshotBuilder:
         self._disregarded: dict[str, Disregarded] = {}
         self._pods: dict[str, Pod] = {}
         self._queues = KnownQueues(queue_spec, settings.own_queue)
-        self._topologies: dict[str, tuple[str, ...]] = {}
+        self._topologies = KnownTopologies()
         self._assumed = Assumptions(settings.hold_seconds)
         self._overlays = ClaimOverlays(self._objects, self._assumed, self._derive_all)
         self._overdue = OverdueDeletions()
         self._card_memory = CardMemory()
-        self._vacated = VacatedClaims(self._group_schedulers, self._scheduler_names)
-        self._payers = ClaimPayers()
+        self._vacated = VacatedClaims(self._group_schedulers, settings.scheduler_names)
+        self._charges = PodCharges(
+            devices, self._pods, self._dependencies, self._card_memory, self._waits
+        )
         self._budgets = DisruptionBudgets()
         self._failed_devices = FailedDevices(self._objects)
         self._numa = NumaReports()
         self._attach_limits = AttachLimits()
         self._unclaimed = UnclaimedVolumes()
+        self._tables = (
+            self._vacated,
+            self._unclaimed,
+            self._numa,
+            self._attach_limits,
+            self._topologies,
+        )
 
     def apply(self, kind: str, old: object | None, new: object | None) -> None:
         """Take in one change of a watched object; ``kind`` is its ``Kind.collection_name``."""
-        for table in (self._vacated, self._unclaimed, self._numa, self._attach_limits):
+        for table in self._tables:
             table.apply(old, new)
         if kind == "pods":
             self._apply_pod(old, new)
         elif kind == "nodes":
             self._apply_node(old, new)
         elif kind.partition(".")[0] == "queues":
-            self._apply_queue(kind, old, new)
-        elif kind.partition(".")[0] == "poddisruptionbudgets":
+            self._queues.apply(kind, old, new)
+            self._devices.count_by(self._queues.device_limits())
+        elif kind == "poddisruptionbudgets":
             self._budgets.apply(old, new, self._pods.values())
-        else:
-            if kind.partition(".")[0] == "topologies":
-                self._apply_topology(old, new)
-            if same_owner(old, new):
-                return
-            touched = self._objects.apply(kind, old, new)
-            if not self._departed.keep(old, new):
-                self._derive_all(touched)
-            for uid, stand_in in changed_stand_ins(old, new):
-                self._apply_pod(self._pods.get(uid), stand_in)
-            if kind == "resourceclaims" and isinstance(new, ResourceClaim):
-                self._overlays.settle(new)
+        elif not same_owner(old, new):
+            self._apply_object(kind, old, new)
 
     def assume(
         self,
@@ -227,7 +218,7 @@ class SnapshotBuilder:
             gpu_sharing=state.gpu_sharing,
             neighbours=self._neighbours.standing(),
             namespaces=self._objects.namespace_labels(),
-            topologies=dict(self._topologies),
+            topologies=self._topologies.levels(),
             leaving=tuple(self._gangs.leaving.values()),
             disregarded=tuple(self._disregarded.values()),
             vacancies=self._vacated.vacancies(),
@@ -239,18 +230,18 @@ class SnapshotBuilder:
     def _apply_node(self, old: object | None, new: object | None) -> None:
         node = new if new is not None else old
         if isinstance(node, Node):
-            kept = new is not None and self._in_pool(node.metadata)
+            kept = new is not None and self._settings.in_pool(node.metadata)
             self._ledger.set_node(node.metadata.name, node if kept else None)
 
-    def _apply_queue(self, kind: str, old: object | None, new: object | None) -> None:
-        self._queues.apply(kind, old, new)
-        self._devices.count_by(self._queues.device_limits())
-
-    def _apply_topology(self, old: object | None, new: object | None) -> None:
-        if isinstance(new, KaiTopology):
-            self._topologies[new.metadata.name] = new.node_labels
-        elif isinstance(old, KaiTopology):
-            self._topologies.pop(old.metadata.name, None)
+    def _apply_object(self, kind: str, old: object | None, new: object | None) -> None:
+        """Something that pods may be derived from."""
+        touched = self._objects.apply(kind, old, new)
+        if not self._departed.keep(old, new):
+            self._derive_all(touched)
+        for uid, stand_in in changed_stand_ins(old, new):
+            self._apply_pod(self._pods.get(uid), stand_in)
+        if isinstance(new, ResourceClaim):
+            self._overlays.settle(new)
 
     def _apply_pod(self, old: object | None, new: object | None) -> None:
         if isinstance(new, Pod):
@@ -281,7 +272,7 @@ class SnapshotBuilder:
         self._numa.forget(uid)
         self._unclaimed.forget(uid)
         self._gangs.leave(uid)
-        self._payers.leave(uid, self._sharers, self._derive)
+        self._charges.leave(uid, self._derive)
         self._derive_all(self._group_schedulers.remove(uid))
 
     def _set_neighbour(self, pod: Pod, node: str) -> None:
@@ -307,7 +298,7 @@ class SnapshotBuilder:
         standing = self._assumed.standing(pod)
         if uid in self._overdue:
             standing = replace(standing, overdue=True)
-        ours = pod.spec.scheduler_name in self._scheduler_names and self._in_pool(pod.metadata)
+        ours = self._settings.is_ours(pod)
         if pod.status.phase in FINISHED or (not ours and not standing.node):
             self._neighbours.remove(uid)
             self._ledger.set_holding(uid, None)
@@ -332,7 +323,7 @@ class SnapshotBuilder:
         if ours:
             spec = self._identify(pod, owners)
             self._disregard(pod, spec, standing.node)
-            cost = self._charge(pod, asks, standing.node)
+            cost = self._charges.of(pod, asks, standing.node)
             label, accounting = self._settings.claim_label, self._devices.accounting
             why = unlabelled_claim(asks, accounting, label, spec.queue)
             joining = member(pod, asks, standing, gpus=gpus, spec=spec, cost=cost, obstacle=why)
@@ -341,7 +332,7 @@ class SnapshotBuilder:
             )
             self._gangs.join(uid, spec, joining, expected)
         self._dependencies.set(uid, owners.seen)
-        for relieved in self._payers.relieved():
+        for relieved in self._charges.relieved():
             self._derive(relieved)
 
     def _disregard(self, pod: Pod, spec: GangSpec, node: str) -> None:
@@ -359,41 +350,10 @@ class SnapshotBuilder:
         else:
             self._gangs.leave(uid)
         self._dependencies.set(uid, owners.seen)
-        self._payers.leave(uid, self._sharers, self._derive)
+        self._charges.leave(uid, self._derive)
 
     def _owners(self) -> RecordingOwners:
         return RecordingOwners(self._objects, self._pods, self._owner_kinds, self._group_schedulers)
-
-    def _in_pool(self, meta: ObjectMeta) -> bool:
-        label = self._settings.pool_label
-        return not label or meta.labels.get(label, "") == self._settings.pool
-
-    def _charge(self, pod: Pod, asks: Demand, node: str) -> dict[str, float]:
-        """What the pod costs; kept once per shape where that is enough."""
-        number = asks.shape.number
-        known = self._charges.get(number) if asks.costs_by_shape else None
-        if known is not None:
-            return known
-        cost = charge(
-            asks,
-            self._devices.accounting,
-            card_memory=self._card_memory.at(node),
-            pays_for=lambda claim: self._pays_for(pod, claim),
-        )
-        if asks.costs_by_shape:
-            self._charges[number] = cost
-        return cost
-
-    def _pays_for(self, pod: Pod, claim: ResourceClaim) -> bool:
-        """Of the pods that share a claim the first that reserved it pays."""
-        for consumer in claim.status.reserved_for:
-            if consumer.uid in self._pods:
-                return consumer.uid == pod.metadata.uid
-        key = ("resourceclaims", claim.metadata.namespace, claim.metadata.name)
-        return self._payers.pays(key, pod.metadata.uid, self._waits)
-
-    def _sharers(self, claim: Key) -> list[str]:
-        return sorted(self._dependencies.of((claim,)), key=self._waits)
 
     def _waits(self, uid: str) -> bool:
         pod = self._pods.get(uid)

@@ -10,7 +10,7 @@ import msgspec
 
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.snapshot.assumptions import Assumptions
-from kai_py.snapshot.dependencies import Key, ObjectCache
+from kai_py.snapshot.object_cache import Key, ObjectCache
 
 
 class ClaimOverlays:

@@ -1,7 +1,8 @@
 """Which owners are gone while their pods are not? Those pods stay what they were until they go."""
 
 from kai_py.grouping.owners import OwnerObject
-from kai_py.snapshot.dependencies import Dependencies, ObjectCache
+from kai_py.snapshot.dependencies import Dependencies
+from kai_py.snapshot.object_cache import ObjectCache
 
 
 class DepartedOwners:

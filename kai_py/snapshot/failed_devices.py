@@ -14,7 +14,7 @@ from kai_py.api.records.resource import (
     DeviceTaintRuleSpec,
     DeviceTaintSelector,
 )
-from kai_py.snapshot.dependencies import ObjectCache
+from kai_py.snapshot.object_cache import ObjectCache
 
 DeviceKey = tuple[str, str, str]
 """Driver, pool and device."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.queue_specs import DeviceLimit, QueueSpec
 from kai_py.snapshot.snapshot import DeviceObjects
@@ -28,6 +29,21 @@ class SnapshotSettings:
     pool: str = ""
     claim_label: str = ""
     own_queue: QueueSpec | None = None
+
+    @property
+    def scheduler_names(self) -> frozenset[str]:
+        """All names under which pods are ours."""
+        return frozenset((self.scheduler_name, *self.scheduler_aliases))
+
+    def is_ours(self, pod: Pod) -> bool:
+        """Whether the pod is to be placed by us."""
+        named = pod.spec.scheduler_name
+        ours = named == self.scheduler_name or named in self.scheduler_aliases
+        return ours and self.in_pool(pod.metadata)
+
+    def in_pool(self, meta: ObjectMeta) -> bool:
+        """Whether an object belongs to the pool."""
+        return not self.pool_label or meta.labels.get(self.pool_label, "") == self.pool
 
 
 DEFAULTS = SnapshotSettings()

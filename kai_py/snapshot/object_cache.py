@@ -1,0 +1,220 @@
+"""The watched objects that pods and devices are derived from, as they are looked up.
+
+Objects are keyed by (collection name, namespace, name), owners also by ("uid", uid), the groups
+below a composite group by ("below", collection, namespace, name). Claims are shown as what is being
+written will make them. O(1) for each change and each look.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from kai_py.api.records.core import ObjectMeta, PriorityClass
+from kai_py.api.records.document import Document
+from kai_py.api.records.resource import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
+from kai_py.grouping.owners import OwnerObject
+from kai_py.snapshot.extended_resources import classes_by_resource, resource_names
+from kai_py.snapshot.snapshot import DeviceObjects
+
+Key = tuple[str, ...]
+PARENT_FIELD = "spec.parentCompositePodGroupName"
+DEFAULT_PRIORITY_CLASS: Key = ("priorityclasses", "", "")
+"""Under no name stands the class of pods that name none."""
+
+Value = TypeVar("Value")
+
+
+class ObjectCache:
+    """The watched objects that pods are derived from, and those that devices are."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._by_key: dict[Key, object] = {}
+        self._below: dict[Key, dict[str, Document]] = {}
+        self._slices: dict[str, ResourceSlice] = {}
+        self._classes: dict[str, DeviceClass] = {}
+        self._taint_rules: dict[str, DeviceTaintRule] = {}
+        self._claims: dict[tuple[str, str], ResourceClaim] = {}
+        self._overlaid: dict[str, ResourceClaim] = {}
+        self._making: dict[tuple[str, str], ResourceClaim] = {}
+        self._class_names: Mapping[str, str] | None = None
+        self._namespaces: dict[str, dict[str, str]] = {}
+        self._generation = 0
+        self._claims_generation = 0
+        self._frozen: DeviceObjects | None = None
+
+    def apply(self, kind: str, old: object | None, new: object | None) -> tuple[Key, ...]:
+        """Take in one change; returns the keys under which others may have looked it up."""
+        changed = new if new is not None else old
+        meta: ObjectMeta | None = getattr(changed, "metadata", None)
+        if meta is None:
+            return ()
+        key = (kind, meta.namespace, meta.name)
+        self._store(key, new)
+        self._store(("uid", meta.uid), new)
+        if isinstance(changed, PriorityClass) and changed.global_default:
+            self._store(DEFAULT_PRIORITY_CLASS, new)
+            return key, DEFAULT_PRIORITY_CLASS
+        if kind == "namespaces":
+            _put(self._namespaces, meta.name, meta.labels if new is not None else None)
+        elif kind in ("resourceslices", "deviceclasses", "devicetaintrules"):
+            self._store_device_object(meta.name, changed, new)
+            named = [each for each in (old, new) if isinstance(each, DeviceClass)]
+            answers = dict.fromkeys(name for each in named for name in resource_names(each))
+            return key, *(("extendedresources", "", name) for name in answers)
+        elif isinstance(changed, ResourceClaim):
+            self._store_claim(changed, present=new is not None)
+        return key, ("uid", meta.uid), *self._rehang(kind, old, new)
+
+    def keep_departed(self, owner: OwnerObject) -> None:
+        """Go on to find a deleted owner by uid, for the pods that it leaves behind."""
+        self._by_key["uid", owner.metadata.uid] = owner
+
+    def drop_departed(self, uid: str) -> None:
+        """Nobody asks for a deleted owner any more."""
+        self._by_key.pop(("uid", uid), None)
+
+    def below(self, kind: str, namespace: str, parent: str) -> tuple[Document, ...]:
+        """Groups that name ``parent`` as the composite group above them, by name."""
+        found = self._below.get(("below", kind, namespace, parent), {})
+        return tuple(found[name] for name in sorted(found))
+
+    def get(self, kind: str, namespace: str, name: str) -> object | None:
+        """A watched object by kind and name."""
+        return self._by_key.get((kind, namespace, name))
+
+    def by_uid(self, uid: str) -> object | None:
+        """A watched object by uid."""
+        return self._by_key.get(("uid", uid))
+
+    def claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        """A claim, with the allocation that is being written if there is one."""
+        return self._claims.get((namespace, name))
+
+    def claim_by_uid(self, uid: str) -> ResourceClaim | None:
+        """The claim as the API has it."""
+        found = self.by_uid(uid)
+        return found if isinstance(found, ResourceClaim) else None
+
+    def overlay_claim(self, claim: ResourceClaim) -> None:
+        """Show ``claim`` instead of what the API has, until the API says otherwise."""
+        self._overlaid[claim.metadata.uid] = claim
+        self._set_claim(claim)
+
+    def drop_overlay(self, uid: str) -> None:
+        """Show what the API has again."""
+        if self._overlaid.pop(uid, None) is None:
+            return
+        original = self.claim_by_uid(uid)
+        if original is not None:
+            self._set_claim(original)
+
+    def show_claim_in_making(self, claim: ResourceClaim) -> None:
+        """Show a claim that is being made, as it will be, whatever the API has by its name."""
+        self._making[_name(claim)] = claim
+        self._set_claim(claim)
+
+    def drop_claim_in_making(self, claim: ResourceClaim) -> None:
+        """Show what the API has by the claim's name again."""
+        if self._making.pop(_name(claim), None) is None:
+            return
+        known = self.get("resourceclaims", *_name(claim))
+        if isinstance(known, ResourceClaim):
+            self._set_claim(known)
+        else:
+            self._claims.pop(_name(claim), None)
+            self._touch_claims()
+
+    def class_for(self, resource: str) -> str:
+        """The DeviceClass that answers to an extended resource, or ""."""
+        if self._class_names is None:
+            self._class_names = classes_by_resource(self._classes.values())
+        return self._class_names.get(resource, "")
+
+    def namespace_labels(self) -> dict[str, dict[str, str]]:
+        """Labels of every namespace."""
+        return dict(self._namespaces)
+
+    def devices(self) -> DeviceObjects:
+        """Everything of resource.k8s.io; the same object while nothing changes."""
+        if self._frozen is None:
+            self._frozen = DeviceObjects(
+                slices=dict(self._slices),
+                classes=dict(self._classes),
+                taint_rules=dict(self._taint_rules),
+                claims=dict(self._claims),
+                generation=self._generation,
+                claims_generation=self._claims_generation,
+            )
+        return self._frozen
+
+    def _rehang(self, kind: str, old: object | None, new: object | None) -> Iterator[Key]:
+        """Note what is below which composite group; gives the keys that this changes."""
+        for each in (old, new):
+            parent = each.first_at(PARENT_FIELD) if isinstance(each, Document) else None
+            if not isinstance(each, Document) or not isinstance(parent, str):
+                continue
+            key: Key = ("below", kind, each.metadata.namespace, parent)
+            _put(self._below.setdefault(key, {}), each.metadata.name, each if each is new else None)
+            yield key
+
+    def _store(self, key: Key, new: object | None) -> None:
+        if new is None:
+            self._by_key.pop(key, None)
+        else:
+            self._by_key[key] = new
+
+    def _store_device_object(self, name: str, changed: object, new: object | None) -> None:
+        self._generation += 1
+        self._frozen = None
+        if isinstance(changed, DeviceClass):
+            self._class_names = None
+        if isinstance(changed, ResourceSlice):
+            _put(self._slices, name, changed if new is not None else None)
+        elif isinstance(changed, DeviceClass):
+            _put(self._classes, name, changed if new is not None else None)
+        elif isinstance(changed, DeviceTaintRule):
+            _put(self._taint_rules, name, changed if new is not None else None)
+
+    def _store_claim(self, claim: ResourceClaim, *, present: bool) -> None:
+        if not present:
+            self._overlaid.pop(claim.metadata.uid, None)
+            if _name(claim) not in self._making:
+                self._claims.pop(_name(claim), None)
+                self._touch_claims()
+            return
+        if claim.status.allocation is not None:
+            self._overlaid.pop(claim.metadata.uid, None)
+            self._making.pop(_name(claim), None)
+        if _name(claim) in self._making:
+            return
+        overlaid = self._overlaid.get(claim.metadata.uid)
+        if overlaid is not None:
+            status = msgspec.structs.replace(claim.status, allocation=overlaid.status.allocation)
+            claim = msgspec.structs.replace(claim, status=status)
+        self._set_claim(claim)
+
+    def _set_claim(self, claim: ResourceClaim) -> None:
+        self._claims[_name(claim)] = claim
+        self._touch_claims()
+
+    def _touch_claims(self) -> None:
+        self._claims_generation += 1
+        self._frozen = None
+
+
+def _name(claim: ResourceClaim) -> tuple[str, str]:
+    return claim.metadata.namespace, claim.metadata.name
+
+
+def _put(table: dict[str, Value], name: str, value: Value | None) -> None:
+    if value is None:
+        table.pop(name, None)
+    else:
+        table[name] = value
