@@ -12,8 +12,8 @@ from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.progress import progress
 from kai_py.cli.tables import print_table
 from kai_py.config import Configuration
-from kai_py.simulate.report import Report, Waiting, report
-from kai_py.simulate.report_page import duration, report_page
+from kai_py.simulate.report import Report, report
+from kai_py.simulate.report_page import report_page, waiting_cells
 from kai_py.simulate.scenario import QueueLine, Scenario, ScenarioError, parse_scenario
 from kai_py.simulate.simulation import Result, simulate
 from kai_py.simulate.traces import (
@@ -129,16 +129,11 @@ def _print(found: Report) -> None:
                 f"{queue.entitled:.1f}",
                 str(queue.evicted_pods),
                 f"{queue.lost_gpu_hours:.1f}",
-                *_waiting(queue.waiting),
+                *waiting_cells(queue.waiting),
             )
             for queue in found.queues
         ),
     )
     typer.echo("(GPU-hours)\n")
-    sizes = ((name, *_waiting(waiting)) for name, waiting in found.by_size.items())
+    sizes = ((name, *waiting_cells(waiting)) for name, waiting in found.by_size.items())
     print_table(("GPUS OF THE GANG", *WAITING), sizes)
-
-
-def _waiting(waiting: Waiting) -> tuple[str, ...]:
-    times = (waiting.median, waiting.p95, waiting.longest)
-    return (str(waiting.gangs), str(waiting.never_started), *map(duration, times))

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from kai_py.observe.explanation import waiting_lines
+from kai_py.observe.explanation import places_in_line
 from kai_py.observe.natural_order import natural
 from kai_py.plan.decisions import Plan
 from kai_py.snapshot.accounting import GPU
@@ -86,11 +86,7 @@ class ClusterView:
     @cached_property
     def lines(self) -> dict[str, tuple[int, int]]:
         """Waiting gang to its place in the line of its queue, from 1, and the line's length."""
-        return {
-            key: (place, len(line))
-            for line in waiting_lines(self.snapshot, self.plan).values()
-            for place, key in enumerate(line, start=1)
-        }
+        return places_in_line(self.snapshot, self.plan)
 
     def _uses(self) -> Iterator[NodeUse]:
         nodes = self.snapshot.nodes

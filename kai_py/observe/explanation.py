@@ -122,11 +122,7 @@ class Explainer:
 
     @cached_property
     def _positions(self) -> Mapping[str, tuple[int, int]]:
-        return {
-            key: (place, len(line))
-            for line in waiting_lines(self.snapshot, self.plan).values()
-            for place, key in enumerate(line, start=1)
-        }
+        return places_in_line(self.snapshot, self.plan)
 
     @cached_property
     def _waiting(self) -> Mapping[str, int]:
@@ -210,7 +206,7 @@ def gang_keys(snapshot: Snapshot, subject: Subject, name: str) -> Iterator[str]:
             yield from gangs_of_queue(snapshot, name)
 
 
-def waiting_lines(snapshot: Snapshot, plan: Plan) -> Mapping[str, Sequence[str]]:
+def _waiting_lines(snapshot: Snapshot, plan: Plan) -> Mapping[str, Sequence[str]]:
     """Per queue the keys of the gangs that wait in it: higher priority first, then older."""
     lines: dict[str, list[Gang]] = {}
     for unplaced in plan.unplaced:
@@ -220,6 +216,15 @@ def waiting_lines(snapshot: Snapshot, plan: Plan) -> Mapping[str, Sequence[str]]
     return {
         queue: [g.key for g in sorted(line, key=lambda g: (-g.priority, g.created, g.key))]
         for queue, line in lines.items()
+    }
+
+
+def places_in_line(snapshot: Snapshot, plan: Plan) -> dict[str, tuple[int, int]]:
+    """Waiting gang to its place in the line of its queue, from 1, and the line's length."""
+    return {
+        key: (place, len(line))
+        for line in _waiting_lines(snapshot, plan).values()
+        for place, key in enumerate(line, start=1)
     }
 
 

@@ -64,7 +64,7 @@ def next_ask(gang: Gang, statement: Statement) -> Ask | None:
         and len(left) == len(gang.members) == gang.tree.min_members
     ):
         return Ask(tuple(left), surplus=False)
-    have, by_leaf = active_counts(gang, statement), _by_leaf(left)
+    have, by_leaf = active_counts(gang, statement), members_by_leaf(left)
     surplus = satisfied(gang.tree, have)
     wanted = (_one_more if surplus else _floor)(gang.tree, have, by_leaf)
     if not wanted:
@@ -84,7 +84,7 @@ def surplus_of(gang: Gang, statement: Statement) -> tuple[PodRef, ...]:
         return ()
     left = [m for m in gang.pending if m.pod.uid not in statement.placed]
     have = active_counts(gang, statement)
-    core = _floor(gang.tree, have, _by_leaf(left))
+    core = _floor(gang.tree, have, members_by_leaf(left))
     if not core and not satisfied(gang.tree, have):
         return ()
     return tuple(m.pod for m in left if m.pod.uid not in core)
@@ -147,7 +147,8 @@ def _claims_missing(gang: Gang) -> Obstacle | None:
     return Obstacle(Stage.CLAIMS, f"pod {waiting.pod}: {waiting.waiting}.")
 
 
-def _by_leaf(members: list[Member]) -> dict[str, list[Member]]:
+def members_by_leaf(members: Iterable[Member]) -> dict[str, list[Member]]:
+    """The pods of each leaf, in the order given."""
     leaves: dict[str, list[Member]] = {}
     for member in members:
         leaves.setdefault(member.leaf, []).append(member)

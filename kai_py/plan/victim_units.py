@@ -10,11 +10,11 @@ O(pods x subgroups) per gang.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kai_py.grouping.gang import Subgroup, satisfied
-from kai_py.plan.candidates import active_counts, neediest_first
+from kai_py.plan.candidates import active_counts, members_by_leaf, neediest_first
 from kai_py.plan.statement import Statement
 from kai_py.snapshot.gangs import Gang, Member
 
@@ -57,7 +57,7 @@ def _units(gang: Gang, statement: Statement) -> list[VictimUnit]:
     if len(gang.members) == len(staying) == gang.tree.floor():
         return [VictimUnit(gang, tuple(staying), leaves)]
     starting = frozenset(m.leaf for m in gang.members if m.pod.uid in statement.placed)
-    stock = _Stock(Counter(m.leaf for m in staying), _by_leaf(staying), starting)
+    stock = _Stock(Counter(m.leaf for m in staying), members_by_leaf(staying), starting)
     units: list[VictimUnit] = []
     if satisfied(gang.tree, active_counts(gang, statement)):
         while (
@@ -144,10 +144,3 @@ def _all_pods(group: Subgroup, stock: _Stock) -> list[Member]:
     if not stock.starting.isdisjoint(leaves):
         return []
     return [m for leaf in leaves for m in stock.take(leaf, len(stock.left.get(leaf, ())))]
-
-
-def _by_leaf(members: Sequence[Member]) -> dict[str, list[Member]]:
-    leaves: dict[str, list[Member]] = {}
-    for member in members:
-        leaves.setdefault(member.leaf, []).append(member)
-    return leaves

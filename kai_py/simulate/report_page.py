@@ -28,11 +28,11 @@ def report_page(report: Report, *, title: str) -> str:
             f"{queue.entitled:.1f}",
             str(queue.evicted_pods),
             f"{queue.lost_gpu_hours:.1f}",
-            *_waiting_cells(queue.waiting),
+            *waiting_cells(queue.waiting),
         )
         for queue in report.queues
     ]
-    sizes = [(name, *_waiting_cells(waiting)) for name, waiting in report.by_size.items()]
+    sizes = [(name, *waiting_cells(waiting)) for name, waiting in report.by_size.items()]
     waiting_headings = ("gangs", "never started", "median wait", "p95 wait", "longest wait")
     parts = [
         f"<h1>{html.escape(title)}</h1>",
@@ -73,7 +73,8 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / HOUR:.1f} h"
 
 
-def _waiting_cells(waiting: Waiting) -> tuple[str, ...]:
+def waiting_cells(waiting: Waiting) -> tuple[str, ...]:
+    """The cells of a row: gangs, those that never started, median, 95th percentile, longest."""
     times = (waiting.median, waiting.p95, waiting.longest)
     return (str(waiting.gangs), str(waiting.never_started), *map(duration, times))
 

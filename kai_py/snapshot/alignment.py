@@ -16,7 +16,8 @@ import msgspec
 
 from kai_py.api.quantity import QuantityError
 from kai_py.api.records.core import Container, Pod, QuantityText
-from kai_py.snapshot.requests import Amounts, effective, is_sidecar, largest, summed
+from kai_py.snapshot.accounting import total
+from kai_py.snapshot.requests import Amounts, effective, is_sidecar, largest
 from kai_py.snapshot.resources import amounts
 
 OBSERVED = "kai.scheduler/numa-placement-observed"
@@ -48,7 +49,7 @@ def alignment(pod: Pod) -> Alignment | None:
         _aligned(c, guaranteed=guaranteed) for c in spec.init_containers if not is_sidecar(c)
     ]
     running = [*sidecars, *(_aligned(c, guaranteed=guaranteed) for c in spec.containers)]
-    whole = summed(running)
+    whole = total(running)
     for each in starting:
         whole = largest(whole, each)
     if not whole:

@@ -6,9 +6,8 @@ before it; the pod asks for the larger of both, per resource. Pod-level requests
 where they are set. Overhead comes on top, and every pod takes one of the node's pod slots.
 """
 
-from collections.abc import Iterable, Mapping
-
 from kai_py.api.records.core import Container, Pod, QuantityText, Resources
+from kai_py.snapshot.accounting import total
 from kai_py.snapshot.resources import amounts
 
 Amounts = dict[str, float]
@@ -17,44 +16,35 @@ Amounts = dict[str, float]
 def pod_requests(pod: Pod) -> Amounts:
     """Requests of ``pod`` by resource name; raises QuantityError for a malformed quantity."""
     spec = pod.spec
-    running = summed(effective(container.resources) for container in spec.containers)
+    running = total(effective(container.resources) for container in spec.containers)
     starting: Amounts = {}
     sidecars: Amounts = {}
     for container in spec.init_containers:
         own = effective(container.resources)
         if is_sidecar(container):
-            sidecars = summed((sidecars, own))
+            sidecars = total((sidecars, own))
             starting = largest(starting, sidecars)
         else:
-            starting = largest(starting, summed((sidecars, own)))
-    total = largest(summed((running, sidecars)), starting)
+            starting = largest(starting, total((sidecars, own)))
+    asked = largest(total((running, sidecars)), starting)
     if spec.resources is not None:
-        total |= effective(spec.resources)
-    total = summed((total, amounts(spec.overhead)))
-    total["pods"] = 1.0
-    return {name: amount for name, amount in total.items() if amount}
+        asked |= effective(spec.resources)
+    asked = total((asked, amounts(spec.overhead)))
+    asked["pods"] = 1.0
+    return {name: amount for name, amount in asked.items() if amount}
 
 
 def effective(resources: Resources) -> Amounts:
     """What a container asks for: a limit without a request is a request. Raises QuantityError."""
     if not resources.requests and not resources.limits:
         return {}
-    merged: Mapping[str, QuantityText] = {**resources.limits, **resources.requests}
+    merged: dict[str, QuantityText] = {**resources.limits, **resources.requests}
     return amounts(merged)
 
 
 def is_sidecar(container: Container) -> bool:
     """Whether an init container goes on to run beside the others."""
     return container.restart_policy == "Always"
-
-
-def summed(parts: Iterable[Amounts]) -> Amounts:
-    """All of them together."""
-    total: Amounts = {}
-    for part in parts:
-        for name, amount in part.items():
-            total[name] = total.get(name, 0.0) + amount
-    return total
 
 
 def largest(left: Amounts, right: Amounts) -> Amounts:
