@@ -118,12 +118,11 @@ class Executor:
             settings=given.settings,
             wake=given.wake,
         )
-
         self._clashes = Clashes(
             access=self._access(given.settings.status_concurrency),
             holders=given.holders,
             pods=lambda: given.mirror.objects(PODS),
-            schedulers={given.settings.scheduler_name, *given.settings.scheduler_aliases},
+            schedulers=given.settings.scheduler_names,
             carries=self.committer.carries,
             narrator=self._narrator,
             count=given.metrics.double_allocations.inc,
@@ -179,7 +178,7 @@ class Executor:
 
     async def _recover(self) -> None:
         settings = self._given.settings
-        names = {settings.scheduler_name, *settings.scheduler_aliases}
+        names = settings.scheduler_names
         while True:
             await asyncio.sleep(settings.claim_grace / 3)
             claims = self._given.mirror.objects(RESOURCE_CLAIMS).values()

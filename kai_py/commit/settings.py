@@ -15,12 +15,11 @@ class CommitSettings:
     ``scheduler_name`` also reports events; pods may name it or one of ``scheduler_aliases``.
     ``concurrency``: bindings and claim writes under way at once; 16 is where an API server on two
     cores is busiest, more only queues there. ``seen_within``: how long the mirror may take to show
-    what was written. ``kai_statuses``, ``grove_statuses``: whether to write
-    those of KAI's and Grove's objects; ``pool``: the node
-    pool they are told by. ``autoscaling``: how gangs call for nodes. ``claim_grace``: how long a
-    claim may hold devices for pods that nobody
-    binds. ``failed_device_pause``: how long a device that its driver could not make ready is given
-    to nobody. ``double_allocation``: what to do about a device that somebody else gives away too.
+    what was written. ``kai_statuses``, ``grove_statuses``: whether to write those of KAI's and
+    Grove's objects; ``pool``: the node pool they are told by. ``autoscaling``: how gangs call for
+    nodes. ``claim_grace``: how long a claim may hold devices for pods that nobody binds.
+    ``failed_device_pause``: how long a device that its driver could not make ready is given to
+    nobody. ``double_allocation``: what to do about a device that somebody else gives away too.
     ``queue_status_interval``: least time between two writes of a queue's status. ``retry``
     is for a single call, ``backoff`` for a gang, pod or queue as a whole.
     """
@@ -44,3 +43,8 @@ class CommitSettings:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     backoff: RetryPolicy = field(default_factory=lambda: RetryPolicy(base=0.5, ceiling=60.0))
     readiness: ReadinessPolicy = field(default_factory=ReadinessPolicy)
+
+    @property
+    def scheduler_names(self) -> frozenset[str]:
+        """All names under which pods are ours."""
+        return frozenset((self.scheduler_name, *self.scheduler_aliases))

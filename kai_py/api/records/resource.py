@@ -81,7 +81,6 @@ class DeviceTaint(Record, frozen=True, omit_defaults=True):
     key: str = ""
     value: str = ""
     effect: str = ""
-    time_added: datetime | None = None
 
 
 class DeviceToleration(Record, frozen=True, omit_defaults=True):
