@@ -3,7 +3,8 @@
 What was there in the beginning is remembered by uid; sweeping deletes everything else of every
 served kind, with no grace and, from the second round on, without its finalizers, until nothing is
 left. Definitions of custom resources stay (their objects do not): establishing them again would
-cost more than all the rest. Namespaces may still be terminating afterwards, emptied.
+cost more than all the rest. Namespaces may still be terminating afterwards, emptied. The default
+namespace gets back the labels and annotations that it had.
 """
 
 import asyncio
@@ -20,6 +21,8 @@ _KEPT_PLURALS = {"customresourcedefinitions", "ipaddresses", "servicecidrs"}
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 _NOTHING_TO_LIST = {404, 405, 429}  # a definition that has just gone, or just come
 _CONCURRENCY = 32
+_DEFAULT_NAMESPACE = "/api/v1/namespaces/default"
+_MARKS = ("labels", "annotations")
 _AT_ONCE = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
 
 
@@ -45,11 +48,13 @@ class Sweep:
 
     def __init__(self) -> None:
         self._kept: frozenset[str] | None = None
+        self._marks: Document = {}
 
     async def remember(self, api: Api) -> None:
         """Take the present state for the first one, unless one is remembered already."""
         if self._kept is None:
             self._kept = frozenset(found.uid for found in await _everything(api))
+            self._marks = await _marks(api)
 
     async def clean(self, api: Api, *, within: float = 30.0) -> None:
         """Delete all that came since; raise AssertionError naming what would not go in time."""
@@ -61,6 +66,14 @@ class Sweep:
             await _delete(api, left)  # again what leaves with grace: nobody may be there to end it
             await _release(api, [found for found in left if found.terminating])
             await asyncio.sleep(0.02)
+        await self._restore_marks(api)
+
+    async def _restore_marks(self, api: Api) -> None:
+        marks = await _marks(api)
+        if marks != self._marks:
+            added = {field: dict.fromkeys(marks[field]) for field in _MARKS}
+            patch = {field: added[field] | self._marks[field] for field in _MARKS}
+            await api.patch(_DEFAULT_NAMESPACE, {"metadata": patch})
 
     async def _added(self, api: Api) -> list[_Found]:
         kept = self._kept or frozenset()
@@ -69,6 +82,11 @@ class Sweep:
             for found in await _everything(api)
             if found.uid not in kept and not found.is_terminating_namespace
         ]
+
+
+async def _marks(api: Api) -> Document:
+    metadata = (await api.get(_DEFAULT_NAMESPACE))["metadata"]
+    return {field: metadata.get(field, {}) for field in _MARKS}
 
 
 async def _everything(api: Api) -> list[_Found]:

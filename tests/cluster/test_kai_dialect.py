@@ -144,9 +144,9 @@ async def test_native_and_kai_queues_work_side_by_side_and_one_name_in_both_is_t
             queue("team-a"),
             claim_template(),
             job("ours", 2, pod_spec(template=TEMPLATE)),
-            kais,
         )
         await view.wait_bound("ours", 2)
+        await cluster.submit(kais)
         await view.wait_bound("kais", 2)
 
         async def told() -> bool:

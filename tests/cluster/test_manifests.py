@@ -33,7 +33,7 @@ async def serve_queues(api: Api) -> None:
 
     async def served() -> bool:
         definition = await api.get(f"{DEFINITIONS}/{queue_crd()['metadata']['name']}")
-        found = {it["type"]: it["status"] for it in definition["status"].get("conditions", ())}
+        found = {it["type"]: it["status"] for it in definition["status"].get("conditions") or ()}
         return found.get("Established") == "True" and await _answers(api)
 
     await eventually(served, what="queues")
@@ -141,7 +141,12 @@ async def test_a_queue_gets_its_defaults(real: Cluster) -> None:
         "spec": {},
     }
     stored = await real.api.post(QUEUES, document)
-    assert stored["spec"] == {"deservedGPUs": 0, "priority": 100, "weight": 1}
+    assert stored["spec"] == {
+        "admissionGate": False,
+        "deservedGPUs": 0,
+        "priority": 100,
+        "weight": 1,
+    }
     assert read_queue(stored).spec == read_queue(document).spec
 
 

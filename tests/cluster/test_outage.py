@@ -22,6 +22,8 @@ PATIENT = {
     "cyclePeriod": "20ms",
     "leaderElection": {"duration": "60s", "renewDeadline": "40s", "retry": "500ms"},
 }
+LONGEST_BACKOFF = 45.0
+"""A watch tries again after 36 s at the latest, if the server was away for that long."""
 
 
 async def test_an_api_server_that_restarts_costs_time_and_nothing_else(tmp_path: Path):
@@ -50,7 +52,7 @@ async def test_an_api_server_that_restarts_costs_time_and_nothing_else(tmp_path:
                 with plane.without_apiserver():
                     await says_unreachable(scheduler)
                     assert (await scheduler.get("/healthz"))[0] == 200
-                await eventually(scheduler.ready, within=30, what="readiness again")
+                await eventually(scheduler.ready, within=LONGEST_BACKOFF, what="readiness again")
                 await view.wait_bound("meanwhile", 8, within=30)
                 await cluster.submit(job("after", 8))
                 await view.wait_bound("after", 8, within=30)

@@ -80,6 +80,19 @@ async def test_objects_of_every_kind_go_with_their_finalizers(real_control_plane
         )
 
 
+async def test_the_default_namespace_gets_its_marks_back(real_control_plane: ControlPlane):
+    sweep, path = Sweep(), "/api/v1/namespaces/default"
+    async with Api(real_control_plane.kubeconfig) as api:
+        await sweep.remember(api)
+        before = (await api.get(path))["metadata"]
+        labels = {"kubernetes.io/metadata.name": "default", "team": "a"}
+        await api.patch(path, {"metadata": {"labels": labels, "annotations": {"queue": "a"}}})
+        await sweep.clean(api)
+        after = (await api.get(path))["metadata"]
+    assert after["labels"] == before["labels"]
+    assert after.get("annotations") == before.get("annotations")
+
+
 @pytest.mark.parametrize("turn", [1, 2])
 async def test_each_test_gets_an_empty_cluster(cluster: Cluster, turn: int):
     assert await cluster.api.items("/api/v1/nodes") == []
