@@ -55,7 +55,7 @@ def tell_protections(state: CycleState, gangs: Sequence[Gang], actions: Sequence
     if not short:
         return
     known = _Known(VictimPool(state))
-    if not gangs or not known.pool.queues():
+    if not known.pool.queues():
         return
     for gang in short:
         obstacle = state.obstacles[gang.key]

@@ -41,9 +41,8 @@ class _Sample(msgspec.Struct):
     value: tuple[float, str]
 
 
-class _Vector(msgspec.Struct, rename="camel"):
+class _Vector(msgspec.Struct):
     result: list[_Sample] = []
-    result_type: str = ""
 
 
 class _Answer(msgspec.Struct):
