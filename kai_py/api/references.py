@@ -1,6 +1,9 @@
 """Names of objects, pinned to one incarnation by uid."""
 
 from dataclasses import dataclass
+from typing import Self
+
+from kai_py.api.records.core import ObjectMeta
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -10,6 +13,11 @@ class PodRef:
     namespace: str
     name: str
     uid: str
+
+    @classmethod
+    def of(cls, meta: ObjectMeta) -> Self:
+        """The object with this metadata."""
+        return cls(meta.namespace, meta.name, meta.uid)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -31,6 +39,11 @@ class ClaimRef:
     namespace: str
     name: str
     uid: str
+
+    @classmethod
+    def of(cls, meta: ObjectMeta) -> Self:
+        """The object with this metadata."""
+        return cls(meta.namespace, meta.name, meta.uid)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

@@ -103,7 +103,7 @@ class Archive:
             meta = record.metadata
             node = self.under_way.get((meta.namespace, meta.name)) if kind is PODS else None
             if node and not record.spec.node_name:
-                builder.assume(PodRef(meta.namespace, meta.name, meta.uid), node)
+                builder.assume(PodRef.of(meta), node)
 
 
 def read_archive(path: Path) -> Archive:

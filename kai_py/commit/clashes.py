@@ -116,7 +116,7 @@ class Clashes:
             log.warning("device %s is allocated twice: %s", "/".join(clash.device), verdict)
 
     async def _give_way(self, clash: Clash, claim: ClaimRef, users: Iterable[Pod]) -> bool:
-        pods = [_reference(pod) for pod in users]
+        pods = [PodRef.of(pod.metadata) for pod in users]
         unbound = await asyncio.gather(*(is_unbound(self.access, pod) for pod in pods))
         if all(unbound):
             return await self._release(claim)
@@ -151,7 +151,3 @@ def _pods_of(
         and pod.spec.scheduling_group is not None
         and pod.spec.scheduling_group.pod_group_name == consumer.name
     ]
-
-
-def _reference(pod: Pod) -> PodRef:
-    return PodRef(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)

@@ -137,7 +137,7 @@ class DeviceHolders:
         meta, allocation = claim.metadata, claim.status.allocation
         if allocation is None:
             return []
-        ref = ClaimRef(meta.namespace, meta.name, meta.uid)
+        ref = ClaimRef.of(meta)
         return [Clash(each.device, each.holder, ref) for each in self.doubles(ref, allocation)]
 
     def _came_first(self, clash: Clash) -> bool:

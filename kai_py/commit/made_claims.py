@@ -20,14 +20,9 @@ from kai_py.plan.decisions import ClaimToMake
 from kai_py.watch.errors import AlreadyExists, ApiError, Conflict
 
 
-def reference(claim: ResourceClaim) -> ClaimRef:
-    """The claim as it is now, pinned by its uid."""
-    return ClaimRef(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid)
-
-
 async def make(access: Access, wanted: ClaimToMake) -> ResourceClaim | Lost:
     """Create the claim, or find it as an earlier attempt made it."""
-    claim = reference(wanted.claim)
+    claim = ClaimRef.of(wanted.claim.metadata)
     try:
         return await persist(lambda: _create(access, wanted.claim), access.retry)
     except AlreadyExists:
@@ -41,7 +36,7 @@ async def make(access: Access, wanted: ClaimToMake) -> ResourceClaim | Lost:
     if found.metadata.deletion_timestamp is None and _is_the_same(found, wanted.claim):
         return found
     if _pods(found) == _pods(wanted.claim):
-        await unmake(access, reference(found))
+        await unmake(access, ClaimRef.of(found.metadata))
     return Lost(f"claim {claim}: one of that name, of an earlier attempt, is being deleted")
 
 

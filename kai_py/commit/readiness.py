@@ -89,7 +89,7 @@ async def wait_until_ready(
 ) -> Unready | None:
     """Wait for the claim's devices; None when they are ready."""
     meta, allocation = claim.metadata, claim.status.allocation
-    ref = ClaimRef(meta.namespace, meta.name, meta.uid)
+    ref = ClaimRef.of(meta)
     seen = readiness(claim)
     try:
         async with asyncio.timeout(_left(allocation, policy.timeout)):

@@ -68,9 +68,7 @@ def find_leftovers(
         for use in pod.spec.resource_claims
     }
     return tuple(
-        Leftover(
-            ClaimRef(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid), leaving
-        )
+        Leftover(ClaimRef.of(claim.metadata), leaving)
         for claim in claims
         if claim.status.allocation is not None
         and (leaving := _leaving(claim, idle, used, idle_groups)) is not None

@@ -35,7 +35,7 @@ from kai_py.commit.binding import BindingOutcome, BindingResult, bind, is_unboun
 from kai_py.commit.claim_writes import reach, release
 from kai_py.commit.claims import ClaimGoal, Lost, claim_goals
 from kai_py.commit.holders import DeviceHolders, DoubleAllocation
-from kai_py.commit.made_claims import make, reference, tell_pod, unmake
+from kai_py.commit.made_claims import make, tell_pod, unmake
 from kai_py.commit.readiness import Lacking, Unready, listed, readiness, wait_until_ready
 from kai_py.commit.settings import CommitSettings
 from kai_py.plan.decisions import GangPlacement, Placement
@@ -131,7 +131,7 @@ class GangTransaction:
         if isinstance(made, Lost):
             self._problem = self._problem or made.reason
             return
-        claim = self._made[pod.uid] = reference(made)
+        claim = self._made[pod.uid] = ClaimRef.of(made.metadata)
         allocation = wanted.claim.status.allocation
         consumer = placement.consumer(claim)
         self._goals.append(ClaimGoal(claim, (pod,), (consumer,), (placement.node,), allocation))

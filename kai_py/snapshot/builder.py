@@ -338,7 +338,7 @@ class SnapshotBuilder:
     def _disregard(self, pod: Pod, spec: GangSpec, node: str) -> None:
         if spec.disregarded and not node:
             meta = pod.metadata
-            reference = PodRef(meta.namespace, meta.name, meta.uid)
+            reference = PodRef.of(meta)
             self._disregarded[meta.uid] = Disregarded(reference, spec.key, spec.disregarded)
 
     def _end(self, pod: Pod, *, ours: bool) -> None:

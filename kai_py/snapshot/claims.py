@@ -58,9 +58,7 @@ def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP) -> 
             waiting = waiting or obstacle
             continue
         uses.append(_use(wanted, claim, shared=group.has(wanted)))
-        references.append(
-            ClaimRef(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid)
-        )
+        references.append(ClaimRef.of(claim.metadata))
         if group.has(wanted):
             shared.append(references[-1])
     made = _made_for(pod, lookup)
@@ -77,7 +75,7 @@ def _made_for(pod: Pod, lookup: ClaimLookup) -> tuple[ClaimRef, ...]:
     claim = lookup(pod.metadata.namespace, told.resource_claim_name)
     if claim is None or not _owned_by(claim, pod):
         return ()
-    return (ClaimRef(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid),)
+    return (ClaimRef.of(claim.metadata),)
 
 
 def _claim_name(pod: Pod, wanted: PodResourceClaim, group: GroupClaims) -> tuple[str | None, str]:

@@ -174,7 +174,7 @@ def member(
     """
     meta = pod.metadata
     return Member(
-        pod=PodRef(meta.namespace, meta.name, meta.uid),
+        pod=PodRef.of(meta),
         shape=asks.shape,
         leaf=spec.leaf,
         state=_state(pod, standing),

@@ -92,7 +92,7 @@ def _reservations(claim: object | None, resource: str) -> dict[str, ClaimRef]:
     """The claim by the pods or PodGroups it is reserved for, if it is allocated."""
     if not isinstance(claim, ResourceClaim) or claim.status.allocation is None:
         return {}
-    ref = ClaimRef(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid)
+    ref = ClaimRef.of(claim.metadata)
     return {user.uid: ref for user in claim.status.reserved_for if user.resource == resource}
 
 

@@ -70,7 +70,7 @@ def volume_selectors(pod: Pod, objects: RecordingOwners) -> PodVolumes:
             waiting = waiting or obstacle
             if storage is not None and storage.provisioner == NO_PROVISIONER and not obstacle:
                 meta = claim.metadata
-                wishes.append((_wish(claim), ClaimRef(meta.namespace, meta.name, meta.uid)))
+                wishes.append((_wish(claim), ClaimRef.of(meta)))
             elif storage is not None and not obstacle:
                 provision.append(name)
                 selectors.extend(_allowed(storage))
