@@ -3,12 +3,14 @@
 The cluster is read once and one cycle is run on it; STATE and WHY are what that cycle says.
 """
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from kai_py.api.problems import nearest
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.connection import Context, Kubeconfig
 from kai_py.cli.filters import check_known
@@ -67,6 +69,11 @@ def command(
         and queue in ("", row.queue)
         and not (pending and row.state in (RUNNING, STARTING))
     ]
+    spaces = {gang.partition("/")[0] for gang in snapshot.gangs}
+    if namespace and namespace not in spaces:
+        meant = nearest(namespace, sorted(spaces))
+        hint = f" (was {meant} meant?)" if meant else ""
+        print(f"no gangs in namespace {namespace}{hint}", file=sys.stderr)
     if print_document(rows, output, json=json):
         return
     wide = output is Output.WIDE

@@ -123,7 +123,8 @@ class ReportWriter(Generic[Report, Known]):
         if patch is None:
             self._said[key] = (report, known.metadata.resource_version)
             return
-        pause, label = self._interval, f"{resource.kind.name} {namespace}/{name}"
+        place = f"{namespace}/{name}" if namespace else name
+        pause, label = self._interval, f"{resource.kind.name} {place}"
         try:
             await self._client.patch(
                 resource, name, patch, namespace=namespace, subresource=self._kind.subresource

@@ -5,8 +5,8 @@ Only nodes whose kubelet refuses pods count: TopologyManager policies ``single-n
 since the last report is in none: it stays *unreported* until the zones of the report change.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kai_py.api.quantity import QuantityError
@@ -32,7 +32,8 @@ class NumaPolicy(StrEnum):
 class NumaNode:
     """The zones of a node, in order, and the resources that they report.
 
-    ``by_pod``: all containers of a pod are aligned together, else each by itself.
+    ``by_pod``: all containers of a pod are aligned together, else each by itself. ``problem``: what
+    of the report can't be read, with its place.
     """
 
     policy: NumaPolicy
@@ -42,6 +43,7 @@ class NumaNode:
     allocatable: Amounts
     available: Amounts
     unreported: tuple[Alignment, ...] = ()
+    problem: str = ""
 
 
 class NumaReports:
@@ -95,15 +97,7 @@ class NumaReports:
         pods = self._alignments.get(name)
         if not pods:
             return node
-        return NumaNode(
-            node.policy,
-            node.by_pod,
-            node.zones,
-            node.resources,
-            node.allocatable,
-            node.available,
-            tuple(pods.values()),
-        )
+        return replace(node, unreported=tuple(pods.values()))
 
 
 def numa_node(report: NodeResourceTopology) -> NumaNode | None:
@@ -126,7 +120,19 @@ def numa_node(report: NodeResourceTopology) -> NumaNode | None:
         resources,
         tuple(tuple(_read(name, listed) for name in resources) for listed in allocatable),
         tuple(tuple(_read(name, listed) for name in resources) for listed in available),
+        problem=_problem(report.metadata.name, zones),
     )
+
+
+def _problem(name: str, zones: Sequence[Zone]) -> str:
+    """The first amount that can't be read."""
+    for zone in zones:
+        for each in zone.resources:
+            for field, text in (("allocatable", each.allocatable), ("available", each.available)):
+                if _readable(each.name, text) is None:
+                    place = f"zone {zone.name}, resource {each.name}: {field}"
+                    return f"NodeResourceTopology {name}, {place} {text!r} is no amount: taken as 0"
+    return ""
 
 
 def _policy(report: NodeResourceTopology) -> tuple[NumaPolicy, bool] | None:
@@ -156,7 +162,11 @@ def _zone_order(zone: Zone) -> tuple[int, str]:
 
 
 def _read(name: str, listed: Mapping[str, str | int | float]) -> float:
+    return _readable(name, listed.get(name, 0)) or 0.0
+
+
+def _readable(name: str, text: str | int | float) -> float | None:
     try:
-        return amount(name, listed.get(name, 0))
+        return amount(name, text)
     except QuantityError:
-        return 0.0
+        return None

@@ -114,4 +114,5 @@ class Collection(Generic[T]):
         self.rejected[entry.key] = entry
         if known != entry:
             namespace, name = entry.key
-            logger.warning("%s %s/%s is left out: %s", entry.kind, namespace, name, entry.reason)
+            place = f"{namespace}/{name}" if namespace else name
+            logger.warning("%s %s is left out: %s", entry.kind, place, entry.reason)

@@ -202,6 +202,18 @@ def test_kinds_that_may_not_be_read_are_named(tmp_path, monkeypatch):
 
 
 @pytest.mark.cluster
+def test_a_namespace_without_gangs_is_told(capsys, tmp_path):
+    def ask(path):
+        gangs.command(kubeconfig=path, namespace="defualt")
+        said = "no gangs in namespace defualt (was default meant?)\n"
+        assert capsys.readouterr().err == said
+        gangs.command(kubeconfig=path, namespace="default")
+        assert capsys.readouterr().err == ""
+
+    run_against_cluster(ask, capsys, tmp_path)
+
+
+@pytest.mark.cluster
 def test_filters_that_name_nothing_there_is_are_errors(capsys, tmp_path):
     wrong = [
         (queues.command, {"resource": "gpus"}, r"--resource gpus: there is none \(was gpu meant"),

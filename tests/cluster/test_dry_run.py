@@ -9,11 +9,12 @@ from tests.cluster.api import Document
 from tests.cluster.clusters import Cluster
 from tests.cluster.eventually import eventually
 from tests.cluster.fake_kubelet import gpu_nodes
-from tests.cluster.manifests import claim_template, job, queue
+from tests.cluster.manifests import TEMPLATE, claim_template, job, pod_spec, priority_class, queue
 from tests.cluster.process import KaiPy, kai_py
+from tests.cluster.scheduling import install_definitions, scheduling
+from tests.cluster.test_local_volumes import CLAIMS, CLASS, pods_with_claims, volume
+from tests.cluster.test_suspended_jobs import ASKS
 from tests.cluster.view import View
-
-pytestmark = pytest.mark.usefixtures("definitions")
 
 
 def plans(scheduler: KaiPy) -> list[Document]:
@@ -21,6 +22,7 @@ def plans(scheduler: KaiPy) -> list[Document]:
     return [json.loads(line) for line in scheduler.log.splitlines() if line.startswith("{")]
 
 
+@pytest.mark.usefixtures("definitions")
 async def test_plans_are_printed_and_nothing_is_written(
     cluster: Cluster, view: View, tmp_path: Path
 ):
@@ -46,6 +48,7 @@ async def test_plans_are_printed_and_nothing_is_written(
         assert await view.bound() == {}
 
 
+@pytest.mark.usefixtures("definitions")
 async def test_plans_are_readable(cluster: Cluster, tmp_path: Path):
     async with cluster.run_nodes(gpu_nodes(1, published_gpus=8)):
         await cluster.submit(queue(), claim_template(), job("train", 8))
@@ -57,3 +60,63 @@ async def test_plans_are_readable(cluster: Cluster, tmp_path: Path):
             await eventually(said, within=30, what="eight placements in words")
             assert "train" in scheduler.log
             assert scheduler.proxy.writes == []
+
+
+@pytest.mark.usefixtures("definitions")
+async def test_jobs_are_neither_suspended_nor_resumed(cluster: Cluster, view: View, tmp_path: Path):
+    def work(name: str, size: int, priority: str) -> Document:
+        spec = pod_spec(template=TEMPLATE, priorityClassName=priority)
+        return job(name, size, spec, annotations=ASKS)
+
+    async def are_suspended() -> dict[str, bool]:
+        found = await cluster.api.items(view.path("jobs"))
+        return {each["metadata"]["name"]: bool(each["spec"].get("suspend")) for each in found}
+
+    async def delete(name: str) -> None:
+        options = {"propagationPolicy": "Background"}
+        await cluster.api.request("DELETE", f"{view.path('jobs')}/{name}", options)
+
+    async with cluster.run_nodes(gpu_nodes(2, published_gpus=4)):
+        classes = [priority_class(n, v) for n, v in (("low", 10), ("mid", 20), ("high", 30))]
+        await cluster.submit(queue(), claim_template(), *classes)
+        async with scheduling(cluster):
+            await cluster.submit(work("low", 4, "low"), work("mid", 4, "mid"))
+            await view.wait_bound("", 8)
+            await cluster.submit(work("high", 1, "high"))
+            await view.wait_bound("high", 1)
+        assert await are_suspended() == {"high": False, "low": True, "mid": False}
+        async with kai_py(cluster, tmp_path, "--dry-run", "--json", configuration={}) as scheduler:
+
+            async def suspended() -> bool:
+                left = plans(scheduler)[-1].get("evictions", ())
+                gone = {each["owner"]["name"] for each in left if each.get("suspend")}
+                return gone == {"mid"}
+
+            async def resumed() -> bool:
+                placed = plans(scheduler)[-1].get("placements", ())
+                return {each["owner"]["name"] for each in placed if each.get("resume")} == {"low"}
+
+            await cluster.submit(work("urgent", 7, "high"))
+            await eventually(suspended, within=30, what="a plan that suspends a Job")
+            await delete("urgent")
+            await delete("high")
+            await eventually(resumed, within=30, what="a plan that resumes a Job")
+            assert scheduler.proxy.writes == []
+        assert await are_suspended() == {"low": True, "mid": False}
+
+
+async def test_volumes_are_not_bound_to_claims(real: Cluster, tmp_path: Path):
+    await install_definitions(real.api)
+    async with real.run_nodes(gpu_nodes(1)):
+        await real.submit(queue(), CLASS, volume("disk", "node-0"), *pods_with_claims(1))
+        async with kai_py(real, tmp_path, "--dry-run", "--json", configuration={}) as scheduler:
+
+            async def planned() -> bool:
+                ((placed,),) = [each["pods"] for each in plans(scheduler)[-1]["placements"]]
+                return [name for _, name in placed["volumes"]] == ["disk"]
+
+            await eventually(planned, within=30, what="a plan that binds a volume to a claim")
+            assert scheduler.proxy.writes == []
+        (held,) = await real.api.items(CLAIMS)
+        assert "volumeName" not in held["spec"]
+        assert "claimRef" not in (await real.api.get("/api/v1/persistentvolumes/disk"))["spec"]

@@ -1,6 +1,7 @@
 """Kubernetes' own Workload and PodGroup, on a control plane that has them switched on."""
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from tests.cluster.controlplane import ControlPlane, control_plane
 from tests.cluster.eventually import eventually
 from tests.cluster.fake_kubelet import FakeKubelet, gpu_nodes
 from tests.cluster.manifests import IN_TEAM_A, claim_template, job, pod, pod_spec, queue
+from tests.cluster.process import kai_py
 from tests.cluster.scheduling import install_definitions, scheduling
+from tests.cluster.test_dry_run import plans
 from tests.cluster.view import View, condition
 
 GATES = (
@@ -36,16 +39,22 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-async def native(plane: ControlPlane) -> AsyncIterator[Cluster]:
-    """The control plane with a scheduler at work, emptied afterwards."""
+async def unscheduled(plane: ControlPlane) -> AsyncIterator[Cluster]:
+    """The control plane, emptied afterwards."""
     async with Api(plane.kubeconfig) as api:
         cluster = Cluster("native", plane.kubeconfig, plane.url, api, lambda n: FakeKubelet(api, n))
         await install_definitions(api)
-        async with scheduling(cluster):
-            yield cluster
+        yield cluster
         for path in (GROUPS, f"/apis/{API}/namespaces/default/workloads", *OWN):
             for found in await api.items(path):
                 await api.delete(f"{path}/{found['metadata']['name']}", {"gracePeriodSeconds": 0})
+
+
+@pytest.fixture
+async def native(unscheduled: Cluster) -> AsyncIterator[Cluster]:
+    """The control plane with a scheduler at work."""
+    async with scheduling(unscheduled):
+        yield unscheduled
 
 
 OWN = (
@@ -136,6 +145,28 @@ async def test_a_claim_of_a_group_is_one_allocation_for_all_of_its_pods(native: 
         for each in range(3):
             await native.api.delete(f"{view.path('pods')}/a-{each}")
         assert set((await view.wait_bound("c", 3, within=30.0)).values()) == at[0]
+
+
+async def test_a_dry_run_writes_neither_claims_nor_conditions_of_groups(
+    unscheduled: Cluster, tmp_path: Path
+):
+    shared = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}
+    async with unscheduled.run_nodes(gpu_nodes(1, published_gpus=1)):
+        await unscheduled.submit(queue(), claim_template(), workload("a", 2), workload("b", 2))
+        for name in ("a", "b"):
+            await unscheduled.submit(group(name, 2, resourceClaims=[shared]))
+            await unscheduled.submit(*members(name, 2, gpus=0, resourceClaims=[shared]))
+        options = ("--dry-run", "--json")
+        async with kai_py(unscheduled, tmp_path, *options, configuration={}) as scheduler:
+
+            async def planned() -> bool:
+                last = plans(scheduler)[-1]
+                return (len(last["placements"]), len(last["unplaced"])) == (1, 1)
+
+            await eventually(planned, within=30.0, what="a group that starts and one that waits")
+            assert scheduler.proxy.writes == []
+        assert await said(unscheduled.api, "a") == ("", "")
+        assert await View(unscheduled.api).held() == []
 
 
 async def all_run(view: View, count: int) -> bool:

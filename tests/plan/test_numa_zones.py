@@ -54,6 +54,17 @@ def test_a_pod_that_no_zone_holds_waits_and_says_why():
     assert "1 couldn't align the pod's resources to NUMA zones" in found.unplaced[0].message
 
 
+def test_an_amount_that_cannot_be_read_is_told_of_the_node():
+    found = world(report("n0", 4, "lots"), whole("small", 3)).plan()
+    assert placed(found) == {"small": "n0"}
+    (problem,) = found.problems
+    assert (problem.object.kind, problem.object.name) == ("Node", "n0")
+    assert problem.message == (
+        "NodeResourceTopology n0, zone node-1, resource cpu: "
+        "available 'lots' is no amount: taken as 0"
+    )
+
+
 def test_other_policies_and_other_pods_are_not_held_up():
     assert placed(world(whole("big", 6)).plan())
     assert placed(world(report("n0", 4, 4, policy="best-effort"), whole("big", 6)).plan())
