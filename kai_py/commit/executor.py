@@ -138,6 +138,9 @@ class Executor:
         self._statuses.update(statuses, asyncio.get_running_loop().time())
         for unplaced in plan.unplaced:
             self._narrator.tell_pending(unplaced)
+        for problem in plan.problems:
+            if problem.object.kind == "Pod":  # it may be bound before the next look
+                self._narrator.tell_problem(problem)
         self._queues.update(plan)
         self._gates.update(plan.admissions)
         self._native_groups.update(plan, gangs)

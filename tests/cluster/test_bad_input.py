@@ -16,6 +16,9 @@ from tests.cluster.clusters import Cluster
 from tests.cluster.eventually import eventually
 from tests.cluster.fake_kubelet import FakeNode, gpu_nodes
 from tests.cluster.manifests import (
+    IN_TEAM_A,
+    MIN_AVAILABLE_KEY,
+    POD_GROUP_KEY,
     QUEUE_KEY,
     claim,
     claim_template,
@@ -27,6 +30,7 @@ from tests.cluster.manifests import (
 )
 from tests.cluster.process import kai_py
 from tests.cluster.scheduling import EAGER
+from tests.cluster.test_frameworks import FRAMEWORKS, owned, owner, served
 from tests.cluster.view import View, condition
 
 QUEUES = "/apis/scheduling.kai.io/v1alpha1/queues"
@@ -221,3 +225,36 @@ async def test_configuration_mistakes_end_the_start(
         assert problem in scheduler.log
         assert scheduler.log.count("\n") == 1
         assert scheduler.proxy.writes == []
+
+
+@pytest.mark.usefixtures("scheduler")
+async def test_a_pod_that_asks_for_two_groups_is_told_which_one_counts(
+    cluster: Cluster, view: View
+):
+    both = pod(
+        "torn",
+        annotations=IN_TEAM_A | {POD_GROUP_KEY: "ring", MIN_AVAILABLE_KEY: "1"},
+        labels={"scheduling.x-k8s.io/pod-group": "other"},
+    )
+    async with cluster.run_nodes(gpu_nodes(1, published_gpus=4)):
+        await cluster.submit(queue(), claim_template(), both)
+        await view.wait_bound("torn", 1)
+
+        async def told() -> bool:
+            (note,) = await view.events(kind="Pod", name="torn", reason="InvalidObject")
+            assert 'disregarded: label scheduling.x-k8s.io/pod-group "other"' in note
+            return True
+
+        await eventually_without_errors(told)
+        await healthy_job_starts(cluster, view)
+
+
+@pytest.mark.usefixtures("scheduler")
+async def test_a_kind_of_owners_that_is_removed_at_run_time(cluster: Cluster, view: View):
+    kind = FRAMEWORKS[0]
+    async with cluster.run_nodes(gpu_nodes(1, published_gpus=6)):
+        async with served(cluster, kind):
+            await cluster.submit(queue(), claim_template())
+            await cluster.submit(*owned(kind, await cluster.api.create(owner(kind, "early"))))
+            await view.wait_bound("early", 3)
+        await healthy_job_starts(cluster, view)
