@@ -62,11 +62,19 @@ def in_known_group(spec: GangSpec, asked: Asked) -> GangSpec:
     Pods that come after KAI's grouper has stopped name no PodGroup; those that came before do.
     """
     owner, pod = spec.owner, asked.lineage.pod
-    name = f"pg-{owner.name}-{owner.uid}"
-    found = asked.owners.named(POD_GROUPS, owner.namespace, name)
+    found = asked.owners.named(POD_GROUPS, owner.namespace, _name_by_kai(spec))
     if not isinstance(found, KaiPodGroup):
         return spec
     return gang_of(found, pod, asked.owners, queue=spec.queue, leaf=spec.leaf)
+
+
+def _name_by_kai(spec: GangSpec) -> str:
+    """What KAI's grouper calls a gang: groups of a LeaderWorkerSet have their index behind."""
+    owner = spec.owner
+    name = f"pg-{owner.name}-{owner.uid}"
+    if owner.kind != "LeaderWorkerSet":
+        return name
+    return f"{name}-group-{spec.key.rpartition('/')[2]}"
 
 
 def gang_of(

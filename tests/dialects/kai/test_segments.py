@@ -2,6 +2,7 @@
 
 import pytest
 
+from kai_py.api.records.document import document
 from tests.dialects.feeding import Cluster, node, placed, pod
 from tests.dialects.kai.test_pod_groups import QUEUE, member, pod_group
 from tests.dialects.kai.test_workloads import job
@@ -97,6 +98,34 @@ def test_new_pods_of_an_owner_join_the_group_that_kai_made_for_it():
     assert found.tree.min_members == 3
     assert placed(cluster.plan()) == {}, "the floor is that of the group, and one GPU is free"
     assert sorted(placed(cluster.add(node("m")).plan())) == ["new-0", "new-1"]
+
+
+def test_groups_of_a_leader_worker_set_are_told_apart_by_their_index():
+    owner = leader_worker_set("llm")
+    label = "leaderworkerset.sigs.k8s.io/group-index"
+    new = [pod(f"llm-{i}", owner=owner, labels={label: str(i)}) for i in range(2)]
+    name = "pg-llm-uid-LeaderWorkerSet-llm-group-1"
+    cluster = Cluster(QUEUE, pod_group(name, minMember=1), new)
+    kind = "leaderworkersets.leaderworkerset.x-k8s.io"
+    cluster.planner.builder.apply(kind, None, document(owner, ["spec"]))
+    assert sorted(cluster.snapshot().gangs) == [
+        "default/LeaderWorkerSet/llm/0",
+        f"default/PodGroup.scheduling.run.ai/{name}",
+    ]
+
+
+def leader_worker_set(name):
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-LeaderWorkerSet-{name}",
+            "labels": KAI,
+        },
+        "spec": {"leaderWorkerTemplate": {"size": 1}},
+    }
 
 
 def test_a_group_of_another_owner_of_that_name_is_not_joined():
