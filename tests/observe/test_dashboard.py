@@ -57,6 +57,8 @@ async def test_the_demo_is_shown_while_it_runs(tab):
     assert len(await texts(tab, ".nodes > li")) == 7
     assert any("preempt" in text for text in await texts(tab, "#decisions [data-kind=evicted]"))
     assert (await texts(tab, "#status")) == ["live"]
+    title = await tab.value("document.querySelector('#fairness title').textContent")
+    assert title.startswith("Jain's fairness index, now ")
     stop.set()
     await playing
 
