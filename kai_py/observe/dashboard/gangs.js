@@ -165,5 +165,5 @@ function table(ariaLabel, head, rows) {
     row.append(make("th", { scope: "row", textContent: name }));
     for (const value of values) row.append(make("td", { className: "number", textContent: value }));
   }
-  return made;
+  return make("div", { className: "scrolled" }, made);
 }
