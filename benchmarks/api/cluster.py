@@ -15,12 +15,13 @@ from typing import TypeVar
 from benchmarks.api import documents
 from benchmarks.api.watching import PODS
 from benchmarks.processes import kai_py_run, processor_seconds
-from tests.cluster.api import Api
+from tests.cluster.api import Api, Document
 from tests.cluster.controlplane import ControlPlane, Process, control_plane
 from tests.cluster.eventually import eventually
 from tests.cluster.scheduling import install_definitions
 
 T = TypeVar("T")
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 WRITES_AT_ONCE = 32
 EMPTY_SECONDS = 120.0
 
@@ -43,15 +44,30 @@ class Cluster:
         """Run the scheduler that owns pods of this ``schedulerName``."""
         return self.kai_py() if name == documents.KAI_PY else self.plane.kube_scheduler()
 
-    async def create_pods(self, count: int, scheduler: str) -> None:
-        """Create pods of one GPU."""
+    async def create_pods(
+        self, count: int, scheduler: str, make: Callable[[int, str], Document] = documents.pod
+    ) -> None:
+        """Create pods, of one GPU unless ``make`` makes others."""
         await at_once(
-            (documents.pod(i, scheduler) for i in range(count)),
+            (make(i, scheduler) for i in range(count)),
             lambda each: self.api.request("POST", PODS, each),
         )
 
+    async def publish_devices(self) -> None:
+        """List eight devices on each node, and what to claim them by."""
+        for document in (*documents.one_gpu(), *map(documents.gpu_slice, range(self.nodes))):
+            await self.api.create(document)
+
+    async def wait_for_claims(self, count: int) -> None:
+        """Wait until the claims of so many pods were made."""
+
+        async def made() -> bool:
+            return len(await self.api.items(CLAIMS)) == count
+
+        await eventually(made, within=EMPTY_SECONDS, what=f"{count} claims")
+
     async def delete_pods(self) -> None:
-        """Delete every pod and wait until they are gone."""
+        """Delete every pod and wait until they and their claims are gone."""
         await self.api.delete(PODS, gracePeriodSeconds="0")
         await eventually(self._empty, within=EMPTY_SECONDS, what="no pods")
 
@@ -71,7 +87,8 @@ class Cluster:
         return (processor_seconds(scheduler.pid) if scheduler else 0.0), server
 
     async def _empty(self) -> bool:
-        return not await self.api.items(PODS, limit="1")
+        left = [await self.api.items(path, limit="1") for path in (PODS, CLAIMS)]
+        return not any(left)
 
 
 @asynccontextmanager

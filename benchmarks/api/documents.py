@@ -1,9 +1,10 @@
-"""What is written to the API server: nodes of the peer's scale tests, one-GPU pods, a gang."""
+"""What is written to the API server: nodes of the peer's scale tests, pods for GPUs, a gang."""
 
 from tests.cluster.api import Document
 
 KUBE_SCHEDULER, KAI_PY = "default-scheduler", "kai-scheduler"
 QUEUE = "fill"
+DRIVER = "gpu.nvidia.com"
 QUEUE_LABEL = {"scheduling.kai.io/queue-name": QUEUE}
 
 
@@ -43,6 +44,51 @@ def pod(i: int, scheduler: str) -> Document:
     }
 
 
+def claiming_pod(i: int, scheduler: str) -> Document:
+    """A pod with a claim for one device, made from ``one_gpu``."""
+    spec = pod_spec(scheduler, gpus=0)
+    spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
+    spec["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
+    return {**pod(i, scheduler), "spec": spec}
+
+
+def one_gpu() -> tuple[Document, Document]:
+    """The class of all devices, and the template of a claim for one of them."""
+    selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
+    request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER}}
+    api = {"apiVersion": "resource.k8s.io/v1"}
+    return (
+        {
+            **api,
+            "kind": "DeviceClass",
+            "metadata": {"name": DRIVER},
+            "spec": {"selectors": [selector]},
+        },
+        {
+            **api,
+            "kind": "ResourceClaimTemplate",
+            "metadata": {"name": "one-gpu", "namespace": "default"},
+            "spec": {"spec": {"devices": {"requests": [request]}}},
+        },
+    )
+
+
+def gpu_slice(i: int) -> Document:
+    """Eight devices of a node."""
+    name = f"node-{i:04d}"
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": f"{name}-gpus"},
+        "spec": {
+            "driver": DRIVER,
+            "nodeName": name,
+            "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": f"gpu-{number}"} for number in range(8)],
+        },
+    }
+
+
 def gang(pods: int, gpus: int) -> Document:
     """A Job whose pods start together."""
     return {
@@ -59,7 +105,7 @@ def gang(pods: int, gpus: int) -> Document:
 
 def pod_spec(scheduler: str, *, gpus: int) -> Document:
     """One container with GPUs."""
-    limits = {"nvidia.com/gpu": str(gpus)}
+    limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
     requests = {"cpu": "1", "memory": "1Gi"}
     return {
         "schedulerName": scheduler,

@@ -19,6 +19,7 @@ from benchmarks.api.watching import watching
 from benchmarks.row import Benchmark, Measured
 
 NODES, PODS = 500, 4000
+CLAIM_NODES, CLAIM_PODS = 250, 1000
 LONGEST = 240.0
 
 
@@ -28,6 +29,13 @@ def api_benchmarks() -> list[Benchmark]:
     return [
         _row("fill", f"{filled}, creation included", fill, aim="faster than kube-scheduler"),
         _row("fill-created", f"{filled}, all created before", fill_created, aim="server's limit"),
+        _row(
+            "claims",
+            f"{CLAIM_PODS:,} pods with a claim for one device each, from a template, on "
+            f"{CLAIM_NODES} nodes through a real API server, all created before",
+            fill_claims,
+            aim="faster than kube-scheduler",
+        ),
         _row("bindings", f"the server's own limit: {PODS:,} bare bindings", bare_bindings),
         _row(
             "gang",
@@ -61,11 +69,12 @@ class Filled:
     seconds: float
     scheduler: float
     server: float
+    pods: int = PODS
 
     @property
     def rate(self) -> float:
         """Pods bound in a second."""
-        return PODS / self.seconds
+        return self.pods / self.seconds
 
     def __str__(self) -> str:
         return f"{self.rate:.0f} pods/s (CPU s: own {self.scheduler:.1f}, server {self.server:.1f})"
@@ -96,18 +105,38 @@ async def fill_created() -> Measured:
 
     async def filled(on: Cluster, name: str) -> Filled:
         await on.create_pods(PODS, name)
-        async with watching(on.api) as seen:
-            _, server = on.processor_seconds()
-            with on.scheduler(name) as process:
-                await seen.all_bound(PODS, within=LONGEST)
-                own, server_after = on.processor_seconds(process)
-        await on.delete_pods()
-        return Filled(seen.last_bound - seen.first_bound, own, server_after - server)
+        return await _bind_all(on, name, PODS)
 
     async with cluster(NODES) as on:
         theirs = await filled(on, KUBE_SCHEDULER)
         ours = await filled(on, KAI_PY)
     return _compared(ours, theirs)
+
+
+async def fill_claims() -> Measured:
+    """The same with a claim for each pod, which its controller has made."""
+
+    async def filled(on: Cluster, name: str) -> Filled:
+        await on.create_pods(CLAIM_PODS, name, documents.claiming_pod)
+        await on.wait_for_claims(CLAIM_PODS)
+        return await _bind_all(on, name, CLAIM_PODS)
+
+    async with cluster(CLAIM_NODES) as on:
+        await on.publish_devices()
+        theirs = await filled(on, KUBE_SCHEDULER)
+        ours = await filled(on, KAI_PY)
+    return _compared(ours, theirs)
+
+
+async def _bind_all(on: Cluster, name: str, pods: int) -> Filled:
+    """Start a scheduler beside pods that wait, and delete the pods afterwards."""
+    async with watching(on.api) as seen:
+        _, server = on.processor_seconds()
+        with on.scheduler(name) as process:
+            await seen.all_bound(pods, within=LONGEST)
+            own, server_after = on.processor_seconds(process)
+    await on.delete_pods()
+    return Filled(seen.last_bound - seen.first_bound, own, server_after - server, pods)
 
 
 def _compared(ours: Filled, theirs: Filled, published: str = "") -> Measured:
