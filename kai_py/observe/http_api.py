@@ -26,7 +26,14 @@ from aiohttp import web
 from kai_py.observe.cluster_state import cluster_state
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import Decision, DecisionLog
-from kai_py.observe.explanation import Explainer, Explanation, Subject, gang_keys, gone
+from kai_py.observe.explanation import (
+    Explainer,
+    Explanation,
+    Subject,
+    asked_claim,
+    gang_keys,
+    gone,
+)
 from kai_py.observe.node_state import MOST_NODES, node_page
 from kai_py.observe.share_history import ShareHistory
 from kai_py.observe.suggestion import NoAdviceError, Suggestion
@@ -126,10 +133,13 @@ class Api:
         query, made = request.query, self._source.decisions
         since = view.snapshot.now - _whole(query["seconds"]) if "seconds" in query else 0.0
         keys = list(gang_keys(view.snapshot, subject, name))[:MOST_EXPLAINED]
+        claim = await asyncio.to_thread(asked_claim, view.snapshot, subject, name)
         explainer = Explainer(view.snapshot, view.plan)
         found = [explainer.explain(key) for key in keys]
         explanations = [
-            replace(e, history=made.about(e.gang, since)) for e in found if e is not None
+            replace(e, claim=claim, history=made.about(e.gang, since))
+            for e in found
+            if e is not None
         ]
         if not explanations and (history := made.about(_key_of_gone(subject, name), since)):
             explanations = [gone(_key_of_gone(subject, name), history)]

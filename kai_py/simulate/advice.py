@@ -4,12 +4,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kai_py.config import Configuration
-from kai_py.observe.claim_funnel import ClaimFunnel, claim_funnel
-from kai_py.observe.explanation import Explainer, Explanation, Subject, gang_keys
+from kai_py.observe.explanation import (
+    Explainer,
+    Explanation,
+    Subject,
+    asked_claim,
+    gang_keys,
+)
 from kai_py.simulate.objects import Document
 from kai_py.simulate.suggestions import suggest
 from kai_py.simulate.what_if import Present
-from kai_py.snapshot.snapshot import Snapshot
 
 MOST_ADVISED = 3
 """Gangs of one answer for which suggestions are looked for, those that come first."""
@@ -32,7 +36,7 @@ def advise(
     present = Present(documents, configuration, now)
     snapshot, plan = present.snapshot, present.plan()
     keys = list(gang_keys(snapshot, subject, name))
-    claim, explainer = _claim(snapshot, subject, name), Explainer(snapshot, plan)
+    claim, explainer = asked_claim(snapshot, subject, name), Explainer(snapshot, plan)
     found = [
         replace(each, claim=claim) for key in keys if (each := explainer.explain(key)) is not None
     ]
@@ -43,10 +47,3 @@ def advise(
     without = present.settled()
     answers = {key: suggest(documents, present, without, key, may_try) for key in advised}
     return [replace(each, suggestions=answers.get(each.gang, ())) for each in found]
-
-
-def _claim(snapshot: Snapshot, subject: Subject, name: str) -> ClaimFunnel | None:
-    if subject is not Subject.CLAIM:
-        return None
-    namespace, _, own_name = name.rpartition("/")
-    return claim_funnel(snapshot, namespace or "default", own_name)

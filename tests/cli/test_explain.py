@@ -16,6 +16,9 @@ from kai_py.observe.http_api import Source
 from kai_py.observe.share_history import ShareHistory
 from kai_py.simulate.objects import write_objects
 from tests.observe.views import view_of
+from tests.scenario import claim, claiming, device_class, gpu_slice, node, pod
+from tests.scenario import cluster as scenario
+from tests.scenario import queue as team
 from tests.simulate.clusters import job, objects, queue, simulated
 from tests.worlds import gang, world
 
@@ -106,3 +109,17 @@ async def test_a_running_scheduler_also_tells_what_it_decided(capsys):
         assert "waits, Resources" not in told.output
         with pytest.raises(CommandError, match="404: gang nobody"):
             await asyncio.to_thread(explain, "gang", "nobody", *asked[2:])
+
+
+async def test_a_running_scheduler_tells_what_becomes_of_the_devices_of_a_claim():
+    slow = 'device.attributes["gpu.nvidia.com"].productName == "A100"'
+    wanted = claiming(pod("p", 0, queue="team"), "p-gpu")
+    world = scenario(device_class(), node("n0", 0), gpu_slice("n0", 4), team("team", 4), wanted)
+    snapshot = world.add(claim("p-gpu", owner="p", selector=slow)).snapshot()
+    source = Source(lambda: view_of(snapshot), DecisionLog(), ShareHistory())
+    probes = Probes(CollectorRegistry(), list, list, source)
+    async with serve(probes, Access("127.0.0.1"), 0) as port:
+        url = f"http://127.0.0.1:{port}"
+        told = await asyncio.to_thread(explain, "claim", "default/p-gpu", "--url", url)
+    assert "Devices for claim default/p-gpu: 4 on 1 nodes" in told.output
+    assert f"selector #0 ({slow})" in told.output
