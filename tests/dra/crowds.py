@@ -20,8 +20,8 @@ ranges = st.fixed_dictionaries(
     {
         "default": st.sampled_from([1, 2, 3]),
         "min": st.sampled_from([1, 2]),
-        "max": st.sampled_from([3, 4, 5]),
-        "step": st.sampled_from([None, 1, 2, 3]),
+        "max": st.sampled_from([2, 3, 5]),
+        "step": st.sampled_from([None, 2, 2, 3]),
         "valid": st.just(()),
     }
 )
@@ -39,72 +39,84 @@ no_policy = st.just({"default": None, "min": None, "max": None, "step": None, "v
 
 @st.composite
 def capacities(draw):
-    policy = draw(st.one_of(no_policy, ranges, valid_values))
-    return {"value": draw(st.integers(2, 6)), **policy}
+    policy = draw(st.one_of(ranges, ranges, valid_values, no_policy))
+    return {"value": draw(st.integers(2, 5)), **policy}
 
 
 draws = st.fixed_dictionaries(
     {
         "counters": st.dictionaries(st.sampled_from("cd"), st.integers(0, 2), min_size=1),
-        "groups": st.sampled_from([frozenset()] * 4 + [frozenset("x"), frozenset("xy")]),
+        "groups": st.sampled_from([frozenset(), *map(frozenset, ("", "x", "y", "xy"))]),
     }
 )
 
 
+RULES = ("sharing", "counters", "attributes", "selection")
+"""What a question is about: with all rules in each, few questions would have an answer."""
+
+
 @st.composite
-def devices(draw, name):
-    share = draw(st.booleans())
-    capacity = draw(st.one_of(st.none(), capacities()))
+def devices(draw, name, rules):
+    made = {
+        "name": name, "share": False, "capacity": None, "a": None, "b": None, "size": 2,
+        "reach": "node", "taint": None, "draws": {},
+    }  # fmt: skip
+    if "sharing" in rules:
+        made["share"] = draw(st.integers(0, 3)) > 0
+        made["capacity"] = draw(st.one_of(capacities(), capacities(), st.none()))
+    if "counters" in rules:
+        made["draws"] = draw(st.dictionaries(st.sampled_from(["s0", "s1"]), draws))
+    if "attributes" in rules:
+        made |= {"a": draw(attributes), "b": draw(attributes)}
+    if "selection" in rules:
+        made["size"] = draw(st.sampled_from([None, 1, 2, 2, 3, "2"]))
+        made["reach"] = draw(st.sampled_from(["node", "node", "all", "selector", "other"]))
+        made["taint"] = draw(st.sampled_from([None] * 3 + ["None", "NoSchedule", "NoExecute"]))
     held = draw(st.sampled_from([None] * 8 + ["whole", "share"]))
     if held == "share":
-        held = 1 if share and capacity else None
-    return {
-        "name": name,
-        "share": share,
-        "capacity": capacity,
-        "held": held,
-        "a": draw(attributes),
-        "b": draw(attributes),
-        "size": draw(st.sampled_from([None, 1, 2, 2, 3, "2"])),
-        "reach": draw(st.sampled_from(["node", "node", "node", "all", "selector", "other"])),
-        "taint": draw(st.sampled_from([None] * 6 + ["None", "NoSchedule", "NoExecute"])),
-        "draws": draw(st.dictionaries(st.sampled_from(["s0", "s1"]), draws)),
-    }
+        held = 1 if made["share"] and made["capacity"] else None
+    return made | {"held": held}
 
 
 @st.composite
-def options(draw, name):
+def options(draw, name, rules):
+    selects, shares = "selection" in rules, "sharing" in rules
     return {
         "name": name,
         "mode": draw(st.sampled_from(["ExactCount"] * 7 + ["All"])),
         "count": draw(st.sampled_from([1, 1, 1, 2, 2, 3])),
         "admin": "/" not in name and draw(st.integers(0, 7)) == 0,
-        "ask": draw(st.sampled_from([None, None, None, 1, 2, 3])),
-        "large": draw(st.integers(0, 3)) == 0,
-        "tolerates": draw(st.sampled_from([None, None, "all", "NoExecute"])),
+        "ask": draw(st.sampled_from([None, 1, 2, 3])) if shares else None,
+        "large": selects and draw(st.booleans()),
+        "tolerates": draw(st.sampled_from([None, "all", "NoExecute"])) if selects else None,
     }
 
 
 @st.composite
-def claims(draw, most):
+def claims(draw, most, rules):
     requests = []
     for index in range(draw(st.integers(1, most))):
         name = f"r{index}"
         names = [f"{name}/x", f"{name}/y"] if draw(st.integers(0, 3)) == 0 else [name]
-        requests.append([draw(options(each)) for each in names])
+        requests.append([draw(options(each, rules)) for each in names])
     names = [option["name"] for request in requests for option in request]
     names += [f"r{index}" for index in range(len(requests))]
     bound = st.lists(st.sampled_from(names), max_size=2, unique=True)
     rule = st.tuples(st.sampled_from(["match", "distinct"]), st.sampled_from("ab"), bound)
-    return {"requests": requests, "rules": draw(st.lists(rule, max_size=2))}
+    constraints = draw(st.lists(rule, max_size=2)) if "attributes" in rules else []
+    return {"requests": requests, "rules": constraints}
 
 
 @st.composite
 def crowds(draw):
     """A question: devices of one node, what their counters hold, and the claims of a pod."""
-    found = [draw(devices(f"x{index}")) for index in range(draw(st.integers(1, 5)))]
+    rules = draw(st.sets(st.sampled_from(RULES), min_size=1, max_size=2))
+    found = [draw(devices(f"x{index}", rules)) for index in range(draw(st.integers(1, 5)))]
     numbers = st.fixed_dictionaries({"c": st.integers(1, 4), "d": st.integers(0, 3)})
-    asked = [draw(claims(most=2)), *(draw(claims(most=1)) for _ in range(draw(st.integers(0, 1))))]
+    asked = [
+        draw(claims(2, rules)),
+        *(draw(claims(1, rules)) for _ in range(draw(st.integers(0, 1)))),
+    ]
     return {
         "devices": found,
         "counters": {"s0": draw(numbers), "s1": draw(numbers)},

@@ -11,7 +11,7 @@ from .feasible import assignments, is_valid
 NODE = Node(metadata=ObjectMeta(name="n", labels={"rack": "r"}))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(question=crowds())
 def test_an_answer_is_found_where_there_is_one(question):
     claims, inventory, state = as_objects(question)
