@@ -30,6 +30,6 @@ def fragmented_gpus(snapshot: Snapshot) -> float | None:
         open_nodes,
         free[positions["cpu"], open_nodes],
         free[positions["memory"], open_nodes],
-        Parts.of(workload, parts[open_nodes]),
+        Parts(workload, parts[open_nodes]),
     )
     return float(fragmentation(workload, left).sum() / WHOLE)

@@ -23,6 +23,6 @@ def fragmentation(workload: TargetWorkload, left: Left) -> Floats:
     size, parts = workload.size_of, left.parts
     fits = left.cpu[:, None] >= workload.cpu
     fits &= parts.large[:, size] >= workload.devices
-    usable = np.where(fits, parts.total[:, None] - parts.small[:, size], 0.0)
+    usable = parts.room[:, size] * fits
     used = np.einsum("na,na->n", usable, workload.share[workload.kind[left.rows]])
-    return np.asarray(np.round(parts.total - used, DECIMALS))
+    return np.asarray((parts.total - used).round(DECIMALS))

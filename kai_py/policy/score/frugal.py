@@ -35,12 +35,12 @@ def stranded(workload: TargetWorkload, left: Left) -> Floats:
     _limit(copies, left.cpu, workload.cpu)
     _limit(copies, left.memory, workload.memory)
     fits = (copies > 0) & (parts.large[:, size] >= workload.devices)
-    usable = np.where(fits, parts.total[:, None] - parts.small[:, size], 0.0)
+    usable = parts.room[:, size] * fits
     usable *= 2.0
     copies *= workload.devices * workload.milli
     usable += copies
     used = np.einsum("na,na->n", usable, workload.weight[workload.kind[left.rows]]) / 3.0
-    return np.asarray(np.round(parts.total - used, DECIMALS))
+    return np.asarray((parts.total - used).round(DECIMALS))
 
 
 def _limit(copies: Floats, free: Floats, asked: Floats) -> None:

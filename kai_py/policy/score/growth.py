@@ -7,8 +7,8 @@ A pod goes where the waste grows least:
 Only so many levels, and ties by the stable order of the nodes: both matter, an exact gradient packs
 worse. Amounts are rounded to 1e-6 milli before they are compared, so that equal ones tie.
 
-Per node the GPUs are counted by every size s of the target workload; so a placement costs
-O(sizes + shapes) per node and distinct GPU.
+Nodes before and after go through the measure as one array: O(sizes x devices + shapes) per node
+and distinct GPU.
 """
 
 from collections.abc import Callable
@@ -29,20 +29,31 @@ def least_growth(
     ask: GpuAsk, rooms: GpuRooms, workload: TargetWorkload, waste: Waste
 ) -> tuple[Floats, Ints]:
     """(n,) how much the waste grows with the ask on each node, and the GPU by which least."""
-    parts = Parts.of(workload, rooms.parts)
-    before = waste(workload, Left(rooms.rows, rooms.cpu, rooms.memory, parts))
-    cpu, memory = rooms.cpu - ask.cpu, rooms.memory - ask.memory
     nodes = np.arange(len(rooms.rows))
-    if ask.devices == 1 and (ask.milli < WHOLE).any():
-        at, device = _distinct(rooms.parts, ask.milli)
-        taken = parts.changed(workload, at, rooms.parts[at, device], ask.milli[at])
-        after = waste(workload, Left(rooms.rows[at], cpu[at], memory[at], taken))
-        return _best(len(nodes), at, device, np.round(after - before[at], DECIMALS))
-    for _ in range(ask.devices):
-        whole = rooms.parts.max(axis=1, initial=0.0)
-        parts = parts.changed(workload, nodes, whole, ask.milli)
-    after = waste(workload, Left(rooms.rows, cpu, memory, parts))
-    return np.round(after - before, DECIMALS), np.full(len(nodes), ANY_DEVICE, dtype=np.int64)
+    shared = ask.devices == 1 and bool((ask.milli < WHOLE).any())
+    at, device = _distinct(rooms.parts, ask.milli) if shared else (nodes, None)
+    after = _after(rooms.parts[at], ask, at, device)
+    both = Left(
+        np.concatenate((rooms.rows, rooms.rows[at])),
+        np.concatenate((rooms.cpu, rooms.cpu[at] - ask.cpu)),
+        np.concatenate((rooms.memory, rooms.memory[at] - ask.memory)),
+        Parts(workload, np.concatenate((rooms.parts, after))),
+    )
+    wasted = waste(workload, both)
+    growth = (wasted[len(nodes) :] - wasted[at]).round(DECIMALS)
+    if device is None:
+        return growth, np.full(len(nodes), ANY_DEVICE, dtype=np.int64)
+    return _best(len(nodes), at, device, growth)
+
+
+def _after(parts: Floats, ask: GpuAsk, at: Ints, device: Ints | None) -> Floats:
+    """(p, devices) what is free once the ask has its part of ``device``, or its emptiest GPUs."""
+    if device is not None:
+        parts[np.arange(len(at)), device] -= ask.milli[at]
+        return parts
+    emptiest_last: Floats = np.sort(parts, axis=1)
+    emptiest_last[:, parts.shape[1] - ask.devices :] -= ask.milli[at, None]
+    return emptiest_last
 
 
 def sigmoid_levels(growth: Floats) -> Floats:

@@ -91,39 +91,38 @@ def scarcity_weights(share: Floats, supply: Floats) -> Floats:
     return np.asarray(weights / total) if held.any() else weights
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Parts:
-    """GPUs of n nodes by the sizes of a workload.
+    """GPUs of n nodes by the sizes of a workload; ``free``: (n, devices) milli free of each."""
 
-    ``large``: (n, sizes) how many have so much free; ``pieces``: (n, sizes) how many parts of that
-    size all have free; ``small``: (n, sizes) milli free on those that are not large; ``total``:
-    (n,) milli free on all.
-    """
+    workload: TargetWorkload
+    free: Floats
 
-    large: Floats
-    pieces: Floats
-    small: Floats
-    total: Floats
+    @cached_property
+    def enough(self) -> Bools:
+        """(n, devices, sizes) whether a GPU has so much free."""
+        return self.free[:, :, None] >= self.workload.sizes
 
-    @classmethod
-    def of(cls, workload: TargetWorkload, parts: Floats) -> "Parts":
-        """Count (n, devices) free parts."""
-        pieces = _pieces(parts[:, :, None], workload.sizes)
-        enough = parts[:, :, None] >= workload.sizes
-        small = np.where(enough, 0.0, parts[:, :, None]).sum(axis=1)
-        large = enough.sum(axis=1).astype(np.float64)
-        return cls(large, pieces.sum(axis=1), small, parts.sum(axis=1))
+    @cached_property
+    def large(self) -> Floats:
+        """(n, sizes) how many GPUs have so much free."""
+        return np.asarray(self.enough.sum(axis=1, dtype=np.float64))
 
-    def changed(self, workload: TargetWorkload, at: Ints, free: Floats, taken: Floats) -> "Parts":
-        """Nodes ``at`` (p,) after one GPU with ``free`` (p,) has given ``taken`` (p,)."""
-        sizes, before, after = workload.sizes, free[:, None], (free - taken)[:, None]
-        had, has = before >= sizes, after >= sizes
-        return Parts(
-            self.large[at] - had + has,
-            self.pieces[at] - _pieces(before, sizes) + _pieces(after, sizes),
-            self.small[at] - np.where(had, 0.0, before) + np.where(has, 0.0, after),
-            self.total[at] - taken,
-        )
+    @cached_property
+    def room(self) -> Floats:
+        """(n, sizes) milli free on the GPUs that have so much free."""
+        return np.asarray(np.einsum("nd,nds->ns", self.free, self.enough))
+
+    @cached_property
+    def pieces(self) -> Floats:
+        """(n, sizes) how many parts of that size all GPUs have free."""
+        pieces = np.floor((self.free[:, :, None] + NOISE_MILLI) / self.workload.sizes)
+        return np.asarray(pieces.sum(axis=1))
+
+    @cached_property
+    def total(self) -> Floats:
+        """(n,) milli free on all GPUs."""
+        return np.asarray(self.free.sum(axis=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +133,3 @@ class Left:
     cpu: Floats
     memory: Floats
     parts: Parts
-
-
-def _pieces(free: Floats, sizes: Floats) -> Floats:
-    return np.asarray(np.floor((free + NOISE_MILLI) / sizes))

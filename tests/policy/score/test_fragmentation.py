@@ -96,7 +96,7 @@ def rooms(room, parts):
 
 def measured(waste, target, room, parts):
     workload, seen = TargetWorkload.of(target), rooms(room, parts)
-    counted = Parts.of(workload, seen.parts)
+    counted = Parts(workload, seen.parts)
     return waste(workload, Left(seen.rows, seen.cpu, seen.memory, counted))[0]
 
 
