@@ -93,8 +93,8 @@ class Placement(ApiModel):
     """For pods that ask for none."""
     strategy: PlacementStrategy | None = None
     """A score that places pods one by one, in place of ``gpu`` and ``cpu``; not for pods with
-    claims, which keep to those. By default ``frugal`` while any pod has or wants a part of a GPU,
-    all else here is ``binpack`` and the rules are native, and ``together`` otherwise."""
+    claims, which keep to those. By default ``frugal`` while GPUs could be left over that nobody can
+    use, all else here is ``binpack`` and the rules are native, and ``together`` otherwise."""
     shared_gpus: Strategy | None = None
     """Among the GPUs of a node, for pods that ask for a part of one; by default as ``gpu``."""
 

@@ -157,7 +157,7 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
             (configuration.placement.shared_gpus or configuration.placement.gpu).value
         ),
         strategy=_strategy(configuration),
-        strategy_for_parts=_strategy_for_parts(configuration),
+        default_strategy=_default_strategy(configuration),
         victim_probes=configuration.budgets.victims,
         victim_probes_per_gang=configuration.budgets.victims_per_gang,
         consolidate_at_most=configuration.eviction.consolidate_at_most,
@@ -177,8 +177,8 @@ def _strategy(configuration: Configuration) -> PlacementStrategy | None:
     return PlacementStrategy(named.value)
 
 
-def _strategy_for_parts(configuration: Configuration) -> PlacementStrategy | None:
-    """The default where GPUs are shared; spreading, and KAI's rules, keep to what they say."""
+def _default_strategy(configuration: Configuration) -> PlacementStrategy | None:
+    """Ours, unless told otherwise; spreading, and KAI's rules, keep to what they say."""
     placement = configuration.placement
     asked = (placement.gpu, placement.cpu, placement.shared_gpus or placement.gpu)
     packs = all(each.value == Strategy.BINPACK.value for each in asked)

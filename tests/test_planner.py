@@ -63,17 +63,18 @@ def test_placement_follows_the_strategy():
     assert len(set(placed(plan_with("placement: {gpu: spread}", *world)).values())) == 2
 
 
-def test_parts_of_gpus_are_placed_by_score_unless_told_otherwise():
+def test_pods_that_could_strand_gpus_are_placed_by_score_unless_told_otherwise():
     one = pod("one", 1, queue="a", requests={"cpu": "1"})
     big = pod("big", 2, queue="b", created=5, requests={"cpu": "8"})
     whole = (node("fits-big", 2, cpu="64"), node("short-of-cpu", 4, cpu="3"), one, big)
     half = shared(pod("half", 0, queue="b", node="sharing"), "0.5", group="g")
     parts = (*whole, node("sharing", 1), half)
     both = {"one": "short-of-cpu", "big": "fits-big"}
-    assert placed(plan_with("", *whole)) == {"one": "fits-big"}
-    assert placed(plan_with("", *parts)) == both
+    assert placed(plan_with("", *whole)) == placed(plan_with("", *parts)) == both
     for strategy in ("fgd", "frugal"):
         assert placed(plan_with(f"placement: {{strategy: {strategy}}}", *whole)) == both
-    assert placed(plan_with("rules: kai", *parts)) == {"one": "fits-big"}
+    for world in (whole, parts):
+        assert placed(plan_with("rules: kai", *world)) == {"one": "fits-big"}
     for told in ("strategy: together", "sharedGPUs: spread", "cpu: spread"):
-        assert placed(plan_with(f"placement: {{{told}}}", *parts)) == {"one": "fits-big"}
+        for world in (whole, parts):
+            assert placed(plan_with(f"placement: {{{told}}}", *world)) == {"one": "fits-big"}

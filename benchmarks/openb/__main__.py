@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.openb.choice import CHOICES, chosen_strategy
 from benchmarks.openb.curve import allocation_curve
 from benchmarks.openb.replay import PlacedPod, replay
-from benchmarks.openb.trace import read_trace
+from benchmarks.openb.trace import read_trace, whole_gpus
 
 SHOWN = (100, 130)
 
@@ -21,6 +21,8 @@ def main() -> None:
         trace = read_trace(options.data, options.list, options.seed)
     except OSError as error:
         sys.exit(f"{error.filename}: {error.strerror}; --data names the directory of the trace")
+    if options.whole:
+        trace = whole_gpus(trace)
     began = time.perf_counter()
     placed = replay(trace, chosen_strategy(options.strategy, trace))
     seconds = time.perf_counter() - began
@@ -47,6 +49,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--list", default="default")
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--strategy", default="fgd", choices=CHOICES)
+    parser.add_argument("--whole", action="store_true", help="leave out pods that share GPUs")
     parser.add_argument("--placements", type=Path, metavar="FILE", help="write pod,node,devices")
     return parser.parse_args()
 

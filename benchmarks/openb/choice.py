@@ -4,6 +4,7 @@ Beside the strategies themselves: ``together`` is bin-packing without scores, ``
 configuration that says nothing about placement does with the pods of a trace.
 """
 
+from benchmarks.openb.replay import Replay
 from benchmarks.openb.trace import Trace
 from kai_py.config import Configuration
 from kai_py.planner import cycle_settings
@@ -20,5 +21,6 @@ def chosen_strategy(name: str, trace: Trace) -> PlacementStrategy | None:
     if name != DEFAULT:
         return PlacementStrategy(name)
     settings = cycle_settings(Configuration())
-    shares = any(0 < pod.gpu_milli < 1000 for pod in trace.arrivals if pod.gpus)
-    return settings.strategy or (settings.strategy_for_parts if shares else None)
+    if settings.strategy is not None or not Replay(trace, None).could_strand(trace.arrivals):
+        return settings.strategy
+    return settings.default_strategy

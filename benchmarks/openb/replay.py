@@ -1,6 +1,7 @@
 """One replay: the trace as a snapshot, then every arrival through the placement core."""
 
 import heapq
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -35,6 +36,7 @@ from kai_py.plan.shape_fits import ShapeFits
 from kai_py.plan.statement import Planned, Statement
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.rules import NATIVE
+from kai_py.policy.score.stranding import could_strand
 from kai_py.policy.score.strategies import PlacementStrategy
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.ledger import NodeLedger
@@ -88,7 +90,7 @@ class Replay:
         self._table = ShapeTable()
         ranked = sorted(trace.nodes, key=lambda node: node.rank)
         self._names = [node.name for node in ranked]
-        snapshot = _snapshot([_node(node) for node in ranked])
+        self._snapshot = snapshot = _snapshot([_node(node) for node in ranked])
         self._statics = StaticFits()
         devices = ClusterDevices()
         quota = quota_of(snapshot, NATIVE, devices.accounting, np.zeros(len(ranked)))
@@ -107,6 +109,11 @@ class Replay:
         planned = statement.placed[member.pod.uid]
         devices = self._gpus[planned.row].give(planned, pod.gpus)
         return PlacedPod(pod, self._names[planned.row], devices)
+
+    def could_strand(self, pods: Iterable[TracePod]) -> bool:
+        """Whether the default places them by score."""
+        shapes = [self._shape(pod) for pod in dict.fromkeys(pods)]
+        return could_strand(shapes, self._snapshot, self._statics)
 
     def _scoring(self, trace: Trace, strategy: PlacementStrategy, snapshot: Snapshot) -> Scoring:
         """The pods of the list are those to come, as in the paper."""
@@ -171,7 +178,7 @@ def _node(node: TraceNode) -> Node:
 def _record(pod: TracePod) -> Pod:
     requests = {"cpu": f"{pod.cpu_milli}m", "memory": f"{pod.mem_mib}Mi"}
     annotations = {}
-    if pod.gpus and pod.gpu_milli < 1000:
+    if pod.shares:
         annotations["gpu-fraction"] = str(pod.gpu_milli / 1000)
     elif pod.gpus:
         requests[CARD] = str(pod.gpus)

@@ -12,7 +12,7 @@ from benchmarks.openb.choice import DEFAULT, chosen_strategy
 from benchmarks.openb.curve import allocation_curve
 from benchmarks.openb.replay import replay
 from benchmarks.openb.simulation import simulation_benchmark
-from benchmarks.openb.trace import read_trace
+from benchmarks.openb.trace import read_trace, whole_gpus
 from benchmarks.row import Benchmark, Measured
 from kai_py.policy.score.strategies import PlacementStrategy
 
@@ -43,7 +43,7 @@ PUBLISHED_FGD = {
 
 
 def openb_benchmarks() -> list[Benchmark]:
-    """A row for each strategy, for each list, and for the whole simulated cluster."""
+    """A row for each strategy, each list, whole GPUs alone, and the whole simulated cluster."""
     strategies = [
         Benchmark(
             part="openb",
@@ -65,10 +65,16 @@ def openb_benchmarks() -> list[Benchmark]:
         )
         for name, published in PUBLISHED_FGD.items()
     ]
-    return [*strategies, *lists, simulation_benchmark(DATA)]
+    whole = Benchmark(
+        part="openb",
+        name="list-default-whole",
+        title=f"openb list default without shared GPUs, {ASKED} % asked: our default, and fgd",
+        run=partial(measure, "default", (DEFAULT, PlacementStrategy.FGD.value), whole=True),
+    )
+    return [*strategies, *lists, whole, simulation_benchmark(DATA)]
 
 
-def measure(name: str, strategies: Sequence[str]) -> Measured:
+def measure(name: str, strategies: Sequence[str], *, whole: bool = False) -> Measured:
     """Replay every seed of a list; the time is that of one replay with the first strategy."""
     if not DATA.is_dir():
         return Measured(seconds=None, outcome=f"no trace in {DATA.name}: set KAI_PY_DATA")
@@ -76,6 +82,8 @@ def measure(name: str, strategies: Sequence[str]) -> Measured:
     given: dict[str, list[float]] = {strategy: [] for strategy in strategies}
     for seed in SEEDS:
         trace = read_trace(DATA, name, seed)
+        if whole:
+            trace = whole_gpus(trace)
         for strategy in strategies:
             began = time.perf_counter()
             placed = replay(trace, chosen_strategy(strategy, trace))

@@ -9,7 +9,8 @@ import csv
 import gzip
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,10 @@ class TracePod:
     def milli(self) -> int:
         return self.gpus * self.gpu_milli
 
+    @property
+    def shares(self) -> bool:
+        return self.gpus > 0 and self.gpu_milli < 1000
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -70,6 +75,20 @@ def read_trace(data: Path, name: str, seed: int) -> Trace:
     order = order or _drawn_order(listed, len(machines), capacity, seed)
     nodes = tuple(_node(row, rank) for row, rank in zip(machines, order[1], strict=True))
     return Trace(nodes, tuple(listed), tuple(listed[position] for position in order[0]))
+
+
+def whole_gpus(trace: Trace) -> Trace:
+    """The trace without pods that share GPUs; the others come again until 130 % is asked for."""
+    listed, arrivals = (
+        tuple(pod for pod in pods if not pod.shares) for pods in (trace.listed, trace.arrivals)
+    )
+    again, asked = [], 0
+    for pod in cycle(arrivals):
+        asked += pod.milli
+        if asked > ASKED_AT_MOST * trace.capacity:
+            break
+        again.append(pod)
+    return replace(trace, listed=listed, arrivals=tuple(again))
 
 
 def target_shapes(

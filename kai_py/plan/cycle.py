@@ -27,7 +27,7 @@ from kai_py.plan.place import Placer
 from kai_py.plan.protections import tell_protections
 from kai_py.plan.quota import PastUse, quota_of
 from kai_py.plan.reservations import Reservations
-from kai_py.plan.scoring import Scoring, shares_gpus
+from kai_py.plan.scoring import Scoring
 from kai_py.plan.shape_fits import ShapeFits
 from kai_py.plan.spared import Spared
 from kai_py.plan.statement import Statement
@@ -35,6 +35,7 @@ from kai_py.policy.fill import Strategy
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.gang_order import Ageing
 from kai_py.policy.rules import NATIVE, Rules
+from kai_py.policy.score.stranding import could_strand
 from kai_py.policy.score.strategies import PlacementStrategy
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
@@ -63,8 +64,8 @@ class CycleSettings:
     cpu_strategy: Strategy = Strategy.BINPACK
     sharing_strategy: Strategy = Strategy.BINPACK
     strategy: PlacementStrategy | None = None
-    strategy_for_parts: PlacementStrategy | None = None
-    """In place of a missing ``strategy`` where any pod has or wants a part of a GPU."""
+    default_strategy: PlacementStrategy | None = None
+    """In place of a missing ``strategy`` where pods could leave GPUs free that nobody can use."""
     victim_probes: int = 20_000
     victim_probes_per_gang: int = 500
     consolidate_at_most: int = 16
@@ -161,13 +162,23 @@ def _waits(state: CycleState, gang: Gang) -> bool:
 
 
 def _placer(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) -> Placer:
-    scoring = None
-    strategy = settings.strategy
-    if strategy is None and settings.strategy_for_parts is not None and shares_gpus(snapshot):
-        strategy = settings.strategy_for_parts
-    if strategy is not None and snapshot.pending:
-        scoring = Scoring.of(strategy, snapshot, memory.statics)
+    scoring = _scoring(snapshot, settings, memory.statics)
     kept = Reservations(snapshot.now)
     return Placer(
         ShapeFits(memory.statics), settings.gpu_strategy, settings.cpu_strategy, scoring, kept
     )
+
+
+def _scoring(snapshot: Snapshot, settings: CycleSettings, statics: StaticFits) -> Scoring | None:
+    """The strategy that is named, or the default where it packs better than no score."""
+    if not snapshot.pending:
+        return None
+    if settings.strategy is not None:
+        return Scoring.of(settings.strategy, snapshot, statics)
+    if settings.default_strategy is None:
+        return None
+    waiting = (snapshot.gangs[key] for key in snapshot.pending)
+    shapes = {member.shape.number: member.shape for gang in waiting for member in gang.pending}
+    if not could_strand(shapes.values(), snapshot, statics):
+        return None
+    return Scoring.of(settings.default_strategy, snapshot, statics, by_default=True)

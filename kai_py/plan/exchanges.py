@@ -64,7 +64,7 @@ class Exchanges:
             or not state.spared.is_open
         ):
             return None
-        return state.placer.fit_for_singles(state.statement, pod.shape, Room.LATER)
+        return state.placer.packed_fit(state.statement, pod.shape, Room.LATER)
 
     def _take(self, line: GangLine, gang: Gang, fit: RunningFit, size: int) -> bool:
         """Up to ``size`` steps; whether as many were taken."""

@@ -21,8 +21,16 @@ from kai_py.plan.reasons import Obstacle, keeping, no_room
 from kai_py.plan.reservations import Reservations, without
 from kai_py.plan.room import Room
 from kai_py.plan.running_fit import RunningFit
+from kai_py.plan.scored_fit import ScoredFit
 from kai_py.plan.scoring import Scoring
-from kai_py.plan.shape_fits import ShapeFits, alternatives_passed, lasting_preference, starts_now
+from kai_py.plan.shape_fits import (
+    ShapeFits,
+    alternatives_passed,
+    lasting_preference,
+    only_room_decides,
+    starts_now,
+    without_devices,
+)
 from kai_py.plan.shapes import by_shape, slack, wants_devices
 from kai_py.plan.statement import Statement
 from kai_py.policy.fill import Strategy, fill
@@ -167,41 +175,70 @@ class Placer:
         self, attempt: "_Attempt", members: Sequence[Member], where: "_Where", scoring: Scoring
     ) -> Obstacle | None:
         """One after the other: each changes what the next one's choices are worth."""
+        statement, room, shape = attempt.statement, attempt.room, members[0].shape
+        static = self.fits.static(statement, shape, room)
+        preference = lasting_preference(statement, shape, static)
+        if where.preference is not None:
+            preference = preference + where.preference
+        if scoring.foresees and only_room_decides(statement, shape):
+            mask, nodes = static.mask & where.mask, scoring.nodes(statement, room)
+            rows = ScoredFit(nodes, shape, mask, preference).next_rows(len(members))
+            done = len(rows)
+            if done == len(members):
+                pods = [(attempt.gang, member) for member in members]
+                statement.place_plain(pods, rows, attempt.action, room)
+        else:
+            inside = where._replace(preference=preference)
+            done = self._place_in_turn(attempt, members, inside, scoring)
+        if done == len(members):
+            return None
+        copies = self._fitting(attempt, shape, where.mask, 1)
+        return no_room(statement, shape, static, copies=copies, needed=len(members), found=done)
+
+    def _place_in_turn(
+        self, attempt: "_Attempt", members: Sequence[Member], where: "_Where", scoring: Scoring
+    ) -> int:
+        """How many found a place, each seeing those before it."""
         statement, gang, action, room = attempt
         shape, scored = members[0].shape, scoring.nodes(statement, room)
         static = self.fits.static(statement, shape, room)
-        preference = static.preference
-        if where.preference is not None:
-            preference = preference + where.preference
         for done, member in enumerate(members):
             mask, limited = static.mask & where.mask, statement.limits.copies(shape, room, 1)
             if limited is not None:
                 mask &= limited > 0
-            pick = scored.pick(shape, mask, preference)
+            pick = scored.pick(shape, mask, where.preference)
             if pick is None or not statement.place(
                 gang, [member], pick.row, action, room=room, part=pick.part
             ):
-                copies = self._fitting(attempt, shape, where.mask, 1)
-                return no_room(
-                    statement, shape, static, copies=copies, needed=len(members), found=done
-                )
+                return done
             scored.note(shape, pick.row)
             if has_rules(shape):
                 static = self.fits.static(statement, shape, room)
-        return None
+        return len(members)
 
-    def fit_for_singles(self, statement: Statement, shape: Shape, room: Room) -> RunningFit | None:
-        """The fit by which single pods of the shape are placed, if nothing else decides."""
+    def packed_fit(self, statement: Statement, shape: Shape, room: Room) -> RunningFit | None:
+        """The fit by which single pods of the shape are packed, if nothing else decides."""
         if self.scoring is not None or self._strategy(shape) is not Strategy.BINPACK:
             return None
         return self.fits.running(statement, shape, room)
 
+    def fit_for_singles(
+        self, statement: Statement, shape: Shape, room: Room
+    ) -> RunningFit | ScoredFit | None:
+        """The fit by which single pods of the shape go, by score or packed, while it has room."""
+        scoring = self.scoring
+        if scoring is None:
+            return self.packed_fit(statement, shape, room)
+        if not scoring.foresees or not only_room_decides(statement, shape):
+            return None
+        if scoring.by_default and not wants_devices(shape):
+            off = self.fits.running(statement, shape, room, off_devices=True)
+            if off is not None and off.has_room():
+                return off
+        return scoring.fit(statement, shape, room, self.fits.statics)
+
     def _place_plain(
-        self,
-        attempt: "_Attempt",
-        members: Sequence[Member],
-        where: "_Where",
-        running: RunningFit,
+        self, attempt: "_Attempt", members: Sequence[Member], where: "_Where", running: RunningFit
     ) -> Obstacle | None:
         statement, gang, action, room = attempt
         shape, count = members[0].shape, len(members)
@@ -222,8 +259,31 @@ class Placer:
     def _place_shape(
         self, attempt: "_Attempt", members: Sequence[Member], where: "_Where"
     ) -> Obstacle | None:
-        if self.scoring is not None and not members[0].shape.uses_claims:
-            return self._place_scored(attempt, members, where, self.scoring)
+        scoring = self.scoring
+        if scoring is None or members[0].shape.uses_claims:
+            return self._place_together(attempt, members, where)
+        together = self._better_together(attempt, members, where, scoring)
+        if together is None:
+            return self._place_scored(attempt, members, where, scoring)
+        return self._place_together(attempt, members, together)
+
+    def _better_together(
+        self, attempt: "_Attempt", members: Sequence[Member], where: "_Where", scoring: Scoring
+    ) -> "_Where | None":
+        """Where no score is asked: gangs with whole GPUs, and other pods off nodes with devices."""
+        statement, shape, count = attempt.statement, members[0].shape, len(members)
+        if scoring.by_default and wants_devices(shape):
+            return where if count > 1 and shape.gpu_share is None else None
+        if not scoring.by_default or has_rules(shape):
+            return None
+        static = self.fits.static(statement, shape, attempt.room)
+        mask = where.mask & without_devices(statement, static)
+        holds = mask.any() and self._fitting(attempt, shape, mask, count).sum() >= count
+        return where._replace(mask=mask) if holds else None
+
+    def _place_together(
+        self, attempt: "_Attempt", members: Sequence[Member], where: "_Where"
+    ) -> Obstacle | None:
         statement, gang, action, room = attempt
         shape = members[0].shape
         running = self.fits.running(statement, shape, room)

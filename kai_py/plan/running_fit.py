@@ -105,6 +105,11 @@ class RunningFit:
         for row in rows:
             self._enter(row)
 
+    def has_room(self) -> bool:
+        """Whether one pod fits."""
+        self.refresh()
+        return bool(self.copies.any())
+
     def first(self) -> int | None:
         """The row for a single pod; None when it fits nowhere."""
         self.refresh()

@@ -90,19 +90,38 @@ class ScoredNodes:
         """Remember the GPU class of a pod on a node; it stays until the cycle ends."""
         self._classes[row] |= gpu_class(self._ask(shape, np.array([row])))
 
-    def pick(self, shape: Shape, mask: Bools, preference: Floats) -> Pick | None:
+    def pick(self, shape: Shape, mask: Bools, preference: Floats | None) -> Pick | None:
         """The best of the nodes in ``mask``, of those with the highest preference; None if full."""
         levels = self._levels(shape)
         able = np.where(mask, levels.level, NO_ROOM)
         row = int(able.argmax())
         if able[row] == NO_ROOM:
             return None
-        if levels.prefers(preference):
+        if preference is not None and levels.prefers(preference):
             wanted = np.where(able > NO_ROOM, preference, NO_ROOM)
             row = int(np.where(wanted == wanted.max(), able, NO_ROOM).argmax())
         device = int(levels.device[row])
         part = None if device == ANY_DEVICE else float(self._parts[row, device]) / WHOLE
         return Pick(row, part)
+
+    def levels(self, shape: Shape) -> Floats:
+        """(nodes,) the level of every node for one more pod; ``NO_ROOM`` where it has none."""
+        return self._levels(shape).level
+
+    def levels_ahead(self, shape: Shape, rows: Ints, copies: Ints, more: int) -> Floats:
+        """(rows, more) levels once ``copies`` (rows,) of the shape are placed, one more, and so on.
+
+        The shape asks for whole GPUs or none.
+        """
+        taken = (copies[:, None] + np.arange(more)).reshape(-1)
+        at = np.repeat(rows, more)
+        free = self._free(at) - self._statement.vector(shape)[:, None] * taken
+        parts = self._parts[at]
+        whole = parts >= WHOLE
+        gone = taken * int(shape.requests.get(CARD, 0.0))
+        parts[whole & (whole.cumsum(axis=1) <= gone[:, None])] = 0.0
+        level, _ = self._scores(shape, at, free, parts)
+        return level.reshape(len(rows), more)
 
     def _levels(self, shape: Shape) -> "_Levels":
         self._sync()
@@ -192,28 +211,33 @@ class ScoredNodes:
             levels.by_state[state] = float(levels.level[row]), int(levels.device[row])
 
     def _score_rows(self, shape: Shape, levels: "_Levels", rows: Ints) -> None:
-        snapshot, free = self._statement.snapshot, self._free(rows)
+        found = self._scores(shape, rows, self._free(rows), self._parts[rows])
+        levels.level[rows], levels.device[rows] = found
+
+    def _scores(self, shape: Shape, rows: Ints, free: Floats, parts: Floats) -> tuple[Floats, Ints]:
+        """(rows,) level and GPU to share, of rows with so much ``free`` and such ``parts``."""
+        level, device = np.full(len(rows), NO_ROOM), np.full(len(rows), ANY_DEVICE, dtype=np.int64)
+        snapshot = self._statement.snapshot
         everywhere = np.ones(len(rows), dtype=np.bool_)
         allocatable = snapshot.nodes.allocatable[:, rows]
-        fitting = copies_that_fit(shape, snapshot.resources, free, everywhere, allocatable) > 0
+        able = copies_that_fit(shape, snapshot.resources, free, everywhere, allocatable) > 0
         ask = self._ask(shape, rows)
         if shape.gpu_share is not None:
-            enough = self._parts[rows] >= ask.milli[:, None]
-            fitting &= enough.sum(axis=1) >= ask.devices
-        levels.level[rows] = NO_ROOM
-        if not fitting.any():
-            return
-        able = rows[fitting]
+            able &= (parts >= ask.milli[:, None]).sum(axis=1) >= ask.devices
+        if not able.any():
+            return level, device
+        at = rows[able]
         rooms = GpuRooms(
-            rows=able,
-            cpu=free[snapshot.resources.positions["cpu"], fitting],
-            memory=free[snapshot.resources.positions["memory"], fitting],
-            parts=self._parts[able],
-            devices=self._devices[able],
-            classes=self._classes[able],
+            rows=at,
+            cpu=free[snapshot.resources.positions["cpu"], able],
+            memory=free[snapshot.resources.positions["memory"], able],
+            parts=parts[able],
+            devices=self._devices[at],
+            classes=self._classes[at],
         )
-        scores = self._score(replace(ask, milli=ask.milli[fitting]), rooms)
-        levels.level[able], levels.device[able] = scores.level, scores.device
+        scores = self._score(replace(ask, milli=ask.milli[able]), rooms)
+        level[able], device[able] = scores.level, scores.device
+        return level, device
 
 
 @dataclass(slots=True)

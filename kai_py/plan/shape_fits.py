@@ -59,7 +59,7 @@ class ShapeFits:
     """The static verdicts so far, and the fits that are kept up to date."""
 
     statics: StaticFits = field(default_factory=StaticFits)
-    _running: dict[tuple[int, Room], RunningFit] = field(default_factory=dict)
+    _running: dict[tuple[int, Room, bool], RunningFit] = field(default_factory=dict)
 
     def static(self, statement: Statement, shape: Shape, room: Room) -> StaticFit:
         """The static verdict, narrowed by rules between pods where there are any."""
@@ -101,18 +101,24 @@ class ShapeFits:
         shared = None if parts is None else np.minimum(parts.shared, fitting)
         return ShapeRoom(copies, fitting, shared, free, alternatives)
 
-    def running(self, statement: Statement, shape: Shape, room: Room) -> RunningFit | None:
-        """The fit of a shape kept from pod to pod, where nothing but room decides."""
-        known = self._running.get((shape.number, room))
+    def running(
+        self, statement: Statement, shape: Shape, room: Room, *, off_devices: bool = False
+    ) -> RunningFit | None:
+        """The fit of a shape kept from pod to pod, where nothing but room decides.
+
+        ``off_devices``: only on nodes without devices, where it prefers no other to them.
+        """
+        key = shape.number, room, off_devices
+        known = self._running.get(key)
         if known is not None and known.statement is statement:
             return known
-        if statement.snapshot.neighbours or not is_plain(shape, statement.limits):
+        if not only_room_decides(statement, shape):
             return None
         static = self.static(statement, shape, room)
         made = RunningFit(
             statement,
             shape,
-            static.mask,
+            without_devices(statement, static) if off_devices else static.mask,
             lasting_preference(statement, shape, static),
             slack_row(shape, statement.snapshot.resources),
             room=room,
@@ -120,7 +126,7 @@ class ShapeFits:
         )
         if len(self._running) >= MOST_RUNNING:
             del self._running[next(iter(self._running))]
-        self._running[shape.number, room] = made
+        self._running[key] = made
         return made
 
     def copies_later(self, statement: Statement, shape: Shape) -> Ints:
@@ -142,8 +148,24 @@ def lasting_preference(statement: Statement, shape: Shape, static: StaticFit) ->
     """What stays the same in a cycle: stated preferences, and GPU nodes kept for those in need."""
     if wants_devices(shape):
         return static.preference
-    extended = statement.snapshot.nodes.allocatable[len(BASE_RESOURCES) :]
-    return static.preference - GPU_NODE_MALUS * extended.any(axis=0)
+    return static.preference - GPU_NODE_MALUS * device_nodes(statement)
+
+
+def device_nodes(statement: Statement) -> Bools:
+    """(nodes,) bool: the node reports anything beyond the base resources."""
+    return np.asarray(statement.snapshot.nodes.allocatable[len(BASE_RESOURCES) :].any(axis=0))
+
+
+def without_devices(statement: Statement, static: StaticFit) -> Bools:
+    """(nodes,) bool: nodes without devices that take the pod, if it prefers no other to them."""
+    if static.preference.min(initial=0.0) != static.preference.max(initial=0.0):
+        return np.zeros(len(static.mask), dtype=np.bool_)
+    return static.mask & ~device_nodes(statement)
+
+
+def only_room_decides(statement: Statement, shape: Shape) -> bool:
+    """Whether a pod fits a node that takes it as soon as what it requests is free there."""
+    return not statement.snapshot.neighbours and is_plain(shape, statement.limits)
 
 
 def alternatives_passed(room: ShapeRoom) -> Floats | float:

@@ -1,8 +1,8 @@
 """Single pods that are alike, placed many at a time: whose turns are next, and where do they go?
 
 The order of turns follows from what each costs (``policy.turns``), the nodes from how many fit on
-each (``RunningFit.next_rows``), so nothing is decided pod by pod. The plan is that of placing them
-one by one:
+each, or from their scores (``next_rows`` of the fit), so nothing is decided pod by pod. The plan is
+that of placing them one by one:
 
     run = the next turns, as long as every queue has a gang of this one kind to offer,
           no max is passed, and there is room now
@@ -23,6 +23,7 @@ from kai_py.plan.decisions import Action
 from kai_py.plan.gang_line import GangLine
 from kai_py.plan.room import Room
 from kai_py.plan.running_fit import RunningFit
+from kai_py.plan.scored_fit import ScoredFit
 from kai_py.policy.turns import turns
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.queues import Index
@@ -64,7 +65,7 @@ class SinglePods:
         if pod is None or not all(is_alike(gang, pod) for gang in first):
             return Counter()
         fit = self._fit(pod)
-        if fit is None or not fit.copies.any():
+        if fit is None or not fit.has_room():
             return Counter()
         alike = {
             queue: list(takewhile(lambda gang: is_alike(gang, pod), gangs))
@@ -84,7 +85,7 @@ class SinglePods:
             self._state.clear(gang)
         return Counter(taken)
 
-    def _fit(self, pod: Member) -> RunningFit | None:
+    def _fit(self, pod: Member) -> RunningFit | ScoredFit | None:
         """The room for pods like ``pod``; None where more than room decides."""
         placer, statement = self._state.placer, self._state.statement
         if placer.reservations.kept or pod.pod.uid in statement.placed:

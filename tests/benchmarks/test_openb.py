@@ -3,13 +3,15 @@
 import csv
 import gzip
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchmarks.openb.choice import chosen_strategy
 from benchmarks.openb.curve import allocation_curve
 from benchmarks.openb.replay import PlacedPod, replay
-from benchmarks.openb.trace import TracePod, read_trace, target_shapes
+from benchmarks.openb.trace import TracePod, read_trace, target_shapes, whole_gpus
 from kai_py.policy.score.strategies import PlacementStrategy
 
 ROOT = Path(__file__).parents[2]
@@ -78,6 +80,22 @@ def test_the_target_workload_is_the_frequent_shapes(small):
     assert [(pod.gpu_milli, count) for pod, count in found][:3] == [(500, 12), (1000, 6), (1000, 6)]
 
 
+def test_without_shared_gpus_the_others_come_again_until_130_percent(small):
+    trace = whole_gpus(read_trace(small, "small", 1))
+    assert {pod.name[0] for pod in trace.listed} == {"b", "c", "d"}
+    assert not any(pod.shares for pod in trace.arrivals)
+    asked, largest = sum(pod.milli for pod in trace.arrivals), 4000
+    assert 1.3 * trace.capacity - largest < asked <= 1.3 * trace.capacity
+
+
+def test_the_default_scores_where_gpus_could_be_left_over(small):
+    trace = whole_gpus(read_trace(small, "small", 1))
+    assert chosen_strategy("default", trace) is PlacementStrategy.FRUGAL
+    light = replace(trace, arrivals=tuple(pod for pod in trace.arrivals if pod.name[0] == "c"))
+    assert chosen_strategy("default", light) is None
+    assert chosen_strategy("fgd", light) is PlacementStrategy.FGD
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no trace at {DATA}; point KAI_PY_DATA at it")
 @pytest.mark.parametrize(
@@ -108,3 +126,14 @@ def test_ours_packs_the_trace_better_than_fragmentation_gradient_descent():
         for strategy in (PlacementStrategy.FGD, PlacementStrategy.FRUGAL)
     }
     assert given[PlacementStrategy.FRUGAL] > given[PlacementStrategy.FGD] + 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"no trace at {DATA}; point KAI_PY_DATA at it")
+def test_the_default_packs_whole_gpus_better_than_fragmentation_gradient_descent():
+    trace = whole_gpus(read_trace(DATA, "default", 42))
+    given = {
+        name: allocation_curve(replay(trace, chosen_strategy(name, trace)), trace.capacity)[130]
+        for name in ("default", "fgd")
+    }
+    assert given["default"] > given["fgd"] + 0.5

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kai_py.plan.decisions import Action
 from kai_py.plan.room import Room
 from kai_py.plan.scoring import Scoring
+from kai_py.plan.single_pods import SinglePods
 from kai_py.plan.statement import Evicted
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.strategies import PlacementStrategy
@@ -111,3 +112,48 @@ def test_fragmentation_keeps_whole_gpus_for_those_who_want_them(strategy):
     assert placed(plan)["half"] == "a"
     [group] = [p.gpus[0].group for g in plan.placements for p in g.pods if p.gpus]
     assert group == "g"
+
+
+DEFAULT = {"default_strategy": PlacementStrategy.FRUGAL}
+
+
+def test_gangs_with_whole_gpus_keep_to_few_nodes_by_default():
+    """By score each of its pods would go to the node that has few cores left."""
+    heavy = pod("heavy", 1, queue="q", requests={"cpu": "40"}, created=9)
+    nodes = node("a-short", 2, cpu="8"), node("b-short", 2, cpu="8"), node("c", 4)
+    gang = job_with_pods("j", 4, 1, queue="q")
+    found = placed(cluster(queue("q", 64), *nodes, gang, heavy, **DEFAULT).plan())
+    assert {row for name, row in found.items() if name != "heavy"} == {"c"}
+    named = {"strategy": PlacementStrategy.FRUGAL}
+    found = placed(cluster(queue("q", 64), *nodes, gang, heavy, **named).plan())
+    assert {row for name, row in found.items() if name != "heavy"} == {"a-short", "b-short"}
+
+
+@pytest.mark.parametrize(
+    "chosen", [{"strategy": each} for each in PlacementStrategy] + [DEFAULT], ids=str
+)
+@pytest.mark.parametrize("pods", [1, 3])
+def test_pods_without_devices_leave_gpu_nodes_alone_while_others_have_room(chosen, pods):
+    nodes = node("a", 8), node("b", 0, cpu="3"), node("c", 8)
+    world = cluster(queue("q", 64), *nodes, job_with_pods("j", pods, 0, queue="q"), **chosen)
+    assert set(placed(world.plan()).values()) == {"b"}
+    bigger = cluster(queue("q", 64), *nodes, job_with_pods("j", 4, 0, queue="q"), **chosen)
+    assert len(placed(bigger.plan())) == 4
+
+
+def test_gangs_without_devices_go_where_few_nodes_hold_them_by_default():
+    nodes = node("a", 8), node("b", 0, cpu="2"), node("c", 0, cpu="4")
+    gang = job_with_pods("j", 4, 0, queue="q")
+    found = placed(cluster(queue("q", 64), *nodes, gang, **DEFAULT).plan())
+    assert set(found.values()) == {"c"}
+
+
+def test_single_pods_placed_together_go_where_they_go_one_by_one(monkeypatch):
+    nodes = [node(f"n{i}", i % 5, cpu=str(9 + 7 * i)) for i in range(8)]
+    pods = [
+        pod(f"p{i:02d}", i // 24, queue="q", created=i, requests={"cpu": "3"}) for i in range(48)
+    ]
+    together = placed(cluster(queue("q", 64), nodes, pods, **DEFAULT).plan())
+    monkeypatch.setattr(SinglePods, "place", lambda self: False)
+    assert placed(cluster(queue("q", 64), nodes, pods, **DEFAULT).plan()) == together
+    assert len(together) > 30

@@ -1,0 +1,55 @@
+"""Could pods of these shapes leave GPUs free that nobody can use any more?
+
+Where none can, bin-packing without a score packs as well, and faster. A shape can if it
+
+    asks for a part of a GPU, or for no GPU where a node with GPUs takes it
+    asks for more CPU or memory per GPU than a node has free per free GPU
+    accepts other nodes with GPUs than another shape does
+
+Pods with claims have devices that scores do not see, and don't count. O(nodes x shapes).
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from kai_py.api.gpu_share import CARD
+from kai_py.policy.fit import StaticFits
+from kai_py.snapshot.resources import Bools, Floats
+from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.snapshot import Snapshot
+
+
+def could_strand(shapes: Iterable[Shape], snapshot: Snapshot, statics: StaticFits) -> bool:
+    """Whether pods of ``shapes`` could, on the nodes of ``snapshot``."""
+    if snapshot.gpu_sharing.rows.size:
+        return True
+    card = snapshot.resources.positions.get(CARD)
+    plain = [shape for shape in shapes if not shape.uses_claims]
+    if card is None:
+        return False
+    if any(shape.gpu_share is not None for shape in plain):
+        return True
+    having = snapshot.nodes.allocatable[card] > 0
+    free = np.maximum(snapshot.nodes.allocatable - snapshot.used, 0.0)
+    accepted: Bools | None = None
+    for shape in plain:
+        accepts = statics.of(shape, snapshot.nodes).mask & having
+        if not accepts.any():
+            continue
+        if CARD not in shape.requests or _runs_short(shape, snapshot, free[:, accepts]):
+            return True
+        if accepted is not None and not np.array_equal(accepts, accepted):
+            return True
+        accepted = accepts
+    return False
+
+
+def _runs_short(shape: Shape, snapshot: Snapshot, free: Floats) -> bool:
+    """Whether pods of the shape alone fill the CPU or memory of a node before its GPUs."""
+    positions, devices = snapshot.resources.positions, shape.requests[CARD]
+    needed = free[positions[CARD]] / devices
+    return any(
+        bool((free[positions[name]] < shape.requests.get(name, 0.0) * needed).any())
+        for name in ("cpu", "memory")
+    )
