@@ -141,6 +141,16 @@ def test_pods_without_devices_leave_gpu_nodes_alone_while_others_have_room(chose
     assert len(placed(bigger.plan())) == 4
 
 
+def test_pods_without_devices_take_the_cores_of_gpu_nodes_that_gpus_can_spare():
+    """The others would be packed onto the node with the fewest cores left."""
+    heavy = [pod(f"h{i}", 1, queue="q", created=9, requests={"cpu": "8"}) for i in range(4)]
+    light = pod("light", 0, queue="q", requests={"cpu": "4"})
+    nodes = node("a", 2, cpu="16"), node("b", 2, cpu="20"), node("c", 0, cpu="3")
+    found = placed(cluster(queue("q", 64), *nodes, heavy, light, **DEFAULT).plan())
+    assert found["light"] == "b"
+    assert len(found) == 5
+
+
 def test_gangs_without_devices_go_where_few_nodes_hold_them_by_default():
     nodes = node("a", 8), node("b", 0, cpu="2"), node("c", 0, cpu="4")
     gang = job_with_pods("j", 4, 0, queue="q")

@@ -19,7 +19,8 @@ from kai_py.policy.rules import NATIVE
 from kai_py.policy.score.strategies import PlacementStrategy
 from tests.scenario import cluster, node, pod, queue
 
-FORESEEN = [PlacementStrategy.FGD, PlacementStrategy.FRUGAL, PlacementStrategy.BEST_FIT]
+UNFORESEEN = (PlacementStrategy.RANDOM, PlacementStrategy.CLUSTERING)
+FORESEEN = [each for each in PlacementStrategy if each not in UNFORESEEN]
 
 machines = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 12)), min_size=1, max_size=5)
 asks = st.lists(
@@ -80,12 +81,15 @@ def test_rows_ahead_are_those_of_one_pod_after_the_other(
         ):
             foreseen = fit_of(trial, shape, strategy, mask, preference).next_rows(count)
         each = fit_of(trial, shape, strategy, mask, preference)
+        nodes = np.arange(len(sizes))
+        ahead = each.scored.levels_ahead(shape, nodes, np.zeros_like(nodes), count + 1)
         rows = []
         for gang, member in pods[:count]:
             row = each.first()
             if row is None:
                 break
             assert each.has_room()
+            assert each.scored.levels(shape)[row] == ahead[row, rows.count(row)]
             assert trial.place(gang, [member], row, Action.ALLOCATE, room=Room.NOW)
             rows.append(row)
         else:
