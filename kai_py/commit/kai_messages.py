@@ -144,6 +144,12 @@ def _go_duration(seconds: float) -> str:
 def _head(unplaced: Unplaced, short: Shortage) -> str:
     if short.needed == 1:
         return f"Resources were not found for pod {unplaced.pods[0]}"
+    if short.subgroup:
+        return (
+            f"Resources were found for {short.found} pods from all sub-groups while sub-group "
+            f"{short.subgroup} requires {short.needed} pods for gang scheduling. Additional pods "
+            "cannot be scheduled in this sub-group"
+        )
     return (
         f"Resources were found for {short.found} pods while {short.needed} are required for gang "
         "scheduling. Additional pods cannot be scheduled"

@@ -212,11 +212,15 @@ class Eviction(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Room was found for ``found`` of ``needed`` pods; ``causes`` count nodes by what they lack."""
+    """Room was found for ``found`` of ``needed`` pods; ``causes`` count nodes by what they lack.
+
+    ``subgroup``: the only one whose pods these are, empty where the gang has none.
+    """
 
     found: int
     needed: int
     causes: tuple[str, ...]
+    subgroup: str = ""
 
 
 @dataclass(frozen=True, slots=True)

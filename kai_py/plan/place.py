@@ -17,7 +17,7 @@ from kai_py.plan.decisions import Action
 from kai_py.plan.domains import constrained, domain_candidates, unsatisfied
 from kai_py.plan.mixed import can_search, place_by_search
 from kai_py.plan.nearness import PREFERENCE, both, near_nodes
-from kai_py.plan.reasons import Obstacle, keeping, no_room
+from kai_py.plan.reasons import Obstacle, in_subgroup, keeping, no_room
 from kai_py.plan.reservations import Reservations, without
 from kai_py.plan.room import Room
 from kai_py.plan.running_fit import RunningFit
@@ -139,7 +139,7 @@ class Placer:
             parts = by_shape(members)
             if can_search(attempt.statement, parts, attempt.action):
                 return self._place_mixed(attempt, parts, where)
-            steps = (partial(self._place_shape, attempt, part, where) for part in parts)
+            steps = (partial(self._place_part, attempt, part, where) for part in parts)
         else:
             steps = (
                 partial(self._place_group, attempt, child, own, where)
@@ -154,7 +154,7 @@ class Placer:
         """The largest first, and if that leaves some without room, by search."""
         statement, gang, action, room = attempt
         with statement.trial() as trial:
-            steps = (self._place_shape(attempt, part, where) for part in parts)
+            steps = (self._place_part(attempt, part, where) for part in parts)
             obstacle = next((each for each in steps if each is not None), None)
             if obstacle is None:
                 trial.keep()
@@ -255,6 +255,12 @@ class Placer:
         rows = [row for row, pods in chunks for _ in range(pods)]
         statement.place_plain([(gang, member) for member in members], rows, action, room)
         return None
+
+    def _place_part(
+        self, attempt: "_Attempt", members: Sequence[Member], where: "_Where"
+    ) -> Obstacle | None:
+        obstacle = self._place_shape(attempt, members, where)
+        return obstacle and in_subgroup(obstacle, (member.leaf for member in members))
 
     def _place_shape(
         self, attempt: "_Attempt", members: Sequence[Member], where: "_Where"

@@ -4,6 +4,7 @@ The shape of the text follows kube-scheduler's ("0/8 nodes are available: ..."),
 alerts search for it; in front stands what a gang needs and how much of it found room.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -57,6 +58,14 @@ def no_room(
     )
     message = f"{head}: {', '.join(reasons) or 'no node fits'}."
     return Obstacle(stage, message, Shortage(found, needed, tuple(reasons)))
+
+
+def in_subgroup(obstacle: Obstacle, leaves: Iterable[str]) -> Obstacle:
+    """``obstacle``, with the subgroup that lacks room, where only pods of one were placed."""
+    short, names = obstacle.shortage, sorted(set(leaves))
+    if short is None or len(names) != 1:
+        return obstacle
+    return replace(obstacle, shortage=replace(short, subgroup=names[0]))
 
 
 def keeping(obstacle: Obstacle, nodes: int, copies: int) -> Obstacle:

@@ -24,6 +24,21 @@ def test_a_gang_says_how_many_found_room_and_what_nodes_lack():
     )
 
 
+def test_of_a_gang_with_subgroups_the_one_that_lacks_room_is_named():
+    subgroups = [{"name": "decode", "minMember": 1}, {"name": "prefill", "minMember": 3}]
+    marks = "kai.scheduler/subgroup-name"
+    pods = [
+        kai_pod("d", annotations=IN_G, labels={marks: "decode"}),
+        *(kai_pod(f"p-{i}", 2, annotations=IN_G, labels={marks: "prefill"}) for i in range(3)),
+    ]
+    group = pod_group("g", subGroups=subgroups)
+    plan = reworded(kai_queue("q", **UNLIMITED), document_node("n", 4), group, pods)
+    assert plan.unplaced[0].message.startswith(
+        "Resources were found for 2 pods from all sub-groups while sub-group prefill requires 3 "
+        "pods for gang scheduling. Additional pods cannot be scheduled in this sub-group due to: "
+    )
+
+
 def test_a_single_pod_is_named():
     assert told(node("a", 0), queue("q", 8), pod("p", queue="q")) == (
         "Resources were not found for pod default/p due to: no nodes with enough resources were "
