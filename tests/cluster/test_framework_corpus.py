@@ -129,15 +129,16 @@ async def test_gangs_of_all_frameworks_wait_whole_and_start_whole(real: Cluster)
         scheduling(real),
         real.run_nodes([node("few", few)]),
     ):
-        await asyncio.gather(*(submit(real, case) for case in every))
-        await eventually(lambda: all_wait(real, whole), within=60.0)
+        listed = await asyncio.gather(*(submit(real, case) for case in every))
+        made = [pod for pods_of_case in listed for pod in pods_of_case]
+        await eventually(lambda: all_wait(real, whole, made), within=60.0)
         async with real.run_nodes([node("many", many)]):
-            await eventually(lambda: all_run(real, every), within=60.0)
+            await eventually(lambda: all_run(real, every, made), within=60.0)
 
 
-async def all_wait(real: Cluster, whole: list[tuple[Case, Gang]]) -> bool:
+async def all_wait(real: Cluster, whole: list[tuple[Case, Gang]], made: list[Document]) -> bool:
     """Every pod of a gang that could start calls for room, and none has any."""
-    found = await pods_by_name(real)
+    found = await pods_by_name(real, made)
     wrong = []
     for case, gang in whole:
         for member in gang.pending:
@@ -149,9 +150,9 @@ async def all_wait(real: Cluster, whole: list[tuple[Case, Gang]]) -> bool:
     return True
 
 
-async def all_run(real: Cluster, every: list[Case]) -> bool:
+async def all_run(real: Cluster, every: list[Case], made: list[Document]) -> bool:
     """Every gang that can start has its floor, and no other has a pod bound."""
-    found = await pods_by_name(real)
+    found = await pods_by_name(real, made)
     wrong = []
     for case in every:
         for gang in case.gangs.values():
@@ -166,11 +167,20 @@ async def all_run(real: Cluster, every: list[Case]) -> bool:
     return True
 
 
-async def pods_by_name(real: Cluster) -> dict[tuple[str, str], Document]:
-    return {
-        (each["metadata"]["namespace"], each["metadata"]["name"]): each
-        for each in await real.api.items("/api/v1/pods")
-    }
+async def pods_by_name(real: Cluster, made: list[Document]) -> dict[tuple[str, str], Document]:
+    """Pods as they are; those that are gone are made again, as their controllers would.
+
+    The garbage collector takes pods away whose owner's kind is not served for a moment.
+    """
+    found = {_key(each): each for each in await real.api.items("/api/v1/pods")}
+    lost = [each for each in made if _key(each) not in found]
+    await asyncio.gather(*(real.api.create(each) for each in lost))
+    assert not lost
+    return found
+
+
+def _key(document: Document) -> tuple[str, str]:
+    return document["metadata"]["namespace"], document["metadata"]["name"]
 
 
 def node(name: str, resources: dict[str, str]) -> FakeNode:
@@ -210,11 +220,12 @@ async def all_served(real: Cluster, definitions: list[Document]) -> AsyncIterato
         await asyncio.gather(*(real.api.delete(path) for path in paths))
 
 
-async def submit(real: Cluster, case: Case) -> None:
-    """Create owners before what they own."""
+async def submit(real: Cluster, case: Case) -> list[Document]:
+    """Create owners before what they own; give the pods."""
     await real.create_namespace(case.namespace)
     made: dict[str, Document] = {}
-    left = [*owners(case), *pods(case)]
+    members = list(pods(case))
+    left = [*owners(case), *members]
     while left:
         ready = [each for each in left if each[0] == "" or each[0] in made]
         assert ready, f"{case.name}: owners of {left} are missing"
@@ -224,6 +235,7 @@ async def submit(real: Cluster, case: Case) -> None:
             stored = await created(real, document)
             made[f"{document['kind']}/{document['metadata']['name']}"] = stored
         left = [each for each in left if each not in ready]
+    return [document for _, document in members]
 
 
 async def created(real: Cluster, document: Document) -> Document:
