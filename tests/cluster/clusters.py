@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kai_py.embedded.cluster import EmbeddedCluster
+from tests.cluster.account import scheduler_account
 from tests.cluster.api import Api, Document
 from tests.cluster.eventually import eventually
 from tests.cluster.fake_kubelet import FakeKubelet, FakeNode
@@ -23,6 +24,8 @@ class Cluster:
 
     name: str
     kubeconfig: Path
+    scheduler_kubeconfig: Path
+    """For schedulers: on a real API server with the permissions of an installation, no more."""
     url: str
     api: Api
     run_nodes: Callable[[Sequence[FakeNode]], AbstractAsyncContextManager[object]]
@@ -48,10 +51,12 @@ async def real_cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]
     plane = request.getfixturevalue("real_control_plane")
     sweep = request.getfixturevalue("real_sweep")
     async with Api(plane.kubeconfig) as api:
+        account = await scheduler_account(api)
         await sweep.remember(api)
         yield Cluster(
             name="real",
             kubeconfig=plane.kubeconfig,
+            scheduler_kubeconfig=account,
             url=plane.url,
             api=api,
             run_nodes=lambda nodes: FakeKubelet(api, nodes),
@@ -69,6 +74,7 @@ async def embedded_cluster(request: pytest.FixtureRequest) -> AsyncIterator[Clus
             yield Cluster(
                 name="embedded",
                 kubeconfig=kubeconfig,
+                scheduler_kubeconfig=kubeconfig,
                 url=embedded.url,
                 api=api,
                 run_nodes=lambda nodes: FakeKubelet(api, nodes),

@@ -2,14 +2,11 @@
 
 import dataclasses
 import itertools
-import json
 from pathlib import Path
-
-import yaml
 
 from kai_py.config import Configuration
 from kai_py.deploy.objects import Installation, manifests
-from tests.cluster.api import Document
+from tests.cluster.account import kubeconfig_of
 from tests.cluster.clusters import Cluster
 from tests.cluster.scheduling import install_definitions
 
@@ -40,14 +37,5 @@ async def install(
 
 async def as_account(real: Cluster, space: str, name: str, path: Path) -> Cluster:
     """The cluster as a service account of the installation reaches it."""
-    accounts = f"/api/v1/namespaces/{space}/serviceaccounts/{name}/token"
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    issued = await real.api.post(accounts, body)
-    document = yaml.safe_load(real.kubeconfig.read_text())
-    document["users"] = [{"name": "admin", "user": {"token": issued["status"]["token"]}}]
-    return dataclasses.replace(real, kubeconfig=_written(path, document))
-
-
-def _written(path: Path, document: Document) -> Path:
-    path.write_text(json.dumps(document))
-    return path
+    kubeconfig = await kubeconfig_of(real.api, space, name, path)
+    return dataclasses.replace(real, kubeconfig=kubeconfig, scheduler_kubeconfig=kubeconfig)

@@ -13,6 +13,7 @@ import aiohttp
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.cluster.api import Api
 from tests.cluster.clusters import Cluster
 from tests.cluster.controlplane.processes import Process, running
 from tests.cluster.eventually import eventually
@@ -104,9 +105,10 @@ async def kai_py(
     """
     settings = directory / f"{name}.yaml"
     settings.write_text(yaml.safe_dump(dict(configuration)))
-    async with proxy(cluster.api, directory / f"{name}.kubeconfig") as way:
+    account = cluster.scheduler_kubeconfig
+    async with Api(account) as its, proxy(its, directory / f"{name}.kubeconfig") as way:
         options = [
-            *("--kubeconfig", str(cluster.kubeconfig if direct else way.kubeconfig)),
+            *("--kubeconfig", str(account if direct else way.kubeconfig)),
             *("--config", str(settings)),
             *("--http", "127.0.0.1:0"),
         ]

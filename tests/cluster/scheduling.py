@@ -89,7 +89,7 @@ async def scheduling(
     logger.addHandler(errors)
     try:
         async with cluster_client(
-            str(cluster.kubeconfig), "", on_call=metrics.count_call
+            str(cluster.scheduler_kubeconfig), "", on_call=metrics.count_call
         ) as client:
             scheduler = Scheduler(client, configuration, metrics, identity=identity)
             task = asyncio.create_task(scheduler.run())

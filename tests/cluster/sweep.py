@@ -98,12 +98,14 @@ async def _everything(api: Api) -> list[_Found]:
 
 async def _deletable(api: Api) -> list[ResourceType]:
     groups = (await api.get("/apis"))["groups"]
-    versions = ["v1", *(group["preferredVersion"]["groupVersion"] for group in groups)]
-    served = [await api.types(version) for version in versions]
+    served: dict[tuple[str, str], ResourceType] = {}
+    for group in ({"versions": [{"groupVersion": "v1"}]}, *groups):  # its preferred version first
+        for version in group["versions"]:
+            for kind in (await api.types(version["groupVersion"])).values():
+                served.setdefault((group.get("name", ""), kind.plural), kind)
     return [
         kind
-        for kinds in served
-        for kind in kinds.values()
+        for kind in served.values()
         if {"list", "delete"} <= kind.verbs
         and kind.plural not in _KEPT_PLURALS
         and not kind.root.startswith(_KEPT_ROOTS)

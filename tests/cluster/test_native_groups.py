@@ -1,11 +1,13 @@
 """Kubernetes' own Workload and PodGroup, on a control plane that has them switched on."""
 
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cluster.account import scheduler_account
 from tests.cluster.api import Api, Document
 from tests.cluster.clusters import Cluster
 from tests.cluster.controlplane import ControlPlane, control_plane
@@ -14,6 +16,7 @@ from tests.cluster.fake_kubelet import FakeKubelet, gpu_nodes
 from tests.cluster.manifests import IN_TEAM_A, claim_template, job, pod, pod_spec, queue
 from tests.cluster.process import kai_py
 from tests.cluster.scheduling import install_definitions, scheduling
+from tests.cluster.sweep import Sweep
 from tests.cluster.test_dry_run import plans
 from tests.cluster.view import View, condition
 
@@ -38,16 +41,23 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def sweep() -> Sweep:
+    """What the control plane is brought back to after each test."""
+    return Sweep()
+
+
 @pytest.fixture
-async def unscheduled(plane: ControlPlane) -> AsyncIterator[Cluster]:
+async def unscheduled(plane: ControlPlane, sweep: Sweep) -> AsyncIterator[Cluster]:
     """The control plane, emptied afterwards."""
     async with Api(plane.kubeconfig) as api:
-        cluster = Cluster("native", plane.kubeconfig, plane.url, api, lambda n: FakeKubelet(api, n))
+        account = await scheduler_account(api)
+        await sweep.remember(api)
+        kubelet = partial(FakeKubelet, api)
+        cluster = Cluster("native", plane.kubeconfig, account, plane.url, api, kubelet)
         await install_definitions(api)
         yield cluster
-        for path in (GROUPS, f"/apis/{API}/namespaces/default/workloads", *OWN):
-            for found in await api.items(path):
-                await api.delete(f"{path}/{found['metadata']['name']}", {"gracePeriodSeconds": 0})
+        await sweep.clean(api)
 
 
 @pytest.fixture
@@ -55,14 +65,6 @@ async def native(unscheduled: Cluster) -> AsyncIterator[Cluster]:
     """The control plane with a scheduler at work."""
     async with scheduling(unscheduled):
         yield unscheduled
-
-
-OWN = (
-    "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates",
-    "/apis/batch/v1/namespaces/default/jobs",
-    "/api/v1/namespaces/default/pods",
-    "/apis/scheduling.kai.io/v1alpha1/queues",
-)
 
 
 async def test_a_group_starts_whole_or_waits_whole(native: Cluster):
