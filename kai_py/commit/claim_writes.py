@@ -2,7 +2,8 @@
 
 Every step is decided by ``kai_py.commit.claims`` from what the API holds. A conflict, and a
 failure that leaves open whether the write happened, is answered by reading the claim again: what
-was done is then seen as done.
+was done is then seen as done. A copy of the watch may be older than our own undoing: only a write
+that the server takes against its version, or a fresh copy, shows that a claim is where it must be.
 """
 
 from kai_py.api.records.resource import ResourceClaim
@@ -29,14 +30,13 @@ async def reach(
         failures, reason = 0, ""
         while failures < access.retry.attempts:
             step = next_write(goal, claim)
+            if claim is known and not isinstance(step, ClaimPatch):
+                claim, known = await access.read_claim(goal.claim), None
+                continue
             if isinstance(step, Reached):
                 return claim
             if isinstance(step, Lost):
-                if claim is not known:
-                    return step
-                claim = await access.read_claim(goal.claim)
-                known = None
-                continue
+                return step
             try:
                 claim = await _send(access, goal.claim, step)
             except (Conflict, *TRANSIENT) as error:

@@ -18,9 +18,9 @@ starts a transaction that continues, or ``kai_py.commit.recovery`` gives the cla
 
 A pod that somebody else has bound elsewhere keeps its claims: they may be in use.
 
-Cost: per pod one binding, per claim two patches (finalizer, status) and none when it was allocated
-before; per undone claim one patch. A claim that is made costs one create and one patch of the pod
-more, and to undo it a read, a patch and a delete.
+Cost: per pod one binding, per claim two patches (finalizer, status), or a read where it was
+allocated before; per undone claim one patch. A claim that is made costs one create and one patch of
+the pod more, and to undo it a read, a patch and a delete.
 """
 
 import asyncio

@@ -321,6 +321,20 @@ async def test_a_claim_that_lost_its_allocation_stops_the_gang(cluster):
     assert "lost its allocation" in outcome.reason
 
 
+async def test_nobody_is_bound_by_an_old_copy_of_a_claim_that_was_given_back(cluster):
+    claim = cluster.add_claim("own")
+    pod = cluster.add_pod("worker-0")
+    held = device("gpu-0", "node-a")
+    cluster.allocate("own", held, pod)
+    old = {claim.uid: cluster.claim("own")}
+    await release(cluster.access(), claim, frozenset({pod.uid}))
+    gang = gang_of(placed(pod, "node-a", claim))
+    access = cluster.access()
+    outcome = await GangTransaction(gang, access, cluster.holders, SETTINGS, old).run()
+    assert "lost its allocation" in outcome.reason
+    assert cluster.nodes() == {}
+
+
 async def test_an_unreachable_server_leaves_nothing_bound(cluster):
     gang = gang_with_claims(cluster, 2)
 
