@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kai_py.plan.kept_copies import KeptCopies
 from kai_py.plan.node_limits import Undo
 from kai_py.plan.room import Room
-from kai_py.policy.numa import admitted, given_back, pods_admitted
+from kai_py.policy.numa import admitted, given_back, minus, pods_admitted
 from kai_py.snapshot.alignment import Alignment
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.numa import Amounts, NumaNode
@@ -71,9 +71,9 @@ class NumaZones:
         left = admitted(node, before, wanted)
         if left is None:
             return None
-        taken = [tuple(map(float.__sub__, *zone)) for zone in zip(before, left, strict=True)]
-        later = _minus(free.later, taken)
-        return self._set(row, free.now if room is Room.LATER else _minus(free.now, taken), later)
+        taken = minus(before, left)
+        later = minus(free.later, taken)
+        return self._set(row, free.now if room is Room.LATER else minus(free.now, taken), later)
 
     def give_back(self, member: Member, row: int) -> Undo:
         """Free later what the pod has of its node's zones."""
@@ -106,10 +106,6 @@ class NumaZones:
         """A number that nodes share which differ in nothing but what is free."""
         like = NumaNode(node.policy, node.by_pod, node.zones, node.resources, node.allocatable, ())
         return self._kinds.setdefault(like, len(self._kinds))
-
-
-def _minus(free: Amounts, taken: list[tuple[float, ...]]) -> Amounts:
-    return tuple(tuple(map(float.__sub__, *zone)) for zone in zip(free, taken, strict=True))
 
 
 def _nothing() -> None:

@@ -59,10 +59,18 @@ def given_back(
             tuple(min(full, has + more) for has, more, full in zip(*rows, strict=True))
             for rows in zip(free, freed, node.allocatable, strict=True)
         )
-    used = _less(node.allocatable, free)
+    used = minus(node.allocatable, free)
     for each in (wanted.pod,) if node.by_pod else wanted.running:
         used = _taken(node, used, each) or used
-    return _less(node.allocatable, used)
+    return minus(node.allocatable, used)
+
+
+def minus(one: Amounts, other: Amounts) -> Amounts:
+    """Zone by zone and resource by resource, ``one`` without ``other``."""
+    return tuple(
+        tuple(a - b for a, b in zip(mine, theirs, strict=True))
+        for mine, theirs in zip(one, other, strict=True)
+    )
 
 
 def _taken(node: NumaNode, free: Amounts, amounts: Mapping[str, float]) -> Amounts | None:
@@ -101,10 +109,3 @@ def _without(free: Amounts, zones: Sequence[int], asked: Asked) -> Amounts:
             left[zone][at] -= part
             lacking -= part
     return tuple(map(tuple, left))
-
-
-def _less(one: Amounts, other: Amounts) -> Amounts:
-    return tuple(
-        tuple(a - b for a, b in zip(mine, theirs, strict=True))
-        for mine, theirs in zip(one, other, strict=True)
-    )
