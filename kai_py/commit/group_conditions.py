@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from kai_py.api.records.document import Document
+from kai_py.api.timestamp import timestamp
 from kai_py.commit.eviction import DISRUPTION_TARGET, PREEMPTED
 from kai_py.commit.preconditions import preconditions
 from kai_py.plan.decisions import Plan
@@ -83,6 +84,6 @@ def _condition(
 ) -> dict[str, Any]:
     said = {"status": wanted.status, "reason": wanted.reason, "message": wanted.message}
     if stated is None or stated.get("status") != wanted.status:
-        moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        moment = timestamp(now)
         return {"type": kind, "lastTransitionTime": moment, **said}
     return {**stated, **said}

@@ -9,10 +9,10 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from msgspec import structs
 
+from kai_py.api.timestamp import timestamp
 from kai_py.grouping.terms import Wording
 from kai_py.plan.decisions import Action, Eviction, Plan, QueueShare, Shortage, Stage, Unplaced
 from kai_py.policy.min_runtime import preemption_delay
@@ -67,7 +67,7 @@ def _waits(unplaced: Unplaced, gang: Gang, now: float) -> str:
     delayed = preemption_delay(gang.created, gang.last_evicted, gang.preemption_delay, now)
     if unplaced.shortage is None or delayed is None:
         return kai_message(unplaced)
-    until = datetime.fromtimestamp(math.ceil(delayed.until), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    until = timestamp(math.ceil(delayed.until))
     return (
         f"{kai_message(unplaced)} Workload is within its preemption delay window "
         f"({_go_duration(delayed.delay)}) and may not trigger evictions before {until}"

@@ -9,10 +9,11 @@ delay runs from then.
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from kai_py.api.records.kai import POD_GROUP_API_VERSION, KaiPodGroup
+from kai_py.api.timestamp import timestamp
 from kai_py.commit.preconditions import preconditions
 from kai_py.dialects.kai.keys import LAST_EVICTION, STALE_SINCE
 from kai_py.dialects.kai.times import moment
@@ -85,4 +86,4 @@ def kai_pod_group_marks_patch(
 
 def _written(moment: float) -> str:
     """Rounded up: nobody is evicted before the grace has passed."""
-    return datetime.fromtimestamp(math.ceil(moment), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return timestamp(math.ceil(moment))

@@ -19,6 +19,7 @@ from kai_py.api.records.kai import (
     KaiReason,
     KaiSchedulingCondition,
 )
+from kai_py.api.timestamp import timestamp
 from kai_py.commit.kai_amounts import resource_list
 from kai_py.commit.kai_messages import kai_message
 from kai_py.commit.preconditions import preconditions
@@ -151,5 +152,5 @@ def _condition(
         "message": verdict.message,
         "reasons": [reason if verdict.details is None else {**reason, "details": verdict.details}],
         "transitionID": str(int(transition) + 1 if transition.isdecimal() else 1),
-        "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lastTransitionTime": timestamp(now),
     }

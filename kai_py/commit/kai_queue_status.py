@@ -13,6 +13,7 @@ from typing import Any
 from kai_py.api.queue_status import ORPHAN, OVER_DESERVED, READY
 from kai_py.api.records.core import Condition
 from kai_py.api.records.kai import KaiQueue
+from kai_py.api.timestamp import timestamp
 from kai_py.commit.kai_amounts import resource_list
 from kai_py.commit.preconditions import preconditions
 from kai_py.commit.queue_conditions import Finding, findings
@@ -120,6 +121,5 @@ def _written(condition: Condition) -> dict[str, Any]:
         "message": condition.message,
     }
     if condition.last_transition_time is not None:
-        moment = condition.last_transition_time.replace(microsecond=0)
-        document["lastTransitionTime"] = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+        document["lastTransitionTime"] = timestamp(condition.last_transition_time)
     return document

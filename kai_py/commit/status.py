@@ -17,6 +17,7 @@ from typing import Any
 
 from kai_py.api.records.core import Condition, Pod
 from kai_py.api.references import PodRef
+from kai_py.api.timestamp import timestamp
 from kai_py.plan.decisions import SHORT_OF_ROOM, Plan, Stage, Unplaced
 
 POD_SCHEDULED = "PodScheduled"
@@ -107,7 +108,7 @@ def status_patch(wanted: PendingStatus, pod: Pod, now: datetime) -> dict[str, An
             "message": wanted.message,
         }
         if _said(pod) is None:
-            condition["lastTransitionTime"] = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+            condition["lastTransitionTime"] = timestamp(now)
         status["conditions"] = [condition]
     return {"metadata": {"uid": wanted.pod.uid}, "status": status}
 

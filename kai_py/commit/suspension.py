@@ -5,10 +5,10 @@ disruption budgets allow was heeded when the plan was made: the controller does 
 annotation says who suspended the Job, so that nobody resumes what somebody else stopped.
 """
 
-from datetime import UTC, datetime
 from typing import Any
 
 from kai_py.api.records.suspended_job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
+from kai_py.api.timestamp import timestamp
 from kai_py.commit.access import Access
 from kai_py.grouping.gang import Owner
 from kai_py.watch.kinds import JOBS
@@ -16,7 +16,7 @@ from kai_py.watch.kinds import JOBS
 
 async def suspend_job(access: Access, job: Owner, scheduler: str, now: float) -> None:
     """End the pods of ``job``; raises ApiError. ``now`` in seconds since the epoch."""
-    since = datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    since = timestamp(now)
     marks = {SUSPENDED_BY_KEY: scheduler, SUSPENDED_AT_KEY: since}
     await _patch(access, job, suspend=True, annotations=marks)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.embedded.documents import timestamp
+from kai_py.api.timestamp import timestamp
 
 if TYPE_CHECKING:
     from kai_py.embedded.documents import Json

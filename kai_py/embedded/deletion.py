@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kai_py.api.timestamp import timestamp
 from kai_py.embedded.apiserver import may_go
-from kai_py.embedded.documents import is_deleting, namespace_of, timestamp, uid_of
+from kai_py.embedded.documents import is_deleting, namespace_of, uid_of
 from kai_py.embedded.errors import bad_request, forbidden
 from kai_py.embedded.resources import NAMESPACES, PODS
 

@@ -6,7 +6,7 @@ document that may share unchanged parts with the old one.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeAlias
 
 Json: TypeAlias = dict[str, Any]
@@ -79,11 +79,6 @@ def owner_reference(owner: Json) -> Json:
         "controller": True,
         "blockOwnerDeletion": True,
     }
-
-
-def timestamp(seconds: float) -> str:
-    """Format Unix seconds as metav1.Time (whole seconds, UTC)."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def seconds_of(text: str) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.embedded.documents import name_of, namespace_of, timestamp, uid_of
+from kai_py.api.timestamp import timestamp
+from kai_py.embedded.documents import name_of, namespace_of, uid_of
 from kai_py.embedded.identity import short_hash
 from kai_py.embedded.resources import EVENTS
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kai_py.embedded.documents import timestamp
+from kai_py.api.timestamp import timestamp
 from kai_py.embedded.errors import FieldError, bad_value, forbidden_field, required
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kai_py.api.timestamp import timestamp
 from kai_py.embedded.conditions import with_condition
 from kai_py.embedded.deletion import DeleteOptions, delete
-from kai_py.embedded.documents import is_deleting, name_of, namespace_of, timestamp
+from kai_py.embedded.documents import is_deleting, name_of, namespace_of
 from kai_py.embedded.errors import ApiError, bad_request, conflict, invalid, required
 from kai_py.embedded.resources import BUDGETS, NAMESPACES, PODS
 from kai_py.embedded.selectors import label_selector

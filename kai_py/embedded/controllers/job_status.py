@@ -11,11 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kai_py.api.timestamp import timestamp
 from kai_py.embedded.conditions import is_true, with_condition
 from kai_py.embedded.controllers.failure_policy import Verdict, judge_failure
 from kai_py.embedded.controllers.indexes import format_indexes, index_of, parse_indexes
 from kai_py.embedded.controllers.owned_pods import is_active, is_finished, is_ready
-from kai_py.embedded.documents import is_deleting, seconds_of, timestamp
+from kai_py.embedded.documents import is_deleting, seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
