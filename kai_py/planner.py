@@ -26,8 +26,8 @@ from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.deadlines import next_deadline
 from kai_py.plan.decisions import Action, Plan
 from kai_py.plan.quota import PastUse, Quota, gpus_of_nodes, quota_of
+from kai_py.policy.ageing import Ageing
 from kai_py.policy.fill import Strategy
-from kai_py.policy.gang_order import Ageing
 from kai_py.policy.measured_usage import Amounts, MeasuredUsage
 from kai_py.policy.rules import PROFILES, Profile
 from kai_py.policy.score.strategies import PlacementStrategy
@@ -162,7 +162,7 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
         victim_probes_per_gang=configuration.budgets.victims_per_gang,
         consolidate_at_most=configuration.eviction.consolidate_at_most,
         staleness_grace=configuration.eviction.staleness_grace,
-        ageing=_ageing(configuration),
+        ageing=Ageing(configuration.order.ageing or 0.0, configuration.order.ageing_limit),
         hold_seconds=configuration.eviction.hold_expiry,
         cooldown=configuration.eviction.cooldown,
         suspend_jobs=configuration.eviction.suspend_jobs,
@@ -184,11 +184,6 @@ def _default_strategy(configuration: Configuration) -> PlacementStrategy | None:
     packs = all(each.value == Strategy.BINPACK.value for each in asked)
     ours = configuration.rules is Rules.NATIVE and placement.strategy is None
     return PlacementStrategy.FRUGAL if packs and ours else None
-
-
-def _ageing(configuration: Configuration) -> Ageing | None:
-    order = configuration.order
-    return None if order.ageing is None else Ageing(order.ageing, order.ageing_limit)
 
 
 def _actions(configuration: Configuration) -> tuple[Action, ...]:

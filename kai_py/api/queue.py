@@ -201,6 +201,11 @@ class QueueSpec(ApiModel):
     """A workload is not reclaimed by other queues before it ran this long."""
     reserve_after: Duration | None = None
     """A gang that waited this long for room gets nodes kept free for it, one gang at a time."""
+    ageing: Duration | None = None
+    """Waiting that counts a gang as one point of priority inside the queue; 0: none. A gang's own
+    annotation scheduling.kai.io/ageing comes first."""
+    ageing_limit: Annotated[int, Field(ge=0, le=1_000_000_000, strict=True)] | None = None
+    """Points of priority that a gang gains at most by waiting."""
     max_evictions_per_hour: Annotated[int, Field(ge=0, le=1_000_000, strict=True)] | None = None
     """Pods of the queue that may be evicted for others in an hour; absent means no limit."""
     admission_gate: Annotated[bool, Field(strict=True)] = False

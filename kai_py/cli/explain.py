@@ -96,9 +96,10 @@ def _print(it: Explanation) -> None:
     if it.nodes:
         typer.echo(f"  It runs on {', '.join(it.nodes)}.")
     if it.position:
+        gained = f", and {it.gained} for waiting" if it.gained else ""
         typer.echo(
             f"  It is number {it.position} of {it.waiting} that wait in queue {it.queue} "
-            f"(priority {it.priority})."
+            f"(priority {it.priority}{gained})."
         )
     if it.queues:
         typer.echo()

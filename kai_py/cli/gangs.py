@@ -30,7 +30,7 @@ STARTING = "Starting"
 class GangRow:
     """A gang: ``bound`` of ``pods`` hold room, ``floor`` are needed; ``why`` when it waits.
 
-    ``nodes``: where the bound pods are.
+    ``nodes``: where the bound pods are. ``gained``: points of priority for waiting.
     """
 
     gang: str
@@ -42,6 +42,7 @@ class GangRow:
     state: str
     nodes: tuple[str, ...]
     why: str
+    gained: int = 0
 
 
 def command(
@@ -88,12 +89,12 @@ def gang_rows(snapshot: Snapshot, plan: Plan) -> Iterator[GangRow]:
     for key, gang in sorted(snapshot.gangs.items()):
         unplaced = waiting.get(key)
         if unplaced is not None:
-            yield _row(gang, unplaced.stage.value, unplaced.message)
+            yield _row(gang, unplaced.stage.value, unplaced.message, unplaced.gained)
         else:
             yield _row(gang, STARTING if key in placed else RUNNING, "")
 
 
-def _row(gang: Gang, state: str, why: str) -> GangRow:
+def _row(gang: Gang, state: str, why: str, gained: int = 0) -> GangRow:
     return GangRow(
         gang=gang.key,
         queue=gang.queue,
@@ -104,10 +105,12 @@ def _row(gang: Gang, state: str, why: str) -> GangRow:
         state=state,
         nodes=tuple(sorted({member.node for member in gang.bound})),
         why=why,
+        gained=gained,
     )
 
 
 def _cells(row: GangRow, *, wide: bool) -> tuple[str, ...]:
-    counts = (row.priority, row.bound, row.floor, row.pods)
+    priority = f"{row.priority}+{row.gained}" if row.gained else row.priority
+    counts = (priority, row.bound, row.floor, row.pods)
     nodes = (", ".join(row.nodes) or "-",) if wide else ()
     return (row.gang, row.queue or "-", *map(str, counts), row.state, *nodes, row.why)

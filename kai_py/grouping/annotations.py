@@ -1,6 +1,7 @@
 """What do our own annotations, or labels, on a pod and above it say of its gang?
 
 expected-runtime    how long the pods will run: such pods may use room that is kept for later
+ageing              how much waiting counts as one point of priority; 0: none
 preemptibility      whether it may be evicted for others; see ``preemptibility``
 on-eviction         suspend: when all of a Job must go it is suspended, and resumed later
 preemption-delay    how long the gang waits before it may evict others
@@ -23,6 +24,7 @@ from kai_py.grouping.preemptibility import Preemptibility, read_preemptibility
 from kai_py.grouping.segments import in_segments
 
 EXPECTED_RUNTIME_KEY = f"{GROUP}/expected-runtime"
+AGEING_KEY = f"{GROUP}/ageing"
 PREEMPTIBILITY_KEY = f"{GROUP}/preemptibility"
 PREEMPTION_DELAY_KEY = f"{GROUP}/preemption-delay"
 ON_EVICTION_KEY = f"{GROUP}/on-eviction"
@@ -35,6 +37,7 @@ TOPOLOGY_KEY = "kai.scheduler/topology"
 KEYS = frozenset(
     {
         EXPECTED_RUNTIME_KEY,
+        AGEING_KEY,
         PREEMPTIBILITY_KEY,
         PREEMPTION_DELAY_KEY,
         ON_EVICTION_KEY,
@@ -68,8 +71,11 @@ def as_annotated(spec: GangSpec, lineage: Lineage) -> GangSpec:
 
 def _timed(spec: GangSpec, said: Mapping[str, str]) -> GangSpec:
     runtime, delay = _seconds(said, EXPECTED_RUNTIME_KEY), _seconds(said, PREEMPTION_DELAY_KEY)
+    ageing = _seconds(said, AGEING_KEY)
     if runtime is not None:
         spec = replace(spec, expected_runtime=runtime)
+    if ageing is not None:
+        spec = replace(spec, ageing=ageing)
     if delay is not None:
         spec = replace(spec, terms=replace(spec.terms, preemption_delay=delay))
     return spec

@@ -91,7 +91,8 @@ class GangSpec:
     priority decides, ``semi_preemptible`` keeps the pods up to the floors. ``suspend``:
     whether its Job is suspended in place of evicting all its pods. ``workload_class`` is
     what pods of this kind are for (``train``, ``build``, ``inference``): dialects derive default
-    priorities from it. ``expected_runtime``: seconds that its pods are said to run.
+    priorities from it. ``expected_runtime``: seconds that its pods are said to run. ``ageing``:
+    seconds of waiting that count as one point of its priority.
     ``provisioning_class``: of the ProvisioningRequest made while it waits; None: as configured.
     ``problem`` tells, in one sentence naming object and field, why the gang can't be placed;
     ``pod_problem`` why this pod can't, though the rest of the gang may. ``disregarded`` names the
@@ -114,6 +115,7 @@ class GangSpec:
     terms: Terms = NO_TERMS
     workload_class: str = ""
     expected_runtime: float | None = None
+    ageing: float | None = None
     provisioning_class: str | None = None
     disregarded: tuple[str, ...] = ()
     awaited: tuple[Awaited, ...] = ()

@@ -43,7 +43,7 @@ class PendingGang:
     """A gang that waits: why, and where in the line of its queue, counted from 1.
 
     ``pods`` are those not placed, ``bound`` those that run already; ``created`` in seconds since
-    the epoch.
+    the epoch. ``gained``: points of priority for waiting.
     """
 
     gang: str
@@ -58,6 +58,7 @@ class PendingGang:
     bound: int
     gpus: float
     created: float
+    gained: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,4 +163,5 @@ def _pending(view: ClusterView, unplaced: Unplaced, gang: Gang) -> PendingGang:
         bound=len(gang.bound),
         gpus=sum(member.charge.get(GPU, 0.0) for member in gang.pending),
         created=gang.created,
+        gained=unplaced.gained,
     )

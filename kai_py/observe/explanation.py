@@ -52,8 +52,8 @@ class Explanation:
     """A gang as of one cycle.
 
     ``state`` is Running, Starting, Gone or the stage that stops it; ``message`` says why.
-    ``position`` counts from 1 among the ``waiting`` gangs of the queue: higher priority first, then
-    older; 0 where the gang does not wait.
+    ``position`` counts from 1 among the ``waiting`` gangs of the queue: higher priority first, with
+    the points ``gained`` by waiting, then older; 0 where the gang does not wait.
     """
 
     gang: str
@@ -78,6 +78,7 @@ class Explanation:
     """What was decided about it or in its favour: why it is where it is, who evicted it, when."""
     claim: ClaimFunnel | None = None
     """What becomes of the devices for the claim that was asked about."""
+    gained: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ class Explainer:
             queues=self._path(gang.queue),
             shortage=unplaced.shortage if unplaced else None,
             protections=unplaced.protections if unplaced else (),
+            gained=unplaced.gained if unplaced else 0,
         )
 
     @cached_property
@@ -180,14 +182,15 @@ def gangs_of_claim(snapshot: Snapshot, namespace: str, name: str) -> tuple[Gang,
     )
 
 
-def gangs_of_queue(snapshot: Snapshot, queue: str) -> list[str]:
-    """The gangs of a queue itself: those with pods that wait first, in the order of the line."""
+def gangs_of_queue(snapshot: Snapshot, plan: Plan, queue: str) -> list[str]:
+    """The gangs of a queue itself: those that wait first, in the order of the line."""
     gangs = [gang for gang in snapshot.gangs.values() if gang.queue == queue]
     gangs.sort(key=lambda gang: (not gang.pending, -gang.priority, gang.created, gang.key))
-    return [gang.key for gang in gangs]
+    line = _waiting_lines(snapshot, plan).get(queue, ())
+    return list(dict.fromkeys((*line, *(gang.key for gang in gangs))))
 
 
-def gang_keys(snapshot: Snapshot, subject: Subject, name: str) -> Iterator[str]:
+def gang_keys(snapshot: Snapshot, plan: Plan, subject: Subject, name: str) -> Iterator[str]:
     """The gangs that ``name`` stands for; a namespace left out is ``default``."""
     namespace, _, own_name = name.rpartition("/")
     namespace = namespace or "default"
@@ -203,7 +206,7 @@ def gang_keys(snapshot: Snapshot, subject: Subject, name: str) -> Iterator[str]:
         case Subject.CLAIM:
             yield from (gang.key for gang in gangs_of_claim(snapshot, namespace, own_name))
         case Subject.QUEUE:
-            yield from gangs_of_queue(snapshot, name)
+            yield from gangs_of_queue(snapshot, plan, name)
 
 
 def asked_claim(snapshot: Snapshot, subject: Subject, name: str) -> ClaimFunnel | None:
@@ -219,15 +222,13 @@ def asked_claim(snapshot: Snapshot, subject: Subject, name: str) -> ClaimFunnel 
 
 def _waiting_lines(snapshot: Snapshot, plan: Plan) -> Mapping[str, Sequence[str]]:
     """Per queue the keys of the gangs that wait in it: higher priority first, then older."""
-    lines: dict[str, list[Gang]] = {}
+    lines: dict[str, list[tuple[int, float, str]]] = {}
     for unplaced in plan.unplaced:
         gang = snapshot.gangs.get(unplaced.gang)
         if gang is not None:
-            lines.setdefault(unplaced.queue, []).append(gang)
-    return {
-        queue: [g.key for g in sorted(line, key=lambda g: (-g.priority, g.created, g.key))]
-        for queue, line in lines.items()
-    }
+            rank = (-gang.priority - unplaced.gained, gang.created, gang.key)
+            lines.setdefault(unplaced.queue, []).append(rank)
+    return {queue: [key for *_, key in sorted(line)] for queue, line in lines.items()}
 
 
 def places_in_line(snapshot: Snapshot, plan: Plan) -> dict[str, tuple[int, int]]:

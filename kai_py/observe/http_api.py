@@ -132,7 +132,7 @@ class Api:
             raise web.HTTPNotFound(text=f"what can be explained: {known}\n") from None
         query, made = request.query, self._source.decisions
         since = view.snapshot.now - _whole(query["seconds"]) if "seconds" in query else 0.0
-        keys = list(gang_keys(view.snapshot, subject, name))[:MOST_EXPLAINED]
+        keys = list(gang_keys(view.snapshot, view.plan, subject, name))[:MOST_EXPLAINED]
         claim = await asyncio.to_thread(asked_claim, view.snapshot, subject, name)
         explainer = Explainer(view.snapshot, view.plan)
         found = [explainer.explain(key) for key in keys]

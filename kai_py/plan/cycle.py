@@ -31,9 +31,9 @@ from kai_py.plan.scoring import Scoring
 from kai_py.plan.shape_fits import ShapeFits
 from kai_py.plan.spared import Spared
 from kai_py.plan.statement import Statement
+from kai_py.policy.ageing import NO_AGEING, Ageing, QueueAgeing
 from kai_py.policy.fill import Strategy
 from kai_py.policy.fit import StaticFits
-from kai_py.policy.gang_order import Ageing
 from kai_py.policy.rules import NATIVE, Rules
 from kai_py.policy.score.stranding import could_strand
 from kai_py.policy.score.strategies import PlacementStrategy
@@ -70,7 +70,7 @@ class CycleSettings:
     victim_probes_per_gang: int = 500
     consolidate_at_most: int = 16
     staleness_grace: float = 60.0
-    ageing: Ageing | None = None
+    ageing: Ageing = NO_AGEING
     hold_seconds: float = 300.0
     cooldown: float = 0.0
     suspend_jobs: bool = False
@@ -115,7 +115,8 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
     )
     devices = CycleDevices(memory.devices, snapshot)
     statement = Statement(snapshot, quota, devices, settings.sharing_strategy)
-    placer = _placer(snapshot, settings, memory)
+    ageing = QueueAgeing.of(snapshot.queues, settings.ageing, snapshot.now)
+    placer = _placer(snapshot, settings, memory, ageing)
     state = CycleState(
         snapshot,
         quota,
@@ -126,7 +127,7 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
         most_moved=settings.consolidate_at_most,
         staleness_grace=settings.staleness_grace,
         spared=Spared(snapshot, memory.evictions, settings.cooldown),
-        ageing=settings.ageing,
+        ageing=ageing,
         exhausted=memory.exhausted,
         hold_seconds=settings.hold_seconds,
     )
@@ -161,9 +162,11 @@ def _waits(state: CycleState, gang: Gang) -> bool:
     return any(member.pod.uid not in placed for member in gang.pending)
 
 
-def _placer(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) -> Placer:
+def _placer(
+    snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory, ageing: QueueAgeing
+) -> Placer:
     scoring = _scoring(snapshot, settings, memory.statics)
-    kept = Reservations(snapshot.now)
+    kept = Reservations(ageing)
     return Placer(
         ShapeFits(memory.statics), settings.gpu_strategy, settings.cpu_strategy, scoring, kept
     )

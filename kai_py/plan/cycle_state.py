@@ -10,7 +10,7 @@ from kai_py.plan.quota import Quota
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.spared import Spared
 from kai_py.plan.statement import Statement
-from kai_py.policy.gang_order import Ageing
+from kai_py.policy.ageing import QueueAgeing
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
@@ -36,7 +36,7 @@ class CycleState:
     staleness_grace: float
     hold_seconds: float
     spared: Spared
-    ageing: Ageing | None = None
+    ageing: QueueAgeing = field(default_factory=QueueAgeing)
     exhausted: Mapping[str, int] = field(default_factory=dict)
     searched: dict[str, bool] = field(default_factory=dict)
     obstacles: dict[str, Obstacle] = field(default_factory=dict)

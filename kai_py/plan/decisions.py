@@ -243,7 +243,7 @@ class Unplaced:
 
     ``marked``: whether its pods say so in a condition, which autoscalers read. ``shortage``: what
     was too little, where room was. ``protections``: who keeps that room, and why. ``surplus``:
-    those of ``pods`` without which the gang starts.
+    those of ``pods`` without which the gang starts. ``gained``: points of priority for waiting.
     """
 
     gang: str
@@ -256,6 +256,7 @@ class Unplaced:
     shortage: Shortage | None = None
     protections: tuple[Protection, ...] = ()
     surplus: tuple[PodRef, ...] = ()
+    gained: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,4 +79,4 @@ class GangLine:
 
     def _rank(self, gang: Gang) -> Rank:
         served = elastic_rank(gang, self._state.statement)
-        return gang_rank(gang, served, self._state.snapshot.now, self._state.ageing)
+        return gang_rank(gang, served, self._state.ageing.gained(gang))

@@ -141,6 +141,7 @@ def _unplaced(state: CycleState, pending: Sequence[Gang]) -> list[Unplaced]:
                 shortage=obstacle.shortage,
                 protections=obstacle.protections,
                 surplus=surplus_of(gang, state.statement),
+                gained=state.ageing.gained(gang),
             )
         )
     return listed

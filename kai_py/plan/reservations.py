@@ -6,7 +6,7 @@ A node that is kept takes nobody but its holder and pods that end before the hol
 
 ``start`` is when the last pod that is in the way is expected to have ended; where one of them does
 not say how long it runs nobody can tell, and the node takes nobody else. Inside the holder's queue
-a higher priority still goes first. This is backfilling as in
+a higher priority, with what waiting counts, still goes first. This is backfilling as in
 EASY (Lifka 1995), with one reservation per queue. O(reservations) per placement.
 """
 
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kai_py.policy.ageing import QueueAgeing
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Bools, Floats
 
@@ -31,17 +32,12 @@ class Reservation:
     start: float
     cost: Floats
 
-    def binds(self, gang: Gang) -> bool:
-        """Whether ``gang`` has to respect it."""
-        first = gang.queue == self.gang.queue and gang.priority > self.gang.priority
-        return gang.key != self.gang.key and not first
-
 
 @dataclass
 class Reservations:
-    """The reservations of a cycle at ``now`` (seconds since the epoch); none share a node."""
+    """The reservations of a cycle; none share a node. ``ageing``: what waiting counts, and now."""
 
-    now: float = 0.0
+    ageing: QueueAgeing = field(default_factory=QueueAgeing)
     kept: list[Reservation] = field(default_factory=list)
 
     def closed_to(self, gang: Gang) -> tuple[int, ...]:
@@ -49,18 +45,24 @@ class Reservations:
         if not self.kept:
             return ()
         runtime = gang.expected_runtime
-        ends = math.inf if runtime is None else self.now + runtime
+        ends = math.inf if runtime is None else self.ageing.now + runtime
         return tuple(
             row
             for each in self.kept
-            if each.binds(gang) and (math.isinf(each.start) or ends > each.start)
+            if self._binds(each, gang) and (math.isinf(each.start) or ends > each.start)
             for row in each.rows
         )
 
     def ahead_of(self, gang: Gang) -> Reservation | None:
         """What another gang of the same queue holds: its part of the queue is kept for it, too."""
         ours = (each for each in self.kept if each.gang.queue == gang.queue)
-        return next((each for each in ours if each.binds(gang)), None)
+        return next((each for each in ours if self._binds(each, gang)), None)
+
+    def _binds(self, kept: Reservation, gang: Gang) -> bool:
+        """Whether ``gang`` has to respect it."""
+        same_queue = gang.queue == kept.gang.queue
+        first = same_queue and self.ageing.priority(gang) > self.ageing.priority(kept.gang)
+        return gang.key != kept.gang.key and not first
 
 
 def without(rows: tuple[int, ...], allowed: Bools | None, nodes: int) -> Bools:

@@ -35,7 +35,7 @@ def advise(
     """
     present = Present(documents, configuration, now)
     snapshot, plan = present.snapshot, present.plan()
-    keys = list(gang_keys(snapshot, subject, name))
+    keys = list(gang_keys(snapshot, plan, subject, name))
     claim, explainer = asked_claim(snapshot, subject, name), Explainer(snapshot, plan)
     found = [
         replace(each, claim=claim) for key in keys if (each := explainer.explain(key)) is not None

@@ -165,6 +165,7 @@ class GangLedger:
             wording=terms.wording,
             near=terms.near,
             expected_runtime=spec.expected_runtime,
+            ageing=spec.ageing,
             provisioning_class=spec.provisioning_class,
             staged=bool(spec.awaited),
             awaited=tuple(still_missing(spec.key, by_order[0].expected, members)),

@@ -99,8 +99,9 @@ class Gang:
     attempt and had it. ``mark_unschedulable``: whether its pods say in a condition that they wait.
     ``near``: where it would rather be. ``wording``: in whose words its users are told.
     ``expected_runtime`` (seconds): how long its pods are said to run; None where nobody said.
-    ``provisioning_class``: of the ProvisioningRequest made while it waits; None: as configured.
-    ``staged``: some of its pods are made once others run;
+    ``ageing`` (seconds): time of waiting that counts as one point of priority; None: as its queue
+    says. ``provisioning_class``: of the ProvisioningRequest made while it waits; None: as
+    configured. ``staged``: some of its pods are made once others run;
     ``awaited`` stand in for those that do not exist yet and are none of its ``members``.
     """
 
@@ -128,6 +129,7 @@ class Gang:
     wording: Wording = Wording.NATIVE
     near: tuple[Near, ...] = ()
     expected_runtime: float | None = None
+    ageing: float | None = None
     provisioning_class: str | None = None
     staged: bool = False
     awaited: tuple[Member, ...] = ()
@@ -186,6 +188,11 @@ class Gang:
     def started(self) -> float:
         """When the first of the bound pods was bound; 0 when none is."""
         return min((m.bound_since for m in self.bound), default=0.0)
+
+    @property
+    def waiting_since(self) -> float:
+        """Since when it waits: its pods may be younger, where others of it were evicted."""
+        return max(self.created, min((m.created for m in self.pending), default=self.created))
 
     def counts(self, *states: PodState) -> dict[str, int]:
         """Pods per leaf in any of ``states``."""

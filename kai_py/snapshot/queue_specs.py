@@ -65,8 +65,9 @@ class QueueSpec:
 
     Of a resource missing in ``deserved`` nothing is guaranteed, except for cpu, memory and the
     other base resources: a queue that is silent about them does not ration them. A resource missing
-    in ``max`` is unlimited, in ``weights`` it has ``weight``. ``created``, min runtimes and
-    ``reserve_after`` are in seconds; None is inherited, also for ``max_evictions_per_hour``.
+    in ``max`` is unlimited, in ``weights`` it has ``weight``. ``created``, min runtimes,
+    ``reserve_after`` and ``ageing`` are in seconds; None is inherited, also for ``ageing_limit``
+    and ``max_evictions_per_hour``.
     ``api_version`` tells the API it was written in, ``problems`` what was already found wrong with
     it there, ``device_limits`` what its rows by attribute count, ``usage`` what its status
     remembers, as do ``evictions``, ``namespaces`` whose workloads it takes (None: everybody's).
@@ -84,6 +85,8 @@ class QueueSpec:
     preempt_min_runtime: float | None = None
     reclaim_min_runtime: float | None = None
     reserve_after: float | None = None
+    ageing: float | None = None
+    ageing_limit: float | None = None
     max_evictions_per_hour: float | None = None
     api_version: str = ""
     problems: "tuple[QueueProblem, ...]" = ()

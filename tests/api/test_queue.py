@@ -43,6 +43,8 @@ def test_every_optional_field():
             preemptMinRuntime="10m",
             reclaimMinRuntime="1h",
             reserveAfter="5m",
+            ageing="10m",
+            ageingLimit=3,
             namespaces={"selector": {"matchLabels": {"team": "a"}}},
         ),
         unknown="forbid",
@@ -51,6 +53,7 @@ def test_every_optional_field():
     assert spec.resources["cpu"].max is None
     assert spec.devices[0].max.value() == 8
     assert (spec.preempt_min_runtime, spec.reclaim_min_runtime) == (600, 3600)
+    assert (spec.ageing, spec.ageing_limit) == (600, 3)
     assert spec.namespaces.selector.match_labels == {"team": "a"}
 
 

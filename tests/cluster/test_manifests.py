@@ -100,6 +100,8 @@ SPECS = [
     {"namespaces": {"selector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}},
     {"preemptMinRuntime": "1h30m", "reclaimMinRuntime": "0", "reserveAfter": "500ms"},
     {"reserveAfter": "5 minutes"},
+    {"ageing": "10m", "ageingLimit": 0},
+    {"ageing": "10", "ageingLimit": -1},
     {"reserveAfter": ""},
 ]
 

@@ -5,7 +5,7 @@ admitted once all of it that must start together exists, no other gate holds it,
 bounds of its queues beside everything that was admitted before it and waits for room. Of pods above
 the floor one is admitted at a time. Nothing is placed here: the next cycle does that.
 
-Order: priority, then age. O(waiting pods), only while a pod has the gate.
+Order: priority, with what waiting counts, then age. O(waiting pods), only while a pod has the gate.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +27,8 @@ def admit(state: CycleState, gangs: Iterable[Gang]) -> tuple[Admission, ...]:
         return ()
     undo = [_charge(state, gang, _ungated(state, gang)) for gang in pending]
     admitted: list[Admission] = []
-    for gang in sorted(gated, key=lambda g: (-g.priority, g.created, g.key)):
+    rank = state.ageing.priority
+    for gang in sorted(gated, key=lambda g: (-rank(g), g.created, g.key)):
         pods = _admitted(state, gang)
         if pods:
             undo.append(_charge(state, gang, pods))

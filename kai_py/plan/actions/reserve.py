@@ -95,20 +95,15 @@ def _due(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
     if not after:
         return []
     first: dict[str, Gang] = {}
-    for gang in sorted(gangs, key=lambda each: (-each.priority, _since(each), each.key)):
+    rank = state.ageing.priority
+    for gang in sorted(gangs, key=lambda each: (-rank(each), each.waiting_since, each.key)):
         wait = after.get(gang.queue)
-        if wait is None or gang.queue in first or now < _since(gang) + wait:
+        if wait is None or gang.queue in first or now < gang.waiting_since + wait:
             continue
         promised = any(member.pod.uid in state.snapshot.holds for member in gang.pending)
         if not promised and precondition(gang, state.quota, state.snapshot.namespaces) is None:
             first[gang.queue] = gang
-    return sorted(first.values(), key=lambda each: (_since(each), each.key))
-
-
-def _since(gang: Gang) -> float:
-    """Since when the gang waits: its pods may be younger, where others of it were evicted."""
-    waiting = min((member.created for member in gang.pending), default=gang.created)
-    return max(gang.created, waiting)
+    return sorted(first.values(), key=lambda each: (each.waiting_since, each.key))
 
 
 def _may_hold(state: CycleState, gang: Gang, ask: Ask) -> bool:
