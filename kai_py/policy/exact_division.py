@@ -27,21 +27,23 @@ from kai_py.snapshot.resources import Floats, Ints
 
 def divide_exactly(siblings: Siblings, usage_weight: float) -> Portions:
     """Each queue's portion of its group's budget."""
-    promised = np.minimum(siblings.deserved, siblings.budget[siblings.group])
+    promised = np.minimum(siblings.deserved, siblings.budget[..., siblings.group])
     guaranteed = np.minimum(promised, siblings.ceiling)
     deserved = water_fill(siblings.group, siblings.budget, promised, guaranteed)
     room = np.where(siblings.weight > 0, siblings.ceiling - deserved, 0.0)
     bucket, group_of = priority_buckets(siblings)
-    left = siblings.budget - sum_by(siblings.group, deserved, len(siblings.budget))
-    budget = _bucket_budgets(left, sum_by(bucket, room, len(group_of)), group_of)
-    claim = claims(siblings, bucket, len(budget), room > 0, usage_weight)
+    buckets = len(group_of)
+    left = siblings.budget - sum_by(siblings.group, deserved, siblings.budget.shape[-1])
+    budget = _bucket_budgets(left, sum_by(bucket, room, buckets), group_of)
+    claim = claims(siblings, bucket, buckets, room > 0, usage_weight)
     surplus = water_fill(bucket, budget, claim, room)
     forgiven = np.where(claim > 0, 0.0, siblings.weight)
-    unclaimed = budget - sum_by(bucket, surplus, len(budget))
-    surplus += water_fill(bucket, unclaimed, forgiven, room)
-    return Portions(deserved, surplus, shares_of(claim, bucket, len(budget)))
+    if np.logical_and(forgiven, room).any():
+        unclaimed = budget - sum_by(bucket, surplus, buckets)
+        surplus += water_fill(bucket, unclaimed, forgiven, room)
+    return Portions(deserved, surplus, shares_of(claim, bucket, buckets))
 
 
 def _bucket_budgets(left: Floats, usable: Floats, group_of: Ints) -> Floats:
-    """(buckets,) what each priority divides: what the higher ones cannot use, if it can."""
-    return np.clip(left[group_of] - running_sums(group_of, usable), 0.0, usable)
+    """(..., buckets) what each priority divides: what higher ones cannot use, if it can."""
+    return np.clip(left[..., group_of] - running_sums(group_of, usable), 0.0, usable)

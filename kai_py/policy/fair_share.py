@@ -8,7 +8,8 @@ In the native profile a queue stands for the demand that its subtree can really 
 no more than that, below a weight of 0 no more than what is deserved. So nothing is given to a
 branch in which nobody may take it.
 
-O(resources x queues log queues) in about thirty numpy calls per resource and level.
+All resources are divided side by side: O(resources x queues log queues) in about a hundred numpy
+calls per level.
 """
 
 from dataclasses import dataclass
@@ -57,24 +58,21 @@ def fair_share(
     divide = divide_exactly if exact else divide_whole_units
     for level in queues.levels():
         parents = _level_above(queues, level)
-        group = queues.parent[level].astype(np.int64) - parents.start
-        for row in range(len(total)):
-            above = fair[row, parents] if level.start else total[row : row + 1]
-            siblings = Siblings(
-                group=group,
-                budget=above,
-                ceiling=ceiling[row, level],
-                deserved=queues.deserved[row, level],
-                weight=queues.weight[row, level],
-                usage=past[row, level],
-                priority=queues.priority[level],
-                creation_order=queues.creation_order[level],
-            )
-            portions = divide(siblings, rules.usage_weight)
-            deserved[row, level] = portions.deserved
-            surplus[row, level] = portions.surplus
-            share[row, level] = portions.weight_share
-            fair[row, level] = portions.deserved + portions.surplus
+        siblings = Siblings(
+            group=queues.parent[level].astype(np.int64) - parents.start,
+            budget=fair[:, parents] if level.start else total[:, None],
+            ceiling=ceiling[:, level],
+            deserved=queues.deserved[:, level],
+            weight=queues.weight[:, level],
+            usage=past[:, level],
+            priority=queues.priority[level],
+            creation_order=queues.creation_order[level],
+        )
+        portions = divide(siblings, rules.usage_weight)
+        deserved[:, level] = portions.deserved
+        surplus[:, level] = portions.surplus
+        share[:, level] = portions.weight_share
+        fair[:, level] = portions.deserved + portions.surplus
     roots = queues.depth == 0
     guaranteed = np.minimum(queues.deserved, ceiling)
     scaled = np.isfinite(queues.deserved) & (deserved < guaranteed - NEGLIGIBLE)

@@ -265,9 +265,8 @@ def _taken_before(theirs: Index, amount: Floats) -> Floats:
         return np.zeros_like(amount)
     order = np.argsort(theirs, kind="stable")
     group = theirs[order].astype(np.int64)
-    taken = np.zeros_like(amount)
-    for row, amounts in enumerate(amount):
-        taken[row, order] = running_sums(group, amounts[order])
+    taken = np.empty_like(amount)
+    taken[:, order] = running_sums(group, amount[:, order])
     return taken
 
 

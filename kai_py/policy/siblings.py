@@ -1,6 +1,11 @@
-"""What competes for what: one resource, the queues of one level, each among its siblings."""
+"""What competes for what: the queues of one level, each among its siblings.
+
+Arrays are (..., n) or (..., groups): whatever stands before the last axis, as a rule resources, is
+divided side by side.
+"""
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -11,9 +16,9 @@ from kai_py.snapshot.resources import Bools, Floats, Ints
 class Siblings:
     """Queues of one level; ``group`` (n,) says whose children they are, ascending.
 
-    ``budget`` (groups,) is what each group divides, all else is (n,). ``ceiling`` is the most a
-    queue can use: its demand or its maximum, whichever is less. ``usage`` is the part of the whole
-    that the queue used in the past, decayed.
+    ``budget`` (..., groups) is what each group divides, amounts are (..., n), ranks (n,).
+    ``ceiling`` is the most a queue can use: its demand or its maximum, whichever is less. ``usage``
+    is the part of the whole that the queue used in the past, decayed.
     """
 
     group: Ints
@@ -28,7 +33,7 @@ class Siblings:
 
 @dataclass(frozen=True, slots=True)
 class Portions:
-    """What each queue gets, (n,) each, and ``weight_share``: its part of its bucket's surplus."""
+    """(..., n) what each queue gets; ``weight_share``: its part of its bucket's surplus."""
 
     deserved: Floats
     surplus: Floats
@@ -36,8 +41,14 @@ class Portions:
 
 
 def sum_by(group: Ints, values: Floats, groups: int) -> Floats:
-    """(groups,) sums."""
-    return np.bincount(group, values, groups).astype(np.float64, copy=False)
+    """(..., groups) the sums of ``values`` (..., n), added up in their order."""
+    lines = values.shape[:-1]
+    first = groups * np.arange(prod(lines))
+    places = (first[:, None] + group).ravel()
+    sums: Floats = np.bincount(places, values.ravel(), groups * len(first)).astype(
+        np.float64, copy=False
+    )
+    return sums.reshape(*lines, groups)
 
 
 def priority_buckets(siblings: Siblings) -> tuple[Ints, Ints]:
@@ -57,18 +68,17 @@ def priority_buckets(siblings: Siblings) -> tuple[Ints, Ints]:
 def claims(
     siblings: Siblings, bucket: Ints, buckets: int, competing: Bools, usage_weight: float
 ) -> Floats:
-    """(n,) the rate at which each competing queue draws on the surplus of its bucket.
+    """(..., n) the rate at which each competing queue draws on the surplus of its bucket.
 
     With w its part of the competing weight and u its past usage, that is max(0, w + k(w - u)).
     """
     weight = np.where(competing, siblings.weight, 0.0)
-    total = sum_by(bucket, weight, buckets)[bucket]
-    part = np.divide(weight, total, out=np.zeros(len(weight)), where=total > 0)
+    part = shares_of(weight, bucket, buckets)
     claim = np.maximum(0.0, part + usage_weight * (part - siblings.usage))
     return np.where(part > 0, claim, 0.0)
 
 
 def shares_of(claim: Floats, bucket: Ints, buckets: int) -> Floats:
-    """(n,) each claim as a part of its bucket's sum; 0 where nobody claims."""
-    total = sum_by(bucket, claim, buckets)[bucket]
-    return np.divide(claim, total, out=np.zeros(len(claim)), where=total > 0)
+    """(..., n) each claim as a part of its bucket's sum; 0 where nobody claims."""
+    total = sum_by(bucket, claim, buckets)[..., bucket]
+    return np.divide(claim, total, out=np.zeros(claim.shape), where=total > 0)

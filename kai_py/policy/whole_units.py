@@ -29,10 +29,10 @@ from kai_py.snapshot.resources import Bools, Floats
 
 def divide_whole_units(siblings: Siblings, usage_weight: float) -> Portions:
     """Each queue's portion of its group's budget."""
-    all_there_is = siblings.budget[siblings.group]
+    all_there_is = siblings.budget[..., siblings.group]
     promised = np.where(np.isinf(siblings.deserved), all_there_is, siblings.deserved)
     deserved = np.minimum(promised, siblings.ceiling)
-    left = siblings.budget - sum_by(siblings.group, deserved, len(siblings.budget))
+    left = siblings.budget - sum_by(siblings.group, deserved, siblings.budget.shape[-1])
     surplus, weight_share = divide_surplus(siblings, deserved, left, usage_weight)
     return Portions(deserved, surplus, weight_share)
 
@@ -40,12 +40,12 @@ def divide_whole_units(siblings: Siblings, usage_weight: float) -> Portions:
 def divide_surplus(
     siblings: Siblings, held: Floats, left: Floats, usage_weight: float
 ) -> tuple[Floats, Floats]:
-    """(n,) what each queue gets of ``left`` (groups,) on top of ``held`` (n,); its weight share."""
+    """(..., n) what each queue gets of ``left`` (..., groups) beside ``held``; its weight share."""
     bucket, group_of = priority_buckets(siblings)
     rank = np.arange(len(group_of)) - np.searchsorted(group_of, group_of, side="left")
     need = np.maximum(siblings.ceiling - held, 0.0)
     claim = claims(siblings, bucket, len(group_of), need > 0, usage_weight)
-    given, cut = np.zeros(len(held)), np.zeros(len(held))
+    given, cut = np.zeros(held.shape), np.zeros(held.shape)
     left = np.maximum(left, 0.0)
     for turn in range(int(rank.max(initial=-1)) + 1):
         members = np.equal(rank[bucket], turn)
@@ -65,13 +65,13 @@ def _rounds(
     left: Floats,
 ) -> Floats:
     """What remains of ``left``; adds to ``given``, notes cut-off fractions in ``cut``."""
-    group, groups = siblings.group, len(left)
+    group, groups = siblings.group, left.shape[-1]
     going = left > 0
     while going.any():
         lacking = need - given
-        open_ = members & (lacking > NEGLIGIBLE) & going[group]
+        open_ = members & (lacking > NEGLIGIBLE) & going[..., group]
         claim = claims(siblings, group, groups, open_, usage_weight)
-        part = left[group] * shares_of(claim, group, groups)
+        part = left[..., group] * shares_of(claim, group, groups)
         open_ &= claim > 0
         satisfied = open_ & (lacking <= part)
         limited = open_ & ~satisfied
@@ -86,12 +86,12 @@ def _rounds(
 
 
 def _cut_off_units(siblings: Siblings, cut: Floats, left: Floats) -> Floats:
-    """(n,) one unit for each cut-off fraction while any is left."""
-    units = np.zeros(len(cut))
-    waiting = np.flatnonzero(cut > 0)
+    """(..., n) one unit for each cut-off fraction while any is left."""
     keys = (siblings.creation_order, -cut, -siblings.priority, siblings.group)
-    order = waiting[np.lexsort([key[waiting] for key in keys])]
-    group = siblings.group[order]
-    earlier = running_sums(group, np.ones(len(order)))
-    units[order] = np.clip(left[group] - earlier, 0.0, 1.0)
+    order = np.lexsort([np.broadcast_to(key, cut.shape) for key in keys])
+    waiting = np.take_along_axis(cut, order, axis=-1) > 0
+    earlier = running_sums(siblings.group, waiting.astype(np.float64))
+    due = np.clip(left[..., siblings.group] - earlier, 0.0, 1.0)
+    units = np.empty(cut.shape)
+    np.put_along_axis(units, order, np.where(waiting, due, 0.0), axis=-1)
     return units

@@ -43,3 +43,14 @@ def test_what_suffices_for_all_is_given_exactly():
 def test_running_sums_start_anew_in_each_group():
     sums = running_sums(np.array([0, 0, 2, 2, 2]), np.array([1.0, 2, 3, 4, 5]))
     assert sums.tolist() == [0, 1, 0, 3, 7]
+
+
+def test_resources_are_filled_side_by_side_as_each_would_be_alone():
+    group = np.array([1, 0, 1, 1])
+    budgets = np.array([[3.0, 4.0], [1e15, 5e14], [0.0, 1.0]])
+    rates = np.array([[1.0, 2, 3, 0], [5, 1, 0, 1], [1, 1, 1, 1]])
+    caps = np.array([[3.0, 9, 1.5, 1], [1e15, 7, 3, 0.1], [0.1, 0.2, 0.4, 0.8]])
+    filled = water_fill(group, budgets, rates, caps)
+    alone = [water_fill(group, *row) for row in zip(budgets, rates, caps, strict=True)]
+    assert filled.tolist() == [row.tolist() for row in alone]
+    assert filled[0].tolist() == [2.5, 3.0, 1.5, 0.0]
