@@ -1,7 +1,8 @@
 """``kai-py decisions``: what a running scheduler decided lately and decides now, as JSON lines.
 
 Asked of its HTTP server, whose history is in memory: it begins with the process and has the last
-5,000. Decisions are numbered; a gap in the numbers means that some are no longer kept.
+5,000. Decisions are numbered; a gap in the numbers means that some are no longer kept, and numbers
+that begin anew that another process schedules now.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from kai_py.api.duration import DurationError, parse_duration
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.scheduler_http import USUAL_URL, TokenFile, check, read, session
 
+ID = b"id: "
 DATA = b"data: "
 DECISION = b"event: decision"
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
@@ -69,9 +71,9 @@ async def _print(url: str, token_file: Path | None, query: dict[str, str], *, fo
         pause = FIRST_PAUSE
         while True:
             try:
-                async for line in _made(asking, url, start):
+                async for name, line in _made(asking, url, start):
                     print(line.decode(), flush=True)
-                    start, pause = _after(line), FIRST_PAUSE
+                    start, pause = {"since": name.decode()}, FIRST_PAUSE
             except (aiohttp.ClientError, TimeoutError) as error:
                 print(f"kai-py: {url}: {error}; trying again", file=sys.stderr)
             await asyncio.sleep(pause)
@@ -87,17 +89,20 @@ async def _kept(
 
 async def _made(
     asking: aiohttp.ClientSession, url: str, start: dict[str, str]
-) -> AsyncIterator[bytes]:
+) -> AsyncIterator[tuple[bytes, bytes]]:
+    """Decisions with the ids of their events, which tell processes apart."""
     async with asking.get(f"{url}/v1/events", params=start) as response:
         await check(url, response)
-        is_decision = False
+        name, is_decision = b"", False
         async for line in response.content:
+            if line.startswith(ID):
+                name = line.removeprefix(ID).rstrip()
             if line.startswith(DATA) and is_decision:
-                yield line.removeprefix(DATA).rstrip()
+                yield name, line.removeprefix(DATA).rstrip()
             is_decision = line.rstrip() == DECISION
 
 
-def _after(line: bytes | msgspec.Raw) -> dict[str, str]:
+def _after(line: msgspec.Raw) -> dict[str, str]:
     """Where to go on after a decision; without any, with what is made next."""
     return {"since": str(msgspec.json.decode(line, type=_Numbered).number)}
 

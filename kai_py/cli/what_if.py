@@ -3,7 +3,6 @@
 Exit codes: 0 when nobody waits for room afterwards, 1 when somebody does.
 """
 
-import re
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
 from kai_py.cli.cluster_objects import Saved, cluster_objects
 from kai_py.cli.configuration import ConfigFile, configuration_from
@@ -21,19 +19,16 @@ from kai_py.cli.input_files import documents_in
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.progress import progress
 from kai_py.cli.tables import print_table
-from kai_py.simulate.changes import (
-    AddNodes,
-    AddObjects,
-    Change,
-    ChangeError,
-    DrainNode,
-    RemoveGang,
-    SetQueue,
+from kai_py.simulate.change_texts import changes_in
+from kai_py.simulate.changes import AddObjects, Change, ChangeError
+from kai_py.simulate.what_if import (
+    MAX_ADDED_NODES,
+    Comparison,
+    NodesNeeded,
+    Placed,
+    nodes_needed,
+    what_if,
 )
-from kai_py.simulate.what_if import MAX_ADDED_NODES, Comparison, Placed, nodes_needed, what_if
-
-_QUEUE_FIELD = re.compile(r"(?P<queue>[^=]+?)\.(?P<path>[A-Za-z][A-Za-z.]*)=(?P<value>.*)")
-_NODES = re.compile(r"(?P<like>[^=]+)=(?P<count>[0-9]{1,4})")
 
 
 def command(
@@ -62,18 +57,16 @@ def command(
     """Tell what a change would do: who starts, who leaves, who waits, what queues get."""
     configuration = configuration_from(config)
     documents, now = cluster_objects(saved, kubeconfig, context), time.time()
-    changes: tuple[Change, ...] = (
-        *(SetQueue(*_queue_field(text)) for text in set_queue or ()),
-        *(AddNodes(*_nodes(text)) for text in add_nodes or ()),
-        *map(DrainNode, drain or ()),
-        *map(RemoveGang, remove or ()),
-        *map(_manifest, add or ()),
-    )
+    asked = {"set": set_queue, "add-nodes": add_nodes, "drain": drain, "remove": remove}
     try:
+        changes: tuple[Change, ...] = (
+            *changes_in((kind, text) for kind, texts in asked.items() for text in texts or ()),
+            *map(_manifest, add or ()),
+        )
         with progress("simulating"):
             if until_placed:
                 needed = nodes_needed(documents, changes, configuration, like=until_placed, now=now)
-                answer: object = {"like": until_placed, "nodes": needed}
+                answer: object = NodesNeeded(until_placed, needed)
                 telling, waits = partial(_tell_needed, until_placed, needed), needed is None
             else:
                 answer = comparison = what_if(documents, changes, configuration, now=now)
@@ -84,24 +77,6 @@ def command(
         telling()
     if waits:
         raise typer.Exit(ExitCode.FOUND)
-
-
-def _queue_field(text: str) -> tuple[str, tuple[str, ...], object]:
-    match = _QUEUE_FIELD.fullmatch(text)
-    if match is None:
-        raise CommandError(f"--set {text}: is not of the form NAME.FIELD=VALUE")
-    try:
-        value = yaml.safe_load(match["value"]) if match["value"] else None
-    except yaml.YAMLError:
-        raise CommandError(f"--set {text}: the value is not YAML") from None
-    return match["queue"], tuple(match["path"].split(".")), value
-
-
-def _nodes(text: str) -> tuple[str, int]:
-    match = _NODES.fullmatch(text)
-    if match is None:
-        raise CommandError(f"--add-nodes {text}: is not of the form NODE=COUNT")
-    return match["like"], int(match["count"])
 
 
 def _manifest(path: Path) -> Change:

@@ -5,9 +5,12 @@
     /v1/explain/SUBJECT/NAME?suggestions=&seconds=  gang, pod, job, claim or queue: why it waits or
                                     where it runs, what would help, and its decisions (of so many
                                     seconds)
+    /v1/what-if?set=&add-nodes=&drain=&remove=&until-placed=  what changes would do, simulated
+    /v1/node-kinds                  kinds of nodes that more could be added of
     /v1/decisions?since=&seconds=   the last decisions: after a number, or of so many seconds
     /v1/history                     GPUs of the queues over time
-    /v1/events?since=               server-sent events: ``decision`` and ``cycle``
+    /v1/events?since=               server-sent events ``decision`` and ``cycle``; after a number or
+                                    an event's id
     /v1/plan                        the last plan
 
 Records are built when they are asked for, in a thread, and once per cycle; a scheduler that nobody
@@ -36,7 +39,8 @@ from kai_py.observe.explanation import (
 )
 from kai_py.observe.node_state import MOST_NODES, node_page
 from kai_py.observe.share_history import ShareHistory
-from kai_py.observe.suggestion import NoAdviceError, Suggestion
+from kai_py.observe.suggestion import MistakenQuestionError, NoAdviceError, Suggestion
+from kai_py.snapshot.node_kinds import node_kinds
 from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)
@@ -49,7 +53,7 @@ MOST_EXPLAINED = 64
 REST = 3.0
 """Pause after building a state, as a multiple of the time it took."""
 STARTED = uuid.uuid4().hex[:8]
-"""Tells the cycles of this process from those of the one before."""
+"""Tells the cycles and decisions of this process from those of the one before."""
 encode = msgspec.json.Encoder().encode
 
 
@@ -62,6 +66,8 @@ class Source:
     shares: ShareHistory
     advise: Callable[[str], Awaitable[tuple[Suggestion, ...]]] | None = None
     """What would let a gang start, where somebody can simulate it."""
+    what_if: Callable[[tuple[tuple[str, str], ...]], Awaitable[object]] | None = None
+    """What changes would do, given as (kind, text), where somebody can simulate it."""
 
 
 class Api:
@@ -81,6 +87,8 @@ class Api:
             web.get("/v1/state", self._get_state),
             web.get("/v1/nodes", self._nodes),
             web.get("/v1/explain/{subject}/{name:.+}", self._explain),
+            web.get("/v1/what-if", self._what_if),
+            web.get("/v1/node-kinds", self._node_kinds),
             web.get("/v1/decisions", self._decisions),
             web.get("/v1/history", self._history),
             web.get("/v1/events", self._events),
@@ -159,6 +167,23 @@ class Api:
             log.warning("no suggestions for %s: %s", explanation.gang, error)
             return explanation
 
+    async def _what_if(self, request: web.Request) -> web.Response:
+        self._view()
+        if self._source.what_if is None:
+            raise web.HTTPNotFound(text="nothing is simulated here\n")
+        try:
+            answer = await self._source.what_if(tuple(request.query.items()))
+        except MistakenQuestionError as error:
+            raise web.HTTPBadRequest(text=f"{error}\n") from None
+        except (ApiError, NoAdviceError) as error:
+            log.warning("no answer to a what-if: %s", error)
+            raise web.HTTPServiceUnavailable(text=f"{error}\n") from None
+        return _json(request, encode(answer))
+
+    async def _node_kinds(self, request: web.Request) -> web.Response:
+        kinds = await asyncio.to_thread(node_kinds, self._view().snapshot)
+        return _json(request, encode(kinds))
+
     async def _decisions(self, request: web.Request) -> web.Response:
         query, log = request.query, self._source.decisions
         if "seconds" in query:
@@ -179,7 +204,7 @@ class Api:
             raise web.HTTPServiceUnavailable(text="too many listen already\n")
         start = request.headers.get("Last-Event-ID") or request.query.get("since")
         log = self._source.decisions
-        told = min(_whole(start), log.newest) if start is not None else log.newest
+        told = log.newest if start is None else _last_told(start, log.newest)
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         )
@@ -238,7 +263,14 @@ def _tag(cycle: int) -> str:
 
 
 def _event(decision: Decision) -> bytes:
-    return b"id: %d\nevent: decision\ndata: %s\n\n" % (decision.number, encode(decision))
+    name = f"{STARTED}-{decision.number}".encode()
+    return b"id: %s\nevent: decision\ndata: %s\n\n" % (name, encode(decision))
+
+
+def _last_told(start: str, newest: int) -> int:
+    """The number in an event's id; of this process nothing was told by the one before."""
+    process, _, number = start.rpartition("-")
+    return min(_whole(number), newest) if process in ("", STARTED) else 0
 
 
 def _whole(text: str) -> int:

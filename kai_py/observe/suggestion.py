@@ -54,7 +54,11 @@ class Step:
 
 
 class NoAdviceError(RuntimeError):
-    """Nobody could find out what would help."""
+    """Nobody could find out what would help, or what would happen."""
+
+
+class MistakenQuestionError(NoAdviceError):
+    """What is asked about is not there, or not written as it should be."""
 
 
 @dataclass(frozen=True, slots=True)

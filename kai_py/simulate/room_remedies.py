@@ -7,7 +7,7 @@ from kai_py.observe.suggestion import Step, Suggestion, Verb
 from kai_py.simulate.question import Question, delete, first, patch
 from kai_py.simulate.what_if import least
 from kai_py.snapshot.accounting import GPU
-from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.node_kinds import node_kinds
 
 MOST_NODES = 64
 NODE_KINDS_TRIED = 3
@@ -53,9 +53,8 @@ def one_gang_less(question: Question) -> Iterator[Suggestion]:
 
 def more_nodes(question: Question) -> Iterator[Suggestion]:
     """For the node kinds there are, the most frequent first: the least number of more of them."""
-    return first(
-        _added(question, like) for like in _node_kinds(question.snapshot)[:NODE_KINDS_TRIED]
-    )
+    kinds = node_kinds(question.snapshot)[:NODE_KINDS_TRIED]
+    return first(_added(question, kind.like) for kind in kinds)
 
 
 def _added(question: Question, like: str) -> Iterator[Suggestion]:
@@ -71,12 +70,3 @@ def _with_nodes(question: Question, like: str) -> Callable[[int], bool]:
 
 def _nodes(like: str, count: int) -> Step:
     return Step(verb=Verb.ADD_NODES, api_version="v1", kind="Node", name=like, count=count)
-
-
-def _node_kinds(snapshot: Snapshot) -> list[str]:
-    """A node of each kind: nodes with the same amounts of everything and the same taints."""
-    kinds: dict[tuple[object, ...], list[str]] = {}
-    for name, node in zip(snapshot.nodes.names, snapshot.nodes.records, strict=True):
-        amounts = tuple(sorted((key, str(value)) for key, value in node.status.allocatable.items()))
-        kinds.setdefault((amounts, node.spec.taints), []).append(name)
-    return [names[0] for names in sorted(kinds.values(), key=lambda names: (-len(names), names[0]))]

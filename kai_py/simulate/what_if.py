@@ -64,6 +64,14 @@ class Comparison:
     queues: tuple[QueueChange, ...] = field(default=())
 
 
+@dataclass(frozen=True, slots=True)
+class NodesNeeded:
+    """How many more nodes like ``like`` until nobody waits for room; None: more than are tried."""
+
+    like: str
+    nodes: int | None
+
+
 def what_if(
     documents: Sequence[Document],
     changes: Sequence[Change],

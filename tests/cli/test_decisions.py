@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from kai_py.cli import decisions, scheduler_http
 from kai_py.cli.errors import CommandError
+from kai_py.observe import http_api
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.http import Probes, serve
 from kai_py.observe.http_access import TOKEN_VARIABLE, Access
@@ -64,6 +66,35 @@ async def test_followed_they_come_as_they_are_made(url, log, capsys):
         seen += capsys.readouterr().out
     following.cancel()
     assert [json.loads(line)["number"] for line in seen.splitlines()] == [1, 2]
+
+
+async def test_followed_across_a_restart_nothing_is_missed(log, capsys, monkeypatch):
+    monkeypatch.setattr(decisions, "FIRST_PAUSE", 0.05)
+    source = Source(lambda: view_of(ROOM), log, ShareHistory())
+    probes = Probes(CollectorRegistry(), list, list, source)
+
+    async def printed(wanted):
+        seen = ""
+        while seen.count("\n") < wanted:
+            await asyncio.sleep(0.02)
+            seen += capsys.readouterr().out
+        return [json.loads(line)["number"] for line in seen.splitlines()]
+
+    log.note(view_of(ROOM).plan, ROOM.gangs, ROOM.now)
+    async with serve(probes, Access("127.0.0.1"), 0) as port:
+        url = f"http://127.0.0.1:{port}"
+        query = {"since": "1"}
+        following = asyncio.create_task(decisions._print(url, None, query, follow=True))
+        assert await printed(1) == [2]
+        log.note(view_of(WAITS).plan, WAITS.gangs, WAITS.now)
+        assert await printed(1) == [3]
+    fresh = DecisionLog()
+    fresh.note(view_of(WAITS).plan, WAITS.gangs, WAITS.now)
+    monkeypatch.setattr(http_api, "STARTED", "later")
+    again = replace(probes, source=replace(source, decisions=fresh))
+    async with serve(again, Access("127.0.0.1"), port):
+        assert await printed(1) == [1]
+    following.cancel()
 
 
 async def test_what_goes_wrong_is_told(url, tmp_path, monkeypatch):

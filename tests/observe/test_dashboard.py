@@ -9,7 +9,10 @@ from kai_py.demo.performance import Wishes, perform
 from kai_py.demo.script import script_for
 from kai_py.observe.http import serve
 from kai_py.observe.http_access import TOKEN_VARIABLE, Access
-from kai_py.observe.suggestion import QueueChange, Suggestion
+from kai_py.observe.suggestion import MistakenQuestionError, QueueChange, Suggestion
+from kai_py.plan.decisions import Stage
+from kai_py.simulate.what_if import Comparison, NodesNeeded, Placed, Waiting
+from kai_py.snapshot.queue_specs import QueueSpec
 from tests.observe.browser import browsing, find_browser
 from tests.observe.shown import Shown, large_cluster
 from tests.worlds import gang, world
@@ -99,6 +102,147 @@ async def test_a_waiting_gang_tells_its_explanation(tab):
         shown.show(world({"n1": 16}, gang("train", pods=2, gpus=8, node="n1")).snapshot(1.0))
         await tab.until("document.querySelector('#gangs-note').innerText === 'Nobody waits.'")
         await tab.until("document.querySelector('#gangs').children.length === 0")
+
+
+ASKING = """(() => { const form = document.querySelector("#what-if"), given = %s;
+  for (const [name, value] of Object.entries(given)) form.elements[name].value = value;
+  form.requestSubmit(form.querySelector("[value=%s]")); })()"""
+
+
+async def test_what_if_puts_changes_to_the_simulation_and_tells_what_came_of_it(tab):
+    shown = Shown(world({"n1": 4}, gang("train", pods=2, gpus=8, queue="team")).snapshot(0.0))
+    asked = []
+
+    async def simulated(pairs):
+        asked.append(pairs)
+        if dict(pairs).get("drain") == "nowhere":
+            raise MistakenQuestionError("node nowhere: there is none")
+        if "until-placed" in dict(pairs):
+            return NodesNeeded("n1", 2)
+        share = QueueChange("team", fair_share=(0.0, 16.0), allocated=(4.0, 16.0))
+        return Comparison(
+            starts=(Placed("default/Gang/train", "team", ("n1-added-1", "n1-added-2")),),
+            waiting=(Waiting("default/Gang/big", "team", Stage.RESOURCES, 9, "no room."),),
+            queues=(share,),
+        )
+
+    probes = shown.probes()
+    probes = replace(probes, source=replace(probes.source, what_if=simulated))
+    async with serve(probes, Access("127.0.0.1"), 0) as port:
+        await look(tab, f"http://127.0.0.1:{port}/")
+        await tab.until("document.querySelector('#what-if [name=kind]').options.length")
+        assert await texts(tab, "[name=kind] option") == ["n1: 4 × nvidia.com/gpu (1 node)"]
+        given = '{count: 2, queue: "team", value: "", remove: "default/Gang/a b"}'
+        await tab.value(ASKING % (given, "simulate"))
+        await tab.until("document.querySelector('#what-if-answer .outcome')")
+        assert asked.pop() == (
+            ("set", "team.maxGPUs="),
+            ("add-nodes", "n1=2"),
+            ("remove", "default/Gang/a b"),
+        )
+        (told,) = await texts(tab, "#what-if-answer")
+        for part in (
+            "Starts: default/Gang/train.",
+            "n1-added-1, n1-added-2",
+            "4 → 16",
+            "1 gang still waits",
+            "default/Gang/big – Resources: no room.",
+            "kai-py what-if --set team.maxGPUs= --add-nodes n1=2 --remove 'default/Gang/a b'",
+        ):
+            assert part in told
+        await tab.value(ASKING % ('{remove: ""}', "until-placed"))
+        await tab.until("document.querySelector('#what-if-answer').innerText.includes('2 more')")
+        assert asked.pop() == (("set", "team.maxGPUs="), ("until-placed", "n1"))
+        await tab.value("document.querySelector('.nodes summary').click()")
+        await tab.until("document.querySelector('.questions button')")
+        await tab.value("document.querySelector('.questions button').click()")
+        await tab.until("document.querySelector('#what-if-answer .outcome')")
+        assert asked.pop() == (("drain", "n1"),)
+        await tab.value(ASKING % ('{drain: "nowhere"}', "simulate"))
+        await tab.until(
+            "document.querySelector('#what-if-answer').innerText.includes('there is none')"
+        )
+        tab.errors.clear()
+
+
+CONTRASTS = """(() => {
+  const canvas = document.createElement("canvas");
+  const pen = canvas.getContext("2d", { willReadFrequently: true });
+  canvas.width = canvas.height = 1;
+  const over = (colours) => {
+    for (const colour of colours) { pen.fillStyle = colour; pen.fillRect(0, 0, 1, 1); }
+    return [...pen.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const light = (rgb) => {
+    const [r, g, b] = rgb.map((c) => c / 255)
+      .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (each) => {
+    const colours = [];
+    for (let at = each; at; at = at.parentElement) {
+      colours.unshift(getComputedStyle(at).backgroundColor);
+    }
+    return ["white", ...colours];
+  };
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const each = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !each.checkVisibility()) continue;
+    if (each.closest("svg, noscript, .unseen, datalist, .skip, :disabled")) continue;
+    const ground = behind(each);
+    const [a, b] = [light(over(ground)), light(over([...ground, getComputedStyle(each).color]))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const what = `${each.className || each.tagName} ${each.innerText}`;
+    if (ratio < 4.5) found.push(`${ratio.toFixed(2)} ${what}`);
+  }
+  return [...new Set(found)];
+})()"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+async def test_all_text_is_told_from_its_ground(tab, dark):
+    names = [f"queue-{number}" for number in range(12)]
+    gangs = [gang(f"{queue}-{n}", pods=1, gpus=1, queue=queue, node="n1")
+             for queue in names for n in range(3)]  # fmt: skip
+    waiting = gang("train", pods=2, gpus=80, queue="queue-1")
+    specs = [QueueSpec(name=name) for name in names]
+    shown = Shown(world({"n1": 64}, *gangs, waiting, queues=specs).snapshot(0.0))
+    async with serve(shown.probes(), Access("127.0.0.1"), 0) as port:
+        await look(tab, f"http://127.0.0.1:{port}/", dark=dark)
+        await tab.until("document.querySelectorAll('.gpu').length >= 36")
+        await tab.value("document.querySelectorAll('summary').forEach((each) => each.click())")
+        await tab.until("document.querySelector('.explanation p')")
+        assert await tab.value(CONTRASTS) == []
+
+
+async def test_whoever_wants_less_motion_sees_none(tab):
+    shown = Shown(world({"n1": 4}).snapshot(0.0))
+    moving = "getComputedStyle(document.querySelector('.bar i')).transitionDuration"
+    async with serve(shown.probes(), Access("127.0.0.1"), 0) as port:
+        await look(tab, f"http://127.0.0.1:{port}/")
+        assert await tab.value(moving) != "0s"
+        less = {"name": "prefers-reduced-motion", "value": "reduce"}
+        await tab.call("Emulation.setEmulatedMedia", features=[less])
+        assert await tab.value(moving) == "0s"
+
+
+async def test_a_lost_connection_is_told_and_taken_up_again(tab):
+    waits = gang("train", pods=2, gpus=8, queue="team")
+    shown = Shown(world({"n1": 4}, waits).snapshot(0.0))
+    async with serve(shown.probes(), Access("127.0.0.1"), 0) as port:
+        await look(tab, f"http://127.0.0.1:{port}/")
+        await tab.until("document.querySelector('#decisions [data-kind=waiting]')")
+    await tab.until("document.querySelector('#status').dataset.state === 'lost'")
+    async with serve(shown.probes(), Access("127.0.0.1"), port):
+        await tab.until("document.querySelector('#status').innerText === 'live'")
+        placed = gang("train", pods=2, gpus=8, queue="team")
+        shown.show(world({"n1": 16}, placed).snapshot(1.0))
+        await tab.until("document.querySelector('#decisions [data-kind=placed]')")
+        assert len(await texts(tab, "#decisions [data-kind=waiting]")) == 1
+    assert all("ERR_CONNECTION" in each or "ERR_INCOMPLETE" in each for each in tab.errors)
+    tab.errors.clear()
 
 
 async def test_keys_reach_every_control_and_readers_hear_what_each_is(tab):

@@ -14,7 +14,7 @@ from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.http import Probes, serve
 from kai_py.observe.http_access import TOKEN_VARIABLE, Access
-from kai_py.observe.http_api import Source
+from kai_py.observe.http_api import STARTED, Source
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.share_history import ShareHistory
 from kai_py.observe.suggestion import Step, Suggestion, Verb
@@ -229,11 +229,25 @@ async def test_events_tell_what_was_missed_and_what_happens(state, port):
     async with aiohttp.ClientSession() as session, session.get(url) as events:
         assert events.content_type == "text/event-stream"
         first = await events.content.readuntil(b'data: {"cycle":1}\n\n')
-        assert b"id: 1\nevent: decision\n" in first
+        assert f"id: {STARTED}-1\nevent: decision\n".encode() in first
         room = world({"n1": 16}, WAITING).snapshot(1.0)
         look_at(state, room)
         second = await events.content.readuntil(b'data: {"cycle":2}\n\n')
-        assert b'id: 2\nevent: decision\ndata: {"kind":"placed"' in second
+        assert f'id: {STARTED}-2\nevent: decision\ndata: {{"kind":"placed"'.encode() in second
+
+
+async def test_who_comes_back_hears_what_was_missed_also_after_a_restart(state, port):
+    look_at(state, world({"n1": 4}, WAITING).snapshot(0.0))
+
+    async def heard(last):
+        url = f"http://127.0.0.1:{port}/v1/events"
+        headers = {"Last-Event-ID": last}
+        async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as events:
+            return await events.content.readuntil(b'data: {"cycle":1}\n\n')
+
+    assert b"event: decision" in await heard(f"{STARTED}-0")
+    assert b"event: decision" not in await heard(f"{STARTED}-1")
+    assert b"event: decision" in await heard("another-700")
 
 
 async def test_tokens_that_are_not_ours_are_reviewed_with_the_path(state, tmp_path):

@@ -10,9 +10,10 @@ from kai_py.cli.connection import cluster_client
 from kai_py.config import Configuration
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.nodes import h100_node, h100_slices, nvidia_device_classes
-from kai_py.observe.suggestion import NoAdviceError
+from kai_py.observe.suggestion import MistakenQuestionError, NoAdviceError
 from kai_py.simulate import advisor
 from kai_py.simulate.advisor import Advisor
+from kai_py.simulate.what_if import NodesNeeded
 from tests.cluster.eventually import eventually
 from tests.simulate.clusters import job, queue, template
 
@@ -44,6 +45,26 @@ async def test_an_answer_comes_from_another_process_and_is_kept(tmp_path, monkey
         assert await asked.suggestions("default/Job/six") is found
 
 
+async def test_a_change_is_tried_in_another_process(tmp_path):
+    async with asking(tmp_path) as asked:
+        raised = ("set", "team.maxGPUs=8")
+        given = await asked.what_if((("add-nodes", "node-0=1"), raised))
+        assert [each.gang for each in given.starts] == ["default/Job/six"]
+        needed = await asked.what_if((raised, ("until-placed", "node-0")))
+        assert needed == NodesNeeded("node-0", 1)
+
+
+async def test_what_cannot_be_tried_is_told(tmp_path):
+    async with asking(tmp_path) as asked:
+        for pair, message in (
+            (("drain", "nowhere"), "node nowhere"),
+            (("set", "team"), "--set team: is not of the form"),
+            (("explode", "node-0"), "explode: there is no such change"),
+        ):
+            with pytest.raises(MistakenQuestionError, match=message):
+                await asked.what_if((pair,))
+
+
 async def test_whoever_ends_does_not_wait_for_an_answer(tmp_path):
     async with asking(tmp_path) as asked:
         answer = asyncio.create_task(asked.suggestions("default/Job/six"))
@@ -54,5 +75,5 @@ async def test_whoever_ends_does_not_wait_for_an_answer(tmp_path):
         await eventually(begun, what="the other process")
         asked.close()
         async with asyncio.timeout(30):
-            with pytest.raises(NoAdviceError, match="default/Job/six"):
+            with pytest.raises(NoAdviceError, match="ended without an answer"):
                 await answer

@@ -11,7 +11,7 @@ from aiohttp import web
 
 SCRIPTS = (
     "api", "app", "blocks", "chart", "colours", "decisions", "dom", "gangs", "map", "nodes",
-    "pages", "queues", "squares", "tiles",
+    "outcome", "pages", "queues", "squares", "tiles", "what-if",
 )  # fmt: skip
 FILES: Mapping[str, tuple[str, str]] = {
     "/": ("index.html", "text/html"),

@@ -8,6 +8,7 @@ import { showDecision } from "./decisions.js";
 import { showGangs } from "./gangs.js";
 import { showHistory } from "./chart.js";
 import { showQueues } from "./queues.js";
+import { offerChoices } from "./what-if.js";
 
 const LEAST_BETWEEN = 1000;
 const AGAIN = 2000;
@@ -27,6 +28,7 @@ async function refresh() {
   showQueues(state.queues);
   showGangs(state);
   showMap(state);
+  offerChoices(state);
   showHistory(samples, state.queues);
   document.body.dataset.cycle = state.cycle;
 }

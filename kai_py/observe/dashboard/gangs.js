@@ -4,6 +4,7 @@ import { ago, amount, keyed, make, offer, say, several, shortName } from "./dom.
 import { get } from "./api.js";
 import { paint } from "./colours.js";
 import { sentence } from "./decisions.js";
+import { outcome, table } from "./outcome.js";
 
 const list = document.querySelector("#gangs");
 const note = document.querySelector("#gangs-note");
@@ -95,32 +96,14 @@ function advice(it) {
 function whatIf(suggestion, gang) {
   const button = make("button", { type: "button", textContent: "What if?", ariaExpanded: "false" });
   button.setAttribute("aria-label", `What if: ${suggestion.text}`);
+  const others = suggestion.starts.filter((each) => each !== gang);
   button.addEventListener("click", () => {
     const open = button.ariaExpanded !== "true";
     button.ariaExpanded = String(open);
-    if (open) button.after(outcome(suggestion, gang));
+    if (open) button.after(outcome({ ...suggestion, starts: others }, "Starts too"));
     else button.nextElementSibling.remove();
   });
   return button;
-}
-
-function outcome({ starts, ends, evicts, queues }, gang) {
-  const told = make("div", { className: "outcome" });
-  const others = starts.filter((each) => each !== gang);
-  const rows = [["Starts too", others], ["Runs no longer", ends], ["Loses pods", evicts]];
-  for (const [what, gangs] of rows) {
-    if (gangs.length) told.append(make("p", { textContent: `${what}: ${gangs.join(", ")}.` }));
-  }
-  if (!told.children.length) told.append(make("p", { textContent: "No other gang starts or loses pods." }));
-  if (queues.length) {
-    told.append(table("GPUs of queues, now and then", ["Queue", "Fair share", "Held"],
-      queues.map((each) => [each.queue, change(each.fair_share), change(each.allocated)])));
-  }
-  return told;
-}
-
-function change([before, after]) {
-  return before === after ? amount(before) : `${amount(before)} → ${amount(after)}`;
 }
 
 function* told(it, advice) {
@@ -152,18 +135,4 @@ function path(levels) {
   const head = ["Queue", "Held", "Deserved", "Fair share", "Max", "Requested"];
   return table("Its queues up to the root", head, levels.map((level) => [level.queue,
     ...[level.allocated, level.deserved, level.fair_share, level.maximum, level.requested].map(amount)]));
-}
-
-function table(ariaLabel, head, rows) {
-  const made = make("table", { className: "small", ariaLabel });
-  made.createTHead().insertRow().append(
-    ...head.map((text, place) =>
-      make("th", { scope: "col", textContent: text, className: place ? "number" : "" })));
-  const body = made.createTBody();
-  for (const [name, ...values] of rows) {
-    const row = body.insertRow();
-    row.append(make("th", { scope: "row", textContent: name }));
-    for (const value of values) row.append(make("td", { className: "number", textContent: value }));
-  }
-  return make("div", { className: "scrolled" }, made);
 }

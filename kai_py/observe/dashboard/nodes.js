@@ -1,9 +1,11 @@
 // Who holds which GPU of a node? A cell per GPU, partitions inside it; opened, every device by name.
 
 import { amount, make, say, several, shortName } from "./dom.js";
+import { ask } from "./what-if.js";
 import { paint, shade } from "./colours.js";
 
 const PLACES = 8;
+const MOST_ASKED = 4;
 
 export function createNode(node) {
   const cells = make("span", { className: "cells", "aria-hidden": "true" });
@@ -109,7 +111,21 @@ function tell(details) {
     body.insertRow().append(...row.map((text) => make("td", { textContent: text || "–" })));
   }
   details.lastElementChild.replaceChildren(
-    rows.length ? table : make("p", { className: "note", textContent: "Nobody is here." }));
+    rows.length ? table : make("p", { className: "note", textContent: "Nobody is here." }),
+    questions(node));
+}
+
+/** Buttons that ask what would happen without this node, or without a gang on it. */
+function questions(node) {
+  const button = (textContent, change) => {
+    const made = make("button", { type: "button", textContent });
+    made.addEventListener("click", () => ask(change));
+    return made;
+  };
+  const gangs = node.occupants.slice(0, MOST_ASKED).map(({ gang }) =>
+    button(`What if ${shortName(gang)} ended?`, { remove: gang }));
+  return make("p", { className: "questions" },
+    button(`What if ${node.node} were drained?`, { drain: node.node }), ...gangs);
 }
 
 function deviceRow(device) {

@@ -1,0 +1,46 @@
+// What came of a simulation? Who starts, who leaves, what queues get, who still waits.
+
+import { amount, make, several } from "./dom.js";
+
+const MOST_NAMED = 12;
+
+/** Gangs by name: `starts`, `ends`, `evicts`; `queues` with pairs of amounts, now and then. */
+export function outcome({ starts, ends, evicts, queues }, start = "Starts") {
+  const told = make("div", { className: "outcome" });
+  const rows = [[start, starts], ["Runs no longer", ends], ["Loses pods", evicts]];
+  for (const [what, gangs] of rows) {
+    if (gangs.length) told.append(make("p", { textContent: `${what}: ${named(gangs)}.` }));
+  }
+  if (!told.children.length) told.append(make("p", { textContent: "No gang starts or loses pods." }));
+  if (queues.length) {
+    told.append(table("GPUs of queues, now and then", ["Queue", "Fair share", "Held"],
+      queues.map((each) => [each.queue, change(each.fair_share), change(each.allocated)])));
+  }
+  return told;
+}
+
+/** The first names, and how many more there are. */
+export function named(names, word = "more gang") {
+  const more = names.length - MOST_NAMED;
+  const first = names.slice(0, MOST_NAMED).join(", ");
+  return more > 0 ? `${first} and ${several(more, word)}` : first;
+}
+
+function change([before, after]) {
+  return before === after ? amount(before) : `${amount(before)} → ${amount(after)}`;
+}
+
+/** A small table; the first cell of a row is its head, the others are numbers. */
+export function table(ariaLabel, head, rows) {
+  const made = make("table", { className: "small", ariaLabel });
+  made.createTHead().insertRow().append(
+    ...head.map((text, place) =>
+      make("th", { scope: "col", textContent: text, className: place ? "number" : "" })));
+  const body = made.createTBody();
+  for (const [name, ...values] of rows) {
+    const row = body.insertRow();
+    row.append(make("th", { scope: "row", textContent: name }));
+    for (const value of values) row.append(make("td", { className: "number", textContent: value }));
+  }
+  return make("div", { className: "scrolled" }, made);
+}

@@ -1,0 +1,65 @@
+"""What does "team-a.maxGPUs=16" mean as a change? The forms that the command line and HTTP share.
+
+set        QUEUE.FIELD=VALUE, the value in YAML; none takes the field away
+add-nodes  NODE=COUNT, nodes like an existing one
+drain      NODE
+remove     GANG, as `kai-py gangs` names it
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+import yaml
+
+from kai_py.simulate.changes import (
+    AddNodes,
+    Change,
+    ChangeError,
+    DrainNode,
+    RemoveGang,
+    SetQueue,
+)
+
+_QUEUE_FIELD = re.compile(r"(?P<queue>[^=]+?)\.(?P<path>[A-Za-z][A-Za-z.]*)=(?P<value>.*)")
+_NODES = re.compile(r"(?P<like>[^=]+)=(?P<count>[0-9]{1,4})")
+
+
+def set_queue(text: str) -> SetQueue:
+    """A field of a Queue; raises ChangeError."""
+    match = _QUEUE_FIELD.fullmatch(text)
+    if match is None:
+        raise ChangeError(f"{text}: is not of the form NAME.FIELD=VALUE")
+    try:
+        value = yaml.safe_load(match["value"]) if match["value"] else None
+    except yaml.YAMLError:
+        raise ChangeError(f"{text}: the value is not YAML") from None
+    return SetQueue(match["queue"], tuple(match["path"].split(".")), value)
+
+
+def add_nodes(text: str) -> AddNodes:
+    """Nodes like an existing one; raises ChangeError."""
+    match = _NODES.fullmatch(text)
+    if match is None:
+        raise ChangeError(f"{text}: is not of the form NODE=COUNT")
+    return AddNodes(match["like"], int(match["count"]))
+
+
+CHANGES: Mapping[str, Callable[[str], Change]] = {
+    "set": set_queue,
+    "add-nodes": add_nodes,
+    "drain": DrainNode,
+    "remove": RemoveGang,
+}
+
+
+def changes_in(asked: Iterable[tuple[str, str]]) -> list[Change]:
+    """The changes of (kind, text) pairs, in their order; raises ChangeError that names the pair."""
+    found: list[Change] = []
+    for kind, text in asked:
+        if kind not in CHANGES:
+            raise ChangeError(f"{kind}: there is no such change; there are {', '.join(CHANGES)}")
+        try:
+            found.append(CHANGES[kind](text))
+        except ChangeError as error:
+            raise ChangeError(f"--{kind} {error}") from None
+    return found

@@ -1,0 +1,90 @@
+"""Which kinds of nodes are there? Nodes with the same amounts, taints, type and devices are alike.
+
+Somebody who thinks about more nodes names one that they shall be like; one per kind is enough to
+choose from. Drivers publish devices in ResourceSlices, so nodes that look the same to the kubelet
+may hold different GPUs: these count too. Nodes that take no pods now are nobody's pattern.
+
+Complexity: O(nodes + devices).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kai_py.api.records.core import Node
+from kai_py.api.records.resource import Device, ResourceSlice
+from kai_py.snapshot.snapshot import Snapshot
+
+TYPE_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.product")
+DEVICE_NAMES = ("profile", "productName", "model", "type")
+"""Attributes that tell people what a device is, the most telling one first."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKind:
+    """Nodes that are alike; ``like`` is the first of them by name.
+
+    ``amounts``: what the kubelet offers, as the API writes it. ``devices``: what drivers publish
+    for one such node: product, or partition profile, or type, or driver, with how many there are.
+    """
+
+    like: str
+    nodes: int
+    type: str
+    amounts: Mapping[str, str]
+    devices: Mapping[str, int]
+    taints: tuple[str, ...]
+
+
+def node_kinds(snapshot: Snapshot) -> list[NodeKind]:
+    """The kinds of nodes, the most frequent first."""
+    nodes = snapshot.nodes
+    devices = _devices_by_node(snapshot.devices.slices.values())
+    alike: dict[tuple[object, ...], list[Node]] = {}
+    for row in np.flatnonzero(nodes.ready & ~nodes.unschedulable):
+        node = nodes.records[row]
+        published = tuple(sorted(devices.get(node.metadata.name, {}).items()))
+        key = (_amounts(node), node.spec.taints, _type(node), published)
+        alike.setdefault(key, []).append(node)
+    return [
+        NodeKind(
+            like=first.metadata.name,
+            nodes=1 + len(others),
+            type=_type(first),
+            amounts=dict(_amounts(first)),
+            devices=dict(devices.get(first.metadata.name, {})),
+            taints=tuple(f"{taint.key}:{taint.effect}" for taint in first.spec.taints),
+        )
+        for first, *others in sorted(alike.values(), key=_frequent_first)
+    ]
+
+
+def _frequent_first(alike: list[Node]) -> tuple[int, str]:
+    return -len(alike), alike[0].metadata.name
+
+
+def _amounts(node: Node) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((name, str(value)) for name, value in node.status.allocatable.items()))
+
+
+def _type(node: Node) -> str:
+    labels = node.metadata.labels
+    return next((labels[key] for key in TYPE_LABELS if labels.get(key)), "")
+
+
+def _devices_by_node(slices: Iterable[ResourceSlice]) -> dict[str, Counter[str]]:
+    found: dict[str, Counter[str]] = {}
+    for each in slices:
+        if each.spec.node_name:
+            counted = found.setdefault(each.spec.node_name, Counter())
+            counted.update(_name(device) or each.spec.driver for device in each.spec.devices)
+    return found
+
+
+def _name(device: Device) -> str:
+    texts = {
+        name.rpartition("/")[2]: value.string_value for name, value in device.attributes.items()
+    }
+    return next((text for name in DEVICE_NAMES if (text := texts.get(name))), "")
