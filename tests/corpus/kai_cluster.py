@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import msgspec
 
@@ -176,7 +177,7 @@ def _resources(amounts: Mapping[str, float]) -> dict[str, float]:
 
 def _node(node: Mapping) -> Node:
     allocatable = _resources(node["allocatable"])
-    allocatable["cpu"] = f"{int(allocatable['cpu'])}m"
+    allocatable["cpu"] = f"{int(allocatable.get('cpu', 0))}m"
     return Node(
         metadata=ObjectMeta(name=node["name"], uid=node["name"], labels=node["labels"]),
         status=NodeStatus(
@@ -197,8 +198,7 @@ def _gang(job: Mapping, cluster: Mapping, shapes: dict, accounting) -> Gang:
         for task in job["tasks"]
         if task["status"] in STATES
     ]
-    created, stale = NOW - 60 * job["age_minutes"], job.get("stale_seconds")
-    return Gang(
+    gang = Gang(
         key=f"{namespace}/{job['name']}",
         owner=Owner("scheduling.run.ai/v2alpha2", "PodGroup", namespace, job["name"], job["name"]),
         queue=job["queue"],
@@ -207,12 +207,14 @@ def _gang(job: Mapping, cluster: Mapping, shapes: dict, accounting) -> Gang:
         priority=job["priority"],
         preemptible=job["preemptibility"] == "preemptible",
         may_preempt=True,
-        created=created,
+        created=NOW - 60 * job["age_minutes"],
         succeeded=sum(task["status"] == "Succeeded" for task in job["tasks"]),
-        stale_since=None if stale is None else NOW - stale,
         staleness_grace=job.get("staleness_grace_seconds"),
         preemption_delay=job.get("preemption_delay_seconds", 0.0),
     )
+    if not gang.bound or gang.is_satisfied:
+        return gang
+    return replace(gang, stale_since=NOW - (job.get("stale_seconds") or 0.0))
 
 
 def _member(job: Mapping, task: Mapping, shapes: dict, accounting, memory: Mapping) -> Member:
