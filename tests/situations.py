@@ -51,6 +51,8 @@ class Situation:
     """Part of its message."""
     before: Sequence[tuple[Document, int]] = ()
     patience: float = 0.0
+    definitions: Sequence[Document] = ()
+    """Of kinds that are not ours."""
 
 
 def in_queue(name: str) -> Mapping[str, str]:

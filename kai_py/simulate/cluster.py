@@ -20,6 +20,7 @@ from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.controllers.owned_pods import is_finished
 from kai_py.embedded.eventlog import Change, ChangeType
 from kai_py.embedded.kubelet import Pace
+from kai_py.embedded.resources import Resource
 from kai_py.grouping.owners import GroupKind
 from kai_py.plan.decisions import Eviction, GangPlacement, Plan
 from kai_py.planner import Planner
@@ -89,6 +90,7 @@ class SimulatedCluster:
             if present is not None:
                 store.remove(storage, present)
             kept.append((storage, document))
+        self._serve(kept)
         known = {document["metadata"].get("uid") for _, document in kept}
         for _, document in kept:
             for owner in document["metadata"].get("ownerReferences") or ():
@@ -98,6 +100,13 @@ class SimulatedCluster:
         for storage, document in kept:
             self._follow_kind(storage, document)
             store.insert(storage, dict(document))
+
+    def documents(self) -> list[Document]:
+        """Every object that the planner reads, as it is now."""
+        self.clock.run_due()
+        api = self.embedded.api
+        read = [each for each in api.registry.storages() if each.storage in self._collections]
+        return [document for resource in read for document in api.list(resource)]
 
     def take_changed(self) -> bool:
         """Whether something relevant happened since this was asked last."""
@@ -153,6 +162,27 @@ class SimulatedCluster:
         decode = versions.get(change.object["apiVersion"].rpartition("/")[2])
         if decode is not None:
             collection.put(collection.read(decode, msgspec.Raw(change.encoded)))
+
+    def _serve(self, kept: Iterable[tuple[str, Document]]) -> None:
+        """Take writes to objects of kinds whose definition nobody reads; they go unchecked."""
+        registry = self.embedded.registry
+        served = {(resource.api_version, resource.kind) for resource in registry}
+        for storage, document in kept:
+            api_version, kind = document["apiVersion"], document["kind"]
+            if (api_version, kind) in served:
+                continue
+            served.add((api_version, kind))
+            group, _, version = api_version.rpartition("/")
+            registry.add(
+                Resource(
+                    group=group,
+                    version=version,
+                    plural=storage.removesuffix(f".{group}"),
+                    kind=kind,
+                    namespaced="namespace" in document["metadata"],
+                    custom=True,
+                )
+            )
 
     def _follow_kind(self, storage: str, document: Document) -> None:
         """Tell the planner of owners, as much of them as the rules for their kind read."""

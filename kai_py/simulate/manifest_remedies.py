@@ -1,15 +1,12 @@
 """Which condition that a manifest sets would a gang have to give up to start?
 
-Pods and claims can't be changed where they exist: their owner, and the template of their claims,
-are made as new with one condition less.
+Pods can't be changed where they exist: their owner is made as new with one condition less.
 """
 
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from kai_py.dra.cel.masks import conjuncts
-from kai_py.dra.cel.selector import CompileError, compile_selector
 from kai_py.grouping.identify import PREFERRED_LEVEL_KEY, REQUIRED_LEVEL_KEY
 from kai_py.observe.suggestion import Step, Suggestion
 from kai_py.simulate.objects import Document
@@ -25,7 +22,7 @@ def no_gates(question: Question) -> Iterator[Suggestion]:
     names = dict.fromkeys(gate["name"] for pod in gated for gate in pod["spec"]["schedulingGates"])
     steps = (patch(pod, {"spec": {"schedulingGates": []}}) for pod in gated)
     text = f"take the scheduling gate {', '.join(names)} off its pods"
-    return question.proven(text, *steps)
+    yield from question.proven(text, *steps)
 
 
 def open_nodes(question: Question) -> Iterator[Suggestion]:
@@ -112,70 +109,6 @@ def wider_topology(question: Question) -> Iterator[Suggestion]:
 def _marked(question: Question, gang: Gang, marks: dict[str, str | None]) -> tuple[Step, ...]:
     change = {"metadata": {"annotations": marks}}
     return tuple(patch(each, change) for each in question.owners(gang))
-
-
-def fewer_device_conditions(question: Question) -> Iterator[Suggestion]:
-    """Leave one condition out of a selector of its claims, the first that is enough."""
-    owners = question.owners(question.gang)
-    specs = list(filter(None, map(pod_spec, owners)))
-    if len(specs) != len(owners):
-        return iter(())
-    asking = list(_claim_objects(question, specs))
-    again = [replace(each, lambda _: None) for each in owners]
-    return first(
-        question.proven(
-            f"leave {condition} out of {each['kind']} {each['metadata']['name']}",
-            replace(each, partial(_replace_selector, selector, rest)),
-            *again,
-        )
-        for each in asking
-        for selector in _selectors(each)
-        for condition, rest in _without_one(selector)
-    )
-
-
-def _claim_objects(question: Question, specs: list[Spec]) -> Iterator[Document]:
-    named = [claim for spec in specs for claim in spec.get("resourceClaims") or ()]
-    wanted = {("ResourceClaimTemplate", each.get("resourceClaimTemplateName")) for each in named}
-    wanted |= {("ResourceClaim", each.get("resourceClaimName")) for each in named}
-    for document in question.of_kind("ResourceClaimTemplate", "ResourceClaim"):
-        meta = document["metadata"]
-        ours = meta.get("namespace") == question.gang.owner.namespace
-        if ours and (document["kind"], meta["name"]) in wanted:
-            yield document
-
-
-def _selectors(document: Document) -> Iterator[str]:
-    for place in _selector_lists(document):
-        yield from (each["cel"]["expression"] for each in place if "cel" in each)
-
-
-def _selector_lists(document: Document) -> Iterator[list[Any]]:
-    spec = document["spec"].get("spec") or document["spec"]
-    for request in spec["devices"].get("requests") or ():
-        for option in (request.get("exactly") or {}, *(request.get("firstAvailable") or ())):
-            if option.get("selectors"):
-                yield option["selectors"]
-
-
-def _without_one(selector: str) -> Iterator[tuple[str, str]]:
-    """Each condition of a selector, and what is left without it."""
-    compiled = compile_selector(selector)
-    if isinstance(compiled, CompileError):
-        return
-    texts = [conjunct.text for conjunct in conjuncts(compiled)]
-    for left_out, text in enumerate(texts):
-        rest = [f"({each})" for place, each in enumerate(texts) if place != left_out]
-        yield text, " && ".join(rest)
-
-
-def _replace_selector(selector: str, rest: str, manifest: Document) -> None:
-    for place in _selector_lists(manifest):
-        place[:] = [
-            {"cel": {"expression": rest}} if each["cel"]["expression"] == selector else each
-            for each in place
-            if rest or each["cel"]["expression"] != selector
-        ]
 
 
 def pod_spec(document: Document) -> Spec | None:

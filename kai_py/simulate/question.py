@@ -3,22 +3,30 @@
 A remedy is tried as steps on a copy of the cluster; it is an answer only if the gang runs then.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from kai_py.observe.suggestion import Step, Suggestion, Verb
-from kai_py.plan.decisions import QueueShare
+from kai_py.plan.decisions import QueueShare, Stage
 from kai_py.simulate.changes import SERVER_FIELDS, ChangeError
 from kai_py.simulate.objects import Document
 from kai_py.simulate.steps import TakeSteps
 from kai_py.simulate.what_if import Present, Settled, compare
-from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.accounting import GPU, total
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 
 MADE_LABELS = ("controller-uid", "job-name")
 """Labels that the API server adds to the pods of a Job, also below ``batch.kubernetes.io/``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """A change with which the gang does not start, but is stopped later."""
+
+    text: str
+    steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,34 +37,57 @@ class Question:
     present: Present
     gang: Gang
     without: Settled
+    stage: Stage
+    """What stops it then."""
     may_try: Callable[[], bool] = lambda: True
     """Whether there is time for another trial."""
+    halves: list[Half] = field(default_factory=list)
+    """What was tried and brought it to a later stage, in the order of trying."""
 
-    def starts(self, *steps: Step) -> Settled | None:
-        """The settled cluster if the gang runs in it; None if not, or if it can't be done."""
+    def starts(self, *steps: Step) -> bool:
+        """Whether more of the gang runs with ``steps``; not if they can't be taken.
+
+        More is its floor, or beyond the floor a pod that waited.
+        """
+        given = self._tried(steps)
+        return given is not None and self._has_more(given)
+
+    def proven(self, text: str, *steps: Step) -> Iterator[Suggestion]:
+        """The suggestion, if it is an answer; if it only gets the gang farther, it is noted."""
+        given = self._tried(steps) if steps else None
+        if given is None:
+            return
+        if not self._has_more(given):
+            if _is_later(given.stage_of(self.gang.key), self.stage):
+                self.halves.append(Half(text, steps))
+            return
+        comes = compare(self.without, given)
+        evicted = dict.fromkeys(eviction.gang for eviction in comes.victims)
+        gone = {gang_of_step(step) for step in steps if step.verb is Verb.DELETE}
+        yield Suggestion(
+            text,
+            steps,
+            evicts=tuple(each for each in evicted if each not in gone),
+            starts=tuple(each.gang for each in comes.starts),
+            ends=tuple(each.gang for each in comes.loses),
+            queues=comes.queues,
+        )
+
+    def _tried(self, steps: Sequence[Step]) -> Settled | None:
         if not self.may_try():
             return None
         try:
-            given = self.present.settled(TakeSteps(steps))
+            return self.present.settled(TakeSteps(steps))
         except ChangeError:
             return None
-        return given if self.gang.key in given.running else None
 
-    def proven(self, text: str, *steps: Step) -> Iterator[Suggestion]:
-        """The suggestion, if it is an answer."""
-        given = self.starts(*steps) if steps else None
-        if given is not None:
-            comes = compare(self.without, given)
-            evicted = dict.fromkeys(eviction.gang for eviction in comes.victims)
-            gone = {gang_of_step(step) for step in steps if step.verb is Verb.DELETE}
-            yield Suggestion(
-                text,
-                steps,
-                evicts=tuple(each for each in evicted if each not in gone),
-                starts=tuple(each.gang for each in comes.starts),
-                ends=tuple(each.gang for each in comes.loses),
-                queues=comes.queues,
-            )
+    def _has_more(self, given: Settled) -> bool:
+        return self._runs(given) > self._runs(self.without)
+
+    def _runs(self, settled: Settled) -> int:
+        """How many of its pods run; none while it has not started."""
+        placed = settled.running.get(self.gang.key)
+        return len(placed.nodes) if placed is not None else 0
 
     @property
     def snapshot(self) -> Snapshot:
@@ -64,9 +95,40 @@ class Question:
         return self.present.snapshot
 
     @property
+    def charge(self) -> dict[str, float]:
+        """What the waiting pods cost their queue together."""
+        return total(member.charge for member in self.gang.pending)
+
+    @property
     def asked(self) -> float:
         """GPUs that the waiting pods ask for."""
-        return sum(member.charge.get(GPU, 0.0) for member in self.gang.pending)
+        return self.charge.get(GPU, 0.0)
+
+    def asks(self) -> Iterator[Mapping[str, float]]:
+        """What the pods that it lacks cost its queue, then what all that wait do.
+
+        Of a gang without subgroups: up to its floor, or one more.
+        """
+        gang = self.gang
+        lacking = max(gang.tree.floor() - len(gang.bound), 1)
+        if not gang.tree.children and lacking < len(gang.pending):
+            yield total(member.charge for member in gang.pending[:lacking])
+        yield self.charge
+
+    def queue_object(self, name: str) -> Document | None:
+        """The Queue of this name; of two APIs' the one that counts."""
+        specs = [spec for spec in self.snapshot.queues if spec.name == name]
+        counts = min(specs, key=lambda spec: spec.created, default=None)
+        return next(
+            (
+                each
+                for each in self.of_kind("Queue")
+                if each["metadata"]["name"] == name
+                and counts is not None
+                and each["apiVersion"] == counts.api_version
+            ),
+            None,
+        )
 
     def path(self) -> Iterator[QueueShare]:
         """The gang's queue and those above it, as they stand if nothing changes."""
@@ -95,6 +157,12 @@ class Question:
             return [owner]
         uids = {member.pod.uid for member in gang.members}
         return [pod for pod in self.of_kind("Pod") if pod["metadata"]["uid"] in uids]
+
+
+def _is_later(stage: Stage | None, than: Stage) -> bool:
+    """Whether it gets farther; stages stand in the order in which they are met."""
+    order = list(Stage)
+    return stage is not None and order.index(stage) > order.index(than)
 
 
 def first(remedies: Iterator[Iterator[Suggestion]]) -> Iterator[Suggestion]:

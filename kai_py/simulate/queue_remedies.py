@@ -1,16 +1,23 @@
 """Which change of a queue or a budget would let a gang start?"""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from kai_py.api.queue import API_VERSION
 from kai_py.observe.suggestion import Step, Suggestion, Verb
-from kai_py.plan.decisions import QueueShare
+from kai_py.plan.decisions import QueueShare, Stage
+from kai_py.simulate.objects import Document
 from kai_py.simulate.question import Question, first, patch
+from kai_py.simulate.queue_bounds import Bound, Raise, written_together
 from kai_py.simulate.what_if import least
-from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.queue_specs import QueueSpec
 
 MOST_EVICTIONS = 1024
+MIN_RUNTIMES: Mapping[str, Callable[[QueueSpec], float | None]] = {
+    "reclaimMinRuntime": lambda spec: spec.reclaim_min_runtime,
+    "preemptMinRuntime": lambda spec: spec.preempt_min_runtime,
+}
 
 
 def missing_queue(question: Question) -> Iterator[Suggestion]:
@@ -31,40 +38,105 @@ def missing_queue(question: Question) -> Iterator[Suggestion]:
 
 
 def larger_maximum(question: Question) -> Iterator[Suggestion]:
-    """Raise ``maxGPUs`` of the queue and of those above it that are in the way."""
-    return _larger(question, "maxGPUs", lambda share: share.maximum.get(GPU, math.inf))
+    """Raise the max of the queue, and of those above it, in every resource that is in the way."""
+    return first(
+        _raised(question, Bound.MAX, list(_short(question, needed, _maximum)))
+        for needed in _needs(question, _allocated)
+    )
 
 
 def larger_guarantee(question: Question) -> Iterator[Suggestion]:
-    """Raise ``deservedGPUs`` likewise."""
-    return _larger(question, "deservedGPUs", lambda share: share.deserved.get(GPU, 0.0))
+    """Let the queue, and those above it, deserve what the gang would have them hold.
+
+    For pods that nobody can take back only such pods count. For a fair share, the resources in
+    which it would be exceeded are tried first, and the gang's own queue before those above it.
+    """
+    if question.stage is Stage.NON_PREEMPTIBLE:
+        return first(
+            _raised(question, Bound.DESERVED, list(_short(question, needed, _deserved)))
+            for needed in _needs(question, _fixed)
+        )
+    return first(
+        _raised(question, Bound.DESERVED, missing[:count])
+        for needed in _needs(question, _allocated)
+        for bounds in ((_fair_share, _deserved), (_deserved,))
+        for missing in [list(_short(question, needed, *bounds))]
+        for count in range(1, len(missing) + 1)
+    )
 
 
-def _larger(
-    question: Question, field: str, bound: Callable[[QueueShare], float]
-) -> Iterator[Suggestion]:
-    """Room for the gang alone; where others of the queue would take it, room for all of them."""
-    path = tuple(question.path())
-    alone = [share.allocated[GPU] + question.asked for share in path]
-    wanted = (alone, [share.requested[GPU] for share in path])
-    return first(_raised(question, field, bound, path, amounts) for amounts in wanted)
+Amounts = Callable[[QueueShare], Mapping[str, float]]
+Missing = tuple[QueueShare, Mapping[str, float]]
+"""A queue, and what it would have to be entitled to, in row units."""
 
 
-def _raised(
-    question: Question,
-    field: str,
-    bound: Callable[[QueueShare], float],
-    path: tuple[QueueShare, ...],
-    amounts: list[float],
-) -> Iterator[Suggestion]:
-    raised = [
-        (share.queue, math.ceil(amount))
-        for share, amount in zip(path, amounts, strict=True)
-        if bound(share) < amount
-    ]
-    text = " and ".join(f"{field} of Queue {queue} {amount}" for queue, amount in raised)
-    steps = (set_field(queue, field, amount) for queue, amount in raised)
-    return question.proven(f"make {text}", *steps)
+def _allocated(share: QueueShare) -> Mapping[str, float]:
+    return share.allocated
+
+
+def _fixed(share: QueueShare) -> Mapping[str, float]:
+    return share.non_preemptible
+
+
+def _maximum(share: QueueShare) -> Mapping[str, float]:
+    return share.maximum
+
+
+def _deserved(share: QueueShare) -> Mapping[str, float]:
+    return share.deserved
+
+
+def _fair_share(share: QueueShare) -> Mapping[str, float]:
+    return share.fair_share
+
+
+def _needs(question: Question, held: Amounts) -> Iterator[Amounts]:
+    """What a queue would hold, the least first.
+
+    With the pods that the gang lacks to start; with all its pods; where others of the queue would
+    take the room, with all of those too.
+    """
+    for asked in question.asks():
+        yield partial(_with, held, asked)
+    yield lambda share: {name: share.requested.get(name, 0.0) for name in question.charge}
+
+
+def _with(held: Amounts, asked: Mapping[str, float], share: QueueShare) -> Mapping[str, float]:
+    return {name: held(share).get(name, 0.0) + amount for name, amount in asked.items()}
+
+
+def _short(question: Question, needed: Amounts, *bounds: Amounts) -> Iterator[Missing]:
+    """From the gang's own queue to the root: those that need more than each of ``bounds``."""
+    for share in question.path():
+        amounts = {
+            resource: amount
+            for resource, amount in needed(share).items()
+            if all(amount > bound(share).get(resource, math.inf) for bound in bounds)
+        }
+        if amounts:
+            yield share, amounts
+
+
+def _raised(question: Question, bound: Bound, missing: Sequence[Missing]) -> Iterator[Suggestion]:
+    told: list[str] = []
+    steps: list[Step] = []
+    for share, amounts in missing:
+        queue = question.queue_object(share.queue)
+        found = queue and written_together(queue, _raises(share, bound, amounts))
+        if not queue or not found:
+            return iter(())
+        fields, change = found
+        told += (f"{each.field} of Queue {share.queue} {each.value}" for each in fields)
+        steps.append(patch(queue, change))
+    return question.proven(f"make {' and '.join(told)}", *steps)
+
+
+def _raises(share: QueueShare, bound: Bound, amounts: Mapping[str, float]) -> Iterator[Raise]:
+    """The bounds of one queue; what it deserves may not be above its max."""
+    for resource, amount in amounts.items():
+        yield Raise(bound, resource, amount)
+        if bound is Bound.DESERVED and share.maximum.get(resource, math.inf) < amount:
+            yield Raise(Bound.MAX, resource, amount)
 
 
 def set_field(queue: str, field: str, value: object) -> Step:
@@ -85,7 +157,7 @@ def _evicting(question: Question, queue: str) -> Iterator[Suggestion]:
     def step(count: int) -> Step:
         return set_field(queue, "maxEvictionsPerHour", count)
 
-    enough = least(lambda count: question.starts(step(count)) is not None, most=MOST_EVICTIONS)
+    enough = least(lambda count: question.starts(step(count)), most=MOST_EVICTIONS)
     if enough is not None:
         text = f"let Queue {queue} lose {enough} pods an hour (maxEvictionsPerHour)"
         yield from question.proven(text, step(enough))
@@ -96,16 +168,21 @@ def more_disruptions(question: Question) -> Iterator[Suggestion]:
     return first(_disrupting(question, each) for each in question.of_kind("PodDisruptionBudget"))
 
 
-def _disrupting(question: Question, budget: dict[str, object]) -> Iterator[Suggestion]:
-    def step(count: int) -> Step:
-        return patch(budget, {"spec": {"minAvailable": None, "maxUnavailable": count}})
+def _disrupting(question: Question, budget: Document) -> Iterator[Suggestion]:
+    """By the field that it has: ``maxUnavailable`` counts only pods of controllers with a scale."""
+    spec = budget.get("spec") or {}
+    healthy = (budget.get("status") or {}).get("currentHealthy", 0)
 
-    enough = least(
-        lambda count: count > 0 and question.starts(step(count)) is not None, most=MOST_EVICTIONS
-    )
+    def step(count: int) -> Step:
+        if "minAvailable" not in spec:
+            return patch(budget, {"spec": {"maxUnavailable": count}})
+        return patch(budget, {"spec": {"minAvailable": max(healthy - count, 0)}})
+
+    enough = least(lambda count: count > 0 and question.starts(step(count)), most=MOST_EVICTIONS)
     if enough:
         named = f"{step(enough).namespace}/{step(enough).name}"
-        text = f"let PodDisruptionBudget {named} lose {enough} pods at a time (maxUnavailable)"
+        field = "minAvailable" if "minAvailable" in spec else "maxUnavailable"
+        text = f"let PodDisruptionBudget {named} lose {enough} pods at a time ({field})"
         yield from question.proven(text, step(enough))
 
 
@@ -118,4 +195,18 @@ def nothing_kept(question: Question) -> Iterator[Suggestion]:
             set_field(name, "reserveAfter", None),
         )
         for name in keeping
+    )
+
+
+def no_least_runtime(question: Question) -> Iterator[Suggestion]:
+    """Let gangs of a queue that says for how long they are safe be safe no longer."""
+    return first(
+        question.proven(
+            f"let gangs of Queue {name} be safe for no time ({field})",
+            patch(queue, {"spec": {field: "0s"}}),
+        )
+        for field, said in MIN_RUNTIMES.items()
+        for name in sorted(spec.name for spec in question.snapshot.queues if said(spec))
+        for queue in [question.queue_object(name)]
+        if queue is not None
     )

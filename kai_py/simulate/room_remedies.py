@@ -20,7 +20,7 @@ def fewer_pods(question: Question) -> Iterator[Suggestion]:
     if question.gang.tree.children or floor < 2:
         return
     given_up = least(
-        lambda less: less > 0 and question.starts(*_floor(question, floor - less)) is not None,
+        lambda less: less > 0 and question.starts(*_floor(question, floor - less)),
         most=floor - 1,
     )
     if given_up:
@@ -65,7 +65,7 @@ def _added(question: Question, like: str) -> Iterator[Suggestion]:
 
 
 def _with_nodes(question: Question, like: str) -> Callable[[int], bool]:
-    return lambda count: count > 0 and question.starts(_nodes(like, count)) is not None
+    return lambda count: count > 0 and question.starts(_nodes(like, count))
 
 
 def _nodes(like: str, count: int) -> Step:

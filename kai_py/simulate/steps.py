@@ -53,3 +53,13 @@ def _take(cluster: SimulatedCluster, step: Step) -> None:
         )
     elif step.document is not None:
         AddObjects([step.document]).apply(cluster)
+
+
+def one_after_the_other(earlier: Sequence[Step], later: Sequence[Step]) -> tuple[Step, ...]:
+    """All steps, without the earlier ones to objects that a later one makes as new."""
+    made = {_object(step) for step in later if step.verb is Verb.REPLACE}
+    return (*(step for step in earlier if _object(step) not in made), *later)
+
+
+def _object(step: Step) -> tuple[str, str, str]:
+    return step.kind, step.namespace, step.name

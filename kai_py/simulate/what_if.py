@@ -132,6 +132,10 @@ class Settled:
     evictions: tuple[Eviction, ...]
     queues: Mapping[str, QueueShare]
 
+    def stage_of(self, gang: str) -> Stage | None:
+        """What stops a gang; None if nothing does."""
+        return next((each.stage for each in self.waiting if each.gang == gang), None)
+
 
 def compare(without: Settled, given: Settled) -> Comparison:
     """What ``given`` has that ``without`` has not."""
@@ -179,6 +183,7 @@ class Present:
         self, documents: Sequence[Document], configuration: Configuration, now: float
     ) -> None:
         """Load it; ``now`` in seconds since the epoch."""
+        self.documents, self._configuration, self._now = documents, configuration, now
         self._cluster = SimulatedCluster(configuration, start=now, seed=SEED)
         self._cluster.load(documents)
         self.snapshot = self._cluster.snapshot()
@@ -187,9 +192,19 @@ class Present:
         """What it is when nothing changes any more after ``changes``; raises ChangeError."""
         return in_copy(lambda: self._settled(changes))
 
+    def after(self, *changes: Change) -> "Present":
+        """The cluster right after ``changes``, before anything is scheduled; raises ChangeError."""
+        documents = in_copy(lambda: self._changed(changes))
+        return Present(documents, self._configuration, self._now)
+
     def plan(self) -> Plan:
         """What one cycle decides about it."""
         return in_copy(lambda: self._cluster.planner.decide(self.snapshot))
+
+    def _changed(self, changes: Sequence[Change]) -> list[Document]:
+        for change in changes:
+            change.apply(self._cluster)
+        return self._cluster.documents()
 
     def _settled(self, changes: Sequence[Change]) -> "Settled":
         for change in changes:

@@ -1,7 +1,7 @@
-"""Twelve gangs that wait on the real control plane, each stopped at another stage.
+"""Gangs that wait on the real control plane: twelve stages, and where reasons meet.
 
 The explanation names the stage, and taking the steps of its first suggestion, as they are, starts
-the gang.
+the gang and costs whom it says.
 """
 
 import asyncio
@@ -18,17 +18,20 @@ from kai_py.simulate.advice import advise
 from tests.cluster.api import Api, ApiError
 from tests.cluster.clusters import Cluster
 from tests.cluster.eventually import eventually
-from tests.cluster.scheduling import Running, install_definitions, scheduling
+from tests.cluster.scheduling import Running, install, install_definitions, scheduling
 from tests.cluster.view import View
+from tests.mixtures import MIXTURES
 from tests.situations import SITUATIONS, Situation
 
 
-@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda each: each.name)
+@pytest.mark.parametrize("situation", [*SITUATIONS, *MIXTURES], ids=lambda each: each.name)
 async def test_the_stage_is_named_and_the_first_suggestion_starts_the_gang(
     real: Cluster, situation: Situation
 ):
     view = View(real.api)
     await install_definitions(real.api)
+    for definition in situation.definitions:
+        await install(real.api, definition)
     async with AsyncExitStack() as stack:
         running = await stack.enter_async_context(scheduling(real))
         await stack.enter_async_context(real.run_nodes(situation.nodes))
@@ -50,6 +53,18 @@ async def test_the_stage_is_named_and_the_first_suggestion_starts_the_gang(
         for step in first.steps:
             await take(real, step)
         await view.wait_bound("waiting", situation.pods, within=30)
+        for gang in first.evicts:
+            await eventually(lambda gang=gang: has_lost(view, gang), what=f"{gang} preempted")
+        for document, _ in situation.before:
+            name = document["metadata"]["name"]
+            if f"default/Job/{name}" not in first.evicts:
+                assert not await has_lost(view, f"default/Job/{name}")
+
+
+async def has_lost(view: View, gang: str) -> bool:
+    """Whether an event says that a Job lost pods."""
+    events = await view.events(kind="Job", name=gang.rpartition("/")[2], reason="Preempted")
+    return bool(events)
 
 
 async def told(running: Running, situation: Situation) -> str:

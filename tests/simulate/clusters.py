@@ -3,16 +3,10 @@
 from kai_py.config import Configuration
 from kai_py.embedded.nodes import h100_node, h100_slices, nvidia_device_classes
 from kai_py.simulate.cluster import SimulatedCluster
+from kai_py.watch.kinds import WATCHED
 
 NOW = 1_800_000_000.0
-KINDS = (
-    "nodes",
-    "pods",
-    "jobs.batch",
-    "queues.scheduling.kai.io",
-    "priorityclasses.scheduling.k8s.io",
-)
-DEVICE_KINDS = ("resourceslices", "resourceclaims", "resourceclaimtemplates", "deviceclasses")
+KINDS = frozenset((kind.group, kind.name) for kind in WATCHED)
 
 
 def simulated(*documents, nodes=2, gpus=4):
@@ -80,9 +74,9 @@ def job(name, pods, queue, priority="", seconds=None):
 
 def objects(cluster):
     """Everything a scheduler would read of a simulated cluster."""
-    groups = [*KINDS, *(f"{kind}.resource.k8s.io" for kind in DEVICE_KINDS)]
-    registry = cluster.embedded.registry
-    return [each for name in groups for each in cluster.embedded.api.list(registry.named(name))]
+    api = cluster.embedded.api
+    read = [each for each in api.registry.storages() if (each.group, each.kind) in KINDS]
+    return [document for resource in read for document in api.list(resource)]
 
 
 def running(cluster):

@@ -23,6 +23,7 @@ def staged(situation: Situation) -> SimulatedCluster:
         made = embedded.create(node_document(node, NEWS))
         if node.published_gpus:
             embedded.create(slice_document(node, made["metadata"]["uid"]))
+    embedded.create_all(situation.definitions)
     embedded.create_all(situation.objects)
     for document, running in situation.before:
         embedded.create(document)

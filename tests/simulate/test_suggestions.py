@@ -115,3 +115,22 @@ def test_without_time_left_nothing_is_tried():
     cluster.settle(60)
     left = iter([True, True])
     assert suggestions(cluster, "six", lambda: next(left, False)) == ()
+
+
+def elastic(name, pods, floor, team):
+    document = job(name, pods, team)
+    document["metadata"]["annotations"]["scheduling.kai.io/min-available"] = str(floor)
+    return document
+
+
+def test_what_runs_at_its_floor_needs_room_for_one_pod_more():
+    cluster = settled(queue("team", 0, 3), elastic("grows", 6, 2, "team"))
+    found = suggestions(cluster, "grows")
+    assert told(found[0]) == [(Verb.PATCH, "Queue", "team", {"spec": {"maxGPUs": 4}})]
+    assert all(step.verb is not Verb.DELETE for each in found for step in each.steps)
+
+
+def test_a_gang_above_a_max_is_let_start_with_its_floor():
+    cluster = settled(queue("team", 0, 1), elastic("grows", 6, 2, "team"))
+    found = suggestions(cluster, "grows")
+    assert told(found[0]) == [(Verb.PATCH, "Queue", "team", {"spec": {"maxGPUs": 2}})]

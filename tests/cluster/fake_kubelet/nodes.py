@@ -29,6 +29,8 @@ class FakeNode:
     allocatable: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Mapping[str, str]] = ()
     published_gpus: int = 0
+    device_taints: Sequence[Mapping[str, str]] = ()
+    """Of all published GPUs."""
     product: str = H100
     gpu_memory: str = "81559Mi"
 
@@ -167,6 +169,7 @@ def _gpu(node: FakeNode, index: int) -> Document:
             "resource.kubernetes.io/numaNode": {"int": index * 2 // max(node.published_gpus, 1)},
         },
         "capacity": {"memory": {"value": node.gpu_memory}},
+        **({"taints": [dict(taint) for taint in node.device_taints]} if node.device_taints else {}),
     }
 
 

@@ -1,0 +1,123 @@
+"""Which condition on devices would a gang have to give up, or which taint to tolerate, to start?
+
+Claims can't be changed where they exist: their template is made as new, and the owner of the pods,
+so that these get new claims.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from kai_py.dra.cel.masks import conjuncts
+from kai_py.dra.cel.selector import CompileError, compile_selector
+from kai_py.observe.suggestion import Step, Suggestion
+from kai_py.simulate.manifest_remedies import pod_spec
+from kai_py.simulate.objects import Document
+from kai_py.simulate.question import Question, first, replace
+
+
+def fewer_device_conditions(question: Question) -> Iterator[Suggestion]:
+    """Leave one condition out of a selector of its claims, the first that is enough."""
+    again = _made_again(question)
+    return first(
+        question.proven(
+            f"leave {condition} out of {_named(each)}",
+            replace(each, partial(_replace_selector, selector, rest)),
+            *again,
+        )
+        for each in _claim_objects(question)
+        for selector in _selectors(each)
+        for condition, rest in _without_one(selector)
+    )
+
+
+def tolerated_devices(question: Question) -> Iterator[Suggestion]:
+    """Tolerate one taint of devices in its claims, the first that is enough."""
+    again = _made_again(question)
+    return first(
+        question.proven(
+            f"tolerate the device taint {key}:{effect} in {_named(each)}",
+            replace(each, partial(_tolerate, key, effect)),
+            *again,
+        )
+        for each in _claim_objects(question)
+        for key, effect in dict.fromkeys(_taints(question))
+    )
+
+
+def _made_again(question: Question) -> list[Step]:
+    """The owners as they are: new pods get new claims."""
+    return [replace(each, lambda _: None) for each in question.owners(question.gang)]
+
+
+def _named(document: Document) -> str:
+    return f"{document['kind']} {document['metadata']['name']}"
+
+
+def _taints(question: Question) -> Iterator[tuple[str, str]]:
+    for document in question.of_kind("ResourceSlice"):
+        for device in document["spec"].get("devices") or ():
+            yield from ((each["key"], each["effect"]) for each in device.get("taints") or ())
+    for document in question.of_kind("DeviceTaintRule"):
+        taint = document["spec"]["taint"]
+        yield taint["key"], taint["effect"]
+
+
+def _tolerate(key: str, effect: str, manifest: Document) -> None:
+    tolerated = {"key": key, "operator": "Exists", "effect": effect}
+    for request in _requests(manifest):
+        request["tolerations"] = [*(request.get("tolerations") or ()), tolerated]
+
+
+def _claim_objects(question: Question) -> Iterator[Document]:
+    """What the owners' pods name, as far as the owners' form is known."""
+    owners = question.owners(question.gang)
+    specs = list(filter(None, map(pod_spec, owners)))
+    if len(specs) != len(owners):
+        return
+    named = [claim for spec in specs for claim in spec.get("resourceClaims") or ()]
+    wanted = {("ResourceClaimTemplate", each.get("resourceClaimTemplateName")) for each in named}
+    wanted |= {("ResourceClaim", each.get("resourceClaimName")) for each in named}
+    for document in question.of_kind("ResourceClaimTemplate", "ResourceClaim"):
+        meta = document["metadata"]
+        ours = meta.get("namespace") == question.gang.owner.namespace
+        if ours and (document["kind"], meta["name"]) in wanted:
+            yield document
+
+
+def _selectors(document: Document) -> Iterator[str]:
+    for place in _selector_lists(document):
+        yield from (each["cel"]["expression"] for each in place if "cel" in each)
+
+
+def _selector_lists(document: Document) -> Iterator[list[Any]]:
+    return (each["selectors"] for each in _requests(document) if each.get("selectors"))
+
+
+def _requests(document: Document) -> Iterator[dict[str, Any]]:
+    """What is asked for, alternatives one by one."""
+    spec = document["spec"].get("spec") or document["spec"]
+    for request in spec["devices"].get("requests") or ():
+        if "exactly" in request:
+            yield request["exactly"]
+        yield from request.get("firstAvailable") or ()
+
+
+def _without_one(selector: str) -> Iterator[tuple[str, str]]:
+    """Each condition of a selector, and what is left without it."""
+    compiled = compile_selector(selector)
+    if isinstance(compiled, CompileError):
+        return
+    texts = [conjunct.text for conjunct in conjuncts(compiled)]
+    for left_out, text in enumerate(texts):
+        rest = [f"({each})" for place, each in enumerate(texts) if place != left_out]
+        yield text, " && ".join(rest)
+
+
+def _replace_selector(selector: str, rest: str, manifest: Document) -> None:
+    for place in _selector_lists(manifest):
+        place[:] = [
+            {"cel": {"expression": rest}} if each["cel"]["expression"] == selector else each
+            for each in place
+            if rest or each["cel"]["expression"] != selector
+        ]

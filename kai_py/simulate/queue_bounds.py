@@ -1,0 +1,145 @@
+"""How is a bound of a queue raised where it is written? In our Queue and KAI's, per resource.
+
+Ours has GPUs at the top of its spec, devices in a list, every other resource in a map; KAI's has
+GPUs, millicores and megabytes. Amounts are in row units and rounded up to what can be written.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from kai_py.api.quantity import NANO, Quantity, QuantityFormat
+from kai_py.api.queue import API_VERSION
+from kai_py.api.records.kai import QUEUE_API_VERSION
+from kai_py.dialects.kai.queues import ROW_UNITS
+from kai_py.embedded.patches.merge import apply_merge_patch
+from kai_py.simulate.objects import Document
+from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
+from kai_py.snapshot.queue_specs import DEVICE_ATTRIBUTE, DeviceLimit
+
+KIBI = 1024
+GPU_PARTS = 1000
+"""A GPU is rounded up to this part of it."""
+
+Patch = dict[str, Any]
+
+
+class Bound(StrEnum):
+    """Which bound; the values are our Queue's fields."""
+
+    DESERVED = "deserved"
+    MAX = "max"
+
+
+KAI_FIELDS = {Bound.DESERVED: "quota", Bound.MAX: "limit"}
+
+
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """A bound of a queue that shall be ``amount``."""
+
+    bound: Bound
+    resource: str
+    amount: float
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A raise as it stands in a spec: the field's name for people, its value, the merge patch."""
+
+    field: str
+    value: object
+    patch: Patch
+
+
+def written_together(
+    queue: Document, raises: Iterable[Raise]
+) -> tuple[list[Written], Patch] | None:
+    """How ``queue`` says all of them, and one merge patch; None where it cannot say one."""
+    found: list[Written] = []
+    patch: Patch = {}
+    for raised in raises:
+        # Lists are replaced as a whole: each finds what the one before has changed.
+        said = written(apply_merge_patch(queue, patch), raised)
+        if said is None:
+            return None
+        found.append(said)
+        patch = _merged(patch, {"spec": said.patch})
+    return found, patch
+
+
+def written(queue: Document, raised: Raise) -> Written | None:
+    """How ``queue`` says it; None where it cannot say it."""
+    if queue["apiVersion"] == API_VERSION:
+        return _ours(queue.get("spec") or {}, raised)
+    if queue["apiVersion"] == QUEUE_API_VERSION and raised.resource in ROW_UNITS:
+        return _kais(raised)
+    return None
+
+
+def _merged(patch: Patch, other: Patch) -> Patch:
+    """One merge patch that does what both do, the second after the first."""
+    merged = dict(patch)
+    for key, value in other.items():
+        present = merged.get(key)
+        if isinstance(present, dict) and isinstance(value, dict):
+            merged[key] = _merged(present, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _ours(spec: Mapping[str, Any], raised: Raise) -> Written | None:
+    resource, bound = raised.resource, raised.bound
+    if resource == GPU:
+        field, gpus = f"{bound}GPUs", _gpus(raised.amount)
+        return Written(field, gpus, {field: gpus})
+    if resource.startswith((DEVICE_CLASS, DEVICE_ATTRIBUTE)):
+        return _devices(spec, raised)
+    amount = _quantity(resource, raised.amount)
+    return Written(
+        f"resources.{resource}.{bound}", amount, {"resources": {resource: {bound.value: amount}}}
+    )
+
+
+def _devices(spec: Mapping[str, Any], raised: Raise) -> Written | None:
+    """A merge patch replaces a list as a whole: the others stand in it as they are."""
+    entries, count = spec.get("devices") or (), math.ceil(raised.amount)
+    changed = [
+        {**each, raised.bound.value: count} if _row(each) == raised.resource else each
+        for each in entries
+    ]
+    found = next((each for each in entries if _row(each) == raised.resource), None)
+    if found is None:
+        return None
+    return Written(f"devices.{found['name']}.{raised.bound}", count, {"devices": changed})
+
+
+def _row(entry: Mapping[str, Any]) -> str:
+    if "attribute" in entry:
+        return DeviceLimit(entry["attribute"], tuple(sorted(set(entry["values"])))).row
+    return f"{DEVICE_CLASS}{entry['deviceClassName']}"
+
+
+def _kais(raised: Raise) -> Written:
+    field, unit = KAI_FIELDS[raised.bound], ROW_UNITS[raised.resource]
+    whole = math.ceil(raised.amount / unit)
+    amount = _gpus(raised.amount) if raised.resource == GPU else whole
+    patch = {"resources": {raised.resource: {field: amount}}}
+    return Written(f"resources.{raised.resource}.{field}", amount, patch)
+
+
+def _gpus(amount: float) -> float:
+    rounded = math.ceil(amount * GPU_PARTS - 1e-6) / GPU_PARTS
+    return int(rounded) if rounded.is_integer() else rounded
+
+
+def _quantity(resource: str, amount: float) -> str:
+    whole = math.ceil(amount)
+    if resource == "cpu":
+        return str(Quantity(whole * NANO // 1000))
+    binary = whole % KIBI == 0 and whole % 1000 != 0
+    form = QuantityFormat.BINARY_SI if binary else QuantityFormat.DECIMAL_SI
+    return str(Quantity(whole * NANO, form))
