@@ -119,6 +119,8 @@ class World:
             queue_usage=_sums(self.gangs, lambda each: each.allocated),
             queue_demand=_sums(self.gangs, lambda each: each.requested),
             queue_fixed=_sums(self.gangs, lambda each: each.fixed),
+            short=tuple(each.key for each in self.gangs if each.stale_since is not None),
+            staged=tuple(each.key for each in self.gangs if each.staged and each.bound),
         )
 
     def plan(self, now: float = 1000.0) -> Plan:

@@ -21,6 +21,7 @@ from kai_py.plan.compute_domains import in_cliques
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action, Plan
 from kai_py.plan.device_trial import CycleDevices
+from kai_py.plan.kept_shares import KeptShares
 from kai_py.plan.outcome import evictions_of, plan_of
 from kai_py.plan.past_evictions import PastEvictions
 from kai_py.plan.place import Placer
@@ -89,6 +90,7 @@ class CycleMemory:
     devices: ClusterDevices
     history: PastUse | None = None
     statics: StaticFits = field(default_factory=StaticFits)
+    shares: KeptShares = field(default_factory=KeptShares)
     cycles: int = 0
     exhausted: dict[str, int] = field(default_factory=dict)
     evictions: PastEvictions = field(default_factory=PastEvictions)
@@ -112,6 +114,7 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
         memory.devices.accounting,
         memory.devices.node_gpus(snapshot.nodes),
         memory.history,
+        kept=memory.shares,
     )
     devices = CycleDevices(memory.devices, snapshot)
     statement = Statement(snapshot, quota, devices, settings.sharing_strategy)

@@ -6,7 +6,8 @@ somebody waits, the time for which a running gang is safe.
 Of the min runtimes every one that is set anywhere counts for every gang: a cycle too many costs
 little. Moments are rounded up to whole seconds, so that many of them make few cycles.
 
-Complexity: O(gangs), times the number of different min runtimes while somebody waits.
+Complexity: O(gangs that wait, are short or come in stages), and while somebody waits O(gangs x
+different min runtimes).
 """
 
 import math
@@ -26,12 +27,13 @@ def next_deadline(snapshot: Snapshot, settings: CycleSettings) -> float | None:
 
 def _moments(snapshot: Snapshot, settings: CycleSettings) -> Iterator[float]:
     runtimes = _min_runtimes(snapshot, settings) if snapshot.pending else ()
-    for gang in snapshot.gangs.values():
+    for gang in (snapshot.gangs[key] for key in snapshot.short):
         if gang.stale_since is not None:
             yield from _end_of_grace(gang, gang.stale_since, settings.staleness_grace)
-        if gang.staged and gang.bound:
-            yield gang.started + settings.hold_seconds
-        if runtimes and gang.bound:
+    for gang in (snapshot.gangs[key] for key in snapshot.staged):
+        yield gang.started + settings.hold_seconds
+    for gang in snapshot.gangs.values() if runtimes else ():
+        if gang.bound:
             yield from (gang.started + runtime for runtime in runtimes)
     for key in snapshot.pending:
         gang = snapshot.gangs[key]

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kai_py.policy.fair_share import FairShare, fair_share
+from kai_py.plan.kept_shares import KeptShares
+from kai_py.policy.fair_share import FairShare
 from kai_py.policy.measured_usage import MeasuredUsage
 from kai_py.policy.rules import Rules
 from kai_py.policy.standing import Standing
@@ -19,7 +20,7 @@ from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU, Accounting, total
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.queue_specs import DEVICE_ATTRIBUTE, QueueProblem, UsageRecord
-from kai_py.snapshot.queues import QueueTable, build_queues
+from kai_py.snapshot.queues import QueueTable
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -120,14 +121,17 @@ def quota_of(
     accounting: Accounting,
     device_gpus: Floats,
     history: PastUse | None = None,
+    *,
+    kept: KeptShares | None = None,
 ) -> Quota:
     """The queues of a snapshot with their fair shares; with a ``history``, past use counts.
 
+    ``kept``: what the quota of the cycle before worked out.
     ``device_gpus``: (nodes,) GPUs that ResourceSlices publish; where a node also reports device
     plugin GPUs both stand for the same cards, so the larger number counts.
     """
-    resources = _counted(snapshot)
-    queues, problems = build_queues(snapshot.queues, resources)
+    resources, known = _counted(snapshot), kept or KeptShares()
+    queues, problems = known.tree(snapshot.queues, resources)
     positions = {name: row for row, name in enumerate(resources)}
     empty = np.zeros((len(resources), len(queues)))
     own, demand, fixed = empty.copy(), empty.copy(), empty.copy()
@@ -150,7 +154,7 @@ def quota_of(
             total=capacity,
             remembered={spec.name: spec.usage for spec in snapshot.queues if spec.usage},
         )
-    shares = fair_share(queues, capacity, demand, rules, past)
+    shares = known.divided(queues, capacity, demand, rules, past)
     standing = Standing(
         queues=queues,
         total=capacity,

@@ -212,6 +212,8 @@ class SnapshotBuilder:
             queue_usage=copied(self._gangs.usage),
             queue_demand=copied(self._gangs.demand),
             queue_fixed=copied(self._gangs.fixed),
+            short=self._gangs.short(),
+            staged=self._gangs.staged(),
             devices=self._objects.devices(),
             holds=self._assumed.holds(now),
             held_back=self._assumed.held_back(now),

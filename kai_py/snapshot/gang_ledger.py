@@ -38,6 +38,7 @@ class GangLedger:
         self._finishing: dict[str, None] = {}
         self._short_since: dict[str, float] = {}
         self._seen_whole: dict[str, None] = {}
+        self._staged: dict[str, None] = {}
         self.gangs: dict[str, Gang] = {}
         self.pending: set[str] = set()
         self.leaving: dict[str, Member] = {}
@@ -84,6 +85,14 @@ class GangLedger:
         """Uids of pods that are on no node."""
         return tuple(uid for uid, tracked in self._tracked.items() if not tracked.member.node)
 
+    def short(self) -> tuple[str, ...]:
+        """Keys of gangs that run below their floor, in order."""
+        return tuple(sorted(self._short_since))
+
+    def staged(self) -> tuple[str, ...]:
+        """Keys of gangs that have started and whose pods come in stages, in order."""
+        return tuple(sorted(self._staged))
+
     def settle(self, now: float) -> None:
         """Bring gangs and sums up to date; a gang found below its floor is so since ``now``."""
         for key in self._marked:
@@ -101,6 +110,7 @@ class GangLedger:
         if before is not None:
             self._post(before, -1.0)
         self.pending.discard(key)
+        self._staged.pop(key, None)
         tracked = self._members.get(key)
         if not tracked:
             self._members.pop(key, None)
@@ -112,6 +122,8 @@ class GangLedger:
         gang = self._timed(self._gang(tracked.values()), now)
         self.gangs[key] = gang
         self._post(gang, 1.0)
+        if gang.staged and gang.bound:
+            self._staged[key] = None
         if any(m.state in (PodState.PENDING, PodState.GATED) for m in gang.members):
             self.pending.add(key)
 

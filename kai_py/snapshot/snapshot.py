@@ -73,6 +73,8 @@ class Snapshot:
     ``unclaimed_volumes``: made beforehand and in nobody's hands, the smallest first.
     ``queue_usage``: queue name to what its bound pods cost; ``queue_demand`` adds pending pods,
     ``queue_fixed`` is the part of the usage that can't be preempted.
+    ``short``: keys of gangs that run below their floor, ``staged``: of those that have started and
+    of which some pods are made once others run.
     ``holds``: pod uid to the room kept for it. ``held_back``: gangs that get no
     room now. ``leaving``: our pods that are terminating. ``vacancies``: devices that are
     about to be free. ``group_users``: pods on nodes by the claim of their PodGroup; nobody uses a
@@ -95,6 +97,8 @@ class Snapshot:
     queue_usage: Mapping[str, Mapping[str, float]]
     queue_demand: Mapping[str, Mapping[str, float]]
     queue_fixed: Mapping[str, Mapping[str, float]]
+    short: tuple[str, ...] = ()
+    staged: tuple[str, ...] = ()
     devices: DeviceObjects = field(default_factory=DeviceObjects)
     host_ports: Mapping[int, tuple[tuple[HostPort, bool], ...]] = field(default_factory=dict)
     attached: Mapping[int, tuple[tuple[Attachment, bool], ...]] = field(default_factory=dict)

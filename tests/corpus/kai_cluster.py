@@ -99,6 +99,7 @@ def snapshot_of(cluster: Mapping, accounting) -> Snapshot:
         queue_usage=_per_queue(gangs, lambda gang: gang.allocated),
         queue_demand=_per_queue(gangs, lambda gang: gang.requested),
         queue_fixed=_per_queue([g for g in gangs if not g.preemptible], lambda g: g.allocated),
+        short=tuple(gang.key for gang in gangs if gang.stale_since is not None),
         topologies=_topologies(cluster),
         neighbours=_neighbours(gangs),
         gpu_sharing=state.gpu_sharing,

@@ -90,6 +90,9 @@ def test_incremental_equals_rebuilt(changes):
     assert followed.pending == fresh.pending
     assert nonzero(followed.queue_usage) == nonzero(fresh.queue_usage)
     assert nonzero(followed.queue_demand) == nonzero(fresh.queue_demand)
+    gangs = sorted(followed.gangs.items())
+    assert followed.short == tuple(key for key, g in gangs if g.stale_since is not None)
+    assert followed.staged == tuple(key for key, g in gangs if g.staged and g.bound)
 
 
 def nonzero(ledger):

@@ -19,11 +19,8 @@ from kai_py.snapshot.gangs import Gang, Member
 def keep_room(state: CycleState) -> None:
     """Run the action for all gangs that started in part."""
     now = state.snapshot.now
-    started = [
-        gang
-        for gang in state.snapshot.gangs.values()
-        if gang.staged and gang.bound and gang.started + state.hold_seconds > now
-    ]
+    staged = (state.snapshot.gangs[key] for key in state.snapshot.staged)
+    started = [gang for gang in staged if gang.started + state.hold_seconds > now]
     for gang in sorted(started, key=lambda g: (-g.priority, g.created, g.key)):
         _start(state, gang)
         left = [m for m in gang.pending if m.pod.uid not in state.statement.placed]

@@ -17,7 +17,7 @@ from kai_py.snapshot.gangs import Gang
 
 def stale(state: CycleState, _pending: Iterable[Gang]) -> None:
     """Run the action for all running gangs, whether they wait for pods or not."""
-    for gang in state.snapshot.gangs.values():
+    for gang in (state.snapshot.gangs[key] for key in state.snapshot.short):
         if gang.stale_since is not None:
             _evict_if_overdue(state, gang, gang.stale_since)
 

@@ -31,13 +31,12 @@ def could_strand(shapes: Iterable[Shape], snapshot: Snapshot, statics: StaticFit
     if any(shape.gpu_share is not None for shape in plain):
         return True
     having = snapshot.nodes.allocatable[card] > 0
-    free = np.maximum(snapshot.nodes.allocatable - snapshot.used, 0.0)
     accepted: Bools | None = None
     for shape in plain:
         accepts = statics.of(shape, snapshot.nodes).mask & having
         if not accepts.any():
             continue
-        if CARD not in shape.requests or _runs_short(shape, snapshot, free[:, accepts]):
+        if CARD not in shape.requests or _runs_short(shape, snapshot, accepts):
             return True
         if accepted is not None and not np.array_equal(accepts, accepted):
             return True
@@ -45,11 +44,17 @@ def could_strand(shapes: Iterable[Shape], snapshot: Snapshot, statics: StaticFit
     return False
 
 
-def _runs_short(shape: Shape, snapshot: Snapshot, free: Floats) -> bool:
+def _runs_short(shape: Shape, snapshot: Snapshot, accepts: Bools) -> bool:
     """Whether pods of the shape alone fill the CPU or memory of a node before its GPUs."""
-    positions, devices = snapshot.resources.positions, shape.requests[CARD]
-    needed = free[positions[CARD]] / devices
+    needed = _free(snapshot, CARD)[accepts] / shape.requests[CARD]
     return any(
-        bool((free[positions[name]] < shape.requests.get(name, 0.0) * needed).any())
+        bool((_free(snapshot, name)[accepts] < shape.requests.get(name, 0.0) * needed).any())
         for name in ("cpu", "memory")
     )
+
+
+def _free(snapshot: Snapshot, resource: str) -> Floats:
+    """(nodes,) what is left of a resource."""
+    row = snapshot.resources.positions[resource]
+    free: Floats = np.maximum(snapshot.nodes.allocatable[row] - snapshot.used[row], 0.0)
+    return free

@@ -1,0 +1,68 @@
+"""Fair shares are divided again exactly when something that they follow from has changed."""
+
+import numpy as np
+import pytest
+
+from kai_py.plan import kept_shares
+from kai_py.plan.kept_shares import KeptShares
+from kai_py.policy.rules import KAI, NATIVE
+from kai_py.snapshot.queue_specs import QueueSpec
+
+RESOURCES = ("gpu", "cpu")
+QUEUES = (QueueSpec(name="a", deserved={"gpu": 4.0}), QueueSpec(name="b"))
+
+
+@pytest.fixture
+def divisions(monkeypatch):
+    """How often shares were divided."""
+    calls = []
+    real = kept_shares.fair_share
+
+    def counted(*args):
+        calls.append(args)
+        return real(*args)
+
+    monkeypatch.setattr(kept_shares, "fair_share", counted)
+    return calls
+
+
+def shares(
+    kept,
+    *,
+    queues=QUEUES,
+    resources=RESOURCES,
+    total=(8.0, 64.0),
+    gpus=6.0,
+    rules=NATIVE,
+    past=None,
+):
+    table, _ = kept.tree(queues, resources)
+    demand = np.full((len(resources), len(queues)), gpus)
+    return kept.divided(table, np.array(total[: len(resources)]), demand, rules, past)
+
+
+def test_the_same_inputs_are_divided_once(divisions):
+    kept = KeptShares()
+    first = shares(kept, past=np.zeros((2, 2)))
+    assert shares(kept, past=np.zeros((2, 2))) is first
+    assert len(divisions) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"queues": (QueueSpec(name="a", deserved={"gpu": 5.0}), QueueSpec(name="b"))},
+        {"resources": ("gpu", "cpu", "memory"), "total": (8.0, 64.0, 1.0)},
+        {"total": (7.0, 64.0)},
+        {"gpus": 3.0},
+        {"rules": KAI},
+        {"past": np.array([[0.5, 0.0], [0.0, 0.0]])},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_any_change_divides_again(divisions, change):
+    kept = KeptShares()
+    shares(kept)
+    found, anew = shares(kept, **change), shares(KeptShares(), **change)
+    assert len(divisions) == 3
+    np.testing.assert_array_equal(found.fair, anew.fair)
