@@ -62,7 +62,7 @@ def kai_message(unplaced: Unplaced) -> str:
 
 
 def _waits(unplaced: Unplaced, gang: Gang, now: float) -> str:
-    if unplaced.stage in (Stage.MEMBERS, Stage.GATED):
+    if unplaced.stage in (Stage.MEMBERS, Stage.GATED) and not gang.problem:
         return _not_ready(gang)
     delayed = preemption_delay(gang.created, gang.last_evicted, gang.preemption_delay, now)
     if unplaced.shortage is None or delayed is None:

@@ -4,6 +4,8 @@ The condition PodScheduled=False carries the gang's one sentence; its reason dec
 autoscalers do. ``Unschedulable`` is their call for nodes, so only stages that more nodes could
 help use it, for all pods of the gang in one pass; every other stage is its own reason, which they
 ignore (they compare the text). Pods with scheduling gates keep the API server's own reason.
+Pods of half a gang get no condition: nobody has tried to place them. One that they had from us
+before, above all a call for nodes, is kept true.
 ``nominatedNodeName`` is set while a pod waits for room that others are leaving.
 
 Written on transitions only; a change of the sentence alone is written at most every few seconds
@@ -23,14 +25,16 @@ from kai_py.plan.decisions import SHORT_OF_ROOM, Plan, Stage, Unplaced
 POD_SCHEDULED = "PodScheduled"
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
+INCOMPLETE = frozenset({Stage.MEMBERS, Stage.GATED})
+"""Stages of half a gang: pods are missing, or others have gated them."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingStatus:
     """What a pending pod's status must say; an empty ``nominated`` clears the field.
 
-    An empty ``reason`` leaves the condition alone. ``lacks_devices``: its claims are what cannot be
-    satisfied.
+    An empty ``reason`` leaves the condition alone; ``incomplete`` changes one that is ours and
+    makes none. ``lacks_devices``: its claims are what cannot be satisfied.
     """
 
     pod: PodRef
@@ -38,6 +42,7 @@ class PendingStatus:
     message: str
     nominated: str = ""
     lacks_devices: bool = False
+    incomplete: bool = False
 
 
 ABOVE_FLOOR = "AboveFloor"
@@ -65,6 +70,7 @@ def pending_statuses(plan: Plan, *, surplus_calls: bool = True) -> tuple[Pending
             message=unplaced.message,
             nominated=nominated.get(pod.uid, ""),
             lacks_devices=unplaced.stage is Stage.DEVICES,
+            incomplete=unplaced.stage in INCOMPLETE,
         )
         for unplaced in plan.unplaced
         for pod in unplaced.pods
@@ -83,6 +89,11 @@ def differs(wanted: PendingStatus, pod: Pod) -> bool:
     if pod.status.nominated_node_name != wanted.nominated:
         return True
     return _has_condition(wanted, pod) and _said(pod) != (wanted.reason, wanted.message)
+
+
+def is_kept_quiet(wanted: PendingStatus, pod: Pod) -> bool:
+    """Whether the pod waits for a reason that it does not say in its condition."""
+    return wanted.incomplete and bool(wanted.reason) and not pod.spec.scheduling_gates
 
 
 def differs_in_words_only(wanted: PendingStatus, pod: Pod) -> bool:
@@ -114,7 +125,12 @@ def status_patch(wanted: PendingStatus, pod: Pod, now: datetime) -> dict[str, An
 
 
 def _has_condition(wanted: PendingStatus, pod: Pod) -> bool:
-    return bool(wanted.reason) and not pod.spec.scheduling_gates
+    if not wanted.reason or pod.spec.scheduling_gates:
+        return False
+    if not wanted.incomplete:
+        return True
+    said = _said(pod)
+    return said is not None and said[0] != Stage.GATED
 
 
 def _said(pod: Pod) -> tuple[str, str] | None:

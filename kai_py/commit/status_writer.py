@@ -21,6 +21,7 @@ from kai_py.commit.status import (
     PendingStatus,
     differs,
     differs_in_words_only,
+    is_kept_quiet,
     status_patch,
 )
 from kai_py.watch.client import PatchType
@@ -72,7 +73,11 @@ class StatusWriter:
         waits = [0.0]
         for wanted in statuses:
             pod = self._find_pod(wanted.pod)
-            if pod is None or pod.spec.node_name or not differs(wanted, pod):
+            if pod is None or pod.spec.node_name:
+                continue
+            if not differs(wanted, pod):
+                if is_kept_quiet(wanted, pod):
+                    waits.append(self._tell(wanted, now))
                 continue
             waits.append(wait := self._wait(wanted, pod, now))
             if wait <= 0:
@@ -112,13 +117,31 @@ class StatusWriter:
 
     def _enqueue(self, wanted: PendingStatus, now: float) -> None:
         uid = wanted.pod.uid
-        last = self._written.get(uid)
-        if last is None or last[0] != wanted:
-            self._on_transition(wanted)
-        self._written[uid] = (wanted, now)
+        self._note(wanted, now)
         if uid not in self._wanted:
             self._queue.put_nowait(uid)
         self._wanted[uid] = wanted
+
+    def _tell(self, wanted: PendingStatus, now: float) -> float:
+        """Tell of a pod whose condition stays; gives the seconds until that may be done.
+
+        Other words alone are not urgent.
+        """
+        told, at = self._written.get(wanted.pod.uid, (None, -math.inf))
+        if told == wanted:
+            return 0.0
+        wait = at + self._message_interval - now
+        if told is not None and told.reason == wanted.reason and wait > 0:
+            return wait
+        self._note(wanted, now)
+        return 0.0
+
+    def _note(self, wanted: PendingStatus, now: float) -> None:
+        """Tell of what the pod waits for, unless that was told last."""
+        last = self._written.get(wanted.pod.uid)
+        if last is None or last[0] != wanted:
+            self._on_transition(wanted)
+        self._written[wanted.pod.uid] = (wanted, now)
 
     async def _bring_in_line(self, uid: str) -> None:
         """Write to the pod until it says the newest that is wanted."""

@@ -94,7 +94,8 @@ class GangSpec:
     priorities from it. ``expected_runtime``: seconds that its pods are said to run. ``ageing``:
     seconds of waiting that count as one point of its priority.
     ``provisioning_class``: of the ProvisioningRequest made while it waits; None: as configured.
-    ``problem`` tells, in one sentence naming object and field, why the gang can't be placed;
+    ``problem`` tells, in one sentence naming object and field, why the gang can't be placed, with
+    ``owner_unknown`` because it is not known yet;
     ``pod_problem`` why this pod can't, though the rest of the gang may. ``disregarded`` names the
     other groups that the pod asks for and does not get, because a source before theirs decided.
     ``awaited``: pods that come later, for which there must be room before any starts.
@@ -111,6 +112,7 @@ class GangSpec:
     suspend: bool | None = None
     expected_pods: int = 0
     problem: str = ""
+    owner_unknown: bool = False
     pod_problem: str = ""
     terms: Terms = NO_TERMS
     workload_class: str = ""

@@ -177,6 +177,7 @@ def _of_unknown(asked: Asked, reference: OwnerReference) -> GangSpec:
             f"{reference.kind} {meta.namespace}/{reference.name}, which owns pod {meta.name}, "
             "is not known yet, so neither is the gang; is it deleted, or may it not be read?"
         ),
+        owner_unknown=True,
     )
 
 

@@ -33,7 +33,7 @@ class Ask:
 def precondition(gang: Gang, quota: Quota, namespaces: NamespaceLabels) -> Obstacle | None:
     """What must happen before the gang can be placed at all."""
     if gang.problem:
-        return Obstacle(Stage.INVALID, gang.problem)
+        return Obstacle(Stage.MEMBERS if gang.owner_unknown else Stage.INVALID, gang.problem)
     queue = quota.queue_of(gang)
     if queue is None:
         named = f'queue "{gang.queue}" does not exist' if gang.queue else "no queue is named"

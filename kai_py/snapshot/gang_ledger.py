@@ -167,6 +167,7 @@ class GangLedger:
             created=min(m.created for m in members) if terms.created is None else terms.created,
             expected_pods=spec.expected_pods,
             problem=spec.problem,
+            owner_unknown=spec.owner_unknown,
             succeeded=self._successes.get(spec.key, 0),
             stale_since=terms.stale_since,
             staleness_grace=terms.staleness_grace,

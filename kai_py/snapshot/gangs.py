@@ -101,7 +101,8 @@ class Gang:
     ``expected_runtime`` (seconds): how long its pods are said to run; None where nobody said.
     ``ageing`` (seconds): time of waiting that counts as one point of priority; None: as its queue
     says. ``provisioning_class``: of the ProvisioningRequest made while it waits; None: as
-    configured. ``staged``: some of its pods are made once others run;
+    configured. ``owner_unknown``: its ``problem`` is that what it is is not known yet.
+    ``staged``: some of its pods are made once others run;
     ``awaited`` stand in for those that do not exist yet and are none of its ``members``.
     """
 
@@ -118,6 +119,7 @@ class Gang:
     suspend: bool | None = None
     expected_pods: int = 0
     problem: str = ""
+    owner_unknown: bool = False
     annotations: Mapping[str, str] = field(default_factory=dict)
     succeeded: int = 0
     stale_since: float | None = None

@@ -4,7 +4,6 @@ import pytest
 
 from tests.cluster.api import Document
 from tests.cluster.clusters import Cluster
-from tests.cluster.eventually import eventually
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.cluster.manifests import (
     IN_TEAM_A,
@@ -56,8 +55,7 @@ async def test_pods_of_a_pod_group_start_when_min_available_exist(cluster: Clust
         await cluster.submit(queue(), claim_template())
         for index in range(2):
             await cluster.submit(pod(f"ring-{index}", annotations=ring))
-        message = await view.wait_pending("ring", 2, reason="MembersMissing")
-        assert message == "the gang starts with 3 pods; 2 exist."
+        await view.wait_incomplete("ring", 2, note="the gang starts with 3 pods; 2 exist.")
         await cluster.submit(pod("ring-2", annotations=ring))
         await view.wait_bound("ring", 3)
         await cluster.submit(pod("ring-3", annotations=ring))
@@ -73,10 +71,8 @@ async def test_gated_pods_wait_and_the_gang_with_them(cluster: Cluster, view: Vi
             pod("ring-0", annotations=ring), pod("ring-1", gated, annotations=ring)
         )
 
-        async def held_back() -> bool:
-            return "1 are held by scheduling gates" in " ".join(await view.say("ring-0"))
-
-        await eventually(held_back, what="the gate named on the pod that has none")
+        held_back = "the gang starts with 2 pods; 1 exist, 1 are held by scheduling gates."
+        await view.wait_incomplete("ring", 2, note=held_back)
         assert await view.bound("ring") == {}
         await cluster.api.patch(f"{view.path('pods')}/ring-1", {"spec": {"schedulingGates": None}})
         await view.wait_bound("ring", 2)

@@ -83,6 +83,20 @@ class View:
 
         return await eventually(said, within=within)
 
+    async def wait_incomplete(self, prefix: str, count: int, *, note: str) -> None:
+        """Wait until an event tells what `count` pods of half a gang wait for; no condition does."""
+
+        async def told() -> bool:
+            pods = [pod for pod in await self.pods(prefix) if not pod["spec"].get("nodeName")]
+            notes = {event.get("note") for event in await self.api.items(self.path("events"))}
+            assert len(pods) == count, f"{len(pods)} of {count} pods are pending"
+            reasons = {scheduled_condition(pod).get("reason") for pod in pods}
+            assert reasons <= {None, "SchedulingGated"}, f"reasons: {reasons}"
+            assert note in notes, f"events: {notes}"
+            return True
+
+        await eventually(told, what=note)
+
     async def say(self, prefix: str = "") -> list[str]:
         """What pods say of their scheduling, for messages of failed tests."""
         return sorted({str(scheduled_condition(p).get("message")) for p in await self.pods(prefix)})

@@ -152,6 +152,36 @@ async def test_a_nominated_pod_names_its_node_until_it_loses_it(cluster, writer)
     assert cluster.pod("worker-0").status.nominated_node_name == ""
 
 
+@pytest.mark.parametrize("stage", [Stage.MEMBERS, Stage.GATED])
+async def test_pods_of_half_a_gang_keep_what_they_say_and_events_tell(cluster, writer, stage):
+    pod = cluster.add_pod("worker-0")
+    for now in range(30):
+        message = f"the gang starts with 40 pods; {now} exist."
+        await say(writer, waits(stage, message, pod), now=float(now))
+    assert writes(cluster) == 0
+    assert scheduled(cluster, "worker-0") is None
+    told = [each.message for each in cluster.transitions]
+    assert told == [f"the gang starts with 40 pods; {now} exist." for now in (0, 10, 20)]
+
+
+async def test_half_a_gang_takes_back_the_call_that_the_whole_gang_made(cluster, writer):
+    pod = cluster.add_pod("worker-0")
+    await say(writer, waits(Stage.RESOURCES, "no room.", pod))
+    await say(writer, waits(Stage.MEMBERS, "1 of 2 exist.", pod), now=1.0)
+    assert scheduled(cluster, "worker-0").reason == "MembersMissing"
+    await say(writer, waits(Stage.MEMBERS, "0 of 2 exist.", pod), now=20.0)
+    assert scheduled(cluster, "worker-0").message == "0 of 2 exist."
+
+
+async def test_a_pod_of_half_a_gang_whose_gate_is_gone_keeps_what_the_server_said(cluster, writer):
+    pod = cluster.add_pod("worker-0")
+    document = cluster.api.find(PODS, "worker-0", NAMESPACE)
+    gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "x"}
+    cluster.api.patch_status(PODS, document, {"conditions": [gated]})
+    await say(writer, waits(Stage.MEMBERS, "1 of 2 exist.", pod))
+    assert writes(cluster) == 0
+
+
 async def test_a_gated_pod_keeps_what_the_server_says(cluster, writer):
     pod = cluster.add_pod("worker-0", schedulingGates=[{"name": "wait"}])
     before = scheduled(cluster, "worker-0")

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kai_py.api.references import PodRef
+from kai_py.plan.decisions import Stage
 from kai_py.snapshot.gangs import PodState
 from tests.scenario import (
     claim,
@@ -144,6 +145,8 @@ def test_a_late_owner_turns_its_pods_into_a_gang():
     owner = job("train", 2, "team")
     world = cluster(node("a"), queue("team", 8), pod("t-0", owner=owner), pod("t-1", owner=owner))
     assert "not known yet" in world.snapshot().gangs["default/Job/train"].problem
+    (waiting,) = world.plan().unplaced
+    assert waiting.stage is Stage.MEMBERS, "nobody knows how many more pods there will be"
     world.add(owner)
     gang = world.snapshot().gangs["default/Job/train"]
     assert (gang.queue, gang.tree.min_members, gang.problem) == ("team", 2, "")
