@@ -17,6 +17,7 @@ from kai_py.grouping.explicit import pod_owner
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.grouping.lineage import Lineage
 from kai_py.grouping.marks import marked
+from kai_py.grouping.owners import Owners
 from kai_py.grouping.sources import Asked, Source
 
 
@@ -42,7 +43,11 @@ class Form:
 
 def source(form: Form) -> Source:
     """The source for groups of ``form``."""
-    return Source(mark=form.mark, gang=lambda asked: gang_of(form, asked))
+    return Source(
+        mark=form.mark,
+        gang=lambda asked: gang_of(form, asked),
+        metas=lambda lineage, owners: _metas(form, lineage, owners),
+    )
 
 
 def gang_of(form: Form, asked: Asked) -> GangSpec:
@@ -75,6 +80,11 @@ def gang_of(form: Form, asked: Asked) -> GangSpec:
         leaf=form.leaf(lineage, tree),
         problem=problem,
     )
+
+
+def _metas(form: Form, lineage: Lineage, owners: Owners) -> tuple[ObjectMeta, ...]:
+    found = owners.named(form.collection, lineage.pod.metadata.namespace, form.name(lineage))
+    return (found.metadata,) if isinstance(found, Document) else ()
 
 
 def min_member_tree(found: Document, _lineage: Lineage) -> Subgroup:

@@ -4,25 +4,35 @@
 1.36, 1.37   pod.spec.schedulingGroup names a PodGroup, which may be below composite groups (1.37)
 
 The gang policy's ``minCount`` is the floor; the basic policy starts with one pod. A PodGroup with a
-priority gives it to its gang. Pods of one group that name several schedulers are refused, as by
-kube-scheduler. The annotation ``kai.scheduler/ignore-workload-api`` on a pod turns this off for it.
+priority gives it to its gang. Its labels and annotations go before those of composite groups above
+it, these before its Workload's, these before what its pods and their owners say. Pods of one group
+that name several schedulers are refused, as by kube-scheduler. The annotation
+``kai.scheduler/ignore-workload-api`` on a pod turns this off for it.
 
 Source: KEP-4671, scheduling.k8s.io v1alpha1 to v1beta1.
 """
 
 from dataclasses import replace
 
+from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.document import Document
-from kai_py.dialects.group_objects import Form, gang_of
-from kai_py.dialects.native_trees import TreeAbove, tree_above
+from kai_py.dialects.group_objects import Form, gang_of, source
+from kai_py.dialects.native_trees import TreeAbove, line_above, tree_above
 from kai_py.grouping.blueprint import Unusable
 from kai_py.grouping.counts import count_at, entries
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.grouping.lineage import Lineage
+from kai_py.grouping.owners import Owners
 from kai_py.grouping.sources import Asked, Source
 from kai_py.grouping.terms import Terms
 from kai_py.snapshot.group_claims import GROUPS
 
+WORKLOADS = "workloads"
+WORKLOAD_FIELDS = (
+    "spec.workloadRef.workloadName",
+    "spec.podGroupTemplateRef.workload.workloadName",
+)
+"""Where a group names its Workload: from 1.37 on, in 1.36."""
 IGNORE_KEY = "kai.scheduler/ignore-workload-api"
 
 
@@ -76,12 +86,28 @@ _GROUP = Form(
 )
 _WORKLOAD = Form(
     kind="Workload.scheduling.k8s.io",
-    collection="workloads",
+    collection=WORKLOADS,
     mark=_workload_mark,
     name=_workload_name,
     tree=_workload_tree,
     part=_workload_part,
 )
+
+
+def _group_metas(lineage: Lineage, owners: Owners) -> tuple[ObjectMeta, ...]:
+    namespace = lineage.pod.metadata.namespace
+    group = owners.named(GROUPS, namespace, _group_name(lineage))
+    if not isinstance(group, Document):
+        return ()
+    try:
+        line = line_above(group, owners)
+    except Unusable:
+        line = (group,)
+    named = (each.first_at(path) for each in line for path in WORKLOAD_FIELDS)
+    name = next((str(each) for each in named if each), "")
+    workload = owners.named(WORKLOADS, namespace, name) if name else None
+    behind = (*line, workload) if isinstance(workload, Document) else line
+    return tuple(each.metadata for each in behind)
 
 
 def _group_gang(asked: Asked) -> GangSpec:
@@ -131,7 +157,7 @@ def _of_one_scheduler(spec: GangSpec, asked: Asked) -> GangSpec:
     return replace(spec, problem=f"pods with {mark} name the schedulers {listed}; {hint}")
 
 
-NATIVE_GROUP = Source(mark=_group_mark, gang=_group_gang)
-NATIVE_WORKLOAD = Source(
-    mark=_workload_mark, gang=lambda asked: _of_one_scheduler(gang_of(_WORKLOAD, asked), asked)
+NATIVE_GROUP = Source(mark=_group_mark, gang=_group_gang, metas=_group_metas)
+NATIVE_WORKLOAD = replace(
+    source(_WORKLOAD), gang=lambda asked: _of_one_scheduler(gang_of(_WORKLOAD, asked), asked)
 )

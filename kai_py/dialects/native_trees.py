@@ -36,17 +36,22 @@ def tree_above(group: Document, owners: Owners) -> TreeAbove:
 
     Cost: one lookup per group of the tree.
     """
-    root = group
-    for _ in range(DEEPEST):
-        name = root.first_at(PARENT_FIELD)
-        if not name:
-            tree = _leaf(root, "") if root is group else _composite(root, "", owners, DEEPEST)
-            return TreeAbove(root, tree)
-        found = owners.named(COMPOSITES, root.metadata.namespace, str(name))
+    root = line_above(group, owners)[-1]
+    tree = _leaf(root, "") if root is group else _composite(root, "", owners, DEEPEST)
+    return TreeAbove(root, tree)
+
+
+def line_above(group: Document, owners: Owners) -> tuple[Document, ...]:
+    """``group`` and the composite groups above it; raises Unusable as ``tree_above``."""
+    line = [group]
+    while name := line[-1].first_at(PARENT_FIELD):
+        found = owners.named(COMPOSITES, group.metadata.namespace, str(name))
         if not isinstance(found, Document):
             raise Unusable(f'{PARENT_FIELD}: CompositePodGroup "{name}" does not exist (yet)')
-        root = found
-    raise Unusable(f"{PARENT_FIELD}: the composite groups above it have no end")
+        line.append(found)
+        if len(line) > DEEPEST:
+            raise Unusable(f"{PARENT_FIELD}: the composite groups above it have no end")
+    return tuple(line)
 
 
 def _leaf(group: Document, name: str) -> Subgroup:

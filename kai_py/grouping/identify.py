@@ -35,7 +35,7 @@ from kai_py.grouping.owners import Absence, OwnerObject, Owners
 from kai_py.grouping.queue_choice import Defaults, QueueChoice, choose_queue
 from kai_py.grouping.rule import Rule, Treatment
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
-from kai_py.grouping.sources import Asked, Source, from_sources
+from kai_py.grouping.sources import Asked, Source, from_sources, with_groups
 
 SOURCES = (EXPLICIT, SPARK)
 MOST_KEPT = 100_000
@@ -93,7 +93,7 @@ class Grouper:
 
     def ask(self, pod: Pod, owners: Owners) -> Asked:
         """What is above ``pod`` and which queue that names."""
-        lineage = lineage_of(pod, owners)
+        lineage = with_groups(lineage_of(pod, owners), owners, self._sources)
         queue = choose_queue(lineage, owners, self._table.queue_keys, self._default_queue)
         return Asked(lineage, queue, owners)
 

@@ -25,17 +25,24 @@ class Link(msgspec.Struct, frozen=True):
 class Lineage(msgspec.Struct, frozen=True):
     """``owners`` stand nearest first, as do ``metas``, which begin with the pod's.
 
-    ``unknown`` is where the walk broke off, None if nowhere.
+    ``unknown`` is where the walk broke off, None if nowhere. ``groups``: what the pod names as its
+    group, and what stands behind that; they speak before the pod and its owners.
     """
 
     pod: Pod
     metas: tuple[ObjectMeta, ...]
     owners: tuple[Link, ...] = ()
     unknown: OwnerReference | None = None
+    groups: tuple[ObjectMeta, ...] = ()
+
+    @property
+    def speaking(self) -> tuple[ObjectMeta, ...]:
+        """Whose labels and annotations count, the first that says something before the others."""
+        return self.groups + self.metas if self.groups else self.metas
 
     def nearest(self, *keys: str) -> str:
         """The value of the first annotation or label of ``keys`` that the nearest object has."""
-        for meta in self.metas:
+        for meta in self.speaking:
             for key in keys:
                 value = meta.annotations.get(key) or meta.labels.get(key)
                 if value:
@@ -45,7 +52,7 @@ class Lineage(msgspec.Struct, frozen=True):
     def said(self, keys: frozenset[str]) -> dict[str, str]:
         """What the nearest object says under each of ``keys``, as annotation or else as label."""
         found: dict[str, str] = {}
-        for meta in reversed(self.metas):
+        for meta in reversed(self.speaking):
             for marks in (meta.labels, meta.annotations):
                 if not keys.isdisjoint(marks):
                     found.update({key: text for key, text in marks.items() if text and key in keys})

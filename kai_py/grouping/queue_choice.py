@@ -1,6 +1,7 @@
 """Which queue does a pod belong to, and in whose words was that said?
 
-The pod, its owners from the nearest to the top, and the namespace are asked in this order; the
+The group object that the pod names, the pod, its owners from the nearest to the top, and the
+namespace are asked in this order; the
 first that names a queue decides. On one object our own key goes before those of dialects, and an
 annotation before a label. Whoever addresses a queue in KAI's words also gets KAI's defaults, for
 example a Job whose floor is 1.
@@ -45,7 +46,7 @@ def choose_queue(
     lineage: Lineage, owners: Owners, keys: tuple[QueueKey, ...], default: QueueChoice
 ) -> QueueChoice:
     """The queue of a pod; ``default`` when nothing names one."""
-    for meta in lineage.metas:
+    for meta in lineage.speaking:
         named = _named(meta, keys)
         if named is not None:
             return named

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from kai_py.api.records.core import ObjectMeta
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.lineage import Lineage
 from kai_py.grouping.owners import Owners
@@ -28,6 +29,10 @@ class Asked(msgspec.Struct, frozen=True):
     owners: Owners
 
 
+def _nobody(_lineage: Lineage, _owners: Owners) -> tuple[ObjectMeta, ...]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """One way to say which gang a pod belongs to.
@@ -35,11 +40,20 @@ class Source:
     ``mark`` gives what of the pod asks for this source, as people read it (``annotation
     pod-group-name "train"``), empty if nothing does. It is asked for every pod: no lookups.
     ``gang`` is asked for pods with the mark; a group object that is missing is a ``problem`` of its
-    gang, None means that the source does not apply after all (its API is not served).
+    gang, None means that the source does not apply after all (its API is not served). ``metas``:
+    the objects behind the group, whose labels and annotations go before those of the pod.
     """
 
     mark: Callable[[Lineage], str]
     gang: Callable[[Asked], GangSpec | None]
+    metas: Callable[[Lineage, Owners], tuple[ObjectMeta, ...]] = _nobody
+
+
+def with_groups(lineage: Lineage, owners: Owners, sources: tuple[Source, ...]) -> Lineage:
+    """``lineage`` with the objects behind the group that the first source with a mark decides."""
+    asked = next((source for source in sources if source.mark(lineage)), None)
+    groups = asked.metas(lineage, owners) if asked is not None else ()
+    return msgspec.structs.replace(lineage, groups=groups) if groups else lineage
 
 
 def from_sources(asked: Asked, sources: tuple[Source, ...]) -> tuple[GangSpec | None, list[str]]:

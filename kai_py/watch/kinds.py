@@ -191,7 +191,9 @@ COMPOSITE_GROUPS = _group_kind(
 PROVISIONING_REQUESTS = _group_kind(
     "ProvisioningRequest", "autoscaling.x-k8s.io", "v1", "v1beta1", status=("conditions",)
 )
-NATIVE_WORKLOADS = _group_kind("Workload", "scheduling.k8s.io", "v1alpha1")
+NATIVE_WORKLOADS = _group_kind(
+    "Workload", "scheduling.k8s.io", "v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"
+)
 
 WATCHED = (
     NODES,

@@ -84,7 +84,7 @@ class View:
         return await eventually(said, within=within)
 
     async def wait_incomplete(self, prefix: str, count: int, *, note: str) -> None:
-        """Wait until an event tells what `count` pods of half a gang wait for; no condition does."""
+        """Wait until an event tells what pods of half a gang wait for; no condition does."""
 
         async def told() -> bool:
             pods = [pod for pod in await self.pods(prefix) if not pod["spec"].get("nodeName")]

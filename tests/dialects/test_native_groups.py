@@ -110,6 +110,36 @@ def test_the_priority_of_a_group_is_that_of_its_gang():
     )
 
 
+@pytest.mark.parametrize(
+    "reference",
+    [
+        {"workloadRef": {"workloadName": "w", "templateName": "workers"}},
+        {"podGroupTemplateRef": {"workload": {"workloadName": "w"}}},
+    ],
+)
+def test_marks_of_a_group_go_before_its_workloads_and_these_before_its_pods(reference):
+    def marked(labels):
+        return group("train", 1, **reference) | {"metadata": {"name": "train", "labels": labels}}
+
+    workload = {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "Workload",
+        "metadata": {"name": "w", "labels": {"scheduling.kai.io/preemptibility": "preemptible"}},
+    }
+    own = {"scheduling.kai.io/preemptibility": "non-preemptible"}
+    cluster = Cluster(QUEUE, marked({}), workload, members("train", 1, priority=1000))
+    assert cluster.gang(TRAIN).preemptible
+    assert not cluster.add(marked(own)).gang(TRAIN).preemptible
+    kais = cluster.add(marked({"kai.scheduler/queue": "kais"})).gang(TRAIN)
+    assert kais.queue == "kais"
+
+
+def test_a_composite_group_speaks_for_the_groups_below_it():
+    marks = {"metadata": {"name": "serve", "labels": {"scheduling.kai.io/queue-name": "other"}}}
+    cluster = Cluster(composite("serve", 1) | marks, group("a", 1, **below("serve")))
+    assert cluster.add(members("a", 1)).gang(TREE).queue == "other"
+
+
 def test_a_group_with_preemption_policy_never_evicts_nobody():
     urgent = group("urgent", 1, priority=100, preemptionPolicy="Never")
     cluster = Cluster(

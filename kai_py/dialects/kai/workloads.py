@@ -1,9 +1,9 @@
 """What does a workload without a PodGroup get that is addressed in KAI's way?
 
 KAI makes a PodGroup of every owner; in its place the gang that grouping derives gets KAI's
-defaults. A workload is addressed in KAI's way if its top owner, else the pod, has KAI's queue
-label; under the ``kai`` rules also if nothing names a queue of ours: then the labels ``project``
-and the default queue count, as in KAI.
+defaults. A workload is addressed in KAI's way if the group that its pods name, else its top owner,
+else the pod, has KAI's queue label; under the ``kai`` rules also if nothing names a queue of ours:
+then the queue that the group's spec names, the label ``project`` and the default queue count.
 
 priority         label ``priorityClassName`` or Ray's, else the pod's class, else what the
                  workload is for: serving ``inference``, a Notebook ``build``, else ``train``
@@ -47,7 +47,7 @@ class Addressing:
 
 @dataclass(frozen=True, slots=True)
 class _Marks:
-    """Metadata of the top owner first and the pod last."""
+    """Metadata of the group that the pod names, then of the top owner, and last of the pod."""
 
     metas: tuple[ObjectMeta, ...]
 
@@ -60,13 +60,15 @@ class _Marks:
 def with_kai_defaults(spec: GangSpec, asked: Asked, addressing: Addressing) -> GangSpec:
     """``spec`` with KAI's defaults if the workload is addressed in KAI's way, else as it is."""
     pod, owners = asked.lineage.pod, asked.owners
-    marks = _Marks(tuple(reversed(asked.lineage.metas)))
+    marks = _Marks((*asked.lineage.groups, *reversed(asked.lineage.metas)))
     if marks.said(QUEUE_NAME_KEY) or _namespace_queue(pod, owners):
         return spec
     queue = marks.said(addressing.queue_label)
     if not queue and not addressing.everything:
         return spec
-    return _defaulted(spec, pod, owners, marks, queue or _fallback_queue(marks, addressing))
+    of_group = spec.queue if spec.queue != asked.queue.name else ""
+    queue = queue or of_group or _fallback_queue(marks, addressing)
+    return _defaulted(spec, pod, owners, marks, queue)
 
 
 def _defaulted(spec: GangSpec, pod: Pod, owners: Owners, marks: _Marks, queue: str) -> GangSpec:

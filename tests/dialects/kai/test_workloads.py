@@ -113,6 +113,18 @@ def test_serving_is_inference_and_so_not_preemptible():
     assert (found.priority, found.preemptible) == (125, False)
 
 
+def test_under_the_kai_rules_the_queue_that_a_group_of_volcano_names_counts():
+    group = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "train"},
+        "spec": {"minMember": 1, "queue": "q"},
+    }
+    named = pod("p", annotations={"scheduling.k8s.io/group-name": "train"})
+    key = "default/PodGroup.scheduling.volcano.sh/train"
+    assert gang(group, named, key=key, rules="kai").queue == "q"
+
+
 def test_topology_delay_and_grace_stand_on_the_owner():
     marks = {
         "kai.scheduler/topology": "dc",
