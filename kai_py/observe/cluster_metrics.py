@@ -1,5 +1,5 @@
 """What a scrape tells of the cluster: who has waited longest, how broken up free room is, and which
-claim, gang and queue hold which device.
+claim, gang and queue hold which device, or how many of those that have no names.
 
 Computed when it is asked for, from the last cycle, so that cycles pay nothing. Series are bounded:
 by queues, by topology levels, and by devices in use, of which at most ``MOST_DEVICES`` are told.
@@ -7,7 +7,9 @@ by queues, by topology levels, and by devices in use, of which at most ``MOST_DE
 
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
+import numpy as np
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -16,12 +18,14 @@ from kai_py.dra.identity import DeviceID
 from kai_py.dra.listing import Holder, holders_of
 from kai_py.observe.cluster_view import ClusterView, NodeUse
 from kai_py.policy.score.cluster import fragmented_gpus
+from kai_py.snapshot.accounting import MIG_RESOURCE
 
 MOST_DEVICES = 50_000
 NODE, CLUSTER = "node", "cluster"
 AGES = ((60.0, "under 1m"), (600.0, "1m-10m"), (3600.0, "10m-1h"), (86400.0, "1h-1d"))
 OLDEST = "over 1d"
 NODE_STATES = ("free", "partial", "full", "unusable", "without_gpus")
+POD_LABELS = ("node", "resource", "namespace", "pod", "gang", "queue")
 DEVICE_LABELS = (
     "node", "driver", "pool", "device", "uuid", "claim", "namespace", "pod", "gang", "queue",
 )  # fmt: skip
@@ -47,6 +51,7 @@ class ClusterMetrics(Collector):
         yield from room(view)
         yield from fragmentation(view)
         yield device_claims(view)
+        yield pod_gpus(view)
 
 
 def pending_ages(view: ClusterView) -> Iterator[Metric]:
@@ -163,6 +168,34 @@ def device_claims(view: ClusterView) -> Metric:
                 metric.add_metric(_labels(device, node, uuid, holder), 1.0)
                 told += 1
     return metric
+
+
+def pod_gpus(view: ClusterView) -> Metric:
+    """GPUs and MIG devices that pods hold through a device plugin, which names none of them."""
+    metric = GaugeMetricFamily(
+        "kai_device_pod_gpus",
+        "GPUs or MIG devices that a pod holds through a device plugin; join on namespace and pod.",
+        labels=POD_LABELS,
+    )
+    held = islice(_plugin_devices(view), MOST_DEVICES)
+    for labels, count in held:
+        metric.add_metric(labels, count)
+    return metric
+
+
+def _plugin_devices(view: ClusterView) -> Iterator[tuple[tuple[str, ...], float]]:
+    """(``POD_LABELS``, count); on nodes where the plugin offers nothing, claims stand for them."""
+    nodes = view.snapshot.nodes
+    for name, row in sorted(view.snapshot.resources.positions.items()):
+        if not name.endswith("/gpu") and not MIG_RESOURCE.match(name):
+            continue
+        for place in np.flatnonzero(nodes.allocatable[row] > 0):
+            node = nodes.names[place]
+            for gang, member in view.members_on.get(node, ()):
+                count = member.shape.requests.get(name, 0.0)
+                if count:
+                    pod = member.pod
+                    yield (node, name, pod.namespace, pod.name, gang.key, gang.queue), count
 
 
 def _published(

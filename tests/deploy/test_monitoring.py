@@ -91,6 +91,14 @@ def test_rules_and_alerts_say_what_they_should(rules):
     promtool("test", "rules", cases.name, cwd=rules.parent)
 
 
+def test_every_alert_is_tried():
+    text = Path(__file__).with_name("rules_test.yaml").read_text()
+    alerts = {rule["alert"] for group in rule_groups()["groups"] for rule in group["rules"]
+              if "alert" in rule}  # fmt: skip
+    assert len(alerts) >= 10
+    assert {name for name in alerts if f"alertname: {name}\n" not in text} == set()
+
+
 @with_promtool
 def test_prometheus_understands_every_panel(tmp_path):
     groups = [{"name": "panels", "rules": [

@@ -3,12 +3,13 @@
 python -m tests.docs.reference        writes docs/reference; a test fails where it differs
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
 
 from kai_py.api.crd import crds
 from kai_py.cli import main
@@ -16,6 +17,7 @@ from kai_py.config import Configuration
 from kai_py.observe.cluster_metrics import ClusterMetrics
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_metrics import DecisionMetrics
+from kai_py.observe.kai_metrics import KaiQueueMetrics
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.decisions import Plan
 from tests import scenario
@@ -145,17 +147,22 @@ def _metrics() -> str:
     computed = CollectorRegistry()
     ClusterMetrics(computed, lambda: view)
     del kept
-    families = sorted((*registry.collect(), *computed.collect()), key=lambda family: family.name)
-    rows = (
-        (
-            f"`{family.name}{'_total' if family.type == 'counter' else ''}`",
-            family.type,
-            family.documentation,
-        )
-        for family in families
+    heads = ("metric", "type", "meaning")
+    theirs = CollectorRegistry()
+    kai = KaiQueueMetrics(theirs, str)
+    del kai
+    return (
+        f"# Metrics by name\n\n{MADE}\n[What they are good for](../metrics.md).\n\n"
+        + _table(heads, _families((*registry.collect(), *computed.collect())))
+        + "\n## With `kai.queueMetrics: true`\n\nThe names and units of KAI-Scheduler.\n\n"
+        + _table(heads, _families(theirs.collect()))
     )
-    head = f"# Metrics by name\n\n{MADE}\n[What they are good for](../metrics.md).\n\n"
-    return head + _table(("metric", "type", "meaning"), rows)
+
+
+def _families(collected: Iterable[Metric]) -> Iterator[tuple[str, ...]]:
+    for family in sorted(collected, key=lambda family: family.name):
+        total = "_total" if family.type == "counter" else ""
+        yield f"`{family.name}{total}`", family.type, family.documentation
 
 
 def write(directory: Path) -> None:

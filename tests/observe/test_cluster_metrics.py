@@ -1,9 +1,16 @@
 """What a scrape tells: who waits longest, how broken up free room is, who holds which device."""
 
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from kai_py.observe import cluster_metrics
-from kai_py.observe.cluster_metrics import ClusterMetrics, age_label, device_claims, largest_free
+from kai_py.observe.cluster_metrics import (
+    ClusterMetrics,
+    age_label,
+    device_claims,
+    largest_free,
+    pod_gpus,
+)
 from tests import scenario
 from tests.observe.views import view_of
 from tests.worlds import gang, world
@@ -109,3 +116,34 @@ def test_free_gpus_that_pods_to_come_cannot_use_are_told():
 def test_without_gpus_of_a_device_plugin_fragmentation_is_not_told():
     made = scenario.cluster(scenario.queue("team", 8), scenario.node("n", 0))
     assert scraped(made.snapshot()).get_sample_value("kai_py_fragmented_gpus") is None
+
+
+def test_gpus_without_names_are_told_by_pod_where_a_device_plugin_has_them():
+    owner = scenario.job("train", 3, "team")
+
+    def of(name, gpus, node, **extra):
+        return scenario.pod(name, gpus, owner=owner, node=node, **extra)
+
+    mig = {"nvidia.com/mig-1g.10gb": "2"}
+    plugin = scenario.node("plugin", gpus=8)
+    offered = plugin.status.allocatable | mig
+    made = scenario.cluster(
+        scenario.queue("team", 8),
+        replace(plugin, status=replace(plugin.status, allocatable=offered)),
+        scenario.node("driver", gpus=0),
+        owner,
+        of("train-0", 2, "plugin"),
+        of("train-1", 0, "plugin", requests=mig),
+        of("train-2", 2, "driver"),
+    )
+    rest = ("default", "default/Job/train", "team")
+    told = {
+        tuple(sample.labels[name] for name in ("node", "resource", "pod")): sample
+        for sample in pod_gpus(view_of(made.snapshot())).samples
+    }
+    assert {key: sample.value for key, sample in told.items()} == {
+        ("plugin", "nvidia.com/gpu", "train-0"): 2.0,
+        ("plugin", "nvidia.com/mig-1g.10gb", "train-1"): 2.0,
+    }
+    for sample in told.values():
+        assert tuple(sample.labels[name] for name in ("namespace", "gang", "queue")) == rest

@@ -9,10 +9,12 @@ from prometheus_client import CollectorRegistry
 
 from kai_py.observe.cluster_metrics import ClusterMetrics
 from kai_py.observe.cluster_view import ClusterView
+from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.decisions import Plan
-from tests.worlds import world
+from tests.observe.views import view_of
+from tests.worlds import gang, world
 
 DOCS = Path(__file__).parents[2] / "docs"
 NAMED = re.compile(r"\bkai_(?:py|device)_\w+")
@@ -38,3 +40,28 @@ def named(text):
 
 def test_the_page_names_the_metrics_that_exist(names):
     assert named((DOCS / "metrics.md").read_text()) == names
+
+
+def series_but_of_devices(gangs):
+    """How many series a scrape has when so many gangs run and as many wait."""
+    nodes = {f"n{n}": 8 for n in range(gangs)}
+    runs = [gang(f"runs-{n}", pods=1, gpus=8, node=f"n{n}") for n in range(gangs)]
+    waits = [gang(f"waits-{n}", pods=1, gpus=8) for n in range(gangs)]
+    registry, log = CollectorRegistry(), DecisionLog()
+    metrics, decided = Metrics(registry), DecisionMetrics(registry)
+    empty = world(nodes, *(gang(each.key.rpartition("/")[2], pods=1, gpus=8) for each in runs))
+    for snapshot in (empty.snapshot(0.0), world(nodes, *runs, *waits).snapshot(60.0)):
+        view = view_of(snapshot)
+        metrics.show_plan(view.plan)
+        fresh = log.note(view.plan, snapshot.gangs, snapshot.now)
+        decided.count(fresh, snapshot.gangs, snapshot.now)
+    ClusterMetrics(registry, lambda: view)
+    return sum(
+        len(family.samples)
+        for family in registry.collect()
+        if not family.name.startswith("kai_device_")
+    )
+
+
+def test_more_gangs_make_no_more_series_but_of_devices():
+    assert series_but_of_devices(30) == series_but_of_devices(3) > 100
