@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.admit import admit
 from kai_py.plan.actions.allocate import allocate
+from kai_py.plan.actions.allocate_in_turn import Seeker, allocate_in_turn
 from kai_py.plan.actions.consolidate import consolidate
 from kai_py.plan.actions.keep_room import keep_room
 from kai_py.plan.actions.preempt import preempt
@@ -35,7 +36,7 @@ from kai_py.plan.statement import Statement
 from kai_py.policy.ageing import NO_AGEING, Ageing, QueueAgeing
 from kai_py.policy.fill import Strategy
 from kai_py.policy.fit import StaticFits
-from kai_py.policy.rules import NATIVE, Rules
+from kai_py.policy.rules import NATIVE, FreeRoom, Rules
 from kai_py.policy.score.stranding import could_strand
 from kai_py.policy.score.strategies import PlacementStrategy
 from kai_py.snapshot.gangs import Gang
@@ -49,6 +50,12 @@ ACTIONS: Mapping[Action, Callable[[CycleState, Sequence[Gang]], None]] = {
     Action.STALE: stale,
 }
 """In the order in which they run: what disturbs nobody comes first."""
+
+SEEKERS: Mapping[Action, Seeker] = {
+    Action.CONSOLIDATE: consolidate,
+    Action.RECLAIM: reclaim,
+    Action.PREEMPT: preempt,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +152,12 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
     # 4. Everybody else takes what is free, then what moving others gives, then what fairness and
     #    priority give; at last, gangs that lost too many pods for too long are ended.
     for action in settings.actions:
-        ACTIONS[action](state, ready)
+        if action is Action.ALLOCATE and settings.rules.free_room is FreeRoom.IN_TURN:
+            allocate_in_turn(
+                state, ready, [SEEKERS[each] for each in settings.actions if each in SEEKERS]
+            )
+        else:
+            ACTIONS[action](state, ready)
         ready = [gang for gang in ready if _waits(state, gang)]
     tell_protections(state, ready, settings.actions)
     announce(state)

@@ -23,7 +23,8 @@ class CycleState:
     ``probes``: trial placements that searches for victims may still make, ``probes_per_gang`` how
     many of them in one search. ``most_moved``: pods that may be moved for one gang.
     ``exhausted``: gang key to the last cycle in which its search ran out of them; ``searched``:
-    gang key to whether one did in this cycle.
+    gang key to whether one did in this cycle. ``had_their_turn``: keys of gangs that have searched
+    for victims when they came to be allocated.
     """
 
     snapshot: Snapshot
@@ -40,6 +41,7 @@ class CycleState:
     exhausted: Mapping[str, int] = field(default_factory=dict)
     searched: dict[str, bool] = field(default_factory=dict)
     obstacles: dict[str, Obstacle] = field(default_factory=dict)
+    had_their_turn: set[str] = field(default_factory=set)
     _asks: dict[str, tuple[int, Ask | None, Floats]] = field(default_factory=dict)
 
     @property
@@ -62,6 +64,11 @@ class CycleState:
     def stop(self, gang: Gang, obstacle: Obstacle) -> None:
         """Record what stops ``gang``."""
         self.obstacles[gang.key] = obstacle
+
+    def start_over(self, obstacles: Mapping[str, Obstacle]) -> None:
+        """What was placed was undone: ``obstacles`` are again all that is known."""
+        self.obstacles = dict(obstacles)
+        self._asks.clear()
 
     def clear(self, gang: Gang) -> None:
         """Pods of ``gang`` were placed: nothing stops it, and what it asks for next differs."""

@@ -62,6 +62,11 @@ class GangLine:
             request = self._state.ask_cost(line[at][1]) if at < len(line) else None
             self._order.update(queue, request)
 
+    def update_all(self) -> None:
+        """What any queue holds may have changed."""
+        for queue in self._lines:
+            self.update(queue)
+
     def heads(self, count: int) -> dict[int, Sequence[Gang]]:
         """The first ``count`` gangs of every queue that has any, by queue."""
         lines = ((queue, self._lines[queue][at : at + count]) for queue, at in self._next.items())

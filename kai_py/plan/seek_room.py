@@ -91,7 +91,8 @@ def _has_a_turn(state: CycleState, gang: Gang) -> bool:
         gang.created, gang.last_evicted, gang.preemption_delay, state.snapshot.now
     )
     return (
-        gang.may_preempt
+        gang.key not in state.had_their_turn
+        and gang.may_preempt
         and delay is None
         and precondition(gang, state.quota, state.snapshot.namespaces) is None
     )

@@ -1,7 +1,8 @@
 """Which fairness rules apply: the choices on which kai_py and KAI-Scheduler differ, as one value.
 
 ``native`` divides exactly, finishes a priority before the next, shrinks guarantees in proportion
-when there is less than their sum, and judges a gang only by the resources it asks for. ``kai`` does
+when there is less than their sum, judges a gang only by the resources it asks for, and gives nobody
+room that a gang before it needs together with victims. ``kai`` does
 what KAI-Scheduler 0.17 does, for clusters that keep its Queues and expect its numbers.
 """
 
@@ -27,6 +28,16 @@ class Compared(StrEnum):
 
     ALL = "all"
     """All of them, also those that the gang does not touch."""
+
+
+class FreeRoom(StrEnum):
+    """Who gets free room that is too little for the gang that comes first."""
+
+    IN_TURN = "in-turn"
+    """The first gang, where moving others, reclaim or preemption give it the rest."""
+
+    WHO_FITS = "who-fits"
+    """Those who come after it and fit; only then may anybody make others leave."""
 
 
 class MinRuntimeMethod(StrEnum):
@@ -62,6 +73,7 @@ class Rules:
     default_preempt_min_runtime: float = 0.0
     default_reclaim_min_runtime: float = 0.0
     min_runtime_method: MinRuntimeMethod = MinRuntimeMethod.LCA
+    free_room: FreeRoom = FreeRoom.IN_TURN
 
     def __post_init__(self) -> None:
         lowest = {
@@ -76,5 +88,5 @@ class Rules:
 
 
 NATIVE = Rules()
-KAI = Rules(division=Division.WHOLE_UNITS, compared=Compared.ALL)
+KAI = Rules(division=Division.WHOLE_UNITS, compared=Compared.ALL, free_room=FreeRoom.WHO_FITS)
 PROFILES = {Profile.NATIVE: NATIVE, Profile.KAI: KAI}

@@ -5,10 +5,12 @@ from dataclasses import replace
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.decisions import Action, Stage
-from kai_py.policy.rules import KAI
+from kai_py.policy.rules import KAI, NATIVE, FreeRoom
 from kai_py.snapshot.queue_specs import QueueSpec
 from tests.scenario import START, cluster, evicted, job, node, pod, queue
 from tests.worlds import gang, kept_world, member, subgroup, world
+
+WHO_FITS = replace(NATIVE, free_room=FreeRoom.WHO_FITS)
 
 
 def moves(plan):
@@ -63,6 +65,7 @@ def test_a_pod_that_is_only_being_started_replaces_no_running_one():
         {"a": 1, "b": 3},
         gang("low", nodes="bb-", floor=2),
         gang("urgent", pods=1, gpus=2, priority=10, created=9),
+        rules=WHO_FITS,
     )
     plan = before.plan()
     assert [p.pod.name for g in plan.placements for p in g.pods] == ["low-2"]
@@ -87,6 +90,7 @@ def test_a_subgroup_gives_its_surplus_while_another_is_being_started():
         {"a": 4},
         gang("low", nodes="aaa-", leaves="xxxy", tree=tree),
         gang("urgent", pods=1, gpus=2, priority=10, created=9),
+        rules=WHO_FITS,
     ).plan()
     assert [p.pod.name for g in plan.placements for p in g.pods] == ["low-3"]
     assert evicted(plan) == ["low-1", "low-2"]

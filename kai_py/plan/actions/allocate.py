@@ -7,10 +7,10 @@
         a gang with pods left to place goes back into its queue's line
 
 A gang that finds no room spares every later gang of the same shape and at least the same size the
-search: room only shrinks during this action.
+search, for room only shrinks, until one that was refused got room from others.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from kai_py.plan.actions.reserve import kept_from
 from kai_py.plan.candidates import Ask, precondition
@@ -28,8 +28,11 @@ from kai_py.snapshot.gangs import Gang
 Hopeless = dict[int, tuple[int, Obstacle]]
 """Shape to the smallest ask that found no room, and why."""
 
+Refused = Callable[[Gang], bool]
+"""Told of a gang that gets nothing; whether it got room from others."""
 
-def allocate(state: CycleState, gangs: Iterable[Gang]) -> None:
+
+def allocate(state: CycleState, gangs: Iterable[Gang], refused: Refused | None = None) -> None:
     """Run the action for ``gangs``; whatever stays pending gets its obstacle in ``state``."""
     line = GangLine(state, [gang for gang in gangs if _is_ready(state, gang)])
     singles = SinglePods(state, line)
@@ -37,6 +40,11 @@ def allocate(state: CycleState, gangs: Iterable[Gang]) -> None:
     while (gang := _one_by_one(line, singles)) is not None:
         if _try(state, gang, hopeless):
             line.push(gang)
+        elif refused is not None and gang.key in state.obstacles and refused(gang):
+            hopeless.clear()
+            line.update_all()
+            if state.ask(gang) is not None:
+                line.push(gang)
 
 
 def _one_by_one(line: GangLine, singles: SinglePods) -> Gang | None:

@@ -34,11 +34,11 @@ FRACTION_NOISE = 1e-6
 """Sums of parts of GPUs are off by less than this."""
 
 
-def consolidate(state: CycleState, gangs: Iterable[Gang]) -> None:
-    """Run the action for those of ``gangs`` that are still pending."""
+def consolidate(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | None = None) -> None:
+    """Run the action for those of ``gangs`` that are still pending; ``pool``: of the moment."""
     if state.placer.gpu_strategy is Strategy.SPREAD:
         return
-    pool = VictimPool(state)
+    pool = pool or VictimPool(state)
     seek_room(state, gangs, pool, partial(_plea, state, pool))
 
 

@@ -25,9 +25,9 @@ from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
 
 
-def preempt(state: CycleState, gangs: Iterable[Gang]) -> None:
-    """Run the action for those of ``gangs`` that are still pending."""
-    pool = VictimPool(state)
+def preempt(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | None = None) -> None:
+    """Run the action for those of ``gangs`` that are still pending; ``pool``: of the moment."""
+    pool = pool or VictimPool(state)
     safe = preempt_min_runtime(state.quota.queues, state.quota.rules)
     seek_room(state, gangs, pool, partial(_plea, state, pool, safe))
 

@@ -45,9 +45,9 @@ from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools
 
 
-def reclaim(state: CycleState, gangs: Iterable[Gang]) -> None:
-    """Run the action for those of ``gangs`` that are still pending."""
-    pool = VictimPool(state)
+def reclaim(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | None = None) -> None:
+    """Run the action for those of ``gangs`` that are still pending; ``pool``: of the moment."""
+    pool = pool or VictimPool(state)
 
     @cache
     def safe(queue: int) -> list[float]:
