@@ -1,6 +1,7 @@
 """Makes and removes the ProvisioningRequests of gangs, behind the cycle's back.
 
-A request comes first, then the PodTemplates that it names, which it owns.
+A request comes first, then its pods are told of it, then the PodTemplates that it names are made,
+which it owns.
 A restart finds its requests by label and annotation and goes on with them.
 """
 
@@ -12,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from kai_py.api.records.document import Document, document_decoder
+from kai_py.commit.provisioned_pods import ProvisionedPods
 from kai_py.commit.provisioning import (
     GANG_KEY,
     MANAGED_BY,
@@ -64,6 +66,7 @@ class Provisioner:
         self._wishes: Mapping[str, Wish] | None = None
         self._waiting: frozenset[str] = frozenset()
         self._templated: set[str] = set()
+        self._pods = ProvisionedPods(client, mirror)
         self._news = asyncio.Event()
 
     def told(self, plan: Plan, gangs: Collection[Gang]) -> Plan:
@@ -103,7 +106,7 @@ class Provisioner:
             wish = wishes.get(key)
             if self._is_over(request) or (wish is None and self._is_idle(request)):
                 await self._try(key, self._remove(served, request))
-            elif wish is not None and request.metadata.uid not in self._templated:
+            elif wish is not None:
                 await self._try(key, self._complete(served, wish, request))
         for key, wish in wishes.items():
             if key not in known:
@@ -140,8 +143,14 @@ class Provisioner:
             await self._complete(served, wish, made)
 
     async def _complete(self, served: Resource[Document], wish: Wish, request: Document) -> None:
-        """Make the templates; those of a request before, of the same name, have to go first."""
+        """Make the templates, and tell the pods of the request.
+
+        Templates of a request before, of the same name, have to go first.
+        """
+        await self._pods.claim(wish)
         meta = request.metadata
+        if meta.uid in self._templated:
+            return
         owner = Owner(served.api_version, served.kind.name, meta.namespace, meta.name, meta.uid)
         for index, pod_set in enumerate(wish.pod_sets):
             pod = await self._client.get(
@@ -169,3 +178,4 @@ class Provisioner:
                 await self._client.delete(POD_TEMPLATES.at(), name, namespace=meta.namespace)
         with suppress(NotFound):
             await self._client.delete(served, meta.name, namespace=meta.namespace, uid=meta.uid)
+        await self._pods.release(request)

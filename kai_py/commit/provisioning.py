@@ -43,10 +43,19 @@ ENDED = frozenset({"CapacityRevoked", "BookingExpired", "Failed"})
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """So many pods like ``pod``."""
+    """Pods that are alike."""
 
-    pod: PodRef
-    count: int
+    pods: tuple[PodRef, ...]
+
+    @property
+    def pod(self) -> PodRef:
+        """One that stands for all."""
+        return self.pods[0]
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return len(self.pods)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +191,7 @@ def _pod_sets(gang: Gang, unplaced: Unplaced) -> tuple[PodSet, ...]:
     for member in gang.pending:
         if member.pod.uid in needed:
             kinds.setdefault((member.leaf, member.shape.number), []).append(member.pod)
-    return tuple(PodSet(pods[0], len(pods)) for pods in kinds.values())
+    return tuple(PodSet(tuple(pods)) for pods in kinds.values())
 
 
 def _name(gang: Gang, class_name: str, pod_sets: Iterable[PodSet]) -> str:

@@ -61,7 +61,8 @@ WRITES = (
         ("patch",),
     ),
     Grant(
-        "The group of pods that share a GPU, written before they are bound; our scheduling gate.",
+        "The group of pods that share a GPU, written before they are bound; our scheduling gate; "
+        "the ProvisioningRequest that makes room for them.",
         "",
         ("pods",),
         ("patch",),

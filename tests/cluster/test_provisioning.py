@@ -14,11 +14,12 @@ from tests.cluster.eventually import eventually
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.cluster.installation import SPACES, as_account, install
 from tests.cluster.manifests import job, pod_spec, queue
-from tests.cluster.scheduling import EAGER, scheduling
+from tests.cluster.scheduling import EAGER, install_definitions, scheduling
 from tests.cluster.test_frameworks import Framework, served
 from tests.cluster.view import View
 
 REQUEST = Framework("autoscaling.x-k8s.io", "v1", "ProvisioningRequest", {}, ())
+PREFIX = "autoscaling.x-k8s.io"
 REQUESTS = "/apis/autoscaling.x-k8s.io/v1/namespaces/default/provisioningrequests"
 TEMPLATES = "/api/v1/namespaces/default/podtemplates"
 CLASS = "check-capacity.autoscaling.x-k8s.io"
@@ -44,6 +45,7 @@ async def test_a_gang_asks_for_its_room_at_once_until_it_starts(
         await view.wait_pending("train", 4, reason="ProvisioningRequested")
         first = await request(real)
         await asks_for_four(real, first)
+        await name_their_request(view, [first["metadata"]["name"]] * 4)
         await answer(real, first, "Accepted", "True")
         await says(view, "an autoscaler has accepted it")
         await answer(real, first, "Failed", "True")
@@ -54,6 +56,7 @@ async def test_a_gang_asks_for_its_room_at_once_until_it_starts(
         await says(view, "its nodes are there (so says the test)")
         async with real.run_nodes(gpu_nodes(1, plugin_gpus=2, prefix="added")):
             await view.wait_bound("train", 4)
+            await name_their_request(view, [second["metadata"]["name"]] * 4)
 
             async def gone() -> bool:
                 assert await real.api.items(REQUESTS) == []
@@ -61,6 +64,23 @@ async def test_a_gang_asks_for_its_room_at_once_until_it_starts(
                 return True
 
             await eventually(gone, what="no request of a gang that started")
+
+
+async def test_pods_whose_request_is_no_use_any_more_do_not_name_it(real: Cluster) -> None:
+    view = View(real.api)
+    await install_definitions(real.api)
+    async with (
+        served(real, REQUEST),
+        real.run_nodes(gpu_nodes(1, plugin_gpus=1)),
+        scheduling(real, ASKING),
+    ):
+        await real.submit(queue(), job("train", 2, pod_spec(gpus=1)))
+        made = await request(real)
+        await name_their_request(view, [made["metadata"]["name"]] * 2)
+        path = "/apis/scheduling.kai.io/v1alpha1/queues/team-a"
+        await real.api.patch(path, {"spec": {"deservedGPUs": 1, "maxGPUs": 1}})
+        await view.wait_pending("train", 2, reason="QueueMax")
+        await name_their_request(view, [None] * 2)
 
 
 async def request(real: Cluster, *, after: Document | None = None) -> Document:
@@ -90,6 +110,19 @@ async def asks_for_four(real: Cluster, asked: Document) -> None:
         return True
 
     await eventually(templated, what="its PodTemplate")
+
+
+async def name_their_request(view: View, names: list[str | None]) -> None:
+    """Each pod says by its annotations which request makes room for it."""
+
+    async def said() -> bool:
+        marks = [each["metadata"].get("annotations") or {} for each in await view.pods("train")]
+        assert [each.get(f"{PREFIX}/consume-provisioning-request") for each in marks] == names
+        classes = [CLASS if name else None for name in names]
+        assert [each.get(f"{PREFIX}/provisioning-class-name") for each in marks] == classes
+        return True
+
+    await eventually(said, what=f"pods that name {names}")
 
 
 async def answer(real: Cluster, asked: Document, kind: str, status: str) -> None:
