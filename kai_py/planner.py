@@ -30,6 +30,7 @@ from kai_py.policy.ageing import Ageing
 from kai_py.policy.fill import Strategy
 from kai_py.policy.measured_usage import Amounts, MeasuredUsage
 from kai_py.policy.rules import PROFILES, Profile
+from kai_py.policy.rules import Rules as FairnessRules
 from kai_py.policy.score.strategies import PlacementStrategy
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.builder import SnapshotBuilder
@@ -57,7 +58,11 @@ class Planner:
         """``follow`` is told once of every kind of owner that pods of ours turn out to need."""
         devices = configuration.devices
         self._devices = ClusterDevices(
-            GpuRules(devices.gpu_drivers, devices.gpu_classes),
+            GpuRules(
+                devices.gpu_drivers,
+                devices.gpu_classes,
+                mig_slices_per_gpu=_profile(configuration).mig_slices_per_gpu,
+            ),
             Inventory(choice=Choice.FIRST_FIT if devices.parity else Choice.BEST_FIT),
             allocator_steps=configuration.budgets.allocator_steps,
         )
@@ -142,11 +147,15 @@ def _past_use(configuration: Configuration) -> PastUse | None:
     return UsageHistory(chosen.half_life) if chosen.half_life else None
 
 
+def _profile(configuration: Configuration) -> FairnessRules:
+    return PROFILES[Profile(configuration.rules.value)]
+
+
 def cycle_settings(configuration: Configuration) -> CycleSettings:
     """What of the configuration a cycle follows."""
     return CycleSettings(
         rules=replace(
-            PROFILES[Profile(configuration.rules.value)],
+            _profile(configuration),
             usage_weight=configuration.fair_share.usage_weight,
             default_preempt_min_runtime=configuration.eviction.preempt_min_runtime,
             default_reclaim_min_runtime=configuration.eviction.reclaim_min_runtime,

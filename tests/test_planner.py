@@ -56,6 +56,20 @@ def test_reclaim_can_be_switched_off_and_waits_for_the_min_runtime():
     assert plan_with("eviction: {reclaim: false}", *world).evictions == ()
 
 
+def test_mig_devices_count_by_slices_and_for_kai_each_as_a_gpu():
+    """Queue a holds 3 of its 2 GPUs for KAI, and 3/7 of one natively."""
+    kept = node("n", 0)
+    kept.status.allocatable["nvidia.com/mig-1g.10gb"] = "3"
+    asks = {"requests": {"nvidia.com/mig-1g.10gb": "1"}}
+    world = (
+        kept,
+        *(pod(f"a{i}", 0, queue="a", node="n", created=i, **asks) for i in range(3)),
+        pod("new", 0, queue="b", created=900, **asks),
+    )
+    assert plan_with("", *world).evictions == ()
+    assert [e.pod.name for e in plan_with("rules: kai", *world).evictions] == ["a2"]
+
+
 def test_placement_follows_the_strategy():
     pods = [pod(f"p{i}", queue="a") for i in range(2)]
     world = (node("n"), node("m"), *pods)

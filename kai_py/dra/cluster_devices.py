@@ -29,7 +29,12 @@ from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.rows import DeviceRow
 from kai_py.dra.search import DEFAULT_BUDGET
-from kai_py.snapshot.accounting import DEVICE_CLASS, Accounting, AskedDevices
+from kai_py.snapshot.accounting import (
+    DEVICE_CLASS,
+    MIG_SLICES_PER_GPU,
+    Accounting,
+    AskedDevices,
+)
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.queue_specs import DeviceLimit
 from kai_py.snapshot.resources import Floats
@@ -48,12 +53,16 @@ PLUGIN_RESOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class GpuRules:
-    """Which devices count as GPUs: by driver, or all devices of a class."""
+    """Which devices count as GPUs: by driver, or all devices of a class.
+
+    ``mig_slices_per_gpu``: of MIG devices that a device plugin serves.
+    """
 
     drivers: tuple[str, ...] = GPU_DRIVERS
     classes: tuple[str, ...] = ()
     resources: tuple[str, ...] = ("*/gpu",)
     plugin_resources: Mapping[str, str] = field(default_factory=lambda: dict(PLUGIN_RESOURCES))
+    mig_slices_per_gpu: float = MIG_SLICES_PER_GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +106,7 @@ class ClusterDevices:
             device_weight=self.device_gpus,
             class_resource=self.class_resource,
             gpu_resources=self.rules.resources,
+            mig_slices_per_gpu=self.rules.mig_slices_per_gpu,
             row_count=self.row_count,
             asked_rows=self.asked_rows,
             asked_count=self.asked_count,

@@ -9,6 +9,8 @@ what KAI-Scheduler 0.17 does, for clusters that keep its Queues and expect its n
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kai_py.snapshot.accounting import MIG_SLICES_PER_GPU
+
 
 class Division(StrEnum):
     """How the surplus of a resource is divided among sibling queues."""
@@ -64,6 +66,7 @@ class Rules:
     ``usage_weight`` is the k of time-aware fair share: how far past usage lowers a queue's claim on
     surplus (0: not at all). ``saturation_multiplier`` makes reclaim more reluctant the larger it
     is. Default min runtimes, in seconds, are for queues that neither have nor inherit one.
+    ``mig_slices_per_gpu``: of the MIG devices of a device plugin; KAI counts every slice as a GPU.
     """
 
     division: Division = Division.EXACT
@@ -74,6 +77,7 @@ class Rules:
     default_reclaim_min_runtime: float = 0.0
     min_runtime_method: MinRuntimeMethod = MinRuntimeMethod.LCA
     free_room: FreeRoom = FreeRoom.IN_TURN
+    mig_slices_per_gpu: float = MIG_SLICES_PER_GPU
 
     def __post_init__(self) -> None:
         lowest = {
@@ -81,6 +85,7 @@ class Rules:
             "saturation_multiplier": 1.0,
             "default_preempt_min_runtime": 0.0,
             "default_reclaim_min_runtime": 0.0,
+            "mig_slices_per_gpu": 1.0,
         }
         for name, bound in lowest.items():
             if not getattr(self, name) >= bound:
@@ -88,5 +93,10 @@ class Rules:
 
 
 NATIVE = Rules()
-KAI = Rules(division=Division.WHOLE_UNITS, compared=Compared.ALL, free_room=FreeRoom.WHO_FITS)
+KAI = Rules(
+    division=Division.WHOLE_UNITS,
+    compared=Compared.ALL,
+    free_room=FreeRoom.WHO_FITS,
+    mig_slices_per_gpu=1.0,
+)
 PROFILES = {Profile.NATIVE: NATIVE, Profile.KAI: KAI}

@@ -57,12 +57,14 @@ class Accounting:
     """The rules of accounting.
 
     ``gpu_resources``: extended resources that count as whole GPUs, by full name or by ``*/suffix``.
+    ``mig_slices_per_gpu``: compute slices of the MIG profiles of a device plugin that make a GPU.
     """
 
     class_weight: ClassWeight
     device_weight: DeviceWeight
     class_resource: ClassResource
     gpu_resources: tuple[str, ...] = ("*/gpu",)
+    mig_slices_per_gpu: float = MIG_SLICES_PER_GPU
     row_count: RowCount = lambda _: 0.0
     asked_rows: AskedRows = lambda _: ()
     asked_count: AskedCount = lambda _: 1.0
@@ -105,7 +107,7 @@ class Accounting:
         """How many GPUs one unit of an extended resource stands for."""
         mig = MIG_RESOURCE.match(resource)
         if mig:
-            return int(mig.group(1)) / MIG_SLICES_PER_GPU
+            return int(mig.group(1)) / self.mig_slices_per_gpu
         suffix = "*/" + resource.rpartition("/")[2] if "/" in resource else ""
         return 1.0 if resource in self.gpu_resources or suffix in self.gpu_resources else 0.0
 

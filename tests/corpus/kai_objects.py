@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from kai_py.api.gpu_share import MIG_PREFIX
+from kai_py.dra.cluster_devices import GpuRules
+from kai_py.policy.rules import KAI
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.gpu_sharing import MEMORY_LABEL
 from kai_py.snapshot.overdue import OVERDUE_SECONDS
@@ -27,12 +29,16 @@ TERMS = {"preferred_level": "preferredTopologyLevel", "required_level": "require
 def snapshot_of_objects(cluster: Mapping, accounting: Accounting) -> Snapshot:
     """What the builder makes of the case's Nodes, Queues, Topologies, PodGroups and Pods."""
     del accounting
-    devices = {"gpuDrivers": gpu_drivers(cluster)}
+    devices = {"gpuDrivers": _gpu_drivers(cluster)}
     return Cluster(objects_of(cluster), rules="kai", devices=devices).snapshot(NOW)
 
 
-def gpu_drivers(cluster: Mapping) -> tuple[str, ...]:
-    """Drivers whose devices count as GPUs: those of classes that say so in their names."""
+def gpu_rules(cluster: Mapping) -> GpuRules:
+    """What counts as GPUs: drivers of classes that say so in their names, and slices of MIG."""
+    return GpuRules(_gpu_drivers(cluster), mig_slices_per_gpu=KAI.mig_slices_per_gpu)
+
+
+def _gpu_drivers(cluster: Mapping) -> tuple[str, ...]:
     classes = (cluster.get("dra") or {}).get("device_classes", ())
     return tuple(_driver(name) for name in classes if "gpu" in name)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from kai_py.api.records.resource import AllocationResult
-from kai_py.dra.cluster_devices import ClusterDevices, GpuRules
+from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import ACTIONS as BUILT
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.decisions import Action, Plan
@@ -14,7 +14,7 @@ from kai_py.policy.rules import KAI
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.snapshot import Snapshot
 from tests.corpus.kai_cluster import snapshot_of
-from tests.corpus.kai_objects import gpu_drivers
+from tests.corpus.kai_objects import gpu_rules
 
 ACTIONS = {
     "allocate": Action.ALLOCATE,
@@ -48,7 +48,7 @@ See = Callable[[Mapping, Accounting], Snapshot]
 
 def session(case: Mapping, cluster: Mapping, see: See = snapshot_of) -> Ends:
     """Run the case's actions once on ``cluster``."""
-    devices = ClusterDevices(GpuRules(gpu_drivers(cluster)))
+    devices = ClusterDevices(gpu_rules(cluster))
     actions = tuple(a for name in case["actions"] if (a := ACTIONS[name]) in BUILT)
     settings = CycleSettings(
         rules=KAI,

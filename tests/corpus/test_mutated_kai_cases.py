@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from kai_py.api.gpu_share import CARD
-from kai_py.dra.cluster_devices import ClusterDevices, GpuRules
+from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import satisfied
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.decisions import Action
 from kai_py.policy.rules import KAI, NATIVE
 from tests.corpus.kai_cluster import snapshot_of
-from tests.corpus.kai_objects import gpu_drivers, snapshot_of_objects
+from tests.corpus.kai_objects import gpu_rules, snapshot_of_objects
 from tests.corpus.kai_session import strategies
 from tests.corpus.mutations import mutated, shuffled
 from tests.corpus.test_kai_cases import CLAIMS
@@ -66,7 +66,7 @@ def test_case(case):
 
 
 def planned(case, cluster):
-    devices = ClusterDevices(GpuRules(gpu_drivers(cluster)))
+    devices = ClusterDevices(gpu_rules(cluster))
     chosen = strategies(case.recorded["config"]["plugins"])
     snapshot = case.see(cluster, devices.accounting)
     return snapshot, run_cycle(
