@@ -1,7 +1,8 @@
 """``kai-py explain``: why does it wait, and which small change would let it start?
 
 The cluster is read once and one cycle is run on a copy of it. Every suggestion was simulated: with
-it the gang starts. Nothing is written to any cluster. Exit codes: 0 it runs or starts, 1 it waits.
+it the gang starts. What was decided before is read from the scheduler's events, or asked of the
+scheduler itself. Nothing is written to any cluster. Exit codes: 0 it runs or starts, 1 it waits.
 """
 
 import asyncio
@@ -17,16 +18,18 @@ import typer
 from kai_py.cli.claim_funnel import print_claim
 from kai_py.cli.cluster_objects import Saved, cluster_objects
 from kai_py.cli.configuration import ConfigFile, configuration_from
-from kai_py.cli.connection import Context, Kubeconfig
+from kai_py.cli.connection import Context, Kubeconfig, cluster_client
 from kai_py.cli.decisions import seconds_of
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.progress import progress
 from kai_py.cli.scheduler_http import TokenFile, read, session
 from kai_py.cli.tables import print_table
+from kai_py.config import Configuration
 from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.observe.explanation import GONE, RUNNING, STARTING, Explanation, Subject
 from kai_py.observe.suggestion import Suggestion, Verb
+from kai_py.observe.told_events import ToldEvent, read_told
 from kai_py.simulate.advice import advise
 
 MOST_NODES_TOLD = 4
@@ -44,9 +47,7 @@ def command(
         str, typer.Option(help="Ask a running scheduler, which also knows what it decided.")
     ] = "",
     token_file: TokenFile = None,
-    since: Annotated[
-        str, typer.Option(help="With --url: only decisions of this time, like 10m or 2h.")
-    ] = "",
+    since: Annotated[str, typer.Option(help="Only decisions of this time, like 10m or 2h.")] = "",
     suggestions: Annotated[bool, typer.Option(help="Look for changes that would help.")] = True,
     output: OutputOption = Output.TABLE,
     json: JsonFlag = False,
@@ -60,13 +61,16 @@ def command(
             path = f"/v1/explain/{subject.value}/{quote(name)}"
             answers = asyncio.run(_asked(url, path, query, token_file))
         else:
+            now = time.time()
             answers = advise(
                 cluster_objects(saved, kubeconfig, context),
                 configuration,
-                now=time.time(),
+                now=now,
                 subject=subject,
                 name=name,
                 wants_suggestions=suggestions,
+                events=() if saved else _events(kubeconfig, context, configuration, subject, name),
+                since=now - seconds_of("--since", since) if since else 0.0,
             )
     if not answers:
         raise CommandError(
@@ -78,6 +82,24 @@ def command(
             _print(answer)
     if any(answer.state not in (RUNNING, STARTING, GONE) for answer in answers):
         raise typer.Exit(ExitCode.FOUND)
+
+
+def _events(
+    kubeconfig: str, context: str, configuration: Configuration, subject: Subject, name: str
+) -> list[ToldEvent]:
+    """The scheduler's events in the namespace that is asked about; none if they can't be read."""
+    own = name.partition("/")[0] if "/" in name else "default"
+    namespace = "" if subject is Subject.QUEUE else own
+
+    async def told() -> list[ToldEvent]:
+        async with cluster_client(kubeconfig, context) as client:
+            return await read_told(client, configuration.scheduler_name, [namespace])
+
+    try:
+        return asyncio.run(told())
+    except CommandError as error:
+        typer.echo(f"kai-py: what was decided before is left out: {error}", err=True)
+        return []
 
 
 async def _asked(
@@ -94,7 +116,8 @@ def _print(it: Explanation) -> None:
     if it.message:
         typer.echo(f"  {it.message}")
     if it.nodes:
-        typer.echo(f"  It runs on {', '.join(it.nodes)}.")
+        since = f", since {_at(it.started)}" if it.started else ""
+        typer.echo(f"  It runs on {', '.join(it.nodes)}{since}.")
     if it.position:
         gained = f", and {it.gained} for waiting" if it.gained else ""
         typer.echo(
@@ -126,19 +149,28 @@ def _print(it: Explanation) -> None:
     if it.suggestions:
         typer.echo("\nIt would start, as simulated, with any of these:")
         for suggestion in it.suggestions:
-            cost = f"; {', '.join(suggestion.evicts)} would lose pods" if suggestion.evicts else ""
-            typer.echo(f"  - {suggestion.text}{cost}")
+            typer.echo(f"  - {suggestion.text}{_cost(suggestion)}")
             for command in _commands(suggestion):
                 typer.echo(f"      {command}")
 
 
+def _cost(suggestion: Suggestion) -> str:
+    """Who pays for it: those that run no longer, and those that only shrink."""
+    shrunk = [each for each in suggestion.evicts if each not in suggestion.ends]
+    told = (("would run no longer", suggestion.ends), ("would lose pods", shrunk))
+    return "".join(f"; {', '.join(gangs)} {what}" for what, gangs in told if gangs)
+
+
 def _happened(it: Explanation, decision: Decision) -> str:
     """A decision about the gang, or about another one in its favour, in a line."""
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(decision.time))
     pods = f"{len(decision.pods)} pods on {', '.join(decision.nodes[:MOST_NODES_TOLD])}"
     match decision.kind:
+        case DecisionKind.PLACED if not decision.action:
+            what = f"placed, {pods}; {decision.message}"
         case DecisionKind.PLACED:
             what = f"placed by {decision.action}, {pods}: {decision.message}"
+        case DecisionKind.EVICTED if not decision.pods:
+            what = f"evicted for others: {decision.message}"
         case DecisionKind.EVICTED if decision.gang == it.gang:
             what = (
                 f"evicted by {decision.action} for {decision.beneficiary} "
@@ -152,7 +184,11 @@ def _happened(it: Explanation, decision: Decision) -> str:
             what = f"waits, {decision.stage}: {decision.message}"
         case DecisionKind.GONE:
             what = "was taken away while it waited"
-    return f"{at}  {what}"
+    return f"{_at(decision.time)}  {what}"
+
+
+def _at(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
 
 
 def _commands(suggestion: Suggestion) -> Iterator[str]:

@@ -8,8 +8,8 @@ counted, because an event is a hint: conditions and status hold the truth.
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -40,7 +40,10 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened to an object; ``note`` is a sentence of at most 1,024 bytes."""
+    """One thing that happened to an object; ``note`` is a sentence of at most 1,024 bytes.
+
+    ``details`` say the same to programs, by the keys of ``kai_py.api.event_details``.
+    """
 
     regarding: Owner
     reason: str
@@ -48,6 +51,7 @@ class Event:
     note: str
     type: EventType = EventType.NORMAL
     related: Owner | None = None
+    details: Mapping[str, str] = field(default_factory=dict)
 
 
 def pod_object(pod: PodRef) -> Owner:
@@ -84,6 +88,7 @@ def event_body(event: Event, *, reporter: str, instance: str, now: datetime) -> 
         "metadata": {
             "name": f"{event.regarding.name[:200]}.{uuid4().hex[:16]}",
             "namespace": event.regarding.namespace or "default",
+            "annotations": {key: text for key, text in event.details.items() if text},
         },
         "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "reportingController": reporter,

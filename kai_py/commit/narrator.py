@@ -16,8 +16,10 @@ MissingParent, Cycle, …  queue         it can't be used as written, as its Rea
 Accepted          queue                it can be again
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
+from kai_py.api import event_details as details
 from kai_py.api.queue_status import READY
 from kai_py.api.records.kai import POD_GROUP_API_VERSION
 from kai_py.api.references import ClaimRef, PodRef
@@ -36,8 +38,10 @@ from kai_py.commit.queue_conditions import ACCEPTED, Finding
 from kai_py.commit.status import PendingStatus
 from kai_py.commit.transaction import GangOutcome
 from kai_py.grouping.gang import Owner
-from kai_py.plan.decisions import ObjectProblem, Stage, Unplaced
+from kai_py.plan.decisions import Eviction, GangPlacement, ObjectProblem, Stage, Unplaced
 from kai_py.watch.kinds import WatchedQueue
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 FindQueue = Callable[[str], Owner | None]
 """The Queue object of this name, to write events to."""
@@ -65,7 +69,8 @@ class Narrator:
         for binding in outcome.bindings:
             if binding.outcome is BindingOutcome.BOUND:
                 note = f"Successfully assigned {binding.pod} to {binding.node}"
-                self._tell(pod_object(binding.pod), "Scheduled", "Binding", note)
+                placed = _placed(outcome.gang, binding.node)
+                self._tell(pod_object(binding.pod), "Scheduled", "Binding", note, placed)
         for failure in outcome.failures:
             self._warn(pod_object(failure.pod), "FailedBinding", "Binding", failure.reason)
         if outcome.reason:
@@ -95,7 +100,7 @@ class Narrator:
             return
         if result.outcome is not EvictionOutcome.EVICTED:
             return
-        self._warn(pod, "Preempted", "Preempting", eviction.reason)
+        self._warn(pod, "Preempted", "Preempting", eviction.reason, _evicted(eviction))
         if owner.api_version == POD_GROUP_API_VERSION:
             self._tell(owner, "Evict", "Preempting", eviction.reason)
         elif owner.uid != eviction.pod.uid:
@@ -108,11 +113,11 @@ class Narrator:
         """A gang stays pending; the recorder leaves out what was said before."""
         owner = unplaced.owner
         if owner.api_version != POD_GROUP_API_VERSION:
-            self._warn(owner, "FailedScheduling", "Scheduling", unplaced.message)
+            self._warn(owner, "FailedScheduling", "Scheduling", unplaced.message, _waits(unplaced))
             return
         missing = unplaced.stage in (Stage.MEMBERS, Stage.GATED)
         reason = "NotReady" if missing else "Unschedulable"
-        self._tell(owner, reason, "Scheduling", unplaced.message)
+        self._tell(owner, reason, "Scheduling", unplaced.message, _waits(unplaced))
 
     def tell_clash(self, clash: Clash, verdict: str) -> None:
         """Two claims hold one device."""
@@ -152,8 +157,51 @@ class Narrator:
             note = f"Gang {eviction.beneficiary} took room of {eviction.gang}: {eviction.reason}"
             self._tell(winner, "TookRoom", "Reclaiming", note)
 
-    def _tell(self, regarding: Owner, reason: str, action: str, note: str) -> None:
-        self._recorder.record(Event(regarding, reason, action, note))
+    def _tell(
+        self,
+        regarding: Owner,
+        reason: str,
+        action: str,
+        note: str,
+        said: Mapping[str, str] = NOTHING,
+    ) -> None:
+        self._recorder.record(Event(regarding, reason, action, note, details=said))
 
-    def _warn(self, regarding: Owner, reason: str, action: str, note: str) -> None:
-        self._recorder.record(Event(regarding, reason, action, note, EventType.WARNING))
+    def _warn(
+        self,
+        regarding: Owner,
+        reason: str,
+        action: str,
+        note: str,
+        said: Mapping[str, str] = NOTHING,
+    ) -> None:
+        event = Event(regarding, reason, action, note, EventType.WARNING, details=said)
+        self._recorder.record(event)
+
+
+def _placed(gang: GangPlacement, node: str) -> Mapping[str, str]:
+    return {
+        details.GANG: gang.gang,
+        details.QUEUE: gang.queue,
+        details.ACTION: gang.action.value,
+        details.NODE: node,
+    }
+
+
+def _evicted(eviction: Eviction) -> Mapping[str, str]:
+    return {
+        details.GANG: eviction.gang,
+        details.QUEUE: eviction.queue,
+        details.ACTION: eviction.action.value,
+        details.NODE: eviction.node,
+        details.BENEFICIARY: eviction.beneficiary,
+        details.BENEFICIARY_QUEUE: eviction.beneficiary_queue,
+    }
+
+
+def _waits(unplaced: Unplaced) -> Mapping[str, str]:
+    return {
+        details.GANG: unplaced.gang,
+        details.QUEUE: unplaced.queue,
+        details.STAGE: unplaced.stage.value,
+    }

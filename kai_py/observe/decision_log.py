@@ -130,6 +130,11 @@ def new_decisions(before: Plan, plan: Plan, gangs: Container[str]) -> Iterator[D
     yield from _waiting(before, plan, gangs)
 
 
+def whose_room(action: Action) -> str:
+    """How there came to be room for a gang that an action placed."""
+    return _ROOM[action]
+
+
 def _why_it_starts(plan: Plan, gang: GangPlacement) -> str:
     """Whose room it gets, and where its queue stands with it."""
     room = _ROOM[gang.action]

@@ -68,6 +68,8 @@ class Explanation:
     waiting: int
     nodes: tuple[str, ...]
     queues: tuple[QueueLevel, ...]
+    started: float = 0.0
+    """When the first of the pods that run was bound, in seconds since the epoch; 0 if none runs."""
     shortage: Shortage | None = None
     """The best partial placement, where room is what lacks."""
     protections: tuple[Protection, ...] = ()
@@ -109,6 +111,7 @@ class Explainer:
             waiting=waiting,
             nodes=tuple(dict.fromkeys(member.node for member in gang.bound)),
             queues=self._path(gang.queue),
+            started=gang.started,
             shortage=unplaced.shortage if unplaced else None,
             protections=unplaced.protections if unplaced else (),
             gained=unplaced.gained if unplaced else 0,
@@ -140,6 +143,16 @@ class Explainer:
             queue, level = self._levels[queue]
             path.append(level)
         return tuple(path)
+
+
+def key_of_gone(subject: Subject, name: str, decisions: Sequence[Decision]) -> str:
+    """The gang that existed, of which ``decisions`` tell; "" if none does."""
+    namespace, _, own_name = name.rpartition("/")
+    full = f"{namespace or 'default'}/{own_name}"
+    if subject is Subject.POD:
+        return next((each.gang for each in reversed(decisions) if full in each.pods), "")
+    key = f"{namespace or 'default'}/Job/{own_name}" if subject is Subject.JOB else name
+    return key if any(key in (each.gang, each.beneficiary) for each in decisions) else ""
 
 
 def gone(key: str, history: Sequence[Decision]) -> Explanation:

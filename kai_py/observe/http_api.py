@@ -36,6 +36,7 @@ from kai_py.observe.explanation import (
     asked_claim,
     gang_keys,
     gone,
+    key_of_gone,
 )
 from kai_py.observe.node_state import MOST_NODES, node_page
 from kai_py.observe.share_history import ShareHistory
@@ -149,8 +150,8 @@ class Api:
             for e in found
             if e is not None
         ]
-        if not explanations and (history := made.about(_key_of_gone(subject, name), since)):
-            explanations = [gone(_key_of_gone(subject, name), history)]
+        if not explanations and (key := key_of_gone(subject, name, made.made_after(since))):
+            explanations = [gone(key, made.about(key, since))]
         if not explanations:
             raise web.HTTPNotFound(text=f"{subject} {name}: no gang of this scheduler has it\n")
         if query.get("suggestions", "true") != "false":
@@ -250,12 +251,6 @@ class Api:
         if view is None:
             raise web.HTTPServiceUnavailable(text="no cycle has run here yet\n")
         return view
-
-
-def _key_of_gone(subject: Subject, name: str) -> str:
-    """The key of a gang that may be gone; of pods and claims nothing is remembered."""
-    namespace, _, own_name = name.rpartition("/")
-    return f"{namespace or 'default'}/Job/{own_name}" if subject is Subject.JOB else name
 
 
 def _tag(cycle: int) -> str:

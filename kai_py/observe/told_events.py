@@ -1,0 +1,161 @@
+"""What was decided, as the API still tells it? For whom no scheduler answers.
+
+Read from the scheduler's own events on pods (placed, evicted) and on gangs' owners (waiting), which
+the API server keeps for an hour by default; for a running gang whose placement is no longer told,
+and an evicted one, what the cluster holds beside them: since when its pods are bound, the record of
+evictions in its queue's status. Equal decisions about several pods within seconds are one.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from kai_py.api import event_details as details
+from kai_py.api.records.core import ObjectMeta, Record
+from kai_py.observe.decision_log import Decision, DecisionKind, whose_room
+from kai_py.plan.decisions import Action, Plan
+from kai_py.snapshot.snapshot import Snapshot
+from kai_py.watch.client import Client
+from kai_py.watch.resource import define_kind
+
+TOGETHER_SECONDS = 10.0
+UNTOLD = "its events are no longer kept"
+
+
+class InvolvedObject(Record, frozen=True):
+    """Whom an event is about."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+class ToldEvent(Record, frozen=True):
+    """A core/v1 Event as far as it is read."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    involved_object: InvolvedObject = InvolvedObject()
+    reason: str = ""
+    message: str = ""
+    event_time: datetime | None = None
+
+
+EVENTS = define_kind(ToldEvent, "Event", "events", "v1").at()
+KINDS = {
+    "Scheduled": DecisionKind.PLACED,
+    "Preempted": DecisionKind.EVICTED,
+    "FailedScheduling": DecisionKind.WAITING,
+    "Unschedulable": DecisionKind.WAITING,
+    "NotReady": DecisionKind.WAITING,
+}
+
+
+async def read_told(client: Client, reporter: str, namespaces: Iterable[str]) -> list[ToldEvent]:
+    """Events of the scheduler called ``reporter``: evictions everywhere, the rest of namespaces.
+
+    Raises ApiError.
+    """
+    ours = f"reportingComponent={reporter}"
+    found: list[ToldEvent] = []
+    for namespace in sorted(set(namespaces)):
+        listing = await client.list(EVENTS, namespace=namespace, field_selector=ours)
+        found += (each for each in listing.items if each.reason != "Preempted")
+    evictions = await client.list(EVENTS, field_selector=f"{ours},reason=Preempted")
+    return [*found, *evictions.items]
+
+
+def told_decisions(events: Iterable[ToldEvent]) -> tuple[Decision, ...]:
+    """The decisions of which events tell, oldest first; waiting is told once for each stage."""
+    singles = sorted(filter(None, map(_decision, events)), key=lambda each: (each.time, each.pods))
+    merged: list[Decision] = []
+    newest: dict[tuple[str, ...], int] = {}
+    stages: dict[str, str] = {}
+    for each in singles:
+        former = stages.get(each.gang, "")
+        stages[each.gang] = each.stage
+        if each.kind is DecisionKind.WAITING:
+            if former != each.stage:
+                merged.append(replace(each, former_stage=former))
+            continue
+        same = (each.kind, each.gang, each.action, each.beneficiary, each.message)
+        place = newest.get(same)
+        if place is not None and each.time - merged[place].time <= TOGETHER_SECONDS:
+            merged[place] = _with(merged[place], each)
+        else:
+            newest[same] = len(merged)
+            merged.append(each)
+    return tuple(merged)
+
+
+def _with(first: Decision, other: Decision) -> Decision:
+    return replace(
+        first,
+        pods=tuple(dict.fromkeys((*first.pods, *other.pods))),
+        nodes=tuple(dict.fromkeys((*first.nodes, *other.nodes))),
+    )
+
+
+def _decision(event: ToldEvent) -> Decision | None:
+    kind, said = KINDS.get(event.reason), event.metadata.annotations
+    gang, about = said.get(details.GANG, ""), event.involved_object
+    # What is told of pods stands once more on their owner, for people.
+    if kind is None or not gang or (kind is DecisionKind.EVICTED and about.kind != "Pod"):
+        return None
+    action = said.get(details.ACTION, "")
+    placed = kind is DecisionKind.PLACED and action in list(Action)
+    on_pod = about.kind == "Pod" and kind is not DecisionKind.WAITING
+    node = said.get(details.NODE, "")
+    return Decision(
+        kind=kind,
+        gang=gang,
+        queue=said.get(details.QUEUE, ""),
+        time=event.event_time.timestamp() if event.event_time else 0.0,
+        action=action,
+        pods=(f"{about.namespace}/{about.name}",) if on_pod else (),
+        nodes=(node,) if node else (),
+        stage=said.get(details.STAGE, ""),
+        message=whose_room(Action(action)) if placed else event.message,
+        beneficiary=said.get(details.BENEFICIARY, ""),
+        beneficiary_queue=said.get(details.BENEFICIARY_QUEUE, ""),
+    )
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is known of the past of a cluster."""
+
+    decisions: tuple[Decision, ...]
+    snapshot: Snapshot
+    plan: Plan
+
+    def about(self, gang: str, since: float = 0.0) -> tuple[Decision, ...]:
+        """Decisions about ``gang`` or in its favour, made after ``since``, oldest first."""
+        told = [each for each in self.decisions if gang in (each.gang, each.beneficiary)]
+        told += self._untold(gang, {each.kind for each in told if each.gang == gang})
+        return tuple(sorted((t for t in told if t.time > since), key=lambda each: each.time))
+
+    def _untold(self, key: str, kinds: set[DecisionKind]) -> Iterator[Decision]:
+        """What the cluster holds of decisions whose events are gone."""
+        gang = self.snapshot.gangs.get(key)
+        if gang is not None and gang.bound and DecisionKind.PLACED not in kinds:
+            yield Decision(
+                kind=DecisionKind.PLACED,
+                gang=key,
+                queue=gang.queue,
+                time=gang.started,
+                pods=tuple(str(member.pod) for member in gang.bound),
+                nodes=tuple(dict.fromkeys(member.node for member in gang.bound)),
+                message=UNTOLD,
+            )
+        if DecisionKind.EVICTED in kinds:
+            return
+        for share in self.plan.queues:
+            for record in share.evictions:
+                if record.gang == key:
+                    yield Decision(
+                        kind=DecisionKind.EVICTED,
+                        gang=key,
+                        queue=share.queue,
+                        time=record.at,
+                        message=f"{record.pods} pods had to leave; {UNTOLD}",
+                    )

@@ -1,0 +1,147 @@
+"""Decisions as events tell them, and what stands in for events that are gone."""
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from kai_py.api.references import PodRef
+from kai_py.commit.binding import BindingOutcome, BindingResult
+from kai_py.commit.events import event_body
+from kai_py.commit.eviction import EvictionOutcome, EvictionResult
+from kai_py.commit.narrator import Narrator
+from kai_py.commit.transaction import GangOutcome
+from kai_py.embedded.events import from_events_group
+from kai_py.grouping.gang import Owner
+from kai_py.observe.decision_log import DecisionKind
+from kai_py.observe.told_events import UNTOLD, Told, ToldEvent, told_decisions
+from kai_py.plan.decisions import (
+    Action,
+    Eviction,
+    GangPlacement,
+    Placement,
+    Plan,
+    QueueShare,
+    Stage,
+    Unplaced,
+)
+from kai_py.snapshot.queue_specs import EvictionRecord
+from tests.observe.views import view_of
+from tests.worlds import gang, world
+
+JOB = Owner("batch/v1", "Job", "default", "train", "uid")
+KEY = "default/Job/train"
+
+
+class Recorder(list):
+    """Keeps events as the API server gives them back, a second apart where that is asked for."""
+
+    now = 1.0
+
+    def record(self, event):
+        now = datetime.fromtimestamp(self.now, UTC)
+        body = event_body(event, reporter="kai", instance="i", now=now)
+        document = from_events_group({"kind": "Event", **body})
+        self.append(msgspec.convert(document, ToldEvent))
+
+
+@pytest.fixture
+def recorder():
+    return Recorder()
+
+
+@pytest.fixture
+def narrator(recorder):
+    return Narrator(recorder, lambda _name: None)
+
+
+def pod(number):
+    return PodRef("default", f"train-{number}", f"uid-{number}")
+
+
+def place(narrator, *numbers, action=Action.ALLOCATE):
+    pods = tuple(Placement(pod(number), f"node-{number}") for number in numbers)
+    bound = tuple(BindingResult(each.pod, each.node, BindingOutcome.BOUND) for each in pods)
+    narrator.tell_outcome(GangOutcome(GangPlacement(KEY, JOB, "team", action, pods), bound))
+
+
+def evict(narrator, number):
+    eviction = Eviction(
+        pod=pod(number),
+        node=f"node-{number}",
+        gang=KEY,
+        owner=JOB,
+        queue="team",
+        action=Action.RECLAIM,
+        beneficiary="default/Job/other",
+        beneficiary_queue="rival",
+        reason="reclaimed by workload default/other",
+    )
+    narrator.tell_eviction(EvictionResult(eviction, EvictionOutcome.EVICTED))
+
+
+def test_pods_that_were_placed_together_are_one_decision(narrator, recorder):
+    place(narrator, 0, 1, action=Action.RECLAIM)
+    recorder.now = 60.0
+    place(narrator, 2, action=Action.RECLAIM)
+    first, second = told_decisions(recorder)
+    assert (first.kind, first.gang, first.queue) == (DecisionKind.PLACED, KEY, "team")
+    assert first.action == "reclaim"
+    assert first.pods == ("default/train-0", "default/train-1")
+    assert first.nodes == ("node-0", "node-1")
+    assert first.message == "queues above their share gave room back"
+    assert (second.time, second.pods) == (60.0, ("default/train-2",))
+
+
+def test_an_eviction_is_told_once_with_its_rule_and_for_whom(narrator, recorder):
+    evict(narrator, 0)
+    evict(narrator, 1)
+    [told] = told_decisions(recorder)
+    assert (told.kind, told.gang, told.action) == (DecisionKind.EVICTED, KEY, "reclaim")
+    assert (told.beneficiary, told.beneficiary_queue) == ("default/Job/other", "rival")
+    assert told.pods == ("default/train-0", "default/train-1")
+    assert told.message == "reclaimed by workload default/other"
+
+
+def test_waiting_is_told_once_for_each_stage(narrator, recorder):
+    for now, stage, message in (
+        (0.0, Stage.RESOURCES, "no room"),
+        (5.0, Stage.RESOURCES, "less room"),
+        (9.0, Stage.QUEUE_MAX, "above the max"),
+    ):
+        recorder.now = now
+        narrator.tell_pending(Unplaced(KEY, JOB, "team", stage, message, ()))
+    told = told_decisions(recorder)
+    assert [(each.stage, each.former_stage, each.message) for each in told] == [
+        ("Resources", "", "no room"),
+        ("QueueMax", "Resources", "above the max"),
+    ]
+
+
+def test_events_of_others_tell_nothing():
+    stranger = ToldEvent(reason="Scheduled", message="Successfully assigned default/x to n")
+    assert told_decisions([stranger, ToldEvent(reason="Pulled")]) == ()
+
+
+def test_what_events_no_longer_tell_is_taken_from_the_cluster():
+    view = view_of(world({"n1": 16}, gang("train", pods=2, gpus=8, node="n1")).snapshot(60.0))
+    [running] = view.snapshot.gangs
+    [told] = Told((), view.snapshot, view.plan).about(running)
+    assert (told.kind, told.nodes, told.message) == (DecisionKind.PLACED, ("n1",), UNTOLD)
+    record = EvictionRecord("default/Job/gone", 30.0, 3)
+    share = QueueShare("team", {}, {}, {}, {}, {}, 0, evictions=(record,))
+    [told] = Told((), view.snapshot, Plan(queues=(share,))).about("default/Job/gone")
+    assert (told.kind, told.time) == (DecisionKind.EVICTED, 30.0)
+    assert told.message == f"3 pods had to leave; {UNTOLD}"
+
+
+def test_only_what_is_newer_and_concerns_the_gang(narrator, recorder):
+    evict(narrator, 0)
+    recorder.now = 60.0
+    place(narrator, 0)
+    view = view_of(world({"n1": 1}).snapshot(60.0))
+    told = Told(told_decisions(recorder), view.snapshot, view.plan)
+    assert [each.kind for each in told.about("default/Job/other")] == [DecisionKind.EVICTED]
+    assert [each.kind for each in told.about(KEY)] == [DecisionKind.EVICTED, DecisionKind.PLACED]
+    assert [each.kind for each in told.about(KEY, since=30.0)] == [DecisionKind.PLACED]
+    assert told.about("default/Job/nobody") == ()
