@@ -20,7 +20,8 @@ from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.progress import progress
 from kai_py.cli.tables import print_table
 from kai_py.simulate.change_texts import changes_in
-from kai_py.simulate.changes import AddObjects, Change, ChangeError
+from kai_py.simulate.changes import AddNodes, AddObjects, Change, ChangeError, node_pattern
+from kai_py.simulate.objects import Document
 from kai_py.simulate.what_if import (
     MAX_ADDED_NODES,
     Comparison,
@@ -29,6 +30,8 @@ from kai_py.simulate.what_if import (
     nodes_needed,
     what_if,
 )
+
+FILES = (".yaml", ".yml", ".json")
 
 
 def command(
@@ -44,12 +47,16 @@ def command(
         list[str] | None, typer.Option("--set", help="Set a Queue's field: NAME.maxGPUs=16.")
     ] = None,
     add_nodes: Annotated[
-        list[str] | None, typer.Option(help="Add nodes like an existing one: NODE=COUNT.")
+        list[str] | None,
+        typer.Option(help="Add nodes like an existing one, or one in a file: NODE=COUNT."),
     ] = None,
     drain: Annotated[list[str] | None, typer.Option(help="Drain a node.")] = None,
     remove: Annotated[list[str] | None, typer.Option(help="Remove a gang: NS/KIND/NAME.")] = None,
     until_placed: Annotated[
-        str, typer.Option(help="How many more nodes like NODE until nobody waits for room?")
+        str,
+        typer.Option(
+            help="How many more nodes like NODE, or the one in a file, until nobody waits for room?"
+        ),
     ] = "",
     output: OutputOption = Output.TABLE,
     json: JsonFlag = False,
@@ -57,17 +64,21 @@ def command(
     """Tell what a change would do: who starts, who leaves, who waits, what queues get."""
     configuration = configuration_from(config)
     documents, now = cluster_objects(saved, kubeconfig, context), time.time()
-    asked = {"set": set_queue, "add-nodes": add_nodes, "drain": drain, "remove": remove}
+    asked = {"set": set_queue, "drain": drain, "remove": remove}
     try:
         changes: tuple[Change, ...] = (
             *changes_in((kind, text) for kind, texts in asked.items() for text in texts or ()),
+            *map(_nodes, add_nodes or ()),
             *map(_manifest, add or ()),
         )
         with progress("simulating"):
             if until_placed:
-                needed = nodes_needed(documents, changes, configuration, like=until_placed, now=now)
-                answer: object = NodesNeeded(until_placed, needed)
-                telling, waits = partial(_tell_needed, until_placed, needed), needed is None
+                like, pattern = _pattern(until_placed)
+                needed = nodes_needed(
+                    documents, changes, configuration, like=like, pattern=pattern, now=now
+                )
+                answer: object = NodesNeeded(like, needed)
+                telling, waits = partial(_tell_needed, like, needed), needed is None
             else:
                 answer = comparison = what_if(documents, changes, configuration, now=now)
                 telling, waits = partial(_tell, comparison), bool(comparison.waiting)
@@ -79,13 +90,43 @@ def command(
         raise typer.Exit(ExitCode.FOUND)
 
 
+def _nodes(text: str) -> Change:
+    like, _, count = text.rpartition("=")
+    if not _is_file(like):
+        [change] = changes_in([("add-nodes", text)])
+        return change
+    if not count.isdecimal():
+        raise CommandError(f"--add-nodes {text}: is not of the form FILE=COUNT")
+    name, pattern = _pattern(like)
+    return AddNodes(name, int(count), pattern)
+
+
+def _pattern(like: str) -> tuple[str, Sequence[Document]]:
+    """The name of a node and, if it is the one in a file, what is in it."""
+    if not _is_file(like):
+        return like, ()
+    documents = _objects(Path(like))
+    try:
+        return node_pattern(documents), documents
+    except ChangeError as error:
+        raise CommandError(f"{like}: {error}") from None
+
+
+def _is_file(like: str) -> bool:
+    return Path(like).suffix in FILES or "/" in like
+
+
 def _manifest(path: Path) -> Change:
+    return AddObjects(_objects(path))
+
+
+def _objects(path: Path) -> list[Document]:
     documents = documents_in(str(path))
     for document in documents:
         if not isinstance(document.value, dict):
             line = document.node.start_mark.line + 1
             raise CommandError(f"{path}:{line}: is no Kubernetes object")
-    return AddObjects([document.value for document in documents])
+    return [document.value for document in documents]
 
 
 def _tell_needed(like: str, needed: int | None) -> None:

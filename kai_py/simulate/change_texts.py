@@ -1,6 +1,8 @@
 """What does "team-a.maxGPUs=16" mean as a change? The forms that the command line and HTTP share.
 
-set        QUEUE.FIELD=VALUE, the value in YAML; none takes the field away
+set        QUEUE.FIELD=VALUE, the value in YAML; none takes the field away. Parts of a field with
+           dots of their own, and entries of lists by their name, stand in brackets:
+           team.resources[nvidia.com/gpu].max=4, team.devices[h100].max=2
 add-nodes  NODE=COUNT, nodes like an existing one
 drain      NODE
 remove     GANG, as `kai-py gangs` names it
@@ -17,10 +19,11 @@ from kai_py.simulate.changes import (
     ChangeError,
     DrainNode,
     RemoveGang,
-    SetQueue,
 )
+from kai_py.simulate.queue_change import SetQueue
 
-_QUEUE_FIELD = re.compile(r"(?P<queue>[^=]+?)\.(?P<path>[A-Za-z][A-Za-z.]*)=(?P<value>.*)")
+_QUEUE_FIELD = re.compile(r"(?P<queue>[^=.\[]+)(?P<path>(\.[^=.\[\]]+|\[[^\]]+\])+)=(?P<value>.*)")
+_PART = re.compile(r"\.([^=.\[\]]+)|\[([^\]]+)\]")
 _NODES = re.compile(r"(?P<like>[^=]+)=(?P<count>[0-9]{1,4})")
 
 
@@ -33,7 +36,8 @@ def set_queue(text: str) -> SetQueue:
         value = yaml.safe_load(match["value"]) if match["value"] else None
     except yaml.YAMLError:
         raise ChangeError(f"{text}: the value is not YAML") from None
-    return SetQueue(match["queue"], tuple(match["path"].split(".")), value)
+    path = tuple(part or bracketed for part, bracketed in _PART.findall(match["path"]))
+    return SetQueue(match["queue"], path, value)
 
 
 def add_nodes(text: str) -> AddNodes:

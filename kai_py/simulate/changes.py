@@ -8,11 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kai_py.api.queue import InvalidQueueError, read_queue
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.deletion import DeleteOptions, delete
-from kai_py.embedded.documents import clone, name_of, namespace_of
+from kai_py.embedded.documents import name_of, namespace_of
 from kai_py.embedded.errors import ApiError
 from kai_py.embedded.resources import NODES, PODS, SLICES
 from kai_py.simulate.cluster import SimulatedCluster
@@ -61,23 +60,61 @@ class AddObjects:
 
 @dataclass(frozen=True, slots=True)
 class AddNodes:
-    """Add ``count`` empty nodes that are like an existing one, ResourceSlices included."""
+    """Add ``count`` empty nodes that are like an existing one, ResourceSlices included.
+
+    With a ``pattern`` they are like the Node in it, which need not exist, with its ResourceSlices.
+    """
 
     like: str
     count: int
+    pattern: Sequence[Document] = ()
 
     def apply(self, cluster: SimulatedCluster) -> None:
         """Create the nodes and what their drivers would publish."""
         embedded = cluster.embedded
-        pattern = _node(embedded.api, self.like)
-        slices = [each for each in embedded.api.list(SLICES) if _is_of(each, self.like)]
+        node, slices = self._pattern(embedded.api)
         for name in _free_names(embedded, self.like, self.count):
-            node = _renamed(pattern, self.like, name)
-            node["metadata"]["name"] = name
-            node["metadata"].setdefault("labels", {})[HOSTNAME] = name
-            embedded.create(node)
-            for each in slices:
-                embedded.create(_renamed_slice(each, self.like, name))
+            added = _renamed(node, self.like, name)
+            added["metadata"]["name"] = name
+            added["metadata"].setdefault("labels", {})[HOSTNAME] = name
+            try:
+                embedded.create(added)
+                for each in slices:
+                    embedded.create(_renamed_slice(each, self.like, name))
+            except ApiError as error:
+                raise ChangeError(f"node like {self.like}: {error.message}") from None
+
+    def _pattern(self, api: ApiServer) -> tuple[Document, list[Document]]:
+        slices = [each for each in self.pattern if each["kind"] == "ResourceSlice"]
+        for document in self.pattern:
+            if document["kind"] == "Node":
+                return _usable(document), slices
+        return _node(api, self.like), [each for each in api.list(SLICES) if _is_of(each, self.like)]
+
+
+def node_pattern(documents: Sequence[Document]) -> str:
+    """The name of the Node that documents describe; raises ChangeError if they are no pattern."""
+    for document in documents:
+        meta = document.get("metadata")
+        if not (isinstance(meta, dict) and meta.get("name") and document.get("spec") is not None):
+            raise ChangeError(f"{document.get('kind')}: has no metadata.name, or no spec")
+    kinds = [document.get("kind") for document in documents]
+    if kinds.count("Node") != 1 or set(kinds) - {"Node", "ResourceSlice"}:
+        raise ChangeError("has to hold one Node, and its ResourceSlices")
+    [node] = (document["metadata"]["name"] for document in documents if document["kind"] == "Node")
+    for each in documents:
+        if each["kind"] == "ResourceSlice" and not _is_of(each, node):
+            raise ChangeError(f"ResourceSlice {each['metadata']['name']}: is not of node {node}")
+    return str(node)
+
+
+def _usable(node: Document) -> Document:
+    """A node as its kubelet would say it is: ready, with all that it has."""
+    status = {**(node.get("status") or {})}
+    status.setdefault("allocatable", status.get("capacity") or {})
+    status.setdefault("capacity", status["allocatable"])
+    status.setdefault("conditions", [{"type": "Ready", "status": "True"}])
+    return {**node, "status": status}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,40 +131,6 @@ class DrainNode:
         for pod in api.list(PODS):
             if pod["spec"].get("nodeName") == self.name:
                 delete(api, PODS, name_of(pod), namespace_of(pod), DeleteOptions(grace_seconds=0))
-
-
-@dataclass(frozen=True, slots=True)
-class SetQueue:
-    """Set one field of a Queue's spec; a ``value`` of None takes the field away."""
-
-    queue: str
-    path: tuple[str, ...]
-    value: Any
-
-    def apply(self, cluster: SimulatedCluster) -> None:
-        """Write the field, checked like any other write."""
-        api = cluster.embedded.api
-        queues = cluster.embedded.registry.named("queues.scheduling.kai.io")
-        try:
-            api.edit(queues, self.queue, "", self._changed)
-        except ApiError as error:
-            raise ChangeError(f"Queue {self.queue}: {error.message}") from None
-        except InvalidQueueError as error:
-            raise ChangeError(str(error)) from None
-
-    def _changed(self, present: Document) -> Document:
-        changed: Document = clone(present)
-        place = changed.setdefault("spec", {})
-        for part in self.path[:-1]:
-            place = place.setdefault(part, {})
-        if self.value is None:
-            place.pop(self.path[-1], None)
-        else:
-            place[self.path[-1]] = self.value
-        # The server would drop a misspelt field in silence.
-        written = {"metadata": {"name": self.queue}, "spec": changed["spec"]}
-        read_queue(written, unknown="forbid")
-        return changed
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,8 +91,11 @@ def nodes_needed(
     *,
     like: str,
     now: float,
+    pattern: Sequence[Document] = (),
 ) -> int | None:
     """The least number of nodes like ``like`` with which nobody waits for room any more.
+
+    ``pattern``: what such a node is, where there is none yet.
 
     None when ``MAX_ADDED_NODES`` would not do. Gangs that wait for something no node can give (a
     missing queue, a gate, members) don't count. O(log n) simulations.
@@ -101,7 +104,7 @@ def nodes_needed(
     present = Present(documents, configuration, now)
 
     def suffices(count: int) -> bool:
-        given = present.settled(*changes, AddNodes(like, count))
+        given = present.settled(*changes, AddNodes(like, count, pattern))
         return not any(waiting.stage in ROOM_STAGES for waiting in given.waiting)
 
     return least(suffices, MAX_ADDED_NODES)

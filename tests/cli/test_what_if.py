@@ -10,6 +10,7 @@ from kai_py.cli import main
 from kai_py.cli.errors import CommandError
 from kai_py.simulate.objects import write_objects
 from tests.simulate.clusters import job, objects, queue, simulated
+from tests.simulate.test_changes import PATTERN
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +61,22 @@ def test_a_manifest_is_tried(saved, tmp_path):
         "--from", saved, "-f", str(manifest), "--set", "team.maxGPUs=", "--until-placed", "node-0"
     )
     assert needed.output == "3 more nodes like node-0 and nobody waits for room\n"
+
+
+def test_nodes_may_be_like_one_in_a_file(saved, tmp_path):
+    shape, manifest = tmp_path / "b200.yaml", tmp_path / "job.yaml"
+    shape.write_text(yaml.safe_dump_all(PATTERN))
+    manifest.write_text(yaml.safe_dump_all([queue("other", 4), job("mine", 14, "other")]))
+    asked = ("--from", saved, "-f", str(manifest), "--set", "team.maxGPUs=")
+    added = what_if(*asked, "--add-nodes", f"{shape}=2", "-o", "json")
+    assert added.exit_code == 0
+    [mine] = [each for each in json.loads(added.output)["starts"] if "mine" in each["gang"]]
+    assert any(node.startswith("b200-added-") for node in mine["nodes"])
+    needed = what_if(*asked, "--until-placed", str(shape))
+    assert needed.output == "2 more nodes like b200 and nobody waits for room\n"
+    shape.write_text(yaml.safe_dump(queue("other", 4)))
+    with pytest.raises(CommandError, match=r"b200\.yaml: has to hold one Node"):
+        what_if(*asked, "--add-nodes", f"{shape}=2")
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,17 @@
 import pytest
 
+from kai_py.simulate.change_texts import set_queue
 from kai_py.simulate.changes import (
     AddNodes,
     AddObjects,
     ChangeError,
     DrainNode,
     RemoveGang,
-    SetQueue,
+    node_pattern,
 )
+from kai_py.simulate.queue_change import SetQueue
+from tests.cluster.kai_definitions import KINDS, definition
+from tests.mixtures import kai_queue
 from tests.simulate.clusters import job, queue, running, simulated
 
 
@@ -67,3 +71,86 @@ def test_what_cannot_be_changed_names_the_object(change, message):
     cluster = simulated(queue("team", 8))
     with pytest.raises(ChangeError, match=message):
         change.apply(cluster)
+
+
+PATTERN = [
+    {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "b200"},
+        "spec": {},
+        "status": {"capacity": {"cpu": "64", "memory": "1Ti", "pods": "110"}},
+    },
+    {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": "b200-gpus"},
+        "spec": {
+            "driver": "gpu.nvidia.com",
+            "nodeName": "b200",
+            "pool": {"name": "b200", "generation": 1, "resourceSliceCount": 1},
+            "devices": [
+                {"name": f"gpu-{i}", "attributes": {"type": {"string": "gpu"}}} for i in range(8)
+            ],
+        },
+    },
+]
+
+
+def test_nodes_of_a_kind_that_is_nowhere_yet_are_added_with_their_devices():
+    cluster = simulated(queue("team", 32), job("big", 24, "team"))
+    cluster.settle(60)
+    assert running(cluster) == set()
+    AddNodes(node_pattern(PATTERN), 2, PATTERN).apply(cluster)
+    cluster.settle(60)
+    assert running(cluster) == {"big"}
+    names = cluster.snapshot().nodes.names
+    assert [name for name in names if "b200" in name] == ["b200-added-1", "b200-added-2"]
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        (PATTERN[1:], "has to hold one Node"),
+        ([PATTERN[0], PATTERN[0]], "has to hold one Node"),
+        ([*PATTERN, queue("team")], "has to hold one Node"),
+        ([{"kind": "Node", "metadata": {}}], "Node: has no metadata.name"),
+        ([{**PATTERN[0], "metadata": {"name": "other"}}, PATTERN[1]], "is not of node other"),
+    ],
+)
+def test_what_is_no_pattern_of_a_node_is_told(documents, message):
+    with pytest.raises(ChangeError, match=message):
+        node_pattern(documents)
+
+
+def kai_queues():
+    cluster = simulated()
+    cluster.embedded.create(definition(*KINDS[0]))
+    cluster.embedded.create(kai_queue("team", gpu={"quota": 1, "limit": 2, "overQuotaWeight": 1}))
+    return cluster
+
+
+def test_a_field_of_kais_queue_is_set():
+    cluster = kai_queues()
+    set_queue("team.resources.gpu.limit=7").apply(cluster)
+    [spec] = cluster.snapshot().queues
+    assert (spec.max["gpu"], spec.deserved["gpu"]) == (7, 1)
+    for text, message in (
+        ("team.resources.gpu.max=7", "KAI knows no max"),
+        ("team.maxGPUs=7", "KAI knows no maxGPUs"),
+        ("team.priority=high", "Queue team: "),
+    ):
+        with pytest.raises(ChangeError, match=message):
+            set_queue(text).apply(cluster)
+
+
+def test_names_with_dots_are_told_apart_and_entries_of_lists_found():
+    entry = {"name": "h100", "deviceClassName": "gpu.nvidia.com", "max": 1}
+    cluster = simulated(queue("team.a", devices=[entry]), queue("team"))
+    set_queue("team.a.maxGPUs=3").apply(cluster)
+    set_queue("team.a.devices[h100].max=2").apply(cluster)
+    set_queue("team.a.resources[example.com/card].max=4").apply(cluster)
+    spec = {each.name: each for each in cluster.snapshot().queues}["team.a"]
+    assert spec.max == {"gpu": 3, "deviceclass/gpu.nvidia.com": 2, "example.com/card": 4}
+    with pytest.raises(ChangeError, match="h200: there is no such entry"):
+        set_queue("team.a.devices[h200].max=2").apply(cluster)

@@ -3,7 +3,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.config import Configuration
-from kai_py.simulate.changes import AddNodes, AddObjects, DrainNode, RemoveGang, SetQueue
+from kai_py.simulate.changes import AddNodes, AddObjects, DrainNode, RemoveGang
+from kai_py.simulate.queue_change import SetQueue
 from kai_py.simulate.what_if import Comparison, least, nodes_needed, what_if
 from tests.simulate.clusters import NOW, job, objects, queue, running, simulated
 

@@ -1,0 +1,97 @@
+"""What if a field of a Queue were another one? Of our Queue, or of KAI's.
+
+The server drops a misspelt field in silence; here it is told.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from kai_py.api.queue import API_VERSION, InvalidQueueError, read_queue
+from kai_py.api.records.kai import QUEUE_API_VERSION, KaiQueue, KaiQueueSpec
+from kai_py.embedded.apiserver import ApiServer
+from kai_py.embedded.documents import clone
+from kai_py.embedded.errors import ApiError
+from kai_py.embedded.resources import Resource
+from kai_py.simulate.changes import ChangeError
+from kai_py.simulate.cluster import SimulatedCluster
+from kai_py.simulate.objects import Document
+
+
+@dataclass(frozen=True, slots=True)
+class SetQueue:
+    """Set one field of a Queue's spec; a ``value`` of None takes the field away.
+
+    A name with dots may stand with its first part in ``queue`` and the rest ahead in ``path``.
+    """
+
+    queue: str
+    path: tuple[str, ...]
+    value: Any
+
+    def apply(self, cluster: SimulatedCluster) -> None:
+        """Write the field, checked like any other write."""
+        api = cluster.embedded.api
+        resource, name, path = self._found(api)
+        try:
+            api.edit(resource, name, "", lambda present: self._changed(present, path))
+        except ApiError as error:
+            raise ChangeError(f"Queue {name}: {error.message}") from None
+        except InvalidQueueError as error:
+            raise ChangeError(str(error)) from None
+
+    def _found(self, api: ApiServer) -> tuple[Resource, str, tuple[str, ...]]:
+        served = [
+            each
+            for each in api.registry
+            if each.kind == "Queue" and each.api_version in (API_VERSION, QUEUE_API_VERSION)
+        ]
+        for taken in reversed(range(len(self.path))):
+            name = ".".join((self.queue, *self.path[:taken]))
+            for resource in served:
+                if api.find(resource, name) is not None:
+                    return resource, name, self.path[taken:]
+        raise ChangeError(f"Queue {self.queue}: there is none; kai-py queues lists them")
+
+    def _changed(self, present: Document, path: Sequence[str]) -> Document:
+        changed: Document = clone(present)
+        name = changed["metadata"]["name"]
+        place: Any = changed.setdefault("spec", {})
+        for part in path[:-1]:
+            place = _entry(place, part, name)
+        if self.value is None:
+            place.pop(path[-1], None)
+        else:
+            place[path[-1]] = self.value
+        if changed["apiVersion"] == API_VERSION:
+            written = {"metadata": {"name": name}, "spec": changed["spec"]}
+            read_queue(written, unknown="forbid")
+        else:
+            _check_kais(changed, path)
+        return changed
+
+
+def _entry(place: Any, part: str, queue: str) -> Any:
+    """What ``part`` names: a key, made where it is missing, or an entry of a list by its name."""
+    if isinstance(place, dict):
+        return place.setdefault(part, {})
+    for each in place if isinstance(place, list) else ():
+        if each.get("name") == part:
+            return each
+    raise ChangeError(f"Queue {queue}: {part}: there is no such entry")
+
+
+def _check_kais(queue: Document, path: Sequence[str]) -> None:
+    name = queue["metadata"]["name"]
+    record: Any = KaiQueueSpec
+    for part in path:
+        fields = {each.encode_name: each.type for each in msgspec.structs.fields(record)}
+        if part not in fields:
+            raise ChangeError(f"Queue {name}: spec.{'.'.join(path)}: KAI knows no {part}")
+        record = fields[part] if isinstance(fields[part], type) else msgspec.Struct
+    try:
+        msgspec.convert(queue, KaiQueue)
+    except msgspec.ValidationError as error:
+        raise ChangeError(f"Queue {name}: {error}") from None
