@@ -142,16 +142,17 @@ def _go_duration(seconds: float) -> str:
 
 
 def _head(unplaced: Unplaced, short: Shortage) -> str:
-    if short.needed == 1:
-        return f"Resources were not found for pod {unplaced.pods[0]}"
+    if not short.floor:
+        return f"Resources were not found for pod {short.pod or unplaced.pods[0]}"
+    found = short.others + short.found
     if short.subgroup:
         return (
-            f"Resources were found for {short.found} pods from all sub-groups while sub-group "
-            f"{short.subgroup} requires {short.needed} pods for gang scheduling. Additional pods "
+            f"Resources were found for {found} pods from all sub-groups while sub-group "
+            f"{short.subgroup} requires {short.floor} pods for gang scheduling. Additional pods "
             "cannot be scheduled in this sub-group"
         )
     return (
-        f"Resources were found for {short.found} pods while {short.needed} are required for gang "
+        f"Resources were found for {found} pods while {short.floor} are required for gang "
         "scheduling. Additional pods cannot be scheduled"
     )
 

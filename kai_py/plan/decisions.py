@@ -214,13 +214,18 @@ class Eviction(Struct, frozen=True):
 class Shortage:
     """Room was found for ``found`` of ``needed`` pods; ``causes`` count nodes by what they lack.
 
-    ``subgroup``: the only one whose pods these are, empty where the gang has none.
+    ``pod``: the first that found none. ``subgroup``: that pod's, empty where the gang has none;
+    ``floor``: how many pods that needs, 0 where the gang starts without this pod or with one pod of
+    each subgroup. ``others``: pods of the gang that found room before these.
     """
 
     found: int
     needed: int
     causes: tuple[str, ...]
+    pod: PodRef | None = None
     subgroup: str = ""
+    floor: int = 0
+    others: int = 0
 
 
 @dataclass(frozen=True, slots=True)

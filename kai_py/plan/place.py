@@ -17,7 +17,7 @@ from kai_py.plan.decisions import Action
 from kai_py.plan.domains import constrained, domain_candidates, unsatisfied
 from kai_py.plan.mixed import can_search, place_by_search
 from kai_py.plan.nearness import PREFERENCE, both, near_nodes
-from kai_py.plan.reasons import Obstacle, in_subgroup, keeping, no_room
+from kai_py.plan.reasons import Obstacle, keeping, no_room, of_gang
 from kai_py.plan.reservations import Reservations, without
 from kai_py.plan.room import Room
 from kai_py.plan.running_fit import RunningFit
@@ -260,7 +260,9 @@ class Placer:
         self, attempt: "_Attempt", members: Sequence[Member], where: "_Where"
     ) -> Obstacle | None:
         obstacle = self._place_shape(attempt, members, where)
-        return obstacle and in_subgroup(obstacle, (member.leaf for member in members))
+        if obstacle is None:
+            return None
+        return of_gang(obstacle, attempt.gang, members, attempt.statement.placed)
 
     def _place_shape(
         self, attempt: "_Attempt", members: Sequence[Member], where: "_Where"

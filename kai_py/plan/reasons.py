@@ -4,7 +4,7 @@ The shape of the text follows kube-scheduler's ("0/8 nodes are available: ..."),
 alerts search for it; in front stands what a gang needs and how much of it found room.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +13,7 @@ from kai_py.plan.decisions import Protection, Shortage, Stage
 from kai_py.plan.room import Room
 from kai_py.plan.statement import Statement
 from kai_py.policy.fit import StaticFit
+from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.gpu_sharing import MEMORY_LABEL
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
@@ -60,12 +61,31 @@ def no_room(
     return Obstacle(stage, message, Shortage(found, needed, tuple(reasons)))
 
 
-def in_subgroup(obstacle: Obstacle, leaves: Iterable[str]) -> Obstacle:
-    """``obstacle``, with the subgroup that lacks room, where only pods of one were placed."""
-    short, names = obstacle.shortage, sorted(set(leaves))
-    if short is None or len(names) != 1:
+def of_gang(
+    obstacle: Obstacle, gang: Gang, members: Sequence[Member], placed: Container[str]
+) -> Obstacle:
+    """``obstacle`` of ``members``, with what it means for their gang; ``placed``: uids of pods.
+
+    O(pods of the gang).
+    """
+    short = obstacle.shortage
+    if short is None:
         return obstacle
-    return replace(obstacle, shortage=replace(short, subgroup=names[0]))
+    first = members[min(short.found, len(members) - 1)]
+    asked = {member.pod.uid for member in members}
+    others = [m for m in gang.members if m.pod.uid in placed and m.pod.uid not in asked]
+    leaves = gang.tree.leaves()
+    floor = next((leaf.min_members for leaf in leaves if leaf.name == first.leaf), 0)
+    have = sum(member.leaf == first.leaf for member in (*gang.bound, *others))
+    single = have >= floor or all(leaf.min_members <= 1 for leaf in leaves)
+    told = replace(
+        short,
+        pod=first.pod,
+        subgroup=first.leaf,
+        floor=0 if single else floor,
+        others=len(others),
+    )
+    return replace(obstacle, shortage=told)
 
 
 def keeping(obstacle: Obstacle, nodes: int, copies: int) -> Obstacle:

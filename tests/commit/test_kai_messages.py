@@ -39,6 +39,67 @@ def test_of_a_gang_with_subgroups_the_one_that_lacks_room_is_named():
     )
 
 
+SUBGROUP = "kai.scheduler/subgroup-name"
+
+
+def in_subgroups(floors, nodes, **runs):
+    """What a PodGroup says of which subgroup ``s`` has pods ``s-0``, … of one GPU each."""
+    leaves = [{"name": name, "minMember": floor} for name, floor in floors.items()]
+    pods = [
+        kai_pod(f"{name}-{i}", annotations=IN_G, labels={SUBGROUP: name}, **runs.get(name, {}))
+        for name, floor in floors.items()
+        for i in range(floor)
+    ]
+    plan = reworded(kai_queue("q", **UNLIMITED), nodes, pod_group("g", subGroups=leaves), pods)
+    return plan.unplaced[0].message.partition(" due to: ")[0]
+
+
+def test_pods_of_all_subgroups_are_counted_and_the_first_that_lacks_room_is_named():
+    assert in_subgroups({"decode": 1, "prefill": 3}, document_node("n", 2)) == (
+        "Resources were found for 2 pods from all sub-groups while sub-group prefill requires 3 "
+        "pods for gang scheduling. Additional pods cannot be scheduled in this sub-group"
+    )
+
+
+def test_pods_that_found_room_in_a_domain_of_their_own_are_counted():
+    rack = {"topology": "racks", "requiredTopologyLevel": "rack"}
+    topology = {
+        "apiVersion": "kai.scheduler/v1alpha1",
+        "kind": "Topology",
+        "metadata": {"name": "racks"},
+        "spec": {"levels": [{"nodeLabel": "rack"}]},
+    }
+    leaves = [
+        {"name": "decode", "minMember": 2, "topologyConstraint": rack},
+        {"name": "prefill", "minMember": 3},
+    ]
+    pods = [
+        kai_pod(f"{name}-{i}", annotations=IN_G, labels={SUBGROUP: name})
+        for name in ("decode", "prefill")
+        for i in range(3)
+    ]
+    nodes = document_node("n", 3, {"rack": "a"})
+    group = pod_group("g", subGroups=leaves)
+    plan = reworded(kai_queue("q", **UNLIMITED), topology, nodes, group, pods)
+    assert plan.unplaced[0].message.startswith(
+        "Resources were found for 3 pods from all sub-groups while sub-group prefill requires 3 "
+    )
+
+
+def test_a_subgroup_of_which_pods_run_requires_what_it_always_did():
+    running = {"nodeName": "n"}
+    assert in_subgroups({"a": 2, "b": 2}, document_node("n", 2), a=running) == (
+        "Resources were found for 0 pods from all sub-groups while sub-group b requires 2 pods for "
+        "gang scheduling. Additional pods cannot be scheduled in this sub-group"
+    )
+
+
+def test_where_every_subgroup_needs_one_pod_the_one_that_lacks_room_is_named():
+    assert in_subgroups({"a": 1, "b": 1}, document_node("n", 1)) == (
+        "Resources were not found for pod default/b-0"
+    )
+
+
 def test_a_single_pod_is_named():
     assert told(node("a", 0), queue("q", 8), pod("p", queue="q")) == (
         "Resources were not found for pod default/p due to: no nodes with enough resources were "
