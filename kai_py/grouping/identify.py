@@ -59,9 +59,12 @@ class _Kept:
 
 
 class _Decider(msgspec.Struct, frozen=True):
-    """The owner that decides, those above it, and its rule; ``workload_class`` of the topmost."""
+    """The owner that decides, those above it, and its rule; ``workload_class`` of the topmost.
 
-    link: Link
+    Without ``link`` nobody decides.
+    """
+
+    link: Link | None
     above: tuple[Link, ...]
     rule: Rule
     workload_class: str
@@ -112,13 +115,13 @@ class Grouper:
         if asked.lineage.unknown is not None:
             return _of_unknown(asked, asked.lineage.unknown)
         decider = self._decider(asked)
-        if decider is None:
-            return _alone(asked, "train")
-        if decider.rule.treatment is Treatment.PODS:
+        link = decider.link
+        if link is None or decider.rule.treatment is Treatment.PODS:
             return _alone(asked, decider.workload_class)
-        return _member(asked, decider, self._worked_out(asked, decider))
+        kept = self._worked_out(asked, decider, link)
+        return _member(asked, link.reference, decider.workload_class, kept)
 
-    def _decider(self, asked: Asked) -> _Decider | None:
+    def _decider(self, asked: Asked) -> _Decider:
         """The topmost owner that decides; the topmost of all if no rule decides at all."""
         skipped: list[Rule] = []
         unruled: Link | None = None
@@ -132,19 +135,17 @@ class Grouper:
                 skipped.append(rule)
             else:
                 return _Decider(link, links[position + 1 :], rule, _workload_class(skipped, rule))
-        if unruled is None:
-            return None
-        return _Decider(unruled, (), NO_RULE, NO_RULE.workload_class.value)
+        return _Decider(unruled, (), NO_RULE, _workload_class(skipped, NO_RULE))
 
-    def _worked_out(self, asked: Asked, decider: _Decider) -> _Kept:
+    def _worked_out(self, asked: Asked, decider: _Decider, link: Link) -> _Kept:
         named = bool(asked.queue.name)
-        key = (decider.link.found.metadata.uid, asked.queue.defaults, named)
-        objects = (decider.link.found, *(link.found for link in decider.above))
+        key = (link.found.metadata.uid, asked.queue.defaults, named)
+        objects = (link.found, *(above.found for above in decider.above))
         kept = self._kept.get(key)
         if kept is not None and _holds(kept, objects, asked.owners):
             return kept
         asking = _Remembering(asked.owners)
-        workload = Workload(decider.link, asked.queue.defaults, named, asking)
+        workload = Workload(link, asked.queue.defaults, named, asking)
         blueprint = _with_topology(_drawn(decider.rule, workload), objects)
         leaves = frozenset(leaf.name for leaf in blueprint.tree.leaves())
         kept = _Kept(blueprint, leaves, objects, tuple(asking.asked.items()))
@@ -280,9 +281,9 @@ def _with_topology(drawn: Blueprint, objects: Sequence[OwnerObject]) -> Blueprin
     return drawn
 
 
-def _member(asked: Asked, decider: _Decider, kept: _Kept) -> GangSpec:
+def _member(asked: Asked, reference: OwnerReference, workload_class: str, kept: _Kept) -> GangSpec:
     pod, drawn = asked.lineage.pod, kept.blueprint
-    reference, namespace = decider.link.reference, pod.metadata.namespace
+    namespace = pod.metadata.namespace
     part, leaf = drawn.part(pod), drawn.leaf(pod)
     key = f"{namespace}/{reference.kind}/{reference.name}"
     tree = drawn.tree if drawn.grown is None else _grown(pod, drawn)
@@ -297,7 +298,7 @@ def _member(asked: Asked, decider: _Decider, kept: _Kept) -> GangSpec:
         order=drawn.rank(pod),
         expected_pods=drawn.expected_pods,
         awaited=drawn.awaited,
-        workload_class=decider.workload_class,
+        workload_class=workload_class,
         problem=drawn.problem,
         pod_problem="" if drawn.problem or leaf in kept.leaves else _strange_leaf(leaf, kept),
     )

@@ -121,6 +121,17 @@ def neediest_first(children: Iterable[Subgroup], have: Mapping[str, int]) -> lis
     return sorted(children, key=rank)
 
 
+def subgroup_lacks(gang: Gang) -> Obstacle | None:
+    """Which subgroup, without which the gang runs, has too few pods to start."""
+    exist = gang.counts(PodState.BOUND, PodState.PENDING)
+    for leaf in gang.tree.leaves():
+        have = exist.get(leaf.name, 0)
+        if have < leaf.min_members:
+            text = f"subgroup {leaf.name} starts with {leaf.min_members} pods; {have} exist."
+            return Obstacle(Stage.MEMBERS, text)
+    return None
+
+
 def _members_missing(gang: Gang) -> Obstacle | None:
     if gang.is_satisfied or gang.can_be_satisfied:
         return None

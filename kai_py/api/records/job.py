@@ -9,10 +9,15 @@ class GangPolicy(Record, frozen=True):
     min_count: int = 0
 
 
+class EmptyPolicy(Record, frozen=True):
+    """A policy that has nothing to say but its name."""
+
+
 class SchedulingPolicy(Record, frozen=True):
     """spec.scheduling.schedulingPolicy of a Job: a gang, or pod by pod."""
 
     gang: GangPolicy | None = None
+    basic: EmptyPolicy | None = None
 
 
 class JobScheduling(Record, frozen=True):

@@ -8,7 +8,7 @@ then the queue that the group's spec names, the label ``project`` and the defaul
 priority         label ``priorityClassName`` or Ray's, else the pod's class, else what the
                  workload is for: serving ``inference``, a Notebook ``build``, else ``train``
 preemptible      our annotation, else label ``kai.scheduler/preemptibility``, else below 100
-floor of a Job   annotation ``kai.scheduler/batch-min-member``, else 1
+floor of a Job   annotation ``kai.scheduler/batch-min-member``, else spec.scheduling, else 1
 topology         annotations ``kai.scheduler/topology…`` of the owner
 segments         annotations ``kai.scheduler/segment-…``, see ``grouping.segments``
 delay, grace     annotations ``kai.scheduler/preemption-delay``, ``…/staleness-grace-period``
@@ -20,13 +20,16 @@ from dataclasses import dataclass, replace
 
 from kai_py.api.queue import QUEUE_NAME_KEY
 from kai_py.api.records.core import ObjectMeta, Pod
+from kai_py.api.records.job import Job
 from kai_py.api.records.kai import KaiTopologyConstraint
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.pod_groups import order_of
 from kai_py.dialects.kai.priority import is_preemptible, priority_of
 from kai_py.dialects.kai.times import first_duration
 from kai_py.dialects.kai.topology import constraint_of
+from kai_py.grouping.frameworks.job import reachable
 from kai_py.grouping.gang import GangSpec, TopologyConstraint
+from kai_py.grouping.lineage import Lineage
 from kai_py.grouping.owners import Owners
 from kai_py.grouping.preemptibility import Preemptibility
 from kai_py.grouping.segments import in_segments
@@ -68,12 +71,13 @@ def with_kai_defaults(spec: GangSpec, asked: Asked, addressing: Addressing) -> G
         return spec
     of_group = spec.queue if spec.queue != asked.queue.name else ""
     queue = queue or of_group or _fallback_queue(marks, addressing)
-    return _defaulted(spec, pod, owners, marks, queue)
+    return _defaulted(spec, asked, marks, queue)
 
 
-def _defaulted(spec: GangSpec, pod: Pod, owners: Owners, marks: _Marks, queue: str) -> GangSpec:
+def _defaulted(spec: GangSpec, asked: Asked, marks: _Marks, queue: str) -> GangSpec:
+    pod, owners = asked.lineage.pod, asked.owners
     terms, problem = _terms(spec, pod, owners, marks)
-    floor, bad_floor = _floor(spec, marks)
+    floor, bad_floor = _floor(spec, asked.lineage, marks)
     constraint = _constraint(marks, owners, keys.TOPOLOGY_REQUIRED, keys.TOPOLOGY_PREFERRED)
     problem = spec.problem or problem or bad_floor
     found = replace(
@@ -114,15 +118,21 @@ def _fallback_queue(marks: _Marks, addressing: Addressing) -> str:
     return marks.said(keys.PROJECT) or addressing.default_queue
 
 
-def _floor(spec: GangSpec, marks: _Marks) -> tuple[int, str]:
-    """The gang's floor: where the tree is one leaf, it is 1 unless said otherwise."""
-    if spec.tree.children or spec.owner.kind != "Job":
-        return spec.tree.min_members, ""
+def _floor(spec: GangSpec, lineage: Lineage, marks: _Marks) -> tuple[int, str]:
+    """The floor of a Job as annotated, else as it is; any other's as it is."""
     text = marks.said(keys.BATCH_MIN_MEMBER)
-    if not text or (text.isdecimal() and int(text) > 0):
-        return int(text or 1), ""
-    where = f"Job {spec.owner.namespace}/{spec.owner.name}: annotation {keys.BATCH_MIN_MEMBER}"
-    return 1, f'{where} must be a whole number of at least 1, is "{text}"'
+    if spec.tree.children or spec.owner.kind != "Job" or not text:
+        return spec.tree.min_members, ""
+    where = f"Job {spec.owner.namespace}/{spec.owner.name}: "
+    if not text.isdecimal() or int(text) == 0:
+        must = f'must be a whole number of at least 1, is "{text}"'
+        return 1, f"{where}annotation {keys.BATCH_MIN_MEMBER} {must}"
+    jobs = (each.found for each in lineage.owners if each.reference.uid == spec.owner.uid)
+    job = next(jobs, None)
+    if not isinstance(job, Job):
+        return int(text), ""
+    floor, problem = reachable(job, int(text))
+    return floor, where + problem if problem else ""
 
 
 def _constraint(

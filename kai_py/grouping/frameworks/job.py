@@ -1,10 +1,11 @@
 """batch/v1 Job: its parallel pods are one gang, unless it says how many it needs.
 
-    floor = min-available, else spec.scheduling's gang.minCount (Kubernetes 1.37), else Kueue's
-            minimal parallelism, else 1 in KAI's words, else all pods that run at a time
+    floor = min-available, else KAI's or Kueue's word for it, else spec.scheduling (Kubernetes
+            1.37; its basic policy is a floor of 1), else 1 in KAI's words, else all pods that run
+            at a time
 
-Pods that run at a time: min(parallelism, completions - succeeded). A Job without a queue is no
-gang: nobody asked for one.
+Pods that run at a time: min(parallelism, completions - succeeded); no floor is above that, or the
+last pods of a Job would wait for ever. A Job without a queue is no gang: nobody asked for one.
 """
 
 from kai_py.api.records.job import Job
@@ -49,20 +50,21 @@ def _floor(job: Job, workload: Workload, parallel: int) -> tuple[int, str]:
     in_kai_words = workload.defaults is Defaults.KAI
     marked = marked_count(job.metadata, *(FLOOR_KEYS[:1] if in_kai_words else FLOOR_KEYS))
     if marked is not None:
-        most = _most_pods(job)
-        if marked > most:
-            return marked, f"a gang of {marked} can never start: at most {most} pods exist at once"
-        return marked, ""
-    scheduling = job.spec.scheduling
-    gang = scheduling.scheduling_policy.gang if scheduling is not None else None
-    if gang is not None:
-        return min(gang.min_count or parallel, parallel), ""
-    return (parallel if workload.has_queue and not in_kai_words else 1), ""
+        return reachable(job, marked)
+    policy = job.spec.scheduling.scheduling_policy if job.spec.scheduling is not None else None
+    if policy is not None and policy.gang is not None:
+        return min(policy.gang.min_count or parallel, parallel), ""
+    basic = policy is not None and policy.basic is not None
+    return (parallel if workload.has_queue and not in_kai_words and not basic else 1), ""
 
 
-def _most_pods(job: Job) -> int:
+def reachable(job: Job, floor: int) -> tuple[int, str]:
+    """``floor``, as far as pods are left to complete, and what is wrong with it."""
     parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
-    return min(parallelism, parallelism if job.spec.completions is None else job.spec.completions)
+    most = min(parallelism, parallelism if job.spec.completions is None else job.spec.completions)
+    if floor > most:
+        return floor, f"a gang of {floor} can never start: at most {most} pods exist at once"
+    return min(floor, active_pods(job)), ""
 
 
 JOB = Framework(paths=(), blueprint=_blueprint)

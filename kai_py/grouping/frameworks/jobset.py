@@ -18,7 +18,14 @@ from typing import Any
 from kai_py.api.records.core import Pod
 from kai_py.api.records.document import Document
 from kai_py.api.records.job import Job
-from kai_py.grouping.blueprint import Blueprint, Framework, Workload, number_label, whole_document
+from kai_py.grouping.blueprint import (
+    Blueprint,
+    Framework,
+    Unusable,
+    Workload,
+    number_label,
+    whole_document,
+)
 from kai_py.grouping.counts import count_at, entries, marked_count, whole
 from kai_py.grouping.frameworks.job import COMPLETION_INDEX_LABEL, active_pods
 from kai_py.grouping.gang import Subgroup
@@ -52,6 +59,8 @@ def _blueprint(workload: Workload) -> Blueprint:
     found = whole_document(workload)
     statuses = {str(each.get("name")): _status(each) for each in entries(found.content, STATUSES)}
     jobs = _replicated_jobs(found, workload, statuses)
+    if not jobs:
+        raise Unusable("spec.replicatedJobs is empty")
     by_name = {job.name: job for job in jobs}
     due = [job.name for job in jobs if _is_due(job, by_name, statuses)]
     least = marked_count(found.metadata, MIN_MEMBERS_KEY)

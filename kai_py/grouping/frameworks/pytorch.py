@@ -52,6 +52,8 @@ def _blueprint(workload: Workload) -> Blueprint:
     found = whole_document(workload)
     masters, workers = (_replicas(found, role) for role in ("Master", "Worker"))
     everyone = masters + workers
+    if not everyone:
+        raise Unusable(f"{SPECS} has neither a Master nor a Worker")
     elastic = count_at(found.content, ELASTIC_LEAST, everyone)
     floor = count_at(found.content, MIN_AVAILABLE, elastic)
     most = max(everyone, count_at(found.content, ELASTIC_MOST, 0))

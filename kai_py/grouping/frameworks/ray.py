@@ -21,6 +21,7 @@ from kai_py.grouping.pod_template import pod_of_template, template_paths
 
 GROUP_LABEL = "ray.io/group"
 CLUSTER_LABEL = "ray.io/cluster"
+NODE_TYPE_LABEL = "ray.io/node-type"
 HEAD = "headgroup"
 SUBMITTER = "submitter"
 CLUSTER_NAME = "status.rayClusterName"
@@ -45,7 +46,7 @@ def _job(workload: Workload) -> Blueprint:
     current = str(next(values_at(whole_document(workload).content, CLUSTER_NAME), ""))
     return Blueprint(
         tree=Subgroup(children=(*leaves, submitter)),
-        leaf=lambda pod: pod.metadata.labels.get(GROUP_LABEL, SUBMITTER),
+        leaf=lambda pod: _group(pod) or SUBMITTER,
         rank=_rank,
         part=lambda pod: pod.metadata.labels.get(CLUSTER_LABEL, current),
         expected_pods=pods,
@@ -70,23 +71,26 @@ def _content(workload: Workload, path: str) -> Mapping[str, Any]:
 def _leaves(spec: Mapping[str, Any], where: str) -> tuple[tuple[Subgroup, ...], int]:
     """The leaves of a cluster, and how many pods it wants."""
     scaled = spec.get("enableInTreeAutoscaling") is True
-    leaves = [Subgroup(name=HEAD, min_members=1)]
+    floors = {HEAD: 1}
     pods = 1
     for position, group in enumerate(entries(spec, "workerGroupSpecs.*")):
         at = f"{where}.workerGroupSpecs[{position}]"
-        hosts = count_at(group, "numOfHosts", 1, where=at)
+        hosts = max(count_at(group, "numOfHosts", 1, where=at), 1)
         least = count_at(group, "minReplicas", 0, where=at)
         wanted = max(count_at(group, "replicas", 0, where=at), least)
         floor = least if scaled or least else wanted
         if group.get("suspend") is True:
             wanted = floor = 0
-        leaves.append(Subgroup(name=str(group.get("groupName", "")), min_members=floor * hosts))
+        name = str(group.get("groupName", ""))
+        floors[name] = floors.get(name, 0) + floor * hosts
         pods += wanted * hosts
+    leaves = (Subgroup(name=name, min_members=floor) for name, floor in floors.items())
     return tuple(leaves), pods
 
 
 def _group(pod: Pod) -> str:
-    return pod.metadata.labels.get(GROUP_LABEL, "")
+    labels = pod.metadata.labels
+    return labels.get(GROUP_LABEL) or (HEAD if labels.get(NODE_TYPE_LABEL) == "head" else "")
 
 
 def _rank(pod: Pod) -> int:

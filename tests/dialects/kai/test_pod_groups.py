@@ -311,3 +311,14 @@ def test_our_own_annotation_goes_before_kais_which_goes_before_owners():
     assert list(found) == [KEY.format("g")]
     found = Cluster(*world, pod("p", owner=owner, annotations=both)).snapshot().gangs
     assert list(found) == ["default/PodGroup/ours"]
+
+
+def test_a_subgroup_that_the_gang_runs_without_waits_for_its_pods_and_says_so():
+    leaves = [{"name": "driver", "minMember": 1}, {"name": "executor", "minMember": 3}]
+    group = pod_group("g", minSubGroup=1, subGroups=leaves)
+    driver = member("d", "g", "driver", nodeName="n")
+    executors = [member(f"e-{i}", "g", "executor") for i in range(3)]
+    cluster = Cluster(QUEUE, node("n", 8), group, driver, executors[:2])
+    told = ("MembersMissing", "subgroup executor starts with 3 pods; 2 exist.")
+    assert cluster.why() == {KEY.format("g"): told}
+    assert len(placed(cluster.add(executors[2]).plan())) == 3
