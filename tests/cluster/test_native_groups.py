@@ -18,6 +18,7 @@ from tests.cluster.process import kai_py
 from tests.cluster.scheduling import install_definitions, scheduling
 from tests.cluster.sweep import Sweep
 from tests.cluster.test_dry_run import plans
+from tests.cluster.test_permissions import NATIVE, Need, is_refused_without
 from tests.cluster.view import View, condition
 
 GATES = (
@@ -168,6 +169,17 @@ async def test_a_dry_run_writes_neither_claims_nor_conditions_of_groups(
             assert scheduler.proxy.writes == []
         assert await said(unscheduled.api, "a") == ("", "")
         assert await View(unscheduled.api).held() == []
+
+
+@pytest.mark.slow
+async def test_without_the_permission_the_scheduler_cannot_tell_of_groups(
+    unscheduled: Cluster, tmp_path: Path
+):
+    async def starting(cluster: Cluster) -> None:
+        await cluster.submit(queue(), workload("a", 1), group("a", 1), *members("a", 1))
+
+    need = Need(starting, gpu_nodes(1, plugin_gpus=1))
+    await is_refused_without(unscheduled, NATIVE, need, tmp_path)
 
 
 async def all_run(view: View, count: int) -> bool:

@@ -1,0 +1,324 @@
+"""Without any one of its permissions to write, the scheduler is refused something that it needs.
+
+For every verb on every resource that its roles let it write there is a situation here, in which an
+account that may do everything else is refused. That all of them together suffice is what the other
+tests on the real API server show, whose schedulers may do this and no more. Composite groups are
+left out: Kubernetes serves them from 1.37 on only.
+"""
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kai_py.api.queue import ADMISSION_GATE
+from kai_py.cli.connection import cluster_client
+from kai_py.config import Configuration, LeaderElection
+from kai_py.deploy.parts import permissions
+from kai_py.deploy.permissions import READ, cluster_rules, lease_rules
+from kai_py.observe.http import serve
+from kai_py.observe.http_access import Access
+from kai_py.observe.metrics import Metrics
+from kai_py.observe.token_review import TokenReviews
+from kai_py.scheduler import Scheduler
+from tests.cluster.account import NAMESPACE, kubeconfig_of
+from tests.cluster.api import Document
+from tests.cluster.clusters import Cluster
+from tests.cluster.eventually import eventually
+from tests.cluster.fake_kubelet import FakeNode, gpu_nodes
+from tests.cluster.kai_definitions import install_kai_definitions
+from tests.cluster.manifests import (
+    IN_TEAM_A,
+    TEMPLATE,
+    claim_template,
+    job,
+    pod,
+    pod_spec,
+    priority_class,
+    queue,
+)
+from tests.cluster.scheduling import EAGER, install_definitions
+from tests.cluster.test_frameworks import Framework, served
+from tests.cluster.test_grove import POD_GANG, SPEAKING
+from tests.cluster.test_kai_dialect import kai_queue, members, pod_group
+from tests.cluster.test_local_volumes import CLASS, pods_with_claims, volume
+from tests.cluster.test_provisioning import ASKING, REQUEST, REQUESTS, TEMPLATES
+from tests.cluster.test_suspended_jobs import ASKS
+from tests.cluster.view import View
+
+NUMBERS = itertools.count()
+ELECTING = EAGER.model_copy(update={"leader_election": LeaderElection(namespace=NAMESPACE)})
+HIGH = pod_spec(template=TEMPLATE, priorityClassName="high")
+SERVED_LATER = "patch compositepodgroups/status"
+Permission = tuple[str, str, str]
+"""Verb, resource, group."""
+Act = Callable[[Cluster], Awaitable[object]]
+
+
+async def claiming(real: Cluster) -> None:
+    await real.submit(queue(), claim_template(), job("train", 2))
+
+
+async def preempting(real: Cluster) -> None:
+    await real.submit(queue(), priority_class("high", 1000), claim_template(), job("low", 4))
+    await View(real.api).wait_bound("low", 4)
+    await real.submit(job("urgent", 4, HIGH))
+
+
+async def suspending(real: Cluster) -> None:
+    low = job("low", 4, annotations=ASKS)
+    await real.submit(queue(), priority_class("high", 1000), claim_template(), low)
+    await View(real.api).wait_bound("low", 4)
+    await real.submit(job("urgent", 4, HIGH))
+
+
+async def waiting(real: Cluster) -> None:
+    await real.submit(queue(), pod("big", pod_spec(gpus=9)))
+
+
+async def gated(real: Cluster) -> None:
+    await real.submit(queue(), pod("p", pod_spec(schedulingGates=[{"name": ADMISSION_GATE}])))
+
+
+async def provisioned(real: Cluster) -> None:
+    await real.submit(queue(), CLASS | {"provisioner": "example.com/disks"}, *pods_with_claims(1))
+
+
+async def local(real: Cluster) -> None:
+    await real.submit(queue(), CLASS, volume("disk-0", "node-0"), *pods_with_claims(1))
+
+
+async def extended(real: Cluster) -> None:
+    await real.submit(queue(), pod("train", pod_spec(gpus=2)))
+
+
+async def queues_of_kai(real: Cluster) -> None:
+    await real.submit(kai_queue("kai-team"))
+
+
+async def groups_of_kai(real: Cluster) -> None:
+    await real.submit(kai_queue("kai-team"), claim_template(), pod_group("big", minMember=9))
+    await real.submit(*members("big", 9))
+
+
+async def stale_group_of_kai(real: Cluster) -> None:
+    await install_kai_definitions(real.api)
+    short = pod_group("short", minMember=3)
+    await real.submit(kai_queue("kai-team"), claim_template(), short, *members("short", 3))
+    await View(real.api).wait_bound("short", 3)
+    await real.api.delete("/api/v1/namespaces/default/pods/short-pod-2")
+
+
+async def gang_of_grove(real: Cluster) -> None:
+    parts = [{"name": "a-0", "minReplicas": 1}]
+    meta = {"name": "a", "namespace": "default", "annotations": dict(IN_TEAM_A)}
+    kind = {"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang", "metadata": meta}
+    labels = {"grove.io/podgang": "a", "grove.io/podclique": "a-0"}
+    await real.submit(queue(), kind | {"spec": {"podgroups": parts}})
+    await real.submit(pod("a-0-0", pod_spec(), labels=labels))
+
+
+async def asking(real: Cluster) -> None:
+    await real.submit(queue(), job("train", 4, pod_spec(gpus=1)))
+
+
+async def started_after_asking(real: Cluster) -> None:
+    await asking(real)
+    await eventually(lambda: real.api.items(TEMPLATES), what="a PodTemplate")
+    await real.api.delete("/apis/batch/v1/namespaces/default/jobs/train")
+
+
+async def asking_again(real: Cluster) -> None:
+    """The templates of the request before are still there."""
+    await asking(real)
+    (template,) = await eventually(lambda: real.api.items(TEMPLATES), what="a PodTemplate")
+    kept = {"metadata": {"ownerReferences": None}}
+    await real.api.patch(f"{TEMPLATES}/{template['metadata']['name']}", kept)
+    (request,) = await real.api.items(REQUESTS)
+    await real.api.delete(f"{REQUESTS}/{request['metadata']['name']}")
+
+
+@dataclass(frozen=True)
+class Need:
+    """A situation in which the scheduler needs a permission; `besides`: others taken away too."""
+
+    act: Act
+    nodes: Sequence[FakeNode] = field(default_factory=lambda: gpu_nodes(1, published_gpus=4))
+    configuration: Configuration = EAGER
+    besides: frozenset[str] = frozenset()
+    kinds: tuple[Framework, ...] = ()
+    """Kinds of others that are served meanwhile."""
+    kai: bool = False
+    """KAI's kinds are served."""
+    code: str = "403"
+    """How the API server refuses."""
+    reads: bool = False
+    """Somebody with a token asks for what the dashboard shows."""
+
+
+CLAIMS = Need(claiming)
+ELECTS = Need(waiting, configuration=ELECTING)
+READS = Need(waiting, reads=True)
+PROVISIONS = Need(asking, gpu_nodes(1, plugin_gpus=2), ASKING, kinds=(REQUEST,))
+STARTS = replace(PROVISIONS, act=started_after_asking)
+NEEDS = {
+    "create pods/binding": CLAIMS,
+    "create pods/eviction": Need(preempting),
+    "patch pods/status": Need(waiting),
+    "patch pods": Need(gated),
+    "patch jobs": Need(suspending),
+    "patch persistentvolumeclaims": Need(provisioned),
+    "patch persistentvolumes": Need(local),
+    "create resourceclaims": Need(extended),
+    "delete resourceclaims": Need(extended, besides=frozenset({"create pods/binding"})),
+    "patch resourceclaims": CLAIMS,
+    "patch resourceclaims/status": CLAIMS,
+    "patch resourceclaims/binding": replace(CLAIMS, code="422"),
+    "patch queues/status scheduling.kai.io": Need(waiting),
+    "patch queues/status scheduling.run.ai": Need(queues_of_kai, kai=True),
+    "patch podgroups/status scheduling.run.ai": Need(groups_of_kai, kai=True),
+    "patch podgroups": Need(stale_group_of_kai, kai=True),
+    "patch podgangs/status": Need(gang_of_grove, configuration=SPEAKING, kinds=(POD_GANG,)),
+    "create provisioningrequests": PROVISIONS,
+    "delete provisioningrequests": STARTS,
+    "create podtemplates": PROVISIONS,
+    "delete podtemplates": STARTS,
+    "get podtemplates": replace(PROVISIONS, act=asking_again),
+    "create events": Need(waiting),
+    "create tokenreviews": READS,
+    "create subjectaccessreviews": READS,
+    "create leases": ELECTS,
+    "get leases": ELECTS,
+    "patch leases": ELECTS,
+}
+NATIVE = "patch podgroups/status scheduling.k8s.io"
+"""Is needed in test_native_groups.py, whose control plane has Kubernetes' own groups."""
+
+
+def permissions_to_write() -> dict[str, Permission]:
+    """All of them, by verb and resource, and by group where that is not enough."""
+    found = [
+        (verb, resource, rule["apiGroups"][0])
+        for rule in (*cluster_rules(), *lease_rules())
+        if tuple(rule["verbs"]) != READ
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    ]
+    pairs = [permission[:2] for permission in found]
+    return {
+        " ".join(permission if pairs.count(permission[:2]) > 1 else permission[:2]): permission
+        for permission in found
+    }
+
+
+def without(rules: list[Document], taken: set[Permission]) -> list[Document]:
+    """The rules without these permissions to write."""
+    return [
+        {**rule, "resources": [resource], "verbs": left}
+        for rule in rules
+        for resource in rule["resources"]
+        if (
+            left := [
+                verb for verb in rule["verbs"]
+                if (verb, resource, rule["apiGroups"][0]) not in taken
+            ]
+        )
+    ]  # fmt: skip
+
+
+async def account_without(real: Cluster, names: frozenset[str], path: Path) -> Path:
+    """The kubeconfig of an account that may do what an installed scheduler may, but for these."""
+    known = permissions_to_write()
+    taken = {known[name] for name in names}
+    own = f"scheduler-without-{next(NUMBERS)}"
+    rules = [without(every, taken) for every in (cluster_rules(), lease_rules())]
+    for document in permissions(own, NAMESPACE, rules[0], NAMESPACE, rules[1]):
+        await real.api.create(document)
+    return await kubeconfig_of(real.api, NAMESPACE, own, path)
+
+
+@asynccontextmanager
+async def at_work(kubeconfig: Path, need: Need) -> AsyncIterator[Metrics]:
+    """A scheduler that may be refused, and if needed a reader of what it serves."""
+    metrics = Metrics(CollectorRegistry())
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(
+            cluster_client(str(kubeconfig), "", on_call=metrics.count_call)
+        )
+        scheduler = Scheduler(client, need.configuration, metrics, identity="refused")
+        task = asyncio.create_task(scheduler.run())
+        try:
+            if need.reads:
+                access = Access("0.0.0.0", review=TokenReviews(client))
+                port = await stack.enter_async_context(serve(scheduler.probes(), access, 0))
+                await read(f"http://127.0.0.1:{port}/v1/decisions", token_in(kubeconfig))
+            yield metrics
+        finally:
+            scheduler.stop()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(task, 20)
+
+
+def token_in(kubeconfig: Path) -> str:
+    return str(json.loads(kubeconfig.read_text())["users"][0]["user"]["token"])
+
+
+async def read(url: str, token: str) -> None:
+    headers = {"Authorization": f"Bearer {token}"}
+    async with aiohttp.ClientSession() as session, session.get(url, headers=headers):
+        pass
+
+
+def answers(metrics: Metrics) -> set[tuple[str, str]]:
+    """Verb and code of the answers that the API server gave."""
+    return {
+        (sample.labels["verb"], sample.labels["code"])
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "kai_py_api_calls_total" and sample.value > 0
+    }
+
+
+async def is_refused_without(real: Cluster, name: str, need: Need, tmp_path: Path) -> None:
+    """Take one permission away and wait until that is felt."""
+    await install_definitions(real.api)
+    path = tmp_path / "kubeconfig"
+    kubeconfig = await account_without(real, need.besides | {name}, path)
+    verb = name.partition(" ")[0]
+    if need.kai:
+        await install_kai_definitions(real.api)
+    async with AsyncExitStack() as stack:
+        for kind in need.kinds:
+            await stack.enter_async_context(served(real, kind))
+        await stack.enter_async_context(real.run_nodes(need.nodes))
+        metrics = await stack.enter_async_context(at_work(kubeconfig, need))
+        acting = asyncio.create_task(need.act(real))
+
+        async def felt() -> bool:
+            return (verb, need.code) in answers(metrics)
+
+        try:
+            await eventually(felt, within=45.0, what=f"a refusal without {name}")
+        finally:
+            acting.cancel()
+            with suppress(asyncio.CancelledError):
+                await acting
+
+
+def test_every_permission_to_write_has_its_need() -> None:
+    assert {*NEEDS, NATIVE, SERVED_LATER} == permissions_to_write().keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NEEDS)
+async def test_without_it_the_scheduler_is_refused(
+    real: Cluster, name: str, tmp_path: Path
+) -> None:
+    await is_refused_without(real, name, NEEDS[name], tmp_path)
