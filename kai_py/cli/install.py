@@ -11,13 +11,7 @@ from kai_py.cli.configuration import configuration_from, with_options
 from kai_py.cli.errors import CommandError
 from kai_py.deploy.chart import chart
 from kai_py.deploy.objects import Installation, manifests, text_of_manifest
-
-_PART = "[A-Za-z0-9]+(?:[._-]+[A-Za-z0-9]+)*"
-_IMAGE = re.compile(
-    rf"{_PART}(?::[0-9]+)?(?:/{_PART})*(?::[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}})?"
-    r"(?:@sha256:[0-9a-f]{64})?"
-)
-"""HOST:PORT/PATH:TAG@DIGEST, as the OCI distribution specification has it."""
+from kai_py.deploy.parts import IMAGE_NAME
 
 
 def command(
@@ -45,7 +39,7 @@ def command(
         return
     if not image:
         raise CommandError("--image is missing: the container image to run")
-    if not _IMAGE.fullmatch(image):
+    if not re.fullmatch(IMAGE_NAME, image):
         form = "an image is named like registry.example/kai-py:0.1.0"
         raise CommandError(f"--image {image}: is no name of an image", hint=form)
     options = {"leaderElection": {"namespace": namespace}, "webhook": {"namespace": namespace}}

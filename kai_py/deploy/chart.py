@@ -15,6 +15,7 @@ from kai_py.config import Configuration, Http, LeaderElection, Webhook
 from kai_py.deploy.monitoring import DASHBOARDS, RULES, text_of
 from kai_py.deploy.objects import NAME, Installation, dashboards, manifests, text_of_manifest
 from kai_py.deploy.parts import CONFIGURATION_FILE, Document
+from kai_py.deploy.values_schema import values_schema
 
 NAMESPACE, IMAGE, REPLICAS, PORT = "release-namespace", "values-image", 1234, 45678
 WEBHOOK_PORT, SCHEDULER = 45679, "values-scheduler"
@@ -80,7 +81,7 @@ def chart() -> dict[str, str]:
     files = {
         "Chart.yaml": _chart_file(),
         "values.yaml": VALUES,
-        "values.schema.json": json.dumps(_values_schema(), indent=2) + "\n",
+        "values.schema.json": json.dumps(values_schema(), indent=2) + "\n",
         "templates/_config.tpl": HELPERS,
     }
     for name, document in crds().items():
@@ -131,42 +132,6 @@ def _chart_file() -> str:
     )
 
 
-def _values_schema() -> Document:
-    config = Configuration.model_json_schema(by_alias=True)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "type": "object",
-        "required": ["image"],
-        "additionalProperties": False,
-        "$defs": config.pop("$defs", {}),
-        "properties": {
-            "image": {"type": "string", "minLength": 1},
-            "imagePullSecrets": {"type": "array", "items": {"type": "object"}},
-            "replicas": {"type": "integer", "minimum": 1},
-            "resources": {"type": "object"},
-            "priorityClassName": {"type": "string"},
-            "nodeSelector": {"type": "object", "additionalProperties": {"type": "string"}},
-            "tolerations": {"type": "array", "items": {"type": "object"}},
-            "networkPolicy": {"type": "boolean"},
-            "monitoring": {
-                "type": "object",
-                "additionalProperties": False,
-                "properties": {
-                    switch: {"type": "boolean"}
-                    for switch in ("serviceMonitor", "rules", "dashboards")
-                },
-            },
-            "config": config,
-            "webhook": {
-                "type": "object",
-                "additionalProperties": False,
-                "properties": {"enabled": {"type": "boolean"}},
-            },
-            "global": {"type": "object"},
-        },
-    }
-
-
 def _template(document: Document) -> str:
     kind = document["kind"]
     if kind == "ConfigMap":
@@ -215,7 +180,7 @@ def _replaced(text: str) -> str:
     port = '{{ dig "http" "port" 8080 .Values.config }}'
     expressions = {
         NAMESPACE: "{{ .Release.Namespace }}",
-        IMAGE: '{{ required "image: set the image to run" .Values.image }}',
+        IMAGE: '{{ required "image: name the container image to run" .Values.image }}',
         str(REPLICAS): "{{ .Values.replicas }}",
         str(PORT): port,
         str(WEBHOOK_PORT): '{{ dig "webhook" "port" 9443 .Values.config }}',

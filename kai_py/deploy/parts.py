@@ -5,6 +5,12 @@ from typing import Any
 
 Document = dict[str, Any]
 RBAC = "rbac.authorization.k8s.io"
+_PART = "[A-Za-z0-9]+(?:[._-]+[A-Za-z0-9]+)*"
+IMAGE_NAME = (
+    rf"{_PART}(?::[0-9]+)?(?:/{_PART})*(?::[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}})?"
+    r"(?:@sha256:[0-9a-f]{64})?"
+)
+"""HOST:PORT/PATH:TAG@DIGEST, as the OCI distribution specification has it."""
 USER = 65532
 """The user that images without a shell call nonroot."""
 CONFIGURATION_FILE = "config.yaml"

@@ -151,18 +151,29 @@ def test_webhooks_ask_about_pods_of_the_configured_schedulers():
 
 @built_once
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "said"),
     [
-        {"image": ""},
-        {},
-        {"image": "i", "replicas": 0},
-        {"image": "i", "config": {"schedulerNam": "x"}},
-        {"image": "i", "monitoring": {"rule": True}},
-        {"image": "i", "nodeSelectors": {}},
+        ({"image": ""}, "image: name the container image to run"),
+        ({}, "image: name the container image to run"),
+        ({"image": "a b"}, "'/image': 'a b' does not match"),
+        ({"replicas": 0}, "'/replicas': minimum: got 0, want 1"),
+        ({"replicas": "2"}, "'/replicas': got string, want integer"),
+        ({"config": {"schedulerNam": "x"}}, "'/config': additional properties 'schedulerNam'"),
+        ({"config": {"cyclePeriod": "soon"}}, "'/config/cyclePeriod': 'soon' does not match"),
+        ({"config": {"http": {"port": 0}}}, "'/config/http/port': minimum: got 0, want 1"),
+        ({"monitoring": {"rule": True}}, "'/monitoring': additional properties 'rule'"),
+        ({"webhook": {"enabled": "maybe"}}, "'/webhook/enabled': got string, want boolean"),
+        ({"nodeSelectors": {}}, "additional properties 'nodeSelectors'"),
+        ({"nodeSelector": {"a": 1}}, "'/nodeSelector/a': got number, want string"),
+        ({"tolerations": [{"kee": "x"}]}, "'/tolerations/0': additional properties 'kee'"),
+        ({"imagePullSecrets": ["x"]}, "'/imagePullSecrets/0': got string, want object"),
+        ({"resources": {"limit": {}}}, "'/resources': additional properties 'limit'"),
+        ({"resources": {"limits": {"memory": "4 Gi"}}}, "'/resources/limits/memory': '4 Gi'"),
     ],
     ids=str,
 )
-def test_helm_refuses_what_makes_no_sense(wrong):
-    done = render(CHART, "gpu", json.dumps(wrong))
+def test_helm_says_where_values_make_no_sense(wrong, said):
+    image = {} if not wrong or "image" in wrong else {"image": "i"}
+    done = render(CHART, "gpu", json.dumps(image | wrong))
     assert done.returncode == 1
-    assert done.stderr
+    assert said in done.stderr

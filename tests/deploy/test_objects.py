@@ -1,5 +1,8 @@
 """What `kai-py install` prints hangs together; that a server takes it is tested in cluster/."""
 
+import re
+from pathlib import Path
+
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -77,6 +80,36 @@ def test_selectors_select_the_pods():
         of_kind(documents, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
     ):
         assert selector.items() <= labels
+
+
+def test_the_network_lets_in_what_is_served_and_restricts_no_way_out():
+    documents = printed("--webhook")
+    pods = {each["metadata"]["name"]: each["spec"]["template"] for each in documents
+            if each["kind"] == "Deployment"}  # fmt: skip
+    policies = [each for each in documents if each["kind"] == "NetworkPolicy"]
+    assert {each["metadata"]["name"] for each in policies} == pods.keys()
+    for policy in policies:
+        pod, spec = pods[policy["metadata"]["name"]], policy["spec"]
+        assert spec["podSelector"]["matchLabels"] == pod["metadata"]["labels"]
+        assert spec["policyTypes"] == ["Ingress"], "the API server and Prometheus are reached"
+        (rule,) = spec["ingress"]
+        assert "from" not in rule, "kubelets, Prometheus and the API server come from anywhere"
+        (container,) = pod["spec"]["containers"]
+        served = {port["name"] for port in container["ports"]}
+        assert {port["port"] for port in rule["ports"]} == served
+        probes = {
+            (probe.get("httpGet") or probe["tcpSocket"])["port"]
+            for kind in ("livenessProbe", "readinessProbe")
+            if (probe := container.get(kind))
+        }
+        assert probes <= served
+
+
+def test_the_placeholder_of_the_readme_is_taken_as_it_stands():
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    (command,) = re.findall(r"kai-py (install --image \S+) \|", readme)
+    result = CliRunner().invoke(main.app, command.split(), obj=main.Invocation())
+    assert result.exit_code == 0, result.output
 
 
 def test_every_rule_of_a_role_says_why_it_is_needed():

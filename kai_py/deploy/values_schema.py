@@ -1,0 +1,72 @@
+"""Which values does the chart take? A schema that names what makes no sense before it is applied.
+
+The configuration's part is that of its model. Fields of a pod's spec are checked as far as
+Kubernetes would refuse them anyway, only later.
+"""
+
+from kai_py.config import Configuration
+from kai_py.deploy.parts import IMAGE_NAME, Document
+
+QUANTITY = r"^[+]?[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$"
+DNS_LABEL = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
+TEXT: Document = {"type": "string"}
+AMOUNTS: Document = {
+    "type": "object",
+    "additionalProperties": {"type": ["string", "integer", "number"], "pattern": QUANTITY},
+}
+
+
+def values_schema() -> Document:
+    """The JSON schema of the values."""
+    config = Configuration.model_json_schema(by_alias=True)
+    definitions = config.pop("$defs", {})
+    # The configuration may leave the port to the system; a Service needs one that is known.
+    definitions["Http"]["properties"]["port"]["minimum"] = 1
+    values = _object(
+        {
+            "image": {**TEXT, "pattern": f"^({IMAGE_NAME})?$"},
+            "imagePullSecrets": _list(_object({"name": {**TEXT, "pattern": DNS_LABEL}}, "name")),
+            "replicas": {"type": "integer", "minimum": 1},
+            "resources": _object({"requests": AMOUNTS, "limits": AMOUNTS}),
+            "priorityClassName": TEXT,
+            "nodeSelector": {"type": "object", "additionalProperties": TEXT},
+            "tolerations": _list(_toleration()),
+            "networkPolicy": {"type": "boolean"},
+            "monitoring": _switches("serviceMonitor", "rules", "dashboards"),
+            "config": config,
+            "webhook": _switches("enabled"),
+            "global": {"type": "object"},
+        },
+        "image",
+    )
+    draft = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": draft, "$defs": definitions, **values}
+
+
+def _object(properties: Document, *required: str) -> Document:
+    checked: Document = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": properties,
+    }
+    return checked | ({"required": list(required)} if required else {})
+
+
+def _list(items: Document) -> Document:
+    return {"type": "array", "items": items}
+
+
+def _switches(*names: str) -> Document:
+    return _object({name: {"type": "boolean"} for name in names})
+
+
+def _toleration() -> Document:
+    return _object(
+        {
+            "key": TEXT,
+            "operator": {"enum": ["Exists", "Equal", "Lt", "Gt"]},
+            "value": TEXT,
+            "effect": {"enum": ["", "NoSchedule", "PreferNoSchedule", "NoExecute"]},
+            "tolerationSeconds": {"type": "integer"},
+        }
+    )
