@@ -47,11 +47,16 @@ def manifests(page: Path) -> list[str]:
 
 def commands(page: Path) -> list[list[str]]:
     """The words of every `kai-py …` line in a block of code."""
+    return [command for line in shell_lines(page) for command in _commands(line)]
+
+
+def shell_lines(page: Path) -> list[str]:
+    """The lines of blocks of code, as a shell takes them."""
     text = page.read_text(encoding="utf-8")
     fenced = [block for kind, block in FENCE.findall(text) if kind in ("", "sh", "shell")]
     blocks = [*fenced, *INDENTED.findall(FENCE.sub("", text))]
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    return [command for line in lines for command in _commands(line.strip())]
+    return [line.strip() for line in lines]
 
 
 def _commands(line: str) -> list[list[str]]:
