@@ -1,6 +1,9 @@
 """What does a cycle tell of every queue?"""
 
 from collections.abc import Sequence
+from math import isnan
+
+import numpy as np
 
 from kai_py.plan.decisions import QueueShare
 from kai_py.plan.quota import Quota
@@ -15,23 +18,23 @@ def queue_shares(quota: Quota, pending: Sequence[Gang], spared: Spared) -> tuple
     for gang in pending:
         waiting[gang.queue] = waiting.get(gang.queue, 0) + 1
     queues, standing, shares = quota.queues, quota.standing, quota.shares
+    deserved, maximum = _by_queue(quota, queues.deserved), _by_queue(quota, queues.max)
+    fair, allocated = _by_queue(quota, shares.fair), _by_queue(quota, standing.allocated)
+    demand, fixed = _by_queue(quota, quota.demand), _by_queue(quota, standing.non_preemptible)
+    cut = _by_queue(quota, np.where(shares.scaled, shares.deserved, np.nan))
     return tuple(
         QueueShare(
             queue=name,
-            deserved=_amounts(quota, queues.deserved[:, q]),
-            maximum=_amounts(quota, queues.max[:, q]),
-            fair_share=_amounts(quota, shares.fair[:, q]),
-            allocated=_amounts(quota, standing.allocated[:, q]),
-            requested=_amounts(quota, quota.demand[:, q]),
+            deserved=deserved[q],
+            maximum=maximum[q],
+            fair_share=fair[q],
+            allocated=allocated[q],
+            requested=demand[q],
             pending_gangs=waiting.get(name, 0),
             problems=tuple(each for each in quota.problems if each.queue == name),
             parent=queues.names[queues.parent[q]] if queues.depth[q] else "",
-            cut={
-                resource: float(shares.deserved[row, q])
-                for row, resource in enumerate(quota.resources)
-                if shares.scaled[row, q]
-            },
-            non_preemptible=_amounts(quota, standing.non_preemptible[:, q]),
+            cut={name: left for name, left in cut[q].items() if not isnan(left)},
+            non_preemptible=fixed[q],
             priority=int(queues.priority[q]),
             usage=quota.usage.get(name),
             evictions=spared.remembered(name),
@@ -40,5 +43,6 @@ def queue_shares(quota: Quota, pending: Sequence[Gang], spared: Spared) -> tuple
     )
 
 
-def _amounts(quota: Quota, column: Floats) -> dict[str, float]:
-    return {name: float(value) for name, value in zip(quota.resources, column, strict=True)}
+def _by_queue(quota: Quota, amounts: Floats) -> list[dict[str, float]]:
+    """Of each queue, its amounts (resources, queues) by name."""
+    return [dict(zip(quota.resources, column, strict=True)) for column in amounts.T.tolist()]

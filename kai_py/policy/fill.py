@@ -68,20 +68,19 @@ def _tiers(candidates: Ints, preference: Floats) -> Iterator[Ints]:
 
 
 def _pack(count: int, rows: Ints, copies: Ints, slack: Floats) -> list[tuple[int, int]]:
-    room = copies[rows]
-    order = np.lexsort((rows, slack[rows], -room))
+    """Fill the roomiest nodes until one of the others holds what is left; ``rows`` ascend."""
     placed: list[tuple[int, int]] = []
-    for position in order:
-        if room[position] >= count:
-            break
-        placed.append((int(rows[position]), int(room[position])))
-        count -= int(room[position])
-        if len(placed) == len(order):
+    if copies[rows].max() < count:
+        order = rows[np.lexsort((slack[rows], -copies[rows]))]
+        whole = order[: np.searchsorted(np.cumsum(copies[order]), count)]
+        placed = list(zip(whole.tolist(), copies[whole].tolist(), strict=True))
+        count -= sum(pods for _, pods in placed)
+        rows = np.sort(order[len(placed) :])
+        if not rows.size:
             return placed
-    left = order[len(placed) :]
-    holders = left[room[left] >= count]
-    tightest = holders[np.lexsort((rows[holders], slack[rows[holders]], room[holders]))[0]]
-    return [*placed, (int(rows[tightest]), count)]
+    holders = rows[copies[rows] >= count]
+    tightest = holders[copies[holders] == copies[holders].min()]
+    return [*placed, (int(tightest[slack[tightest].argmin()]), count)]
 
 
 def _spread(count: int, rows: Ints, copies: Ints) -> list[tuple[int, int]]:

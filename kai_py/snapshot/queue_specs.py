@@ -149,7 +149,7 @@ def check_queues(specs: Iterable[QueueSpec], resources: Sequence[str]) -> Checke
     """Usable queues, oldest first, and every fault, in an order that listing does not change."""
     problems: list[QueueProblem] = []
     unique: dict[str, QueueSpec] = {}
-    for spec in sorted(specs, key=lambda spec: (spec.created, spec.name, repr(spec))):
+    for spec in _oldest_first(specs):
         if spec.name in unique:
             problems.append(_duplicate(unique[spec.name], spec))
             continue
@@ -165,6 +165,14 @@ def check_queues(specs: Iterable[QueueSpec], resources: Sequence[str]) -> Checke
     )
 
 
+def _oldest_first(specs: Iterable[QueueSpec]) -> list[QueueSpec]:
+    """By age, then name; several of one name by their text, which takes long to write."""
+    listed = sorted(specs, key=lambda spec: (spec.created, spec.name))
+    if len({spec.name for spec in listed}) < len(listed):
+        listed.sort(key=lambda spec: (spec.created, spec.name, repr(spec)))
+    return listed
+
+
 def _duplicate(kept: QueueSpec, other: QueueSpec) -> QueueProblem:
     reason = f"queue {kept.name!r} is declared more than once; the oldest declaration counts"
     if kept.api_version != other.api_version:
@@ -175,7 +183,8 @@ def _duplicate(kept: QueueSpec, other: QueueSpec) -> QueueProblem:
 def _with_usable_amounts(
     spec: QueueSpec, resources: Sequence[str], problems: list[QueueProblem]
 ) -> QueueSpec:
-    """The queue with every negative or undefined amount replaced by 0."""
+    """The queue with every negative or undefined amount replaced by 0; itself if there is none."""
+    known = len(problems)
 
     def usable(where: str, amount: float, *, unlimited: bool) -> float:
         if amount >= 0 and (unlimited or math.isfinite(amount)):
@@ -192,13 +201,13 @@ def _with_usable_amounts(
             if name in amounts
         }
 
-    return replace(
-        spec,
-        deserved=row("deserved", spec.deserved, unlimited=True),
-        max=row("max", spec.max, unlimited=True),
-        weight=usable("weight", spec.weight, unlimited=False),
-        weights=row("weights", spec.weights, unlimited=False),
-    )
+    deserved = row("deserved", spec.deserved, unlimited=True)
+    most = row("max", spec.max, unlimited=True)
+    weight = usable("weight", spec.weight, unlimited=False)
+    weights = row("weights", spec.weights, unlimited=False)
+    if len(problems) == known:
+        return spec
+    return replace(spec, deserved=deserved, max=most, weight=weight, weights=weights)
 
 
 def _broken_parents(parents: Mapping[str, str]) -> dict[str, QueueProblem]:

@@ -15,6 +15,7 @@ Amounts are arrays of shape (resources, queues); ``inf`` means unlimited.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -85,8 +86,8 @@ class QueueTable:
 
     def levels(self) -> Iterator[slice]:
         """The levels from the roots down."""
-        for start, end in zip(self.level_starts[:-1], self.level_starts[1:], strict=True):
-            yield slice(int(start), int(end))
+        for start, end in pairwise(self.level_starts.tolist()):
+            yield slice(start, end)
 
     def subtree_sums(self, own: Floats) -> Floats:
         """Each queue's own amounts (resources, queues) plus those of everything below it."""
@@ -101,20 +102,21 @@ def build_queues(
 ) -> tuple[QueueTable, tuple[QueueProblem, ...]]:
     """The table of all queues over ``resources``, and what is wrong with which of them."""
     checked = check_queues(specs, resources)
-    order = _level_order(checked.specs, checked.parents)
+    levels = _by_level(checked.specs, checked.parents)
+    order = [spec for level in levels for spec in level]
+    level_starts = np.cumsum([0, *map(len, levels)], dtype=np.int32)
     index = {spec.name: position for position, spec in enumerate(order)}
     parent = np.array([index.get(checked.parents[spec.name], -1) for spec in order], np.int32)
-    path = _paths(parent)
-    depth = ((path >= 0).sum(axis=1) - 1).astype(np.int32)
+    path = _paths(parent, level_starts)
     starts = np.searchsorted(parent, np.arange(len(order)), side="left").astype(np.int32)
     ends = np.searchsorted(parent, np.arange(len(order)), side="right").astype(np.int32)
     broken = np.array([spec.name in checked.orphans for spec in order], bool)
     table = QueueTable(
         names=tuple(spec.name for spec in order),
         parent=parent,
-        depth=depth,
+        depth=np.repeat(np.arange(len(levels), dtype=np.int32), np.diff(level_starts)),
         path=path,
-        level_starts=np.searchsorted(depth, np.arange(path.shape[1] + 1)).astype(np.int32),
+        level_starts=level_starts,
         child_start=starts,
         child_end=ends,
         deserved=_deserved(resources, order),
@@ -124,34 +126,32 @@ def build_queues(
         creation_order=_ranks(order),
         preempt_min_runtime=_seconds([spec.preempt_min_runtime for spec in order]),
         reclaim_min_runtime=_seconds([spec.reclaim_min_runtime for spec in order]),
-        orphan=broken[path[:, 0]] if len(order) else broken,
+        orphan=broken[path[:, 0]] if order else broken,
         namespaces=tuple(spec.namespaces for spec in order),
     )
     return table, checked.problems
 
 
-def _level_order(specs: Sequence[QueueSpec], parents: Mapping[str, str]) -> list[QueueSpec]:
-    """Level by level; siblings stand together, oldest first."""
+def _by_level(specs: Sequence[QueueSpec], parents: Mapping[str, str]) -> list[list[QueueSpec]]:
+    """The levels from the roots down; siblings stand together, oldest first."""
     children: dict[str, list[QueueSpec]] = {}
     for spec in specs:
         children.setdefault(parents[spec.name], []).append(spec)
-    order = list(children.get("", ()))
-    for spec in order:
-        order.extend(children.get(spec.name, ()))
-    return order
+    levels: list[list[QueueSpec]] = []
+    level = children.get("", [])
+    while level:
+        levels.append(level)
+        level = [child for spec in level for child in children.get(spec.name, ())]
+    return levels
 
 
-def _paths(parent: Index) -> Index:
-    """(queues, levels) ancestors by depth; parents stand before their children."""
-    upwards = [np.arange(len(parent), dtype=np.int32)]
-    while len(parent) and (upwards[-1] >= 0).any():
-        above = upwards[-1]
-        upwards.append(np.where(above >= 0, parent[above], -1).astype(np.int32))
-    chain = np.stack(upwards[:-1], axis=1) if len(parent) else np.empty((0, 0), np.int32)
-    depth = (chain >= 0).sum(axis=1, keepdims=True) - 1
-    steps = depth - np.arange(chain.shape[1])
-    picked = np.take_along_axis(chain, np.maximum(steps, 0), axis=1)
-    return np.where(steps >= 0, picked, -1).astype(np.int32)
+def _paths(parent: Index, level_starts: Index) -> Index:
+    """(queues, levels) ancestors by depth, from those of the parents."""
+    path = np.full((len(parent), len(level_starts) - 1), -1, np.int32)
+    for depth, (start, end) in enumerate(pairwise(level_starts.tolist())):
+        path[start:end, :depth] = path[parent[start:end], :depth]
+        path[start:end, depth] = np.arange(start, end)
+    return path
 
 
 def _ranks(order: Sequence[QueueSpec]) -> Ints:

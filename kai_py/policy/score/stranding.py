@@ -46,15 +46,16 @@ def could_strand(shapes: Iterable[Shape], snapshot: Snapshot, statics: StaticFit
 
 def _runs_short(shape: Shape, snapshot: Snapshot, accepts: Bools) -> bool:
     """Whether pods of the shape alone fill the CPU or memory of a node before its GPUs."""
-    needed = _free(snapshot, CARD)[accepts] / shape.requests[CARD]
+    needed = _free(snapshot, CARD) / shape.requests[CARD]
     return any(
-        bool((_free(snapshot, name)[accepts] < shape.requests.get(name, 0.0) * needed).any())
+        bool(((_free(snapshot, name) < shape.requests[name] * needed) & accepts).any())
         for name in ("cpu", "memory")
+        if name in shape.requests
     )
 
 
-def _free(snapshot: Snapshot, resource: str) -> Floats:
-    """(nodes,) what is left of a resource."""
-    row = snapshot.resources.positions[resource]
+def _free(snapshot: Snapshot, name: str) -> Floats:
+    """(nodes,) how much of a resource is free."""
+    row = snapshot.resources.positions[name]
     free: Floats = np.maximum(snapshot.nodes.allocatable[row] - snapshot.used[row], 0.0)
     return free
