@@ -185,8 +185,7 @@ class Placer:
             rows = ScoredFit(nodes, shape, mask, preference).next_rows(len(members))
             done = len(rows)
             if done == len(members):
-                pods = [(attempt.gang, member) for member in members]
-                statement.place_plain(pods, rows, attempt.action, room)
+                statement.place_plain(attempt.gang, members, rows, attempt.action, room)
         else:
             inside = where._replace(preference=preference)
             done = self._place_in_turn(attempt, members, inside, scoring)
@@ -253,7 +252,7 @@ class Placer:
             static = self.fits.static(statement, shape, room)
             return no_room(statement, shape, static, copies=copies, needed=count, found=found)
         rows = [row for row, pods in chunks for _ in range(pods)]
-        statement.place_plain([(gang, member) for member in members], rows, action, room)
+        statement.place_plain(gang, members, rows, action, room)
         return None
 
     def _place_part(

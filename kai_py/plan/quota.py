@@ -20,7 +20,7 @@ from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU, Accounting, total
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.queue_specs import DEVICE_ATTRIBUTE, QueueProblem, UsageRecord
-from kai_py.snapshot.queues import QueueTable
+from kai_py.snapshot.queues import Index, QueueTable
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -99,19 +99,33 @@ class Quota:
         queue = self.queue_of(gang)
         if queue is None:
             return _nothing
-        tables = [self.standing.allocated]
-        if fixed:
-            tables.append(self.standing.non_preemptible)
-        columns = [table[:, each] for table in tables for each in self.queues.lines[queue]]
-        before = [column.copy() for column in columns]
+        line, cost = list(self.queues.lines[queue]), sign * self.cost(charge)
+        standing = self.standing
+        tables = [standing.allocated, standing.non_preemptible] if fixed else [standing.allocated]
+        before = [table[:, line] for table in tables]
 
         def undo() -> None:
-            for column, amounts in zip(columns, before, strict=True):
-                column[:] = amounts
+            for table, amounts in zip(tables, before, strict=True):
+                table[:, line] = amounts
 
-        cost = sign * self.cost(charge)
-        for column in columns:
-            column[:] = taken(column, cost, count)[:, -1] if count > 1 else column + cost
+        for table, amounts in zip(tables, before, strict=True):
+            table[:, line] = _added(amounts, cost, count)
+        return undo
+
+    def charge_turns(self, leaves: Index, costs: Floats) -> Callable[[], None]:
+        """Charge what can be taken back to ``leaves`` (n,), one after the other; returns the undo.
+
+        ``costs``: (resources, queues) what a turn of each leaf costs.
+        """
+        allocated, paths = self.standing.allocated, self.queues.path[leaves]
+        before = allocated.copy()
+        for queue in np.unique(paths[paths >= 0]).tolist():
+            turns = leaves[(paths == queue).any(axis=1)]
+            allocated[:, queue] = taken(before[:, queue], costs[:, turns])[:, -1]
+
+        def undo() -> None:
+            allocated[:] = before
+
         return undo
 
 
@@ -201,7 +215,7 @@ def _capacity(
     device_gpus: Floats,
 ) -> Floats:
     nodes = snapshot.nodes
-    usable = nodes.ready
+    usable = slice(None) if nodes.ready.all() else nodes.ready
     capacity = np.zeros(len(resources))
     for name, row in snapshot.resources.positions.items():
         if name in resources:
@@ -218,8 +232,21 @@ def gpus_of_nodes(snapshot: Snapshot, accounting: Accounting, device_gpus: Float
     """(nodes,) GPUs that each node has, usable or not; arguments as of ``quota_of``."""
     plugin_gpus = np.zeros(len(snapshot.nodes))
     for name, row in snapshot.resources.positions.items():
-        plugin_gpus += accounting.gpus_per_unit(name) * snapshot.nodes.allocatable[row]
+        per_unit = accounting.gpus_per_unit(name)
+        if per_unit:
+            plugin_gpus += per_unit * snapshot.nodes.allocatable[row]
     return np.maximum(plugin_gpus, device_gpus)
+
+
+def _added(held: Floats, cost: Floats, count: int) -> Floats:
+    """(resources, queues) ``held`` after ``count`` charges of ``cost`` (resources,), one by one."""
+    if count == 1:
+        once: Floats = held + cost[:, None]
+        return once
+    steps = np.empty((count + 1, *held.shape))
+    steps[0], steps[1:] = held, cost[:, None]
+    sums: Floats = np.add.accumulate(steps, axis=0)[-1]
+    return sums
 
 
 def _nothing() -> None:

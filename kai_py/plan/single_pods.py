@@ -4,22 +4,24 @@ The order of turns follows from what each costs (``policy.turns``), the nodes fr
 each, or from their scores (``next_rows`` of the fit), so nothing is decided pod by pod. The plan is
 that of placing them one by one:
 
-    run = the next turns, as long as every queue has a gang of this one kind to offer,
+    run = the next turns, as long as every queue has a gang like its first to offer,
           no max is passed, and there is room now
     place the run; whatever comes next is a turn like any other
 
 Alike are preemptible gangs of one pod, of one shape and one cost, that nothing but room on a node
-stops. Only so many gangs of each queue are looked at as the last run used, twice over, so looking
-costs no more than placing did.
+stops. Each queue may have a kind of its own; of several kinds, only room is found pod by pod. Only
+so many gangs of each queue are looked at as the last run used, twice over, so looking costs no more
+than placing did.
 """
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import takewhile
 
 import numpy as np
 
 from kai_py.plan.cycle_state import CycleState
-from kai_py.plan.decisions import Action
 from kai_py.plan.gang_line import GangLine
 from kai_py.plan.room import Room
 from kai_py.plan.running_fit import RunningFit
@@ -27,6 +29,8 @@ from kai_py.plan.scored_fit import ScoredFit
 from kai_py.policy.turns import turns
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.queues import Index
+from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.shape import Shape
 
 FIRST_REACH = 64
 """Gangs of each queue that are looked at first."""
@@ -60,37 +64,67 @@ class SinglePods:
 
     def _run(self) -> Counter[int]:
         """Place a run; how many of its turns each queue had."""
-        first = [gangs[0] for gangs in self._line.heads(1).values()]
-        pod = next((gang.members[0] for gang in first if gang.members), None)
-        if pod is None or not all(is_alike(gang, pod) for gang in first):
+        quota, statement = self._state.quota, self._state.statement
+        first = {queue: gangs[0] for queue, gangs in self._line.heads(1).items()}
+        if not first or not all(self._is_plain(gang) for gang in first.values()):
             return Counter()
-        fit = self._fit(pod)
-        if fit is None or not fit.has_room():
+        kinds = {queue: gang.members[0] for queue, gang in first.items()}
+        costs = np.zeros_like(quota.standing.allocated)
+        costs[:, list(kinds)] = np.transpose([quota.cost(pod.charge) for pod in kinds.values()])
+        if not self._have_room(kinds.values()) or not _ask_for_the_same(costs[:, list(kinds)]):
             return Counter()
         alike = {
-            queue: list(takewhile(lambda gang: is_alike(gang, pod), gangs))
+            queue: list(takewhile(partial(self._is_like, pod=kinds[queue]), gangs))
             for queue, gangs in self._line.heads(self._reach).items()
         }
-        quota = self._state.quota
         counts = {queue: len(gangs) for queue, gangs in alike.items()}
-        order = turns(quota.standing, counts, quota.cost(pod.charge), quota.rules)
-        rows = fit.next_rows(self._length(order, counts))
-        taken = order[: len(rows)].tolist()
+        order = turns(quota.standing, counts, costs, quota.rules)
+        order = order[: self._length(order, counts)]
         following = {queue: iter(gangs) for queue, gangs in alike.items()}
-        run = [next(following[queue]) for queue in taken]
-        if run:
-            pods = [(gang, gang.members[0]) for gang in run]
-            self._state.statement.place_plain(pods, rows, Action.ALLOCATE, Room.NOW)
-        for gang in run:
+        run = [next(following[queue]) for queue in order.tolist()]
+        rows = self._rows([gang.members[0].shape for gang in run])
+        placed, order = run[: len(rows)], order[: len(rows)]
+        statement.place_turns(placed, rows, order, costs)
+        for gang in placed:
             self._state.clear(gang)
-        return Counter(taken)
+        return Counter(order.tolist())
 
-    def _fit(self, pod: Member) -> RunningFit | ScoredFit | None:
-        """The room for pods like ``pod``; None where more than room decides."""
+    def _is_plain(self, gang: Gang) -> bool:
+        return bool(gang.members) and self._is_like(gang, gang.members[0])
+
+    def _is_like(self, gang: Gang, pod: Member) -> bool:
+        placed = self._state.statement.placed
+        return is_alike(gang, pod) and gang.members[0].pod.uid not in placed
+
+    def _have_room(self, pods: Iterable[Member]) -> bool:
+        """Whether nothing but room decides about pods of all these shapes, and there is some."""
+        if self._state.placer.reservations.kept:
+            return False
+        fits = map(self._fit, {pod.shape.number: pod.shape for pod in pods}.values())
+        return all(fit is not None and fit.has_room() for fit in fits)
+
+    def _fit(self, shape: Shape) -> RunningFit | ScoredFit | None:
         placer, statement = self._state.placer, self._state.statement
-        if placer.reservations.kept or pod.pod.uid in statement.placed:
-            return None
-        return placer.fit_for_singles(statement, pod.shape, Room.NOW)
+        return placer.fit_for_singles(statement, shape, Room.NOW)
+
+    def _rows(self, shapes: Sequence[Shape]) -> list[int]:
+        """Take the room of the next pods, of these shapes; fewer rows if not all fit."""
+        statement = self._state.statement
+        if len({shape.number for shape in shapes}) == 1:
+            fit = self._fit(shapes[0])
+            rows = [] if fit is None else fit.next_rows(len(shapes))
+            if rows:
+                statement.occupy(shapes[0], rows, Room.NOW)
+            return rows
+        rows = []
+        for shape in shapes:
+            fit = self._fit(shape)
+            row = None if fit is None else fit.first()
+            if row is None:
+                break
+            statement.occupy(shape, [row], Room.NOW)
+            rows.append(row)
+        return rows
 
     def _length(self, order: Index, counts: dict[int, int]) -> int:
         """Turns until a queue comes to a gang that was not looked at or is of another kind."""
@@ -100,6 +134,12 @@ class SinglePods:
             if len(its_turns) == count and not self._line.ends_with(queue, count):
                 end = min(end, int(its_turns[-1]) + 1)
         return end
+
+
+def _ask_for_the_same(costs: Floats) -> bool:
+    """Whether all costs (resources, n) are of the same resources."""
+    asked = costs > 0
+    return bool((asked == asked[:, :1]).all())
 
 
 def is_alike(gang: Gang, pod: Member) -> bool:

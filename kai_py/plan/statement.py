@@ -36,6 +36,7 @@ from kai_py.policy.neighbours import Neighbourhood
 from kai_py.snapshot.accounting import GPU, total
 from kai_py.snapshot.gangs import Charge, Gang, Member
 from kai_py.snapshot.neighbour import Neighbour
+from kai_py.snapshot.queues import Index
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
@@ -212,25 +213,36 @@ class Statement:
         return placed
 
     def place_plain(
-        self, pods: Sequence[tuple[Gang, Member]], rows: Sequence[int], action: Action, room: Room
+        self, gang: Gang, members: Sequence[Member], rows: Sequence[int], action: Action, room: Room
     ) -> None:
         """Place pods of one shape, which asks for nothing but room on a node, each on its row."""
-        paying: dict[tuple[str, bool, int], tuple[Gang, Member, int]] = {}
-        for (gang, member), row in zip(pods, rows, strict=True):
-            self.placed[member.pod.uid] = Planned(member, gang, row, room, action)
-            payer = (gang.queue, gang.is_fixed(member), id(member.charge))
-            count = paying[payer][2] if payer in paying else 0
-            paying[payer] = (gang, member, count + 1)
-        self._undo.append(lambda: self._drop_all(member.pod.uid for _, member in pods))
-        shape, counts = pods[0][1].shape, Counter(rows)
+        self.occupy(members[0].shape, rows, room)
+        self._put_all([(gang, member) for member in members], rows, action, room)
+        paying = Counter((id(member.charge), gang.is_fixed(member)) for member in members)
+        charges = {id(member.charge): member.charge for member in members}
+        for (charge, fixed), count in paying.items():
+            self._charge(gang, charges[charge], 1.0, count, fixed=fixed)
+
+    def place_turns(
+        self, gangs: Sequence[Gang], rows: Sequence[int], leaves: Index, costs: Floats
+    ) -> None:
+        """Start gangs of a single pod that can be taken back, in turn, where room is taken already.
+
+        ``leaves`` (n,), ``costs`` (resources, queues): their queues, and what a gang there costs.
+        """
+        pods = [(gang, gang.members[0]) for gang in gangs]
+        self._put_all(pods, rows, Action.ALLOCATE, Room.NOW)
+        self._undo.append(self.quota.charge_turns(leaves, costs))
+
+    def occupy(self, shape: Shape, rows: Sequence[int], room: Room) -> None:
+        """Take the room of pods of a plain shape, one on each of ``rows``; a row may come often."""
+        counts = Counter(rows)
         if len(counts) == 1:
             self._occupy(shape, rows[0], len(rows), room)
-        else:
-            taken = np.outer(self.vector(shape), list(counts.values()))
-            self._shift_rows(list(counts), -taken, room)
-            self._undo.append(lambda: self._shift_rows(list(counts), taken, room))
-        for (_, fixed, _), (gang, member, count) in paying.items():
-            self._charge(gang, member.charge, 1.0, count, fixed=fixed)
+            return
+        taken = np.outer(self.vector(shape), list(counts.values()))
+        self._shift_rows(list(counts), -taken, room)
+        self._undo.append(lambda: self._shift_rows(list(counts), taken, room))
 
     def evict(self, victim: Evicted) -> None:
         """Take a bound pod off its node: its room is free once it has left."""
@@ -242,7 +254,7 @@ class Statement:
         if undo is not None:
             self._undo.append(undo)
         if row is not None:
-            self._shift_later(row, self.vector(member.shape))
+            self._shift(row, self.vector(member.shape), Room.LATER)
             self._undo += self.limits.give_back(member, row)
             if member.gpus:
                 ended, unshare = self.shared.give_back(member, row)
@@ -271,10 +283,7 @@ class Statement:
             return
         amounts = np.zeros(len(self.later))
         amounts[self._card] = whole
-        self._shift_later(row, amounts)
-        if room is Room.NOW:
-            self._add(self.idle, row, amounts)
-            self._undo.append(lambda: self._add(self.idle, row, -amounts))
+        self._shift(row, amounts, room)
 
     def _cost_on(self, member: Member, row: int) -> Charge:
         """What a pod costs on a node: an amount of GPU memory is worth more of a small GPU."""
@@ -288,12 +297,16 @@ class Statement:
         self.placed[uid] = planned
         self._undo.append(lambda: self._drop(self.placed, uid))
 
+    def _put_all(
+        self, pods: Sequence[tuple[Gang, Member]], rows: Sequence[int], action: Action, room: Room
+    ) -> None:
+        for (gang, member), row in zip(pods, rows, strict=True):
+            self.placed[member.pod.uid] = Planned(member, gang, row, room, action)
+        self._undo.append(lambda: self._drop_all(member.pod.uid for _, member in pods))
+
     def _occupy(self, shape: Shape, row: int, count: int, room: Room) -> None:
         amounts = self.vector(shape) if count == 1 else self.vector(shape) * count
-        self._shift_later(row, -amounts)
-        if room is Room.NOW:
-            self.idle[:, row] -= amounts
-            self._undo.append(lambda: self._add(self.idle, row, amounts))
+        self._shift(row, -amounts, room)
 
     def _shift_rows(self, rows: Sequence[int], amounts: Floats, room: Room) -> None:
         """Add ``amounts`` (resources, rows) to what is free on different rows."""
@@ -302,9 +315,10 @@ class Statement:
             self.idle[:, rows] += amounts
         self.changes += rows
 
-    def _shift_later(self, row: int, amounts: Floats) -> None:
-        self._add(self.later, row, amounts)
-        self._undo.append(lambda: self._add(self.later, row, -amounts))
+    def _shift(self, row: int, amounts: Floats, room: Room) -> None:
+        """Add ``amounts`` (resources,) to what is free on a node."""
+        self._add(row, amounts, room)
+        self._undo.append(lambda: self._add(row, -amounts, room))
 
     def _charge(
         self, gang: Gang, charge: Charge, sign: float, count: int = 1, *, fixed: bool
@@ -315,8 +329,10 @@ class Statement:
         while len(self._undo) > mark:
             self._undo.pop()()
 
-    def _add(self, array: Floats, row: int, amounts: Floats) -> None:
-        array[:, row] += amounts
+    def _add(self, row: int, amounts: Floats, room: Room) -> None:
+        self.later[:, row] += amounts
+        if room is Room.NOW:
+            self.idle[:, row] += amounts
         self.changes.append(row)
 
     def _drop_all(self, uids: Iterable[str]) -> None:

@@ -1,13 +1,15 @@
-"""In which order do queues take turns when every gang that waits costs the same?
+"""In which order do queues take turns when all gangs that wait in a queue cost the same?
 
-What ``QueueLine`` says step by step, at once. With one cost for all, the key of a queue at its j-th
-turn depends on j alone: it holds j times the cost more. No part of a key (``queue_order``) falls as
-a queue takes more, so taking the least head again and again is merging sorted lines, and that is
-one sort. It is done among siblings; from the roots down, every turn of a queue is then handed to
-the child whose turn it is. O(depth x turns x log turns).
+What ``QueueLine`` says step by step, at once. A queue whose gangs all cost the same holds that much
+more at each of its turns, so its keys (``queue_order``) are known beforehand. A queue above takes
+its turns as its children take theirs, in their order, which says what it holds at each of them.
+While all gangs ask for the same resources, however much, no part of a key falls as a queue takes
+more: taking the least head again and again is merging sorted lines, and that is one sort of the
+turns of each level, from the leaves up. O(depth x turns x log turns).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 import numpy as np
 
@@ -15,62 +17,56 @@ from kai_py.policy.queue_order import order_keys
 from kai_py.policy.rules import Rules
 from kai_py.policy.standing import Standing, exceeds
 from kai_py.snapshot.queues import Index, QueueTable
-from kai_py.snapshot.resources import Bools, Floats, Ints
+from kai_py.snapshot.resources import Floats
 
 
-def turns(standing: Standing, waiting: Mapping[int, int], cost: Floats, rules: Rules) -> Index:
+def turns(standing: Standing, waiting: Mapping[int, int], costs: Floats, rules: Rules) -> Index:
     """(n,) leaves in the order of their turns, up to the first that would pass a ``max``.
 
-    ``waiting``: leaf to how many gangs it has. ``cost`` (resources,): of each of them, no less
-    than 0.
+    ``waiting``: leaf to how many gangs it has. ``costs`` (resources, queues): of each gang of a
+    leaf, no less than 0; which resources they ask for is the same for all leaves.
     """
     queues = standing.queues
-    counts = _turns_of_each(queues, waiting)
-    at = np.repeat(np.arange(len(queues), dtype=np.int32), counts)
-    busy = np.flatnonzero(counts).tolist()
-    held = np.hstack([taken(standing.allocated[:, q], cost, counts[q])[:, :-1] for q in busy])
-    request = np.broadcast_to(cost[:, None], held.shape)
-    keys = order_keys(standing, at, request, rules, held=held)
-    siblings = at[np.lexsort((*keys[::-1], queues.parent[at]))]
-    asked = cost[:, None] > 0
-    over: Bools = np.any(exceeds(held + request, queues.max[:, at]) & asked, axis=0)
-    return _from_the_roots(queues, counts, siblings, over)
+    leaves, over = np.empty(0, np.int32), np.empty(0, np.bool_)
+    for depth, own in _from_the_deepest(queues, waiting):
+        leaves = np.concatenate((leaves, own))
+        queue, request = queues.path[leaves, depth], costs[:, leaves]
+        held = _held_before(standing, queue, request)
+        passes = exceeds(held + request, queues.max[:, queue]) & (request > 0)
+        over = np.append(over, np.zeros(len(own), np.bool_)) | passes.any(axis=0)
+        keys = order_keys(standing, queue, request, rules, held=held)
+        merged = np.lexsort((*keys[::-1], queues.parent[queue]))
+        leaves, over = leaves[merged], over[merged]
+    return leaves[: int(over.argmax())] if over.any() else leaves
 
 
-def taken(held: Floats, cost: Floats, count: int) -> Floats:
-    """(resources, count + 1) what is held after each of ``count`` turns, added one by one."""
-    steps = np.repeat(cost[:, None], count + 1, axis=1)
-    steps[:, 0] = held
-    sums: Floats = np.add.accumulate(steps, axis=1)
+def taken(held: Floats, costs: Floats) -> Floats:
+    """(resources, turns + 1) what is held before each of the turns and in the end.
+
+    ``costs`` (resources, turns) are added one by one.
+    """
+    sums: Floats = np.add.accumulate(np.column_stack((held, costs)), axis=1)
     return sums
 
 
-def _turns_of_each(queues: QueueTable, waiting: Mapping[int, int]) -> Ints:
-    counts = np.zeros(len(queues), dtype=np.int64)
-    for leaf, count in waiting.items():
-        counts[list(queues.lines[leaf])] += count
-    return counts
+def _from_the_deepest(
+    queues: QueueTable, waiting: Mapping[int, int]
+) -> Iterator[tuple[int, Index]]:
+    """Every depth, from the deepest leaf up to the roots, with the turns of the leaves there."""
+    lines: dict[int, list[int]] = {}
+    for leaf in sorted(waiting):
+        lines.setdefault(int(queues.depth[leaf]), []).append(leaf)
+    for depth in range(max(lines, default=-1), -1, -1):
+        leaves = lines.get(depth, [])
+        counts = [waiting[leaf] for leaf in leaves]
+        yield depth, np.repeat(np.array(leaves, np.int32), counts)
 
 
-def _from_the_roots(queues: QueueTable, counts: Ints, siblings: Index, over: Bools) -> Index:
-    """Hand every turn down to a leaf.
-
-    ``siblings``: children in the order of their turns, grouped by parent; ``over``: by queue and
-    turn of it, whether that turn passes its max.
-    """
-    parents = queues.parent[siblings]
-    turn = siblings[parents < 0]
-    end = len(turn)
-    for level in _depths(queues):
-        by_queue = np.argsort(turn, kind="stable")
-        reached = np.zeros(len(queues), dtype=np.bool_)
-        reached[turn] = True
-        passed = by_queue[over[np.repeat(reached, counts)]]
-        end = min(end, int(passed.min(initial=end)))
-        inner = by_queue[~queues.is_leaf[turn[by_queue]]]
-        turn[inner] = siblings[(parents >= 0) & (queues.depth[siblings] == level + 1)]
-    return turn[:end]
-
-
-def _depths(queues: QueueTable) -> Iterable[int]:
-    return range(len(queues.level_starts) - 1)
+def _held_before(standing: Standing, queue: Index, request: Floats) -> Floats:
+    """(resources, n) what each queue holds before each turn; turns of a queue stand together."""
+    held = np.empty_like(request)
+    ends = np.flatnonzero(np.diff(queue)) + 1
+    for start, end in pairwise((0, *ends.tolist(), len(queue))):
+        before = standing.allocated[:, queue[start]]
+        held[:, start:end] = taken(before, request[:, start:end])[:, :-1]
+    return held

@@ -1,15 +1,19 @@
 """Single pods placed many at a time end where placing them one by one would have put them."""
 
+from dataclasses import replace
 from unittest.mock import patch
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.gang_line import GangLine
 from kai_py.plan.single_pods import SinglePods
 from kai_py.policy.fill import Strategy
 from kai_py.policy.rules import KAI, NATIVE
 from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.snapshot import Hold
 from tests.worlds import World, gang, world
 
 LEAVES = ("a1", "a2", "b1", "c")
@@ -74,3 +78,29 @@ def test_alike_pods_of_all_queues_take_one_step():
     assert [each.pods[0].pod.name for each in plan.placements] == [f"w{i:02d}-0" for i in range(30)]
     assert [each.pods[0].node for each in plan.placements] == ["n0"] * 16 + ["n1"] * 14
     assert pop.call_count == 1
+
+
+def test_queues_with_pods_of_kinds_of_their_own_take_one_step():
+    names = [f"q{i}" for i in range(3)]
+    queues = [QueueSpec(name=name, deserved={"gpu": 30.0}) for name in names]
+    waiting = [gang(f"w{i:02d}", gpus=1 + i % 3, queue=names[i % 3], pods=1) for i in range(30)]
+    all_of_them = world({"n0": 16, "n1": 20, "n2": 24}, *waiting, queues=queues)
+    with patch.object(GangLine, "pop", autospec=True, return_value=None) as pop:
+        plan = all_of_them.plan()
+    with patch.object(SinglePods, "place", return_value=False):
+        assert all_of_them.plan() == plan
+    assert len(plan.placements) == 30
+    assert pop.call_count == 1
+
+
+def test_a_pod_that_was_promised_room_is_placed_once():
+    promised = gang("promised", pods=1, priority=1)
+    others = gang("first", pods=1, priority=1), gang("last", pods=1)
+    snapshot = world({"n0": 3}, promised, *others).snapshot(0.0)
+    uid = promised.members[0].pod.uid
+    held = replace(snapshot, holds={uid: Hold("n0", snapshot.now + 60)})
+    plan = run_cycle(held, CycleSettings(), CycleMemory(ClusterDevices()))
+    assert sorted(each.gang for each in plan.placements) == sorted(
+        each.key for each in (promised, *others)
+    )
+    assert plan.queues[0].allocated["gpu"] == 3.0

@@ -10,14 +10,16 @@ from kai_py.policy.rules import KAI, NATIVE
 from kai_py.policy.turns import taken, turns
 from tests.policy.test_queue_order import scenes
 
-costs = st.tuples(st.sampled_from([0, 1, 0.1]), st.sampled_from([0, 0.5, 1, 0.3]))
+one_cost = st.tuples(st.sampled_from([0, 1, 0.1]), st.sampled_from([0, 0.5, 1, 0.3]))
+sizes = st.lists(st.sampled_from([1, 1, 3, 0.7]), min_size=2, max_size=2)
 
 
-def one_by_one(standing, waiting, cost, rules):
+def one_by_one(standing, waiting, costs, rules):
     line, left, order = QueueLine(standing, rules), dict(waiting), []
     for leaf in waiting:
-        line.update(leaf, cost)
+        line.update(leaf, costs[:, leaf])
     while (leaf := line.first()) is not None:
+        cost = costs[:, leaf]
         if check_max(standing, leaf, cost) is not None:
             break
         order.append(leaf)
@@ -28,13 +30,17 @@ def one_by_one(standing, waiting, cost, rules):
     return order
 
 
-@given(scenes(), st.data(), costs, st.sampled_from([NATIVE, KAI]))
+@given(scenes(), st.data(), one_cost, st.sampled_from([NATIVE, KAI]))
 def test_turns_at_once_equal_the_line(scene, data, amounts, rules):
     standing, _ = scene
     leaves = np.flatnonzero(standing.queues.is_leaf).tolist()
     counts = st.dictionaries(st.sampled_from(leaves), st.integers(1, 9), min_size=1)
-    waiting, cost = data.draw(counts), np.array(amounts, np.float64)
-    at_once = turns(standing, waiting, cost, rules).tolist()
-    held = [taken(standing.allocated[:, leaf], cost, at_once.count(leaf))[:, -1] for leaf in leaves]
-    assert at_once == one_by_one(standing, waiting, cost, rules)
-    assert np.array_equal(standing.allocated[:, leaves].T, held)
+    waiting, costs = data.draw(counts), np.zeros((2, len(standing.queues)))
+    costs[:, leaves] = np.transpose([np.multiply(amounts, data.draw(sizes)) for _ in leaves])
+    at_once = turns(standing, waiting, costs, rules)
+    held = standing.allocated.copy()
+    for queue in range(len(standing.queues)):
+        its = [leaf for leaf in at_once.tolist() if queue in standing.queues.lines[leaf]]
+        held[:, queue] = taken(held[:, queue], costs[:, its])[:, -1]
+    assert at_once.tolist() == one_by_one(standing, waiting, costs, rules)
+    assert np.array_equal(standing.allocated, held)
