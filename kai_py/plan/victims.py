@@ -2,7 +2,8 @@
 
     until the gang is placed:
         take offered units until counting says that the gang could fit
-        give back, the dearest first, every unit that is not needed for that
+        give back, the dearest first, every unit that is not needed for that; of a gang that would
+        lose its core, every pod, if those that are needed are no more than its surplus
         place the gang for real, and every victim that finds room elsewhere again: it is moved
         the caller judges the lost ones; the first it refuses is taken no more
 
@@ -25,6 +26,7 @@ from kai_py.plan.moves import place_again
 from kai_py.plan.room import Room
 from kai_py.plan.statement import Evicted
 from kai_py.plan.victim_choice import Choice
+from kai_py.plan.victim_cores import elastic_losing_cores, keeps_floors, one_by_one
 from kai_py.plan.victim_units import VictimUnit, pods_of, stays_behind
 from kai_py.snapshot.gangs import Gang
 
@@ -89,10 +91,27 @@ class VictimSearch:
 
     def _needed(self, choice: Choice) -> list[VictimUnit]:
         """The units without those that can stay; ``choice`` is as before afterwards."""
-        if self._exact and len(choice.units) == 1:
-            return choice.units
-        spared = [] if self._exact else self._far_away(choice)
-        kept = {id(unit): unit for unit in choice.units}
+        kept, spared = self._fewest(choice, choice.units)
+        for gang in elastic_losing_cores(kept, self.state.statement):
+            apart = one_by_one(kept, gang)
+            fewer, stay = self._fewest(choice, apart)
+            if keeps_floors(gang, fewer, self.state.statement):
+                kept, spared = fewer, [*spared, *stay]
+            else:
+                for unit in stay:
+                    choice.count(unit, 1.0)
+        for unit in spared:
+            choice.count(unit, 1.0)
+        return kept
+
+    def _fewest(
+        self, choice: Choice, units: Sequence[VictimUnit]
+    ) -> tuple[list[VictimUnit], list[VictimUnit]]:
+        """Those of ``units`` that are needed, and those that can stay, counted as back."""
+        if self._exact and len(units) == 1:
+            return list(units), []
+        spared = [] if self._exact else self._far_away(choice, units)
+        kept = {id(unit): unit for unit in units}
         for unit in spared:
             del kept[id(unit)]
         by_gang: dict[str, list[VictimUnit]] = {}
@@ -110,22 +129,20 @@ class VictimSearch:
                 continue
             choice.count(unit, 1.0)
             kept[id(unit)] = unit
-        for unit in spared:
-            choice.count(unit, 1.0)
-        return [unit for unit in choice.units if id(unit) in kept]
+        return [unit for unit in units if id(unit) in kept], spared
 
-    def _far_away(self, choice: Choice) -> list[VictimUnit]:
+    def _far_away(self, choice: Choice, units: Sequence[VictimUnit]) -> list[VictimUnit]:
         """Units on nodes that the gang does not go to, counted as back, if all of them can stay."""
         names = self.state.snapshot.nodes.names
         with self.state.statement.trial():
-            self._place(choice.units, told=False)
+            self._place(units, told=False)
             placed = self.state.statement.placed
             used = {names[placed[m.pod.uid].row] for m in self.ask.members if m.pod.uid in placed}
-        near = [u for u in choice.units if any(member.node in used for member in u.members)]
-        far = [u for u in choice.units if u not in near and not stays_behind(u, near)]
+        near = [u for u in units if any(member.node in used for member in u.members)]
+        far = [u for u in units if u not in near and not stays_behind(u, near)]
         for unit in far:
             choice.count(unit, -1.0)
-        if choice.enough and self._fits([unit for unit in choice.units if unit not in far]):
+        if choice.enough and self._fits([unit for unit in units if unit not in far]):
             return far
         for unit in far:
             choice.count(unit, 1.0)

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 from kai_py.plan.decisions import Action
 from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.queue_specs import QueueSpec
-from tests.worlds import World, at_node, gang, replayed
+from tests.scenario import evicted
+from tests.worlds import World, at_node, gang, replayed, world
 
 QUEUES = ("x", "y", "z")
 SETTINGS = settings(
@@ -129,6 +131,43 @@ def test_no_victim_is_superfluous(world):
             if m.node == node and m.pod.uid in winners
         )
         assert back + needs > alone.nodes[node], "it could have stayed"
+
+
+@st.composite
+def elastic_worlds(draw):
+    """Nodes full of pods of gangs with surplus, and one gang that wants room."""
+    nodes = {name: draw(st.integers(1, 3)) for name in "abc"[: draw(st.integers(2, 3))]}
+    slots = "".join(name * gpus for name, gpus in nodes.items())
+    owners = [draw(st.integers(0, 2)) for _ in slots]
+    gangs = []
+    for i in sorted(set(owners)):
+        where = "".join(slot for slot, owner in zip(slots, owners, strict=True) if owner == i)
+        floor = draw(st.integers(0, len(where)))
+        made = gang(f"run{i}", nodes=where, floor=floor, priority=i, created=i)
+        gangs.append(replace(made, preemptible=draw(st.integers(0, 5)) > 0))
+    pods, gpus = draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    wants = gang("wants", pods=pods, gpus=gpus, priority=9, created=9)
+    return world(nodes, *gangs, wants, actions=(Action.ALLOCATE, Action.PREEMPT))
+
+
+@settings(SETTINGS, max_examples=300)
+@given(elastic_worlds())
+def test_no_gang_loses_its_core_where_less_of_it_would_do(before):
+    """With the winner where it is, no pods that leave could stay, unless too few for their floor.
+
+    Those that find room elsewhere leave their places, too.
+    """
+    plan = before.plan()
+    lost, left = evicted(plan), dict(before.nodes)
+    for each in replayed(before, plan).gangs:
+        for m in each.members:
+            if m.node and m.pod.name not in lost:
+                left[m.node] -= int(m.charge["gpu"])
+    for victim in before.gangs:
+        gone = Counter(m.node for m in victim.members if m.pod.name in lost)
+        may_stay = sum(min(count, left[name]) for name, count in gone.items())
+        remaining = len(victim.bound) - gone.total() + may_stay
+        assert not may_stay or remaining < victim.tree.min_members, victim.key
 
 
 @SETTINGS

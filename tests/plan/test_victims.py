@@ -49,6 +49,27 @@ def test_a_core_takes_its_surplus_with_it():
     assert len(evicted(plan)) == 6
 
 
+def test_a_core_stays_where_other_pods_can_be_the_surplus():
+    """The last pod of ``low`` would be its surplus, but is not in the way."""
+    plan = world(
+        {"a": 2, "b": 1},
+        gang("low", nodes="ab", floor=1),
+        gang("other", nodes="a", priority=3),
+        gang("urgent", pods=1, gpus=2, priority=10),
+    ).plan()
+    assert evicted(plan) == ["low-0", "other-0"]
+
+
+def test_the_surplus_of_one_leaf_is_not_that_of_another():
+    tree = subgroup("", children=[subgroup("x", 1), subgroup("y", 1)])
+    plan = world(
+        {"a": 2, "b": 1},
+        gang("low", nodes="aab", leaves="xyy", tree=tree),
+        gang("urgent", pods=1, gpus=2, priority=10),
+    ).plan()
+    assert len(evicted(plan)) == 3, "x has no surplus, so all of it leaves"
+
+
 def test_an_optional_subgroup_leaves_whole_and_the_others_stay():
     tree = subgroup("", needs=1, children=[subgroup("x", 2), subgroup("y", 2)])
     plan = world(
