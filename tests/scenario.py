@@ -248,6 +248,8 @@ KINDS = {
     "PodDisruptionBudget": "poddisruptionbudgets",
     "NodeResourceTopology": "noderesourcetopologies",
     "CSINode": "csinodes",
+    "CSIDriver": "csidrivers",
+    "CSIStorageCapacity": "csistoragecapacities",
     "PersistentVolume": "persistentvolumes",
     "PersistentVolumeClaim": "persistentvolumeclaims",
     "StorageClass": "storageclasses",

@@ -31,6 +31,7 @@ from kai_py.plan.numa_zones import NumaZones
 from kai_py.plan.quota import Quota
 from kai_py.plan.room import Room
 from kai_py.plan.shared_gpus import SharedGpus, ShareRoom
+from kai_py.plan.storage_capacity import StorageCapacity
 from kai_py.policy.fill import Strategy
 from kai_py.policy.neighbours import Neighbourhood
 from kai_py.snapshot.accounting import GPU, total
@@ -113,7 +114,8 @@ class Statement:
         ports = HostPorts(len(snapshot.nodes), snapshot.host_ports)
         volumes = AttachedVolumes(snapshot), ExclusiveVolumes(snapshot)
         self.volumes = ChosenVolumes(snapshot)
-        self.limits = NodeLimits((ports, *volumes, self.volumes, NumaZones(snapshot)))
+        made = StorageCapacity(snapshot)
+        self.limits = NodeLimits((ports, *volumes, self.volumes, made, NumaZones(snapshot)))
         self._sharing = sharing
         self._card = snapshot.resources.positions.get(CARD)
         self.changes: list[int] = []

@@ -46,6 +46,7 @@ from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.settings import DEFAULTS, DeviceBook, SnapshotSettings
 from kai_py.snapshot.shape import ShapeTable
 from kai_py.snapshot.snapshot import Disregarded, Snapshot
+from kai_py.snapshot.storage_offers import StorageOffers
 from kai_py.snapshot.suspended import as_admitted, changed_stand_ins
 from kai_py.snapshot.unclaimed_volumes import UnclaimedVolumes
 from kai_py.snapshot.vacated import VacatedClaims
@@ -99,9 +100,11 @@ class SnapshotBuilder:
         self._numa = NumaReports()
         self._attach_limits = AttachLimits()
         self._unclaimed = UnclaimedVolumes()
+        self._storage_offers = StorageOffers()
         self._tables = (
             self._vacated,
             self._unclaimed,
+            self._storage_offers,
             self._numa,
             self._attach_limits,
             self._topologies,
@@ -206,6 +209,7 @@ class SnapshotBuilder:
             attach_limits=self._attach_limits.by_node(),
             exclusive_claims=state.exclusive_claims,
             unclaimed_volumes=self._unclaimed.free(),
+            storage_offers=self._storage_offers.standing(),
             gangs=dict(self._gangs.gangs),
             pending=tuple(sorted(self._gangs.pending)),
             queues=self._queues.specs(),

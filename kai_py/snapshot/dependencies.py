@@ -14,7 +14,12 @@ from kai_py.api.records.job import Job
 from kai_py.api.records.resource import (
     ResourceClaim,
 )
-from kai_py.api.records.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from kai_py.api.records.storage import (
+    CSIDriver,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from kai_py.grouping.owners import Absence, GroupKind, OwnerObject, kind_of
 from kai_py.snapshot.group_schedulers import GroupSchedulers, group_key
 from kai_py.snapshot.object_cache import Key, ObjectCache
@@ -159,6 +164,11 @@ class RecordingOwners:
         """A StorageClass."""
         found = self._get("storageclasses", "", name)
         return found if isinstance(found, StorageClass) else None
+
+    def csi_driver(self, name: str) -> CSIDriver | None:
+        """A CSIDriver."""
+        found = self._get("csidrivers", "", name)
+        return found if isinstance(found, CSIDriver) else None
 
     def _get(self, kind: str, namespace: str, name: str) -> object | None:
         self.seen.append((kind, namespace, name))

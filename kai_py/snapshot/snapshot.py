@@ -23,6 +23,7 @@ from kai_py.snapshot.numa import NumaNode
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.resources import Floats, ResourceIndex
 from kai_py.snapshot.shape import HostPort
+from kai_py.snapshot.storage_offers import StorageOffer
 from kai_py.snapshot.unclaimed_volumes import UnclaimedVolume
 from kai_py.snapshot.volume_needs import Attachment
 
@@ -71,6 +72,7 @@ class Snapshot:
     ``attached``: the same of volumes. ``attach_limits``: node name and driver to how many volumes
     it takes. ``exclusive_claims``: volume claims whose one pod is on a node.
     ``unclaimed_volumes``: made beforehand and in nobody's hands, the smallest first.
+    ``storage_offers``: of drivers that make volumes and tell how large they may be, and where.
     ``queue_usage``: queue name to what its bound pods cost; ``queue_demand`` adds pending pods,
     ``queue_fixed`` is the part of the usage that can't be preempted.
     ``short``: keys of gangs that run below their floor, ``staged``: of those that have started and
@@ -105,6 +107,7 @@ class Snapshot:
     attach_limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     exclusive_claims: tuple[tuple[str, bool], ...] = ()
     unclaimed_volumes: tuple[UnclaimedVolume, ...] = ()
+    storage_offers: tuple[StorageOffer, ...] = ()
     holds: Mapping[str, Hold] = field(default_factory=dict)
     held_back: frozenset[str] = frozenset()
     disregarded: tuple[Disregarded, ...] = ()

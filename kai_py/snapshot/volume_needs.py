@@ -28,15 +28,25 @@ class VolumeWish:
 
 
 @dataclass(frozen=True, slots=True)
+class VolumeToMake:
+    """A volume of ``size`` bytes that a driver makes, which tells how much it has left."""
+
+    storage_class: str
+    size: float
+
+
+@dataclass(frozen=True, slots=True)
 class VolumeNeeds:
     """``exclusive``: claims, by namespace/name, that only one pod at a time may use.
 
-    ``wishes``: those of unbound claims, the one that asks for least first.
+    ``wishes``: those of unbound claims, the one that asks for least first. ``made``: for other
+    unbound claims, as far as a driver tells where it has room for them.
     """
 
     attachments: tuple[Attachment, ...] = ()
     exclusive: tuple[str, ...] = ()
     wishes: tuple[VolumeWish, ...] = ()
+    made: tuple[VolumeToMake, ...] = ()
 
 
 NO_VOLUME_NEEDS = VolumeNeeds()

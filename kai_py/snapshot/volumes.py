@@ -1,9 +1,9 @@
 """Which nodes a pod's volumes can be reached from.
 
 A bound claim binds the pod to its volume's node affinity. An unbound claim of a class with
-WaitForFirstConsumer follows the class's allowed topologies, or, where nobody provisions, the
-volumes that were made beforehand; one that binds immediately must be bound first (the rules of
-kube-scheduler's VolumeBinding plugin).
+WaitForFirstConsumer follows the class's allowed topologies and what its driver has left, or, where
+nobody provisions, the volumes that were made beforehand; one that binds immediately must be bound
+first (the rules of kube-scheduler's VolumeBinding plugin).
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,13 @@ from kai_py.api.records.storage import (
 from kai_py.api.references import ClaimRef
 from kai_py.snapshot.dependencies import RecordingOwners
 from kai_py.snapshot.resources import amount
-from kai_py.snapshot.volume_needs import NO_VOLUME_NEEDS, Attachment, VolumeNeeds, VolumeWish
+from kai_py.snapshot.volume_needs import (
+    NO_VOLUME_NEEDS,
+    Attachment,
+    VolumeNeeds,
+    VolumeToMake,
+    VolumeWish,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,7 @@ def volume_selectors(pod: Pod, objects: RecordingOwners) -> PodVolumes:
     attached: dict[Attachment, Attachment] = {}
     exclusive: list[str] = []
     wishes: list[tuple[VolumeWish, ClaimRef]] = []
+    made: dict[VolumeToMake, None] = {}
     waiting = ""
     for volume in pod.spec.volumes:
         name = _claim_name(pod, volume)
@@ -74,12 +81,16 @@ def volume_selectors(pod: Pod, objects: RecordingOwners) -> PodVolumes:
             elif storage is not None and not obstacle:
                 provision.append(name)
                 selectors.extend(_allowed(storage))
+                made.update(_made(claim, storage, objects))
         found = _attachment(claim, bound, storage)
         if found is not None:
             attached[found] = Attachment(found.driver) if _is_own(pod, claim) else found
     wishes.sort(key=lambda wish: (wish[0].size, wish[1].name))
     needs = VolumeNeeds(
-        tuple(attached.values()), tuple(sorted(exclusive)), tuple(wish for wish, _ in wishes)
+        tuple(attached.values()),
+        tuple(sorted(exclusive)),
+        tuple(wish for wish, _ in wishes),
+        tuple(made),
     )
     return PodVolumes(
         tuple(selectors),
@@ -89,6 +100,17 @@ def volume_selectors(pod: Pod, objects: RecordingOwners) -> PodVolumes:
         tuple(attached),
         tuple(claim for _, claim in wishes),
     )
+
+
+def _made(
+    claim: PersistentVolumeClaim, storage: StorageClass, objects: RecordingOwners
+) -> dict[VolumeToMake, None]:
+    """What is to be made for a claim, if its driver tells how much it has left."""
+    driver = objects.csi_driver(storage.provisioner)
+    size = claim.spec.resources.requests.get("storage")
+    if driver is None or not driver.spec.storage_capacity or size is None:
+        return {}
+    return {VolumeToMake(storage.metadata.name, amount("storage", size)): None}
 
 
 def _wish(claim: PersistentVolumeClaim) -> VolumeWish:

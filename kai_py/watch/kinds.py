@@ -28,7 +28,9 @@ from kai_py.api.records.resource import (
 from kai_py.api.records.resource_versions import PREFERRED_VERSIONS, decoder
 from kai_py.api.records.sharing import shared
 from kai_py.api.records.storage import (
+    CSIDriver,
     CSINode,
+    CSIStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
@@ -109,6 +111,12 @@ STORAGE_CLASSES = define_kind(
 )
 CSI_NODES = define_kind(
     CSINode, "CSINode", "csinodes", "v1", group="storage.k8s.io", namespaced=False
+)
+CSI_DRIVERS = define_kind(
+    CSIDriver, "CSIDriver", "csidrivers", "v1", group="storage.k8s.io", namespaced=False
+)
+STORAGE_CAPACITIES = define_kind(
+    CSIStorageCapacity, "CSIStorageCapacity", "csistoragecapacities", "v1", group="storage.k8s.io"
 )
 NODE_TOPOLOGIES = define_kind(
     NodeResourceTopology,
@@ -211,6 +219,8 @@ WATCHED = (
     VOLUMES,
     VOLUME_CLAIMS,
     CSI_NODES,
+    CSI_DRIVERS,
+    STORAGE_CAPACITIES,
     DISRUPTION_BUDGETS,
     NODE_TOPOLOGIES,
     DEPLOYMENTS,

@@ -1,7 +1,10 @@
 """Volumes that drivers attach, and claims that one pod at a time may use."""
 
+from msgspec.structs import replace
+
 from kai_py.api.records.core import (
     ClaimVolume,
+    LabelSelector,
     NodeSelector,
     NodeSelectorTerm,
     ObjectMeta,
@@ -12,10 +15,13 @@ from kai_py.api.records.storage import (
     NO_PROVISIONER,
     AttachLimit,
     ClaimReference,
+    CSIDriver,
+    CsiDriverSpec,
     CSINode,
     CsiNodeDriver,
     CsiNodeSpec,
     CsiSource,
+    CSIStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
@@ -261,3 +267,88 @@ def test_a_volume_that_is_being_given_is_nobody_elses():
     assert placed(world.plan()) == {}
     world.builder.forget("pod-p")
     assert len(placed(world.plan())) == 1
+
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def sized(name, size):
+    resources = VolumeClaimResources(requests={"storage": size} if size else {})
+    made = waiting_disk(name)
+    return replace(made, spec=replace(made.spec, resources=resources))
+
+
+def tells(*, capacity=True):
+    """The driver tells what storage it has left."""
+    return CSIDriver(metadata=ObjectMeta(name=DISK), spec=CsiDriverSpec(storage_capacity=capacity))
+
+
+def offer(name, capacity, *, largest=None, storage_class="disks", nodes=None, zone=""):
+    return CSIStorageCapacity(
+        metadata=ObjectMeta(name=name, namespace="kube-system"),
+        storage_class_name=storage_class,
+        capacity=capacity,
+        maximum_volume_size=largest,
+        node_topology=LabelSelector(match_labels={ZONE: zone}) if zone else nodes,
+    )
+
+
+def zones():
+    return [node(f"n-{zone}", labels={ZONE: zone}) for zone in "xyz"]
+
+
+def ways(*objects, size="5Gi"):
+    """The zones in which a pod with a claim of this size finds storage."""
+    base = cluster(zones(), queue("q", 0), disks(), sized("data", size), *objects)
+    found = ""
+    for zone in "xyz":
+        plan = base.add(using("p", "data", node_selector={ZONE: zone})).plan()
+        found += zone if placed(plan) else ""
+        if not placed(plan):
+            assert "1 did not have enough free storage" in plan.unplaced[0].message
+    return found
+
+
+def test_a_volume_is_made_where_its_driver_has_storage_left():
+    assert ways(tells(), offer("a", "10Gi", zone="x"), offer("b", "4Gi", zone="y")) == "x"
+    assert ways(tells()) == "", "nothing is offered anywhere"
+    assert ways(tells(), offer("a", "5Gi", nodes=LabelSelector())) == "xyz", "exactly enough"
+    assert ways(tells(), offer("a", "5Gi", storage_class="others", zone="x")) == ""
+
+
+def test_only_drivers_that_tell_are_asked():
+    assert ways() == "xyz"
+    assert ways(tells(capacity=False)) == "xyz"
+    assert ways(tells(), size="") == "xyz", "a claim that asks for no size fits anywhere"
+
+
+def test_one_volume_must_be_within_the_largest():
+    assert ways(tells(), offer("a", "100Gi", largest="4Gi", zone="x")) == ""
+    assert ways(tells(), offer("a", "1Gi", largest="5Gi", zone="x")) == "x", "as kube-scheduler"
+
+
+def test_offers_without_size_or_topology_are_none():
+    assert ways(tells(), offer("a", None, zone="x"), offer("b", "9Gi")) == ""
+    assert ways(tells(), offer("a", "many", zone="x")) == ""
+
+
+def test_segments_by_several_labels_and_expressions():
+    both = LabelSelector(match_labels={ZONE: "x", "kubernetes.io/hostname": "n-x"})
+    other = LabelSelector(match_labels={ZONE: "y", "kubernetes.io/hostname": "n-x"})
+    beyond = Requirement(key=ZONE, operator="NotIn", values=("x", "y"))
+    rest = LabelSelector(match_expressions=(beyond,))
+    assert ways(tells(), offer("a", "9Gi", nodes=both), offer("b", "9Gi", nodes=other)) == "x"
+    assert ways(tells(), offer("a", "9Gi", nodes=rest)) == "z"
+
+
+def test_offers_and_drivers_may_come_later_and_go():
+    world = cluster(zones(), queue("q", 0), disks(), sized("data", "5Gi"), using("p", "data"))
+    assert placed(world.plan())
+    world.add(tells())
+    assert not placed(world.plan())
+    world.add(offer("a", "9Gi", zone="y"))
+    assert placed(world.plan()) == {"p": "n-y"}
+    world.add(offer("a", "1Gi", zone="y"))
+    assert not placed(world.plan())
+    world.remove(tells())
+    assert placed(world.plan())

@@ -119,3 +119,26 @@ class CSINode(Record, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CsiNodeSpec = CsiNodeSpec()
+
+
+class CsiDriverSpec(Record, frozen=True):
+    """csiDriver.spec; ``storage_capacity``: it tells how much storage it has left, and where."""
+
+    storage_capacity: bool | None = None
+
+
+class CSIDriver(Record, frozen=True):
+    """storage.k8s.io/v1 CSIDriver, named like the provisioner of its classes."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CsiDriverSpec = CsiDriverSpec()
+
+
+class CSIStorageCapacity(Record, frozen=True):
+    """storage.k8s.io/v1 CSIStorageCapacity; without a topology it is for no node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    storage_class_name: str = ""
+    node_topology: LabelSelector | None = None
+    capacity: QuantityText | None = None
+    maximum_volume_size: QuantityText | None = None

@@ -1,0 +1,62 @@
+"""How much storage can drivers still make, of which class and for which nodes?
+
+CSIStorageCapacity objects, one per segment of the cluster and storage class, as far as they can be
+used at all: kube-scheduler, too, passes over those without a capacity or without a topology.
+"""
+
+from dataclasses import dataclass
+
+from kai_py.api.quantity import QuantityError
+from kai_py.api.records.core import LabelSelector
+from kai_py.api.records.storage import CSIStorageCapacity
+from kai_py.snapshot.resources import amount
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOffer:
+    """Volumes of ``storage_class`` up to ``largest`` bytes for the nodes that ``nodes`` selects."""
+
+    storage_class: str
+    largest: float
+    nodes: LabelSelector
+
+
+class StorageOffers:
+    """What drivers offer, by namespace and name of the object that says so."""
+
+    def __init__(self) -> None:
+        """Nothing is offered yet."""
+        self._known: dict[tuple[str, str], StorageOffer] = {}
+        self._listed: tuple[StorageOffer, ...] | None = ()
+
+    def apply(self, old: object | None, new: object | None) -> None:
+        """Take in one change of a CSIStorageCapacity."""
+        if isinstance(old, CSIStorageCapacity):
+            self._listed = None
+            self._known.pop((old.metadata.namespace, old.metadata.name), None)
+        if isinstance(new, CSIStorageCapacity):
+            self._listed = None
+            offer = _read(new)
+            if offer is not None:
+                self._known[new.metadata.namespace, new.metadata.name] = offer
+
+    def standing(self) -> tuple[StorageOffer, ...]:
+        """All of them, by name."""
+        if self._listed is None:
+            self._listed = tuple(offer for _, offer in sorted(self._known.items(), key=_name))
+        return self._listed
+
+
+def _name(item: tuple[tuple[str, str], StorageOffer]) -> tuple[str, str]:
+    return item[0]
+
+
+def _read(said: CSIStorageCapacity) -> StorageOffer | None:
+    """An offer whose size can't be read is none; the size of one volume counts before the sum."""
+    size = said.capacity if said.maximum_volume_size is None else said.maximum_volume_size
+    if size is None or said.node_topology is None:
+        return None
+    try:
+        return StorageOffer(said.storage_class_name, amount("storage", size), said.node_topology)
+    except QuantityError:
+        return None
