@@ -8,6 +8,7 @@ from pathlib import Path
 
 import aiohttp
 
+from tests.cluster.account import scheduler_account
 from tests.cluster.api import Api
 from tests.cluster.clusters import Cluster
 from tests.cluster.controlplane import control_plane
@@ -32,7 +33,7 @@ async def test_an_api_server_that_restarts_costs_time_and_nothing_else(tmp_path:
             cluster = Cluster(
                 name="real",
                 kubeconfig=plane.kubeconfig,
-                scheduler_kubeconfig=plane.kubeconfig,
+                scheduler_kubeconfig=await scheduler_account(api),
                 url=plane.url,
                 api=api,
                 run_nodes=lambda nodes: FakeKubelet(api, nodes),
