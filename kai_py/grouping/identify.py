@@ -35,7 +35,7 @@ from kai_py.grouping.owners import Absence, OwnerObject, Owners
 from kai_py.grouping.queue_choice import Defaults, QueueChoice, choose_queue
 from kai_py.grouping.rule import Rule, Treatment
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
-from kai_py.grouping.sources import Asked, Source, from_sources, with_groups
+from kai_py.grouping.sources import Asked, Source, from_sources, marks_of
 
 SOURCES = (EXPLICIT, SPARK)
 MOST_KEPT = 100_000
@@ -96,13 +96,17 @@ class Grouper:
 
     def ask(self, pod: Pod, owners: Owners) -> Asked:
         """What is above ``pod`` and which queue that names."""
-        lineage = with_groups(lineage_of(pod, owners), owners, self._sources)
+        lineage = lineage_of(pod, owners)
+        marks = marks_of(lineage, self._sources)
+        if marks:
+            groups = marks[0][0].metas(lineage, owners)
+            lineage = msgspec.structs.replace(lineage, groups=groups)
         queue = choose_queue(lineage, owners, self._table.queue_keys, self._default_queue)
-        return Asked(lineage, queue, owners)
+        return Asked(lineage, queue, owners, marks)
 
     def answer(self, asked: Asked) -> GangSpec:
         """The gang of the pod in question."""
-        spec, disregarded = from_sources(asked, self._sources)
+        spec, disregarded = from_sources(asked)
         if spec is None:
             spec = self._by_owner(asked)
         if asked.queue.disregarded:

@@ -22,11 +22,15 @@ from kai_py.grouping.queue_choice import QueueChoice
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A pod, what is above it, its queue, and a view of everything else."""
+    """A pod, what is above it, its queue, a view of everything else, and who may decide.
+
+    ``marks``: the sources that the pod asks for, as people read it, the deciding one first.
+    """
 
     lineage: Lineage
     queue: QueueChoice
     owners: Owners
+    marks: tuple[tuple["Source", str], ...] = ()
 
 
 def _nobody(_lineage: Lineage, _owners: Owners) -> tuple[ObjectMeta, ...]:
@@ -49,21 +53,21 @@ class Source:
     metas: Callable[[Lineage, Owners], tuple[ObjectMeta, ...]] = _nobody
 
 
-def with_groups(lineage: Lineage, owners: Owners, sources: tuple[Source, ...]) -> Lineage:
-    """``lineage`` with the objects behind the group that the first source with a mark decides."""
-    asked = next((source for source in sources if source.mark(lineage)), None)
-    groups = asked.metas(lineage, owners) if asked is not None else ()
-    return msgspec.structs.replace(lineage, groups=groups) if groups else lineage
+def marks_of(lineage: Lineage, sources: tuple[Source, ...]) -> tuple[tuple[Source, str], ...]:
+    """The sources that apply to a pod, with its marks."""
+    found: list[tuple[Source, str]] = []
+    for source in sources:
+        mark = source.mark(lineage)
+        if mark:
+            found.append((source, mark))
+    return tuple(found)
 
 
-def from_sources(asked: Asked, sources: tuple[Source, ...]) -> tuple[GangSpec | None, list[str]]:
+def from_sources(asked: Asked) -> tuple[GangSpec | None, list[str]]:
     """The gang that the first applying source gives, and the marks of all others."""
     decided: GangSpec | None = None
     disregarded: list[str] = []
-    for source in sources:
-        mark = source.mark(asked.lineage)
-        if not mark:
-            continue
+    for source, mark in asked.marks:
         found = source.gang(asked) if decided is None else None
         if found is None:
             disregarded.append(mark)
