@@ -155,7 +155,14 @@ def _claims_missing(gang: Gang) -> Obstacle | None:
             able[member.leaf] = able.get(member.leaf, 0) + 1
     if satisfied(gang.tree, able) and any(not m.waiting for m in gang.pending):
         return None
-    return Obstacle(Stage.CLAIMS, f"pod {waiting.pod}: {waiting.waiting}.")
+    return kept_back(gang, waiting)
+
+
+def kept_back(gang: Gang, member: Member) -> Obstacle:
+    """What a pod waits for by itself: its claims, or a subgroup that its gang has."""
+    strange = member.leaf not in {leaf.name for leaf in gang.tree.leaves()}
+    stage = Stage.INVALID if strange else Stage.CLAIMS
+    return Obstacle(stage, f"pod {member.pod}: {member.waiting}.")
 
 
 def members_by_leaf(members: Iterable[Member]) -> dict[str, list[Member]]:

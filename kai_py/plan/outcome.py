@@ -7,7 +7,7 @@ way leaves, or moves. Every gang with pods left over is told the first stage tha
 from collections.abc import Sequence
 
 from kai_py.dra.inventory import Inventory
-from kai_py.plan.candidates import subgroup_lacks, surplus_of
+from kai_py.plan.candidates import kept_back, subgroup_lacks, surplus_of
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import (
     SHORT_OF_ROOM,
@@ -170,7 +170,7 @@ def _waiting(state: CycleState, gang: Gang) -> Obstacle:
         return Obstacle(Stage.FAILED, f"the last attempt to start it failed; {hint}.")
     waiting = next((m for m in gang.pending if m.waiting), None)
     if waiting is not None and waiting.pod.uid not in state.statement.placed:
-        return Obstacle(Stage.CLAIMS, f"pod {waiting.pod}: {waiting.waiting}.")
+        return kept_back(gang, waiting)
     planned = any(m.pod.uid in state.statement.placed for m in gang.pending)
     lacking = None if planned else subgroup_lacks(gang)
     return lacking or Obstacle(

@@ -212,6 +212,10 @@ async def eventually_without_errors(probe: Callable[[], Awaitable[bool]]) -> Non
         ("cyclePeriods: 20ms\n", ":1: cyclePeriods:"),
         ("eviction:\n  preempt: perhaps\n", ":2: eviction.preempt:"),
         ("leaderElection: {retry: 20s}\n", "retry must be shorter than renewDeadline"),
+        (
+            "grouping:\n  rules:\n    - owners: [{kinds: [Campaign]}]\n      flor: {default: 2}\n",
+            ":4: grouping.rules[0].flor:",
+        ),
     ],
 )
 async def test_configuration_mistakes_end_the_start(
@@ -258,3 +262,21 @@ async def test_a_kind_of_owners_that_is_removed_at_run_time(cluster: Cluster, vi
             await cluster.submit(*owned(kind, await cluster.api.create(owner(kind, "early"))))
             await view.wait_bound("early", 3)
         await healthy_job_starts(cluster, view)
+
+
+@pytest.mark.usefixtures("scheduler")
+async def test_an_owner_that_is_deleted_meanwhile(cluster: Cluster, view: View):
+    kind = FRAMEWORKS[0]
+    path = f"/apis/{kind.group}/{kind.version}/namespaces/default/{kind.plural}/half"
+    async with served(cluster, kind), cluster.run_nodes(gpu_nodes(1, published_gpus=4)):
+        await cluster.submit(queue(), claim_template())
+        made = owned(kind, await cluster.api.create(owner(kind, "half")))
+        await cluster.submit(*made[:2])
+        await view.wait_incomplete("half", 2, note="the gang starts with 3 pods; 2 exist.")
+        await cluster.api.delete(path)
+        await healthy_job_starts(cluster, view)
+
+        async def gone() -> bool:
+            return await view.pods("half") == []
+
+        await eventually_without_errors(gone)

@@ -11,9 +11,11 @@ from tests.cluster.api import Document
 from tests.cluster.clusters import Cluster
 from tests.cluster.eventually import eventually
 from tests.cluster.fake_kubelet import gpu_nodes
+from tests.cluster.kai_definitions import install_kai_definitions
 from tests.cluster.manifests import IN_TEAM_A, queue
 from tests.cluster.scheduling import EAGER, scheduling
 from tests.cluster.test_frameworks import Framework, served
+from tests.cluster.test_kai_dialect import kai_queue
 from tests.cluster.view import View, condition
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "grove" / "07-podcliqueset.yaml"
@@ -53,6 +55,83 @@ async def test_prefill_and_decode_start_together_once_their_gates_are_gone(
             return str(condition(found, "Scheduled").get("reason", ""))
 
         assert await eventually(said) == "PodGangScheduled"
+
+
+async def test_the_pod_group_that_newer_groves_make_goes_before_the_gang(
+    cluster: Cluster, definitions: None, view: View
+) -> None:
+    template, clique_set = yaml.safe_load_all(EXAMPLE.read_text(encoding="utf-8"))
+    template["metadata"]["namespace"] = "default"
+    name = clique_set["metadata"]["name"]
+    await install_kai_definitions(cluster.api)
+    async with (
+        served(cluster, POD_GANG),
+        scheduling(cluster, SPEAKING),
+        cluster.run_nodes(gpu_nodes(1, published_gpus=4)),
+    ):
+        gang = await cluster.api.create(pod_gang(clique_set))
+        await cluster.submit(kai_queue("kai-team"), template, pod_group_of(gang))
+        pods = [in_pod_group(each) for each in pods_of(clique_set)]
+        await cluster.submit(*pods[:-1])
+        for pod in pods[:-1]:
+            path = f"{view.path('pods')}/{pod['metadata']['name']}"
+            await cluster.api.patch(path, {"spec": {"schedulingGates": None}})
+        last = pods[-1]["metadata"]["labels"]["kai.scheduler/subgroup-name"]
+        await view.wait_incomplete(name, len(pods) - 1, note=not_ready(pods, last))
+        await cluster.submit(pods[-1] | {"spec": pods[-1]["spec"] | {"schedulingGates": []}})
+        await view.wait_bound(name, len(pods))
+
+
+def not_ready(pods: list[dict[str, Any]], leaf: str) -> str:
+    """What the subgroup of the pod that comes last waits for, in KAI's words."""
+    labels = [each["metadata"]["labels"]["kai.scheduler/subgroup-name"] for each in pods]
+    floor = labels.count(leaf)
+    return (
+        f"Job is not ready for scheduling. Waiting for {floor} pods for SubGroup {leaf}, "
+        f"currently {floor - 1} exist, 0 are gated"
+    )
+
+
+def pod_group_of(gang: Document) -> Document:
+    """The PodGroup that Grove's backend for KAI makes of a PodGang."""
+    meta, leaves = gang["metadata"], gang["spec"]["podgroups"]
+    return {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {
+            "name": meta["name"],
+            "namespace": "default",
+            "ownerReferences": [
+                {
+                    "apiVersion": gang["apiVersion"],
+                    "kind": gang["kind"],
+                    "name": meta["name"],
+                    "uid": meta["uid"],
+                    "controller": True,
+                }
+            ],
+        },
+        "spec": {
+            "queue": "kai-team",
+            "minMember": sum(each["minReplicas"] for each in leaves),
+            "subGroups": [
+                {"name": "model", "minSubGroup": len(leaves)},
+                *(
+                    {"name": each["name"], "minMember": each["minReplicas"], "parent": "model"}
+                    for each in leaves
+                ),
+            ],
+        },
+    }
+
+
+def in_pod_group(pod: dict[str, Any]) -> dict[str, Any]:
+    """A pod as that backend prepares it."""
+    meta = pod["metadata"]
+    labels = meta["labels"]
+    marks = {"kai.scheduler/skip-podgrouper": "true", "pod-group-name": labels["grove.io/podgang"]}
+    subgroup = {"kai.scheduler/subgroup-name": labels["grove.io/podclique"]}
+    return pod | {"metadata": meta | {"annotations": marks, "labels": labels | subgroup}}
 
 
 def pod_gang(clique_set: Document) -> Document:

@@ -168,6 +168,26 @@ async def test_a_group_that_appears_later_starts_its_pods(cluster: Cluster, view
         await view.wait_bound("late", 2)
 
 
+async def test_a_pod_of_an_unknown_subgroup_is_kept_back_alone_and_told(
+    cluster: Cluster, view: View
+):
+    leaves = [{"name": "decode", "minMember": 1}]
+    async with cluster.run_nodes(gpu_nodes(1, published_gpus=4)):
+        await cluster.submit(
+            kai_queue("kai-team"), claim_template(), pod_group("serve", subGroups=leaves)
+        )
+        await cluster.submit(*members("serve", 1, "decode"), *members("serve", 1, "encode"))
+        await view.wait_bound("serve-decode", 1)
+        message = await view.wait_pending("serve-encode", 1, reason="Invalid")
+        assert '"encode"' in message
+
+        async def told() -> bool:
+            name = "serve-encode-0"
+            return message in await view.events(kind="Pod", name=name, reason="FailedScheduling")
+
+        await eventually(told)
+
+
 async def test_a_gang_that_stays_short_is_ended_after_its_grace_also_after_a_restart(
     cluster: Cluster, view: View, kai_scheduler: Running
 ):
