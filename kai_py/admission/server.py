@@ -78,7 +78,7 @@ async def serve(client: Client, credentials: Credentials, configuration: Configu
         async with asyncio.TaskGroup() as group:
             beside = [
                 group.create_task(mirror.run(), name="mirror"),
-                group.create_task(_keep(client, wanted, files, served), name="certificate"),
+                group.create_task(keep(client, wanted, files, served), name="certificate"),
             ]
             await mirror.wait_synced()
             found = registry(Desk(client, mirror, configuration))
@@ -93,10 +93,10 @@ async def serve(client: Client, credentials: Credentials, configuration: Configu
                 task.cancel()
 
 
-async def _keep(
+async def keep(
     client: Client, wanted: Webhook, files: CertificateFiles, served: Certificate
 ) -> None:
-    """Keep the files equal to the Secret, and the Secret young."""
+    """Keep the files equal to the Secret, and the Secret young, until cancelled."""
     while True:
         await asyncio.sleep(CHECK_SECONDS)
         try:

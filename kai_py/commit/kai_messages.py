@@ -20,6 +20,7 @@ from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, PodState
 
 INSUFFICIENT = re.compile(r"(\d+) Insufficient (\S+)$")
+ROOMIEST = re.compile(r"no domain has room for (\d+) pods, (\S+) for (\d+) of them")
 NOUNS: Mapping[str, str] = {"nvidia.com/gpu": "GPUs", "cpu": "CPU cores", "memory": "memory"}
 MILLICORES, GIGABYTE = 1000.0, 1e9
 
@@ -53,7 +54,8 @@ def kai_message(unplaced: Unplaced) -> str:
         return f"Queue '{unplaced.queue}' does not exist"
     if unplaced.stage is Stage.TOPOLOGY:
         job = f"{unplaced.owner.namespace}/{unplaced.owner.name}"
-        return unplaced.message.replace(f"satisfied for {job}", f"satisfied for job <{job}>")
+        told = unplaced.message.replace(f"satisfied for {job}", f"satisfied for job <{job}>")
+        return ROOMIEST.sub(r"node-group \2 can allocate only \3 of \1 required pods", told)
     short = unplaced.shortage
     if short is None:
         return unplaced.message

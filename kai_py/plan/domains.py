@@ -104,16 +104,48 @@ def _fits_empty(
     return bool(holds.any())
 
 
-def unsatisfied(gang: Gang, group: Subgroup, wanted: int) -> Obstacle:
-    """No domain holds the group."""
+def roomiest(
+    statement: Statement,
+    gang: Gang,
+    group: Subgroup,
+    copies: Sequence[Ints],
+    counts: Sequence[int],
+) -> tuple[str, int]:
+    """The domain with room for most of the pods, and for how many; "" where the level is unknown.
+
+    Arguments as of ``domain_candidates``.
+    """
+    constraint = settled(statement.snapshot, gang, group) or TopologyConstraint()
+    keys = _level_keys(statement.snapshot, constraint) or ()
+    if constraint.required_level not in keys:
+        return "", 0
+    level = _levels(statement.snapshot, keys)[keys.index(constraint.required_level)]
+    room = np.zeros(len(level.names), dtype=np.int64)
+    for each, count in zip(copies, counts, strict=True):
+        room += np.minimum(level.sums(each), count)
+    if not len(room):
+        return "", 0
+    best = int(np.argmax(room))
+    return level.names[best], int(room[best])
+
+
+def unsatisfied(gang: Gang, group: Subgroup, wanted: int, best: tuple[str, int]) -> Obstacle:
+    """No domain holds the group; ``best``: the one with room for most of its pods."""
     constraint = group.topology or TopologyConstraint()
     part = f", subgroup {group.name}" if group.name else ""
     level = constraint.required_level or constraint.preferred_level or constraint.fitting_level
     return Obstacle(
         Stage.TOPOLOGY,
         f"topology {constraint.topology}, requirement {level} couldn't be satisfied for "
-        f"{gang.owner.namespace}/{gang.owner.name}{part}: no domain has room for {wanted} pods",
+        f"{gang.owner.namespace}/{gang.owner.name}{part}: {_room_in(best, wanted)}",
     )
+
+
+def _room_in(best: tuple[str, int], wanted: int) -> str:
+    name, room = best
+    if not name or not 0 < room < wanted:
+        return f"no domain has room for {wanted} pods"
+    return f"no domain has room for {wanted} pods, {name} for {room} of them"
 
 
 def _level_keys(snapshot: Snapshot, constraint: TopologyConstraint) -> tuple[str, ...] | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from kai_py.grouping.gang import Subgroup
 from kai_py.plan.decisions import Action
-from kai_py.plan.domains import constrained, domain_candidates, unsatisfied
+from kai_py.plan.domains import constrained, domain_candidates, roomiest, unsatisfied
 from kai_py.plan.mixed import can_search, place_by_search
 from kai_py.plan.nearness import PREFERENCE, both, near_nodes
 from kai_py.plan.reasons import Obstacle, keeping, no_room, of_gang
@@ -114,13 +114,9 @@ class Placer:
         if group.topology is None:
             return self._place_inside(attempt, group, members, where)
         shapes = by_shape(members)
-        found = domain_candidates(
-            attempt.statement,
-            attempt.gang,
-            group,
-            [self._fitting(attempt, each[0].shape, where.mask, len(each)) for each in shapes],
-            [len(each) for each in shapes],
-        )
+        fitting = [self._fitting(attempt, each[0].shape, where.mask, len(each)) for each in shapes]
+        asked = (attempt.statement, attempt.gang, group, fitting, [len(each) for each in shapes])
+        found = domain_candidates(*asked)
         if isinstance(found, Obstacle):
             return found
         for candidate in found:
@@ -130,7 +126,7 @@ class Placer:
                 if self._place_inside(attempt, group, members, inside) is None:
                     trial.keep()
                     return None
-        return unsatisfied(attempt.gang, group, len(members))
+        return unsatisfied(attempt.gang, group, len(members), roomiest(*asked))
 
     def _place_inside(
         self, attempt: "_Attempt", group: Subgroup, members: Sequence[Member], where: "_Where"

@@ -16,22 +16,10 @@ from kai_py.admission.certificate import (
 )
 from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.config import Webhook
-from kai_py.embedded.cluster import EmbeddedCluster
-from kai_py.watch.client import connect
-from kai_py.watch.credentials import Anonymous
 from kai_py.watch.errors import AlreadyExists
 
 OURS = Webhook(namespace="default", names=("127.0.0.1",))
 THEIRS = Webhook(namespace="default", self_managed=False)
-
-
-@pytest.fixture
-async def client():
-    async with (
-        EmbeddedCluster(kubelet=False) as cluster,
-        connect(Anonymous(cluster.url)) as client,
-    ):
-        yield client
 
 
 def test_a_certificate_is_for_its_names_and_young(tmp_path):

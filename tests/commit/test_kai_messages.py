@@ -170,8 +170,9 @@ def test_a_topology_and_a_preemption_delay_are_worded_as_in_kai():
     wanted = {"topology": "racks", "requiredTopologyLevel": "rack"}
     group = pod_group("g", minMember=2, topologyConstraint=wanted)
     [told] = reworded(QUEUE, topology, nodes, group, members("g", 2)).unplaced
-    assert told.message.startswith(
+    assert told.message == (
         "topology racks, requirement rack couldn't be satisfied for job <default/g>: "
+        "node-group a can allocate only 1 of 2 required pods"
     )
     [delayed] = reworded(
         QUEUE, document_node("n", 0), pod_group("g", preemptionDelay="2h"), member("a", "g")

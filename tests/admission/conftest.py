@@ -1,0 +1,15 @@
+import pytest
+
+from kai_py.embedded.cluster import EmbeddedCluster
+from kai_py.watch.client import connect
+from kai_py.watch.credentials import Anonymous
+
+
+@pytest.fixture
+async def client():
+    """Reaches an API server with nothing in it."""
+    async with (
+        EmbeddedCluster(kubelet=False) as cluster,
+        connect(Anonymous(cluster.url)) as client,
+    ):
+        yield client
