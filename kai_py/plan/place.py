@@ -31,7 +31,7 @@ from kai_py.plan.shape_fits import (
     starts_now,
     without_devices,
 )
-from kai_py.plan.shapes import by_shape, slack, wants_devices
+from kai_py.plan.shapes import by_shape, largest_first, slack, wants_devices
 from kai_py.plan.statement import Statement
 from kai_py.policy.fill import Strategy, fill
 from kai_py.policy.fit import StaticFit
@@ -132,7 +132,7 @@ class Placer:
         self, attempt: "_Attempt", group: Subgroup, members: Sequence[Member], where: "_Where"
     ) -> Obstacle | None:
         if not any(constrained(child) for child in group.children):
-            parts = by_shape(members)
+            parts = self._hardest_first(attempt, by_shape(members), where)
             if can_search(attempt.statement, parts, attempt.action):
                 return self._place_mixed(attempt, parts, where)
             steps = (partial(self._place_part, attempt, part, where) for part in parts)
@@ -143,6 +143,19 @@ class Placer:
                 if (own := _members_of(child, members))
             )
         return next((obstacle for step in steps if (obstacle := step()) is not None), None)
+
+    def _hardest_first(
+        self, attempt: "_Attempt", parts: Sequence[list[Member]], where: "_Where"
+    ) -> Sequence[list[Member]]:
+        """Of pods of one size, first those that fewer nodes are open to."""
+        if len(parts) < 2:
+            return parts
+
+        def open_nodes(part: Sequence[Member]) -> int:
+            static = self.fits.static(attempt.statement, part[0].shape, attempt.room)
+            return int((static.mask & where.mask).sum())
+
+        return largest_first(sorted(parts, key=open_nodes))
 
     def _place_mixed(
         self, attempt: "_Attempt", parts: Sequence[Sequence[Member]], where: "_Where"

@@ -1,6 +1,6 @@
-"""What kind of pods are these, which are the hardest to place, and how empty is a node for them?"""
+"""What kind of pods are these, which are the largest, and how empty is a node for them?"""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -11,9 +11,9 @@ from kai_py.snapshot.shape import Shape
 
 
 def by_shape(members: Sequence[Member]) -> list[list[Member]]:
-    """Members grouped by shape, the hardest to place first; order within a group is kept.
+    """Members grouped by shape, the largest first; order within a group is kept.
 
-    Equally hard ones stand in the order of their first pods. Labels tell pods apart even if their
+    Those of one size stand in the order of their first pods. Labels tell pods apart even if their
     numbers don't: those of ``moves`` get theirs late.
     """
     if len(members) == 1:
@@ -23,7 +23,12 @@ def by_shape(members: Sequence[Member]) -> list[list[Member]]:
         shape = member.shape
         key = (shape.number, *sorted(shape.labels.items())) if shape.labels else shape.number
         groups.setdefault(key, []).append(member)
-    return sorted(groups.values(), key=_size, reverse=True)
+    return largest_first(groups.values())
+
+
+def largest_first(groups: Iterable[list[Member]]) -> list[list[Member]]:
+    """Groups of pods of one shape by their size; those of one size keep their order."""
+    return sorted(groups, key=_size, reverse=True)
 
 
 def wants_devices(shape: Shape) -> bool:

@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 
+from msgspec.structs import replace as struct_replace
+
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.decisions import Action, Stage
 from kai_py.policy.rules import KAI, NATIVE, FreeRoom
 from kai_py.snapshot.queue_specs import QueueSpec
-from tests.scenario import START, cluster, evicted, job, node, pod, queue
+from tests.scenario import START, cluster, evicted, job, job_with_pods, node, pod, queue
 from tests.worlds import gang, kept_world, member, subgroup, world
 
+HOST_A = {"kubernetes.io/hostname": "a"}
 WHO_FITS = replace(NATIVE, free_room=FreeRoom.WHO_FITS)
 
 
@@ -141,6 +144,29 @@ def test_a_victim_that_fits_elsewhere_is_moved_and_says_where():
     assert moves(plan) == {"y": "a"}, "the youngest is moved"
     assert nominated(plan) == {"big": "b"}
     assert plan.evictions[0].action is Action.CONSOLIDATE
+
+
+def test_a_pod_of_the_core_is_moved_where_the_surplus_has_to_stay():
+    plan = world(
+        {"a": 4, "b": 3},
+        gang("low", nodes="ba", gpus=2, floor=1),
+        gang("new", pods=1, gpus=3, created=9),
+    ).plan()
+    assert moves(plan) == {"low-0": "a"}
+    assert nominated(plan) == {"new-0": "b"}
+
+
+def test_pods_of_one_size_leave_the_only_node_to_the_one_that_needs_it():
+    owner, *pods = job_with_pods("new", 3, queue="team", priority=10)
+    choosy = struct_replace(pods[2], spec=struct_replace(pods[2].spec, node_selector=HOST_A))
+    plan = cluster(
+        *(node(name, 1) for name in "abc"),
+        queue("team", 8),
+        *(pod(f"old-{name}", queue="team", node=name) for name in "abc"),
+        [owner, *pods[:2], choosy],
+    ).plan()
+    assert nominated(plan)["new-2"] == "a"
+    assert len(evicted(plan)) == 3
 
 
 def test_nothing_is_moved_where_somebody_would_be_lost():

@@ -11,6 +11,7 @@ moved where GPU pods are spread.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -81,7 +82,10 @@ def _least(state: CycleState, member: Member) -> Floats:
 
 
 def _units(state: CycleState, pool: VictimPool, ask: Ask) -> Iterator[VictimUnit]:
-    """Every unit once, by the price of the cheapest node it is on."""
+    """Every unit once, by the price of the cheapest node it is on.
+
+    Whoever leaves comes back, so no unit empties a leaf for those that stay.
+    """
     hardest = by_shape(ask.members)[0][0]
     mask = state.placer.fits.statics.of(hardest.shape, state.snapshot.nodes).mask
     on_row: dict[int, list[VictimUnit]] = {}
@@ -98,7 +102,7 @@ def _units(state: CycleState, pool: VictimPool, ask: Ask) -> Iterator[VictimUnit
         for unit in on_row[row]:
             if id(unit) not in offered:
                 offered.add(id(unit))
-                yield unit
+                yield replace(unit, empties=())
 
 
 def _rank(unit: VictimUnit) -> tuple[int, float]:
