@@ -9,6 +9,7 @@ import typer
 from kai_py.cli.cluster_objects import read_now
 from kai_py.cli.connection import Context, Kubeconfig
 from kai_py.cli.errors import CommandError
+from kai_py.cli.progress import progress
 from kai_py.simulate.objects import write_objects
 from kai_py.simulate.redaction import redact
 
@@ -19,13 +20,14 @@ def command(
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     hide_names: Annotated[
-        bool, typer.Option("--redact", help="Replace names, labels and images by stand-ins.")
+        bool, typer.Option("--redact", help="Leave no name, label, image, text or address in it.")
     ] = False,
 ) -> None:
     """Save the objects that the scheduler watches to a file."""
     documents = asyncio.run(read_now(kubeconfig, context))
     if hide_names:
-        documents = redact(documents)
+        with progress("redacting"):
+            documents = redact(documents)
     try:
         write_objects(file, documents)
     except OSError as error:

@@ -1,61 +1,173 @@
 """A cluster that can be shown to strangers: the same decisions under other names.
 
-Every name that somebody chose for an object, and every text that equals one (a label that repeats
-a node's name, a reference to a queue), becomes a stand-in. Stand-ins sort as the names do, so ties
-break the same way. Names of classes and drivers stay, because CEL expressions contain them. What
-the scheduler never reads and may hold secrets (commands, environment, long annotations) is dropped.
+Everything is somebody's name until it is known not to be: every word of every text becomes a
+stand-in, except words of the APIs (kinds, operators, numbers, quantities, times, keys of known
+projects), names of resources, and what CEL expressions compare (drivers, attributes and their
+values), in which only names of objects are replaced. Stand-ins sort as the words do, so ties break
+the same way, and keep the number at a word's end. What is of no use to a scheduler is dropped.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from kai_py.simulate.objects import Document
+import msgspec
 
-PUBLIC_KINDS = frozenset(
-    {"DeviceClass", "PriorityClass", "StorageClass", "DeviceTaintRule", "CustomResourceDefinition"}
+from kai_py.simulate.objects import Document
+from kai_py.simulate.redaction_words import (
+    AMOUNT_FIELDS,
+    DROPPED_ANNOTATIONS,
+    DROPPED_FIELDS,
+    KEPT_FIELDS,
+    KEYED_FIELDS,
+    KNOWN_KEYS,
+    is_common,
+    is_known,
+    tells_hardware,
 )
-DROPPED_FIELDS = frozenset(
-    {"command", "args", "env", "envFrom", "volumeMounts", "image", "imageID", "managedFields"}
-)
-LONGEST_ANNOTATION = 63
+
+CLASS_KINDS = frozenset({"DeviceClass", "PriorityClass", "StorageClass"})
+FIELD = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+WORD = re.compile(r"[^\s/,:;=|@\"'(){}\[\]<>!&+*]+")
+STRING_OF_CEL = re.compile(r"\"[^\"]*\"|'[^']*'")
+ENDING = re.compile(r"(-\d+)?-?$")
+
+Change = Callable[[str], str]
+"""A word to what stands for it."""
 
 
 def redact(documents: Sequence[Document]) -> list[Document]:
     """The same cluster under other names."""
-    names = sorted({name for document in documents for name in _chosen_names(document)})
-    stand_ins = {name: f"name-{number:06d}" for number, name in enumerate(names)}
-    return [_redacted(document, stand_ins) for document in documents]
+    words: set[str] = set()
+    names = frozenset(_names_of_objects(documents))
+
+    def collect(word: str) -> str:
+        words.add(word)
+        return word
+
+    for document in documents:
+        _Redaction(collect, names).document(document)
+    stand_ins = {
+        word: f"name-{number:06d}{_ending(word)}" for number, word in enumerate(sorted(words))
+    }
+    redaction = _Redaction(stand_ins.__getitem__, names)
+    return [redaction.document(document) for document in documents]
 
 
-def _chosen_names(document: Document) -> Iterator[str]:
-    meta = document["metadata"]
-    if document["kind"] not in PUBLIC_KINDS:
-        yield meta["name"]
-        if meta.get("generateName"):
-            yield meta["generateName"]
-    if meta.get("namespace"):
-        yield meta["namespace"]
-    for owner in meta.get("ownerReferences") or ():
-        yield owner["name"]
+def _ending(word: str) -> str:
+    found = ENDING.search(word)
+    return found[0] if found and found.start() else ""
 
 
-def _redacted(document: Document, stand_ins: dict[str, str]) -> Document:
-    copy: Document = _renamed(document, stand_ins)
-    annotations = copy["metadata"].get("annotations") or {}
-    kept = {key: text for key, text in annotations.items() if len(text) <= LONGEST_ANNOTATION}
-    copy["metadata"]["annotations"] = kept
-    for container in (copy.get("spec") or {}).get("containers") or ():
-        container.setdefault("image", "redacted")
-    return copy
+def _names_of_objects(documents: Sequence[Document]) -> Iterator[str]:
+    """Names that nothing may repeat; classes are called like their drivers."""
+    for document in documents:
+        meta = document["metadata"]
+        yield from filter(None, (meta.get("namespace"), meta.get("generateName")))
+        if document["kind"] not in CLASS_KINDS:
+            yield meta["name"]
 
 
-def _renamed(value: Any, stand_ins: dict[str, str]) -> Any:
-    if isinstance(value, dict):
+class _Redaction:
+    """Walks documents; ``change`` is asked for every word that may be somebody's."""
+
+    def __init__(self, change: Change, names: frozenset[str]) -> None:
+        self._change = change
+        self._names = names
+        self._texts: dict[str, str] = {}
+        self._attributes: dict[str, str] = {}
+
+    def document(self, document: Document) -> Document:
+        """The document under other names."""
+        copy: Document = self._map(document)
+        for container in (copy.get("spec") or {}).get("containers") or ():
+            container["image"] = "redacted"
+        return copy
+
+    def _map(self, fields: dict[str, Any], *, keys: Change = str) -> dict[str, Any]:
         return {
-            key: _renamed(item, stand_ins)
-            for key, item in value.items()
-            if key not in DROPPED_FIELDS
+            keys(name): self._value(name, item)
+            for name, item in fields.items()
+            if name not in DROPPED_FIELDS
         }
-    if isinstance(value, list):
-        return [_renamed(item, stand_ins) for item in value]
-    return stand_ins.get(value, value) if isinstance(value, str) else value
+
+    def _value(self, field: str, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._field_text(field, value)
+        if isinstance(value, list):
+            return [self._map(x) if isinstance(x, dict) else self._value(field, x) for x in value]
+        return self._fields(field, value) if isinstance(value, dict) else value
+
+    def _fields(self, field: str, value: dict[str, Any]) -> dict[str, Any]:
+        if field == "annotations":
+            return dict(self._annotations(value))
+        if field == "attributes":
+            return {key: self._attribute(item) for key, item in value.items()}
+        if field in KEYED_FIELDS:
+            return {self._text(key): self._label(key, text) for key, text in value.items()}
+        return self._map(value, keys=str if field in AMOUNT_FIELDS else self._field)
+
+    def _field(self, name: str) -> str:
+        """Fields of the APIs are written in one word; others are somebody's."""
+        return name if FIELD.fullmatch(name) else self._text(name)
+
+    def _field_text(self, field: str, text: str) -> str:
+        if field in KEPT_FIELDS:
+            return text
+        if field == "expression":
+            return STRING_OF_CEL.sub(lambda found: self._named(found[0]), text)
+        return self._text(text)
+
+    def _text(self, text: str) -> str:
+        known = self._texts.get(text)
+        if known is None:
+            known = self._texts[text] = self._changed(text)
+        return known
+
+    def _changed(self, text: str) -> str:
+        if is_common(text) or (text not in self._names and is_known(text)):
+            return text
+        return WORD.sub(lambda found: self._word(found[0]), text)
+
+    def _word(self, word: str) -> str:
+        return word if is_common(word) else self._change(word)
+
+    def _named(self, text: str) -> str:
+        """The text with other names of objects."""
+        if text not in self._attributes:
+            self._attributes[text] = self._with_other_names(text)
+        return self._attributes[text]
+
+    def _with_other_names(self, text: str) -> str:
+        def changed(found: re.Match[str]) -> str:
+            return self._word(found[0]) if found[0] in self._names else found[0]
+
+        return WORD.sub(changed, text)
+
+    def _attribute(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._named(value)
+        if isinstance(value, list):
+            return [self._attribute(item) for item in value]
+        if isinstance(value, dict):
+            return {key: self._attribute(item) for key, item in value.items()}
+        return value
+
+    def _label(self, key: str, value: Any) -> Any:
+        if not isinstance(value, str) or tells_hardware(key):
+            return value
+        return self._text(value)
+
+    def _annotations(self, annotations: dict[str, str]) -> Iterator[tuple[str, str]]:
+        for key, text in annotations.items():
+            if key not in DROPPED_ANNOTATIONS and (key in KNOWN_KEYS or is_known(key)):
+                yield key, self._annotation(key, text)
+
+    def _annotation(self, key: str, text: str) -> str:
+        if not text.startswith(("{", "[")):
+            return str(self._label(key, text))
+        try:
+            value = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            return self._text(text)
+        return msgspec.json.encode(self._value(key, value)).decode()

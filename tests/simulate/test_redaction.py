@@ -1,0 +1,153 @@
+"""A redacted cluster names nobody and is decided as the real one."""
+
+import json
+from copy import deepcopy
+
+import pytest
+
+from kai_py.config import Configuration
+from kai_py.simulate.cluster import SimulatedCluster
+from kai_py.simulate.objects import Document
+from kai_py.simulate.redaction import redact
+from tests.cluster.fake_kubelet.nodes import gpu_nodes, node_document, slice_document
+from tests.cluster.manifests import claim_template, gpu_request, job, pod, pod_spec
+from tests.mixtures import MIXTURES, budget, volume_in
+from tests.simulate.clusters import NOW, objects, queue, simulated
+from tests.simulate.test_situations import staged
+from tests.situations import SITUATIONS, Situation
+
+SECRET = "acme-secret"
+ADDRESS = "10.9.8.7"
+
+
+def decided(documents: list[Document]):
+    """Where each pod goes, who leaves, what stops whom, by uid: names are others."""
+    cluster = SimulatedCluster(Configuration(), start=NOW, seed=1)
+    cluster.load(documents)
+    nodes = {
+        each["metadata"]["name"]: each["metadata"]["uid"]
+        for each in documents
+        if each["kind"] == "Node"
+    }
+    plan = cluster.planner.decide(cluster.snapshot())
+    return (
+        [(p.pod.uid, nodes[p.node], len(p.allocate)) for g in plan.placements for p in g.pods],
+        [(each.pod.uid, each.action) for each in plan.evictions],
+        [(each.owner.uid, each.stage, len(each.pods)) for each in plan.unplaced],
+        [(each.pod.uid, nodes[each.node]) for each in plan.nominations],
+        sorted(tuple(sorted(share.fair_share.values())) for share in plan.queues),
+    )
+
+
+@pytest.mark.parametrize("situation", [*SITUATIONS, *MIXTURES], ids=lambda each: each.name)
+def test_the_plan_is_the_same(situation: Situation):
+    documents = objects(staged(situation))
+    assert decided(redact(documents)) == decided(documents)
+
+
+def full_of_secrets() -> list[Document]:
+    """A name, or an address, wherever the API has room for one."""
+    spec = pod_spec(
+        template=f"{SECRET}-gpu",
+        nodeSelector={f"{SECRET}.example.com/pool": SECRET, "kubernetes.io/os": "linux"},
+        serviceAccountName=SECRET,
+        imagePullSecrets=[{"name": SECRET}],
+        hostAliases=[{"ip": ADDRESS, "hostnames": [f"{SECRET}.example.com"]}],
+        tolerations=[{"key": SECRET, "operator": "Exists", "effect": "NoSchedule"}],
+        volumes=[
+            {"name": SECRET, "hostPath": {"path": f"/home/{SECRET}"}},
+            {"name": "nfs", "nfs": {"server": ADDRESS, "path": f"/{SECRET}"}},
+            {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+        ],
+    )
+    container = spec["containers"][0]
+    container |= {
+        "image": f"registry.{SECRET}.com/{SECRET}:1",
+        "command": [SECRET],
+        "args": [f"--token={SECRET}"],
+        "env": [{"name": "TOKEN", "value": SECRET}],
+        "envFrom": [{"secretRef": {"name": SECRET}}],
+        "volumeMounts": [{"name": SECRET, "mountPath": f"/{SECRET}"}],
+        "livenessProbe": {"httpGet": {"host": ADDRESS, "path": f"/{SECRET}", "port": 80}},
+    }
+    annotations = {
+        "scheduling.kai.io/queue-name": f"{SECRET}-queue",
+        "kubectl.kubernetes.io/last-applied-configuration": json.dumps({"name": SECRET}),
+        f"{SECRET}.example.com/owner": "jane@acme-secret.com",
+        "kubernetes.io/description": f"run by {SECRET} on {ADDRESS}",
+        "note": SECRET,
+    }
+    work = job(f"{SECRET}-job", 2, spec, annotations=annotations)
+    work["metadata"]["labels"] = {SECRET: SECRET, "app.kubernetes.io/name": SECRET}
+    [node] = gpu_nodes(1, prefix=SECRET, published_gpus=2)
+    machine = node_document(node, "2027-01-15T08:00:00Z")
+    machine["metadata"]["labels"] |= {f"{SECRET}.example.com/pool": SECRET}
+    machine["status"]["images"] = [{"names": [f"{SECRET}:1"], "sizeBytes": 1}]
+    machine["status"]["addresses"] = [{"type": "InternalIP", "address": ADDRESS}]
+    machine["status"]["conditions"][0]["message"] = f"{SECRET} on {ADDRESS}"
+    selector = f'device.attributes["gpu.nvidia.com"].owner != "{SECRET}-0"'
+    cluster = simulated(
+        queue(f"{SECRET}-queue", 8),
+        claim_template(f"{SECRET}-gpu", gpu_request(selectors=[{"cel": {"expression": selector}}])),
+        budget(f"{SECRET}-budget", 1, {SECRET: SECRET}),
+        *volume_in(SECRET),
+        nodes=0,
+    )
+    made = cluster.embedded.create(machine)
+    devices = slice_document(node, made["metadata"]["uid"])
+    for device in devices["spec"]["devices"]:
+        device["attributes"]["owner"] = {"string": f"{SECRET}-0"}
+    cluster.embedded.create(devices)
+    cluster.embedded.create(work)
+    cluster.settle(60)
+    documents = deepcopy(objects(cluster))
+    for document in documents:
+        if document["kind"] == "Pod":
+            document["status"] |= {
+                "hostIP": ADDRESS,
+                "podIPs": [{"ip": ADDRESS}],
+                "message": SECRET,
+                "containerStatuses": [{"name": SECRET, "image": SECRET, "imageID": SECRET}],
+            }
+    return documents
+
+
+def test_nothing_of_a_name_is_left():
+    documents = full_of_secrets()
+    hidden = json.dumps(redact(documents)).lower()
+    assert "acme" not in hidden
+    assert "secret" not in hidden
+    assert "jane" not in hidden
+    assert ADDRESS not in hidden
+    assert hidden.count("linux") >= 2
+    assert decided(redact(documents)) == decided(documents)
+
+
+def test_what_is_redacted_twice_is_decided_the_same():
+    documents = full_of_secrets()
+    assert decided(redact(redact(documents))) == decided(documents)
+
+
+FOREIGN = {
+    "apiVersion": "acme.example.com/v1",
+    "kind": "Trainer",
+    "metadata": {"name": SECRET, "namespace": "default", "uid": "trainer"},
+    "spec": {"roles": {SECRET: {"replicas": 2, "image": SECRET}}, "notes": [SECRET]},
+}
+
+
+def test_owners_of_other_kinds_keep_their_form():
+    [hidden] = redact([FOREIGN])
+    [role] = hidden["spec"]["roles"]
+    assert hidden["spec"]["roles"][role] == {"replicas": 2}
+    assert hidden["spec"]["notes"] == [role] == [hidden["metadata"]["name"]]
+
+
+def test_words_sort_as_before_and_keep_their_numbers():
+    pods = [pod(name) for name in ("web-10", "web-9", "a", "b-x")]
+    before = [each["metadata"]["name"] for each in pods]
+    after = [each["metadata"]["name"] for each in redact(pods)]
+    order = sorted(range(len(pods)), key=before.__getitem__)
+    assert sorted(range(len(pods)), key=after.__getitem__) == order
+    assert after[0].endswith("-10")
+    assert after[1].endswith("-9")
