@@ -6,6 +6,7 @@ after a plan was carried out.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from kai_py.api.records.core import Condition, Node, NodeStatus, ObjectMeta
 from kai_py.api.references import PodRef
@@ -14,7 +15,7 @@ from kai_py.grouping.gang import Owner, Subgroup
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.decisions import Plan
 from kai_py.snapshot.accounting import total
-from kai_py.snapshot.gangs import Gang, Member, PodState
+from kai_py.snapshot.gangs import Charge, Gang, Member, PodState
 from kai_py.snapshot.ledger import Holding, NodeLedger
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.shape import Shape
@@ -82,7 +83,7 @@ def member(
         priority=priority,
         created=START + created,
         bound_since=START + created if node else 0.0,
-        charge={"gpu": float(gpus), "cpu": 1000.0},
+        charge=_charge(gpus),
     )
 
 
@@ -164,6 +165,12 @@ def at_node(each: Member, node: str) -> Member:
             "state": state,
         }
     )
+
+
+@cache
+def _charge(gpus: int) -> Charge:
+    """One object for all pods of a shape, as a snapshot has it."""
+    return {"gpu": float(gpus), "cpu": 1000.0}
 
 
 def _node(name: str, gpus: int) -> Node:

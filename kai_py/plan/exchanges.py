@@ -14,6 +14,7 @@ and searching goes on from there.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from kai_py.plan.alike_gangs import is_alike
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action
 from kai_py.plan.gang_line import GangLine
@@ -21,7 +22,6 @@ from kai_py.plan.headroom import is_exact
 from kai_py.plan.moves import may_have_room
 from kai_py.plan.room import Room
 from kai_py.plan.running_fit import RunningFit
-from kai_py.plan.single_pods import is_alike
 from kai_py.plan.statement import Evicted
 from kai_py.plan.victim_units import VictimUnit
 from kai_py.snapshot.gangs import Gang
@@ -57,7 +57,8 @@ class Exchanges:
         state = self.state
         pod, queue = gang.members[0], state.quota.queues.positions[gang.queue]
         if (
-            not is_alike(gang, pod)
+            len(gang.members) != 1
+            or not is_alike(gang, gang)
             or not is_exact(state, gang, gang.members)
             or state.quota.queues.has_max[queue]
             or state.placer.reservations.kept
@@ -94,7 +95,7 @@ class Exchanges:
         return len(served) == size
 
     def _is_like(self, following: Gang, gang: Gang) -> bool:
-        return following.queue == gang.queue and is_alike(following, gang.members[0])
+        return following.queue == gang.queue and is_alike(following, gang)
 
     def _step(
         self,

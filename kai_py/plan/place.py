@@ -226,7 +226,7 @@ class Placer:
 
     def packed_fit(self, statement: Statement, shape: Shape, room: Room) -> RunningFit | None:
         """The fit by which single pods of the shape are packed, if nothing else decides."""
-        if self.scoring is not None or self._strategy(shape) is not Strategy.BINPACK:
+        if self.scoring is not None or self.strategy(shape) is not Strategy.BINPACK:
             return None
         return self.fits.running(statement, shape, room)
 
@@ -245,6 +245,13 @@ class Placer:
                 return off
         return scoring.fit(statement, shape, room, self.fits.statics)
 
+    def fit_for_gangs(self, statement: Statement, shape: Shape, room: Room) -> RunningFit | None:
+        """The fit by which pods of the shape go that start together, if room alone decides."""
+        scoring = self.scoring
+        if scoring is not None and not (scoring.by_default and wants_devices(shape)):
+            return None
+        return self.fits.running(statement, shape, room)
+
     def _place_plain(
         self, attempt: "_Attempt", members: Sequence[Member], where: "_Where", running: RunningFit
     ) -> Obstacle | None:
@@ -255,7 +262,7 @@ class Placer:
         preference = running.preference
         if where.preference is not None:
             preference = preference + where.preference
-        chunks = fill(count, copies, preference, running.slack, self._strategy(shape))
+        chunks = fill(count, copies, preference, running.slack, self.strategy(shape))
         found = sum(pods for _, pods in chunks)
         if found < count:
             static = self.fits.static(statement, shape, room)
@@ -319,7 +326,7 @@ class Placer:
                 found.fitting,
                 self._preference(attempt, shape, static, where, mask) + alternatives_passed(found),
                 slack(shape, statement.snapshot.resources, found.free),
-                self._strategy(shape),
+                self.strategy(shape),
                 first=found.first,
             )
             if sum(pods for _, pods in chunks) < count:
@@ -337,7 +344,8 @@ class Placer:
                 static = self.fits.static(statement, shape, room)
         return None
 
-    def _strategy(self, shape: Shape) -> Strategy:
+    def strategy(self, shape: Shape) -> Strategy:
+        """How pods of the shape share nodes."""
         if self.gpu_strategy is self.cpu_strategy:
             return self.gpu_strategy
         return self.gpu_strategy if wants_devices(shape) else self.cpu_strategy

@@ -15,7 +15,7 @@ from kai_py.policy.fair_share import FairShare
 from kai_py.policy.measured_usage import MeasuredUsage
 from kai_py.policy.rules import Rules
 from kai_py.policy.standing import Standing
-from kai_py.policy.turns import taken
+from kai_py.policy.turns import Costs, taken
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU, Accounting, total
 from kai_py.snapshot.gangs import Gang, Member
@@ -112,16 +112,16 @@ class Quota:
             table[:, line] = _added(amounts, cost, count)
         return undo
 
-    def charge_turns(self, leaves: Index, costs: Floats) -> Callable[[], None]:
-        """Charge what can be taken back to ``leaves`` (n,), one after the other; returns the undo.
+    def charge_turns(self, leaves: Index, costs: Costs) -> Callable[[], None]:
+        """Charge gangs that can be taken back, in the turns of ``leaves`` (n,); returns the undo.
 
-        ``costs``: (resources, queues) what a turn of each leaf costs.
+        Sums are the same as of charging pod by pod.
         """
         allocated, paths = self.standing.allocated, self.queues.path[leaves]
         before = allocated.copy()
         for queue in np.unique(paths[paths >= 0]).tolist():
             turns = leaves[(paths == queue).any(axis=1)]
-            allocated[:, queue] = taken(before[:, queue], costs[:, turns])[:, -1]
+            allocated[:, queue] = taken(before[:, queue], costs.by_pod(turns))[:, -1]
 
         def undo() -> None:
             allocated[:] = before

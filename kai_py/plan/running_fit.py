@@ -20,6 +20,7 @@ import numpy as np
 from kai_py.plan.node_limits import NodeLimits
 from kai_py.plan.room import Room
 from kai_py.plan.statement import Statement
+from kai_py.policy.fill import Strategy, fill
 from kai_py.policy.fit import copies_that_fit
 from kai_py.policy.neighbours import has_rules
 from kai_py.snapshot.resources import Bools, Floats, Ints
@@ -129,6 +130,13 @@ class RunningFit:
         needed = np.searchsorted(np.cumsum(self.copies[rows]), count) + 1
         chosen: list[int] = np.repeat(rows[:needed], self.copies[rows[:needed]])[:count].tolist()
         return chosen
+
+    def together(self, count: int, strategy: Strategy) -> list[int]:
+        """The rows of ``count`` pods that start together; none if not all fit."""
+        self.refresh()
+        chunks = fill(count, self.copies, self.preference, self.slack, strategy)
+        rows = [row for row, pods in chunks for _ in range(pods)]
+        return rows if len(rows) == count else []
 
     def _update(self, row: int) -> None:
         idle, later = _column(self.statement.idle, row), _column(self.statement.later, row)

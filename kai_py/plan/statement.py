@@ -34,6 +34,7 @@ from kai_py.plan.shared_gpus import SharedGpus, ShareRoom
 from kai_py.plan.storage_capacity import StorageCapacity
 from kai_py.policy.fill import Strategy
 from kai_py.policy.neighbours import Neighbourhood
+from kai_py.policy.turns import Costs
 from kai_py.snapshot.accounting import GPU, total
 from kai_py.snapshot.gangs import Charge, Gang, Member
 from kai_py.snapshot.neighbour import Neighbour
@@ -226,13 +227,13 @@ class Statement:
             self._charge(gang, charges[charge], 1.0, count, fixed=fixed)
 
     def place_turns(
-        self, gangs: Sequence[Gang], rows: Sequence[int], leaves: Index, costs: Floats
+        self, gangs: Sequence[Gang], rows: Sequence[int], leaves: Index, costs: Costs
     ) -> None:
-        """Start gangs of a single pod that can be taken back, in turn, where room is taken already.
+        """Start gangs that can be taken back, in the turns of ``leaves`` (n,), their queues.
 
-        ``leaves`` (n,), ``costs`` (resources, queues): their queues, and what a gang there costs.
+        The room of their pods is taken already: one on each of ``rows``.
         """
-        pods = [(gang, gang.members[0]) for gang in gangs]
+        pods = [(gang, member) for gang in gangs for member in gang.members]
         self._put_all(pods, rows, Action.ALLOCATE, Room.NOW)
         self._undo.append(self.quota.charge_turns(leaves, costs))
 

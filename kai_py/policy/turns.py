@@ -8,7 +8,8 @@ more: taking the least head again and again is merging sorted lines, and that is
 turns of each level, from the leaves up. O(depth x turns x log turns).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -17,21 +18,41 @@ from kai_py.policy.queue_order import order_keys
 from kai_py.policy.rules import Rules
 from kai_py.policy.standing import Standing, exceeds
 from kai_py.snapshot.queues import Index, QueueTable
-from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.resources import Floats, Ints
 
 
-def turns(standing: Standing, waiting: Mapping[int, int], costs: Floats, rules: Rules) -> Index:
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What each gang of a leaf costs: ``pods`` (queues,) pods, each ``pod`` (resources, queues).
+
+    No less than 0.
+    """
+
+    pod: Floats
+    pods: Ints
+
+    def are_of_the_same(self, leaves: Sequence[int]) -> bool:
+        """Whether the gangs of all ``leaves`` cost the same resources, however much of them."""
+        asked = self.pod[:, leaves] > 0
+        return bool((asked == asked[:, :1]).all())
+
+    def by_pod(self, leaves: Index) -> Floats:
+        """(resources, pods) what the pods cost of gangs that take the turns of ``leaves`` (n,)."""
+        costs: Floats = self.pod[:, np.repeat(leaves, self.pods[leaves])]
+        return costs
+
+
+def turns(standing: Standing, waiting: Mapping[int, int], costs: Costs, rules: Rules) -> Index:
     """(n,) leaves in the order of their turns, up to the first that would pass a ``max``.
 
-    ``waiting``: leaf to how many gangs it has. ``costs`` (resources, queues): of each gang of a
-    leaf, no less than 0; which resources they ask for is the same for all leaves.
+    ``waiting``: leaf to how many gangs it has. All their ``costs`` are of the same resources.
     """
     queues = standing.queues
     leaves, over = np.empty(0, np.int32), np.empty(0, np.bool_)
     for depth, own in _from_the_deepest(queues, waiting):
         leaves = np.concatenate((leaves, own))
-        queue, request = queues.path[leaves, depth], costs[:, leaves]
-        held = _held_before(standing, queue, request)
+        queue, request = queues.path[leaves, depth], costs.pod[:, leaves] * costs.pods[leaves]
+        held = _held_before(standing, queue, leaves, costs)
         passes = exceeds(held + request, queues.max[:, queue]) & (request > 0)
         over = np.append(over, np.zeros(len(own), np.bool_)) | passes.any(axis=0)
         keys = order_keys(standing, queue, request, rules, held=held)
@@ -41,9 +62,9 @@ def turns(standing: Standing, waiting: Mapping[int, int], costs: Floats, rules: 
 
 
 def taken(held: Floats, costs: Floats) -> Floats:
-    """(resources, turns + 1) what is held before each of the turns and in the end.
+    """(resources, n + 1) what is held before each of ``costs`` (resources, n) and in the end.
 
-    ``costs`` (resources, turns) are added one by one.
+    They are added one by one.
     """
     sums: Floats = np.add.accumulate(np.column_stack((held, costs)), axis=1)
     return sums
@@ -62,11 +83,13 @@ def _from_the_deepest(
         yield depth, np.repeat(np.array(leaves, np.int32), counts)
 
 
-def _held_before(standing: Standing, queue: Index, request: Floats) -> Floats:
+def _held_before(standing: Standing, queue: Index, leaves: Index, costs: Costs) -> Floats:
     """(resources, n) what each queue holds before each turn; turns of a queue stand together."""
-    held = np.empty_like(request)
+    held = np.empty((len(costs.pod), len(queue)))
     ends = np.flatnonzero(np.diff(queue)) + 1
     for start, end in pairwise((0, *ends.tolist(), len(queue))):
-        before = standing.allocated[:, queue[start]]
-        held[:, start:end] = taken(before, request[:, start:end])[:, :-1]
+        turn = leaves[start:end]
+        pods = np.cumsum(costs.pods[turn]) - costs.pods[turn]
+        sums = taken(standing.allocated[:, queue[start]], costs.by_pod(turn))
+        held[:, start:end] = sums[:, pods]
     return held

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kai_py.plan.alike_gangs import AlikeGangs
 from kai_py.plan.decisions import Action
 from kai_py.plan.room import Room
 from kai_py.plan.scoring import Scoring
-from kai_py.plan.single_pods import SinglePods
 from kai_py.plan.statement import Evicted
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.strategies import PlacementStrategy
@@ -164,6 +164,6 @@ def test_single_pods_placed_together_go_where_they_go_one_by_one(monkeypatch):
         pod(f"p{i:02d}", i // 24, queue="q", created=i, requests={"cpu": "3"}) for i in range(48)
     ]
     together = placed(cluster(queue("q", 64), nodes, pods, **DEFAULT).plan())
-    monkeypatch.setattr(SinglePods, "place", lambda self: False)
+    monkeypatch.setattr(AlikeGangs, "place", lambda self: False)
     assert placed(cluster(queue("q", 64), nodes, pods, **DEFAULT).plan()) == together
     assert len(together) > 30

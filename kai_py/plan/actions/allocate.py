@@ -13,6 +13,7 @@ search, for room only shrinks, until one that was refused got room from others.
 from collections.abc import Callable, Iterable
 
 from kai_py.plan.actions.reserve import kept_from
+from kai_py.plan.alike_gangs import AlikeGangs
 from kai_py.plan.candidates import Ask, precondition
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action, Stage
@@ -21,7 +22,6 @@ from kai_py.plan.gang_line import GangLine
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.room import Room
 from kai_py.plan.shapes import by_shape
-from kai_py.plan.single_pods import SinglePods
 from kai_py.policy.limits import check_limits
 from kai_py.snapshot.gangs import Gang
 
@@ -35,9 +35,9 @@ Refused = Callable[[Gang], bool]
 def allocate(state: CycleState, gangs: Iterable[Gang], refused: Refused | None = None) -> None:
     """Run the action for ``gangs``; whatever stays pending gets its obstacle in ``state``."""
     line = GangLine(state, [gang for gang in gangs if _is_ready(state, gang)])
-    singles = SinglePods(state, line)
+    alike = AlikeGangs(state, line)
     hopeless: Hopeless = {}
-    while (gang := _one_by_one(line, singles)) is not None:
+    while (gang := _one_by_one(line, alike)) is not None:
         if _try(state, gang, hopeless):
             line.push(gang)
         elif refused is not None and gang.key in state.obstacles and refused(gang):
@@ -47,9 +47,9 @@ def allocate(state: CycleState, gangs: Iterable[Gang], refused: Refused | None =
                 line.push(gang)
 
 
-def _one_by_one(line: GangLine, singles: SinglePods) -> Gang | None:
+def _one_by_one(line: GangLine, alike: AlikeGangs) -> Gang | None:
     """The next gang to be tried by itself; those that are placed many at a time come first."""
-    while singles.place():
+    while alike.place():
         pass
     return line.pop()
 

@@ -1,4 +1,4 @@
-"""Single pods placed many at a time end where placing them one by one would have put them."""
+"""Gangs placed many at a time end where placing them one by one would have put them."""
 
 from dataclasses import replace
 from unittest.mock import patch
@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.plan.alike_gangs import AlikeGangs
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.gang_line import GangLine
-from kai_py.plan.single_pods import SinglePods
 from kai_py.policy.fill import Strategy
 from kai_py.policy.rules import KAI, NATIVE
 from kai_py.snapshot.queue_specs import QueueSpec
@@ -36,11 +36,12 @@ def worlds(draw):
         for name, parent in (("a", ""), ("b", ""), ("a1", "a"), ("a2", "a"), ("b1", "b"), ("c", ""))
     ]
     kinds = draw(st.lists(st.sampled_from([1, 1, 1, 1, 2]), min_size=1, max_size=3))
+    sizes = draw(st.sampled_from([[1] * 9 + [2], [2] * 9 + [1], [1, 3]]))
     waiting = [
         gang(
             f"w{i:02d}",
             gpus=draw(st.sampled_from(kinds)),
-            pods=draw(st.sampled_from([1] * 9 + [2])),
+            pods=draw(st.sampled_from(sizes)),
             queue=draw(st.sampled_from(LEAVES)),
             priority=draw(st.sampled_from([0, 0, 0, 1])),
             created=draw(st.integers(0, 3)),
@@ -63,9 +64,9 @@ def worlds(draw):
 )
 @given(worlds())
 def test_the_plan_is_that_of_one_by_one(each: World):
-    with patch("kai_py.plan.single_pods.FIRST_REACH", 3):
+    with patch.multiple("kai_py.plan.alike_gangs", FIRST_REACH=3, FEW=0):
         at_once = each.plan()
-    with patch.object(SinglePods, "place", return_value=False):
+    with patch.object(AlikeGangs, "place", return_value=False):
         assert each.plan() == at_once
 
 
@@ -87,9 +88,22 @@ def test_queues_with_pods_of_kinds_of_their_own_take_one_step():
     all_of_them = world({"n0": 16, "n1": 20, "n2": 24}, *waiting, queues=queues)
     with patch.object(GangLine, "pop", autospec=True, return_value=None) as pop:
         plan = all_of_them.plan()
-    with patch.object(SinglePods, "place", return_value=False):
+    with patch.object(AlikeGangs, "place", return_value=False):
         assert all_of_them.plan() == plan
     assert len(plan.placements) == 30
+    assert pop.call_count == 1
+
+
+def test_gangs_of_some_pods_take_one_step():
+    names = [f"q{i}" for i in range(3)]
+    queues = [QueueSpec(name=name, deserved={"gpu": 30.0}) for name in names]
+    waiting = [gang(f"w{i:02d}", pods=2 + i % 3, queue=names[i % 3]) for i in range(20)]
+    all_of_them = world({f"n{i}": 8 for i in range(9)}, *waiting, queues=queues)
+    with patch.object(GangLine, "pop", autospec=True, return_value=None) as pop:
+        plan = all_of_them.plan()
+    with patch.object(AlikeGangs, "place", return_value=False):
+        assert all_of_them.plan() == plan
+    assert sum(len(each.pods) for each in plan.placements) == 59
     assert pop.call_count == 1
 
 
