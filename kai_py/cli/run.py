@@ -126,7 +126,10 @@ async def _run(
                     await scheduler.run()
         except OSError as error:
             where = f"{configuration.http.host}:{configuration.http.port}"
-            raise CommandError(f"cannot serve on {where}: {error.strerror}") from error
+            reason = os.strerror(error.errno or 0)
+            raise CommandError(
+                f"cannot serve on {where}: {reason}", hint="--http takes another address or port"
+            ) from error
 
 
 def _address(text: str | None) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
     /v1/state                       queues, domains of nodes, waiting gangs
     /v1/nodes?domain=&offset=&limit=  the nodes of a domain with their pods and devices
+    /v1/gangs?queue=&search=&limit=  gangs that run, the largest first
     /v1/explain/SUBJECT/NAME?suggestions=&seconds=  gang, pod, job, claim or queue: why it waits or
                                     where it runs, what would help, and its decisions (of so many
                                     seconds)
@@ -38,6 +39,7 @@ from kai_py.observe.explanation import (
     gone,
     key_of_gone,
 )
+from kai_py.observe.gang_page import gang_page
 from kai_py.observe.node_state import MOST_NODES, node_page
 from kai_py.observe.share_history import ShareHistory
 from kai_py.observe.suggestion import MistakenQuestionError, NoAdviceError, Suggestion
@@ -87,6 +89,7 @@ class Api:
         return [
             web.get("/v1/state", self._get_state),
             web.get("/v1/nodes", self._nodes),
+            web.get("/v1/gangs", self._gangs),
             web.get("/v1/explain/{subject}/{name:.+}", self._explain),
             web.get("/v1/what-if", self._what_if),
             web.get("/v1/node-kinds", self._node_kinds),
@@ -130,6 +133,15 @@ class Api:
         )
         if page is None:
             raise web.HTTPNotFound(text=f'there is no domain "{domain}"\n')
+        return _json(request, encode(page))
+
+    async def _gangs(self, request: web.Request) -> web.Response:
+        view, query = self._view(), request.query
+        queue, search = query.get("queue", ""), query.get("search", "")
+        limit = _whole(query.get("limit", "50"))
+        page = await asyncio.to_thread(
+            lambda: gang_page(view, queue=queue, search=search, limit=limit)
+        )
         return _json(request, encode(page))
 
     async def _explain(self, request: web.Request) -> web.Response:

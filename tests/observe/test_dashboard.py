@@ -104,6 +104,33 @@ async def test_a_waiting_gang_tells_its_explanation(tab):
         await tab.until("document.querySelector('#gangs').children.length === 0")
 
 
+CHOOSE = """(() => { const it = document.querySelector("%s"); it.value = "%s";
+  it.dispatchEvent(new Event("change")); it.dispatchEvent(new Event("input")); })()"""
+
+
+async def test_gangs_that_run_are_listed_by_queue_and_name(tab):
+    runs = [gang(name, pods=1, gpus=2, node="n1", queue=queue) for name, queue in
+            (("train", "a"), ("tune", "a"), ("serve", "b"))]  # fmt: skip
+    specs = [QueueSpec(name=name) for name in "ab"]
+    shown = Shown(world({"n1": 8}, *runs, queues=specs).snapshot(60.0))
+    names = "[...document.querySelectorAll('#gangs strong')].map((e) => e.innerText).join()"
+    async with serve(shown.probes(), Access("127.0.0.1"), 0) as port:
+        await look(tab, f"http://127.0.0.1:{port}/")
+        await tab.value(CHOOSE % ("#gang-state", "running"))
+        await tab.until(f"{names} === 'serve,train,tune'")
+        await tab.value(CHOOSE % ("#gang-queue", "a"))
+        await tab.until(f"{names} === 'train,tune'")
+        await tab.value(CHOOSE % ("#gang-search", "TUN"))
+        await tab.until(f"{names} === 'tune'")
+        await tab.value("document.querySelector('#gangs summary').click()")
+        await tab.until("document.querySelector('.explanation .questions button')")
+        (told,) = await texts(tab, ".explanation")
+        assert "1 of 1 pod run" in told
+        assert "What if it ended?" in told
+        await tab.value(CHOOSE % ("#gang-search", "nobody"))
+        await tab.until("document.querySelector('#gangs-note').innerText === 'No such gang.'")
+
+
 ASKING = """(() => { const form = document.querySelector("#what-if"), given = %s;
   for (const [name, value] of Object.entries(given)) form.elements[name].value = value;
   form.requestSubmit(form.querySelector("[value=%s]")); })()"""

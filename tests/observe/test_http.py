@@ -163,6 +163,25 @@ async def test_state_nodes_and_explanations_are_json(state, get):
     assert (await get("/v1/nodes?limit=-1"))[0] == 400
 
 
+async def test_running_gangs_are_told_the_largest_first_by_queue_and_name(state, get):
+    assert (await get("/v1/gangs"))[0] == 503
+    runs = [gang(name, pods=pods, gpus=2, node="n1", queue=queue) for name, pods, queue in
+            (("small", 1, "a"), ("large", 3, "a"), ("other", 2, "b"))]  # fmt: skip
+    look_at(state, world({"n1": 16}, *runs, WAITING).snapshot(0.0))
+
+    async def told(query):
+        status, body = await get(f"/v1/gangs?{query}")
+        assert status == 200
+        page = json.loads(body)
+        return page["total"], [each["gang"].rpartition("/")[2] for each in page["gangs"]]
+
+    assert await told("") == (3, ["large", "other", "small"])
+    assert await told("queue=a&limit=1") == (2, ["large"])
+    assert await told("search=SMA") == (1, ["small"])
+    (first, *_) = json.loads((await get("/v1/gangs"))[1])["gangs"]
+    assert (first["gpus"], first["bound"], first["nodes"]) == (6.0, 3, ["n1"])
+
+
 async def test_an_explanation_has_what_would_help_and_what_was_decided(state):
     async def advise(gang):
         step = Step(verb=Verb.DELETE, api_version="batch/v1", kind="Job", name="other")

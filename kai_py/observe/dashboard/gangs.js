@@ -1,31 +1,65 @@
-// Who waits, and why? One line per gang; opened, it tells its whole explanation.
+// Who waits, and why; who runs, and where? One line per gang; opened, it tells its whole explanation.
 
 import { ago, amount, keyed, make, offer, say, several, shortName } from "./dom.js";
+import { ask } from "./what-if.js";
 import { get } from "./api.js";
 import { paint } from "./colours.js";
 import { sentence } from "./decisions.js";
-import { outcome, table } from "./outcome.js";
+import { named, outcome, table } from "./outcome.js";
 
+const MOST_RUNNING = 50;
+const TYPING = 250;
 const list = document.querySelector("#gangs");
 const note = document.querySelector("#gangs-note");
 const chosen = document.querySelector("#gang-queue");
+const which = document.querySelector("#gang-state");
+const search = document.querySelector("#gang-search");
 let shown = null;
+let typed = null;
+let wanted = 0;
 
-chosen.addEventListener("change", () => shown && draw());
+for (const select of [chosen, which]) select.addEventListener("change", () => shown && draw());
+search.addEventListener("input", () => {
+  clearTimeout(typed);
+  typed = setTimeout(() => shown && draw(), TYPING);
+});
 
 export function showGangs(state) {
   shown = state;
-  const queues = [...new Set(state.pending.map((gang) => gang.queue))].sort();
-  offer(chosen, [["", "all queues"], ...queues.map((queue) => [queue, queue || "no queue"])]);
+  const queues = state.queues.map((queue) => queue.queue);
+  const unknown = state.pending.map((gang) => gang.queue).filter((queue) => !queues.includes(queue));
+  const names = [...queues, ...new Set(unknown)];
+  offer(chosen, [["", "all queues"], ...names.map((queue) => [queue, queue || "no queue"])]);
   draw();
 }
 
-function draw() {
-  const gangs = shown.pending.filter((gang) => !chosen.value || gang.queue === chosen.value);
-  keyed(list, gangs, (gang) => gang.gang, create, update);
-  list.classList.toggle("long", gangs.length > 4);
-  const more = shown.pending_gangs - shown.pending.length;
-  say(note, gangs.length ? (more > 0 ? `and ${several(more, "more gang")}` : "") : "Nobody waits.");
+async function draw() {
+  const number = (wanted += 1);
+  const runs = which.value === "running";
+  const found = runs ? await running() : waiting();
+  if (number !== wanted) return;
+  keyed(list, found.gangs, (gang) => gang.gang, create, update);
+  list.classList.toggle("long", found.gangs.length > 4);
+  const more = found.total - found.gangs.length;
+  const none = search.value || chosen.value ? "No such gang." : `Nobody ${runs ? "runs" : "waits"}.`;
+  say(note, found.gangs.length ? (more > 0 ? `and ${several(more, "more gang")}` : "") : none);
+}
+
+function waiting() {
+  const part = search.value.toLowerCase();
+  const gangs = shown.pending.filter((gang) =>
+    (!chosen.value || gang.queue === chosen.value) && gang.gang.toLowerCase().includes(part));
+  const unseen = shown.pending_gangs - shown.pending.length;
+  return { gangs, total: gangs.length + (part || chosen.value ? 0 : unseen) };
+}
+
+async function running() {
+  const query = { queue: chosen.value, search: search.value, limit: MOST_RUNNING };
+  try {
+    return await get(`/v1/gangs?${new URLSearchParams(query)}`);
+  } catch {
+    return { gangs: [], total: 0 };
+  }
 }
 
 function create(gang) {
@@ -45,13 +79,29 @@ function create(gang) {
 
 function update(item, gang) {
   paint(item, gang.queue);
-  const size = gang.gpus ? several(gang.gpus, "GPU") : several(gang.pods, "pod");
-  const place = gang.position ? ` · ${gang.position} of ${gang.waiting} in ${gang.queue}` : "";
-  say(item.querySelector(".chip"), gang.stage);
-  say(item.querySelector(".what"), `${size}${place} · ${ago(shown.time - gang.created)}`);
-  say(item.querySelector(".message"), gang.message);
+  item.querySelector(".chip").hidden = !gang.stage;
+  say(item.querySelector(".chip"), gang.stage ?? "");
+  say(item.querySelector(".what"), gang.stage ? line(gang) : place(gang));
+  say(item.querySelector(".message"), gang.message ?? named(gang.nodes, "more node"));
   const details = item.firstElementChild;
   if (details.open && details.cycle !== shown.cycle) explain(details, gang.gang);
+}
+
+function size(gang) {
+  return gang.gpus ? several(gang.gpus, "GPU") : several(gang.pods, "pod");
+}
+
+/** What is said of a gang that waits, beside its stage. */
+function line(gang) {
+  const position = gang.position ? ` · ${gang.position} of ${gang.waiting} in ${gang.queue}` : "";
+  return `${size(gang)}${position} · ${ago(shown.time - gang.created)}`;
+}
+
+/** What is said of a gang that runs. */
+function place(gang) {
+  const pods = gang.bound < gang.pods ? ` · ${gang.bound} of ${several(gang.pods, "pod")}` : "";
+  const since = gang.started ? ago(shown.time - gang.started) : "starting";
+  return `${size(gang)}${pods} · ${gang.queue} · ${since}`;
 }
 
 async function explain(details, key) {
@@ -60,7 +110,7 @@ async function explain(details, key) {
   const path = `/v1/explain/gang/${key.split("/").map(encodeURIComponent).join("/")}`;
   try {
     const [it] = await get(`${path}?suggestions=false`);
-    if (details.stage !== it.state) advise(details, path, it.state);
+    if (it.message && details.stage !== it.state) advise(details, path, it.state);
     body.replaceChildren(...told(it, details.advice));
   } catch {
     body.replaceChildren(make("p", { textContent: "It no longer exists." }));
@@ -107,19 +157,26 @@ function whatIf(suggestion, gang) {
 }
 
 function* told(it, advice) {
-  yield make("p", { textContent: it.message });
+  if (it.message) yield make("p", { textContent: it.message });
   const priority = it.priority ? `, priority ${it.priority}` : "";
   yield make("p", {
     textContent: `${it.bound} of ${several(it.pods, "pod")} run, ${it.floor} must start together${priority}.`,
   });
   if (it.queues.length) yield path(it.queues);
   if (it.history.length) yield history(it);
-  yield advice;
+  yield it.message ? advice : ending(it.gang);
   const command = `kai-py explain gang ${it.gang}`;
   const copy = make("button", { type: "button", textContent: "Copy" });
   copy.addEventListener("click", () => navigator.clipboard?.writeText(command));
   yield make("p", { className: "command" }, "In a terminal: ",
     make("code", { textContent: command }), " ", copy);
+}
+
+/** A button that asks what would happen without a gang that runs. */
+function ending(gang) {
+  const button = make("button", { type: "button", textContent: "What if it ended?" });
+  button.addEventListener("click", () => ask({ remove: gang }));
+  return make("p", { className: "questions" }, button);
 }
 
 function history(it) {
