@@ -53,7 +53,7 @@ class Waiting:
 class Comparison:
     """What a change does.
 
-    ``starts``: gangs that start because of it; ``victims``: pods that leave because of it;
+    ``starts``: gangs of which it lets more pods run; ``victims``: pods that leave because of it;
     ``loses``: gangs that would run without it and don't run with it; ``waiting``: who waits then.
     """
 
@@ -142,17 +142,15 @@ class Settled:
 
 def compare(without: Settled, given: Settled) -> Comparison:
     """What ``given`` has that ``without`` has not."""
-    waited = {each.gang for each in without.waiting}
+    held = without.running
     evicted = {each.pod for each in without.evictions}
     return Comparison(
         starts=tuple(
             placed
             for gang, placed in sorted(given.running.items())
-            if gang in waited or gang not in without.running
+            if len(placed.nodes) > len(held[gang].nodes if gang in held else ())
         ),
-        loses=tuple(
-            placed for gang, placed in sorted(without.running.items()) if gang not in given.running
-        ),
+        loses=tuple(placed for gang, placed in sorted(held.items()) if gang not in given.running),
         victims=tuple(each for each in given.evictions if each.pod not in evicted),
         waiting=given.waiting,
         queues=tuple(_queue_changes(without.queues, given.queues)),

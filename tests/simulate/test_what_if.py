@@ -26,6 +26,15 @@ def test_no_change_makes_no_difference():
     assert len(comparison.waiting) == 1
 
 
+def test_who_waits_for_more_pods_than_run_starts_only_if_more_of_it_run():
+    elastic = job("elastic", 6, "team")
+    elastic["metadata"]["annotations"]["scheduling.kai.io/min-available"] = "2"
+    cluster = settled(queue("team", 8), elastic, nodes=1)
+    assert [each.gang for each in ask(cluster).waiting] == ["default/Job/elastic"]
+    assert ask(cluster).starts == ()
+    assert [len(each.nodes) for each in ask(cluster, AddNodes("node-0", 1)).starts] == [6]
+
+
 def test_a_larger_maximum_starts_who_waited_for_it():
     cluster = settled(queue("team", 0, 4), job("one", 4, "team"), job("two", 4, "team"))
     comparison = ask(cluster, SetQueue("team", ("maxGPUs",), 8))
