@@ -18,21 +18,32 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
 
+from kai_py.admission.certificate import kept_certificate
+from kai_py.admission.trust import publish
+from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.api.queue import ADMISSION_GATE
 from kai_py.cli.connection import cluster_client
-from kai_py.config import Configuration, LeaderElection
+from kai_py.config import Configuration, LeaderElection, Webhook
 from kai_py.deploy.parts import permissions
-from kai_py.deploy.permissions import READ, cluster_rules, lease_rules
+from kai_py.deploy.permissions import (
+    READ,
+    cluster_rules,
+    lease_rules,
+    webhook_cluster_grants,
+    webhook_grants,
+)
 from kai_py.observe.http import serve
 from kai_py.observe.http_access import Access
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.token_review import TokenReviews
 from kai_py.scheduler import Scheduler
+from kai_py.watch.errors import Forbidden
 from tests.cluster.account import NAMESPACE, kubeconfig_of
 from tests.cluster.api import Document
 from tests.cluster.clusters import Cluster
 from tests.cluster.eventually import eventually
 from tests.cluster.fake_kubelet import FakeNode, gpu_nodes
+from tests.cluster.installation import SPACES, install
 from tests.cluster.kai_definitions import install_kai_definitions
 from tests.cluster.manifests import (
     IN_TEAM_A,
@@ -59,6 +70,9 @@ HIGH = pod_spec(template=TEMPLATE, priorityClassName="high")
 SERVED_LATER = "patch compositepodgroups/status"
 Permission = tuple[str, str, str]
 """Verb, resource, group."""
+Rules = tuple[list[Document], list[Document]]
+"""For the cluster, and for one namespace."""
+OF_THE_SCHEDULER: Rules = (cluster_rules(), lease_rules())
 Act = Callable[[Cluster], Awaitable[object]]
 
 
@@ -206,7 +220,8 @@ def permissions_to_write() -> dict[str, Permission]:
     """All of them, by verb and resource, and by group where that is not enough."""
     found = [
         (verb, resource, rule["apiGroups"][0])
-        for rule in (*cluster_rules(), *lease_rules())
+        for rules in OF_THE_SCHEDULER
+        for rule in rules
         if tuple(rule["verbs"]) != READ
         for resource in rule["resources"]
         for verb in rule["verbs"]
@@ -233,15 +248,20 @@ def without(rules: list[Document], taken: set[Permission]) -> list[Document]:
     ]  # fmt: skip
 
 
-async def account_without(real: Cluster, names: frozenset[str], path: Path) -> Path:
-    """The kubeconfig of an account that may do what an installed scheduler may, but for these."""
-    known = permissions_to_write()
-    taken = {known[name] for name in names}
-    own = f"scheduler-without-{next(NUMBERS)}"
-    rules = [without(every, taken) for every in (cluster_rules(), lease_rules())]
-    for document in permissions(own, NAMESPACE, rules[0], NAMESPACE, rules[1]):
+async def account_without(
+    real: Cluster,
+    taken: set[Permission],
+    path: Path,
+    *,
+    rules: Rules = OF_THE_SCHEDULER,
+    namespace: str = NAMESPACE,
+) -> Path:
+    """The kubeconfig of an account with rules for the cluster and a namespace, but for these."""
+    own = f"without-{next(NUMBERS)}"
+    everywhere, inside = (without(every, taken) for every in rules)
+    for document in permissions(own, namespace, everywhere, namespace, inside):
         await real.api.create(document)
-    return await kubeconfig_of(real.api, NAMESPACE, own, path)
+    return await kubeconfig_of(real.api, namespace, own, path)
 
 
 @asynccontextmanager
@@ -289,8 +309,9 @@ def answers(metrics: Metrics) -> set[tuple[str, str]]:
 async def is_refused_without(real: Cluster, name: str, need: Need, tmp_path: Path) -> None:
     """Take one permission away and wait until that is felt."""
     await install_definitions(real.api)
-    path = tmp_path / "kubeconfig"
-    kubeconfig = await account_without(real, need.besides | {name}, path)
+    known = permissions_to_write()
+    taken = {known[each] for each in need.besides | {name}}
+    kubeconfig = await account_without(real, taken, tmp_path / "kubeconfig")
     verb = name.partition(" ")[0]
     if need.kai:
         await install_kai_definitions(real.api)
@@ -322,3 +343,45 @@ async def test_without_it_the_scheduler_is_refused(
     real: Cluster, name: str, tmp_path: Path
 ) -> None:
     await is_refused_without(real, name, NEEDS[name], tmp_path)
+
+
+def webhook_rules() -> Rules:
+    return (
+        [grant.rule for grant in webhook_cluster_grants()],
+        [grant.rule for grant in webhook_grants()],
+    )
+
+
+def of_the_webhook() -> list[Permission]:
+    """What the webhooks may do to what is theirs: their Secret and their registrations."""
+    return sorted(
+        (verb, resource, rule["apiGroups"][0])
+        for rules in webhook_rules()
+        for rule in rules
+        if "resourceNames" in rule or "create" in rule["verbs"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("permission", of_the_webhook(), ids=lambda each: f"{each[0]} {each[1]}")
+async def test_without_it_the_webhooks_are_refused(
+    real: Cluster, permission: Permission, tmp_path: Path
+) -> None:
+    space = next(SPACES)
+    wanted = Webhook(namespace=space)
+    configuration = Configuration(webhook=wanted, leader_election=LeaderElection(namespace=space))
+    await install(real, space, configuration, webhook=True)
+    kubeconfig = await account_without(
+        real, {permission}, tmp_path / "kubeconfig", rules=webhook_rules(), namespace=space
+    )
+    metrics = Metrics(CollectorRegistry())
+    secret = f"/api/v1/namespaces/{space}/secrets/{WEBHOOK_NAME}"
+    async with cluster_client(str(kubeconfig), "", on_call=metrics.count_call) as client:
+        with suppress(Forbidden):
+            await kept_certificate(client, wanted)
+            await real.api.patch(secret, {"data": {"tls.crt": ""}})
+            await kept_certificate(client, wanted)
+        await publish(client, b"a certificate")
+    assert (permission[0], "403") in answers(metrics)
