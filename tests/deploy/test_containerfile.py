@@ -45,6 +45,13 @@ def test_everything_that_is_copied_exists(instructions):
             assert (ROOT / source).exists(), source
 
 
+def test_the_builder_is_sent_what_is_copied_and_nothing_else(instructions):
+    copied = {source for each in words(instructions, "COPY", stage=1) for source in each[:-1]}
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    assert "*" in lines
+    assert {line[1:] for line in lines if line.startswith("!")} == copied
+
+
 def test_the_wheel_finds_what_its_build_needs(instructions):
     copied = {source for each in words(instructions, "COPY", stage=1) for source in each[:-1]}
     project = (ROOT / "pyproject.toml").read_text()

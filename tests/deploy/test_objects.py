@@ -105,6 +105,36 @@ def test_the_network_lets_in_what_is_served_and_restricts_no_way_out():
         assert probes <= served
 
 
+def test_pods_are_restricted_spread_probed_and_important():
+    documents = printed("--webhook")
+    for deployment in (each for each in documents if each["kind"] == "Deployment"):
+        pod = deployment["spec"]["template"]["spec"]
+        assert deployment["spec"]["replicas"] == 2
+        assert pod["priorityClassName"] == "system-cluster-critical"
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        (term,) = pod["affinity"]["podAntiAffinity"][
+            "preferredDuringSchedulingIgnoredDuringExecution"
+        ]
+        apart = term["podAffinityTerm"]
+        assert apart["topologyKey"] == "kubernetes.io/hostname"
+        labels = deployment["spec"]["template"]["metadata"]["labels"]
+        assert apart["labelSelector"]["matchLabels"] == labels
+        (container,) = pod["containers"]
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+        assert container["readinessProbe"]
+    (scheduler,) = [each for each in documents if each["metadata"]["name"] == "kai-py"
+                    and each["kind"] == "Deployment"]  # fmt: skip
+    (container,) = scheduler["spec"]["template"]["spec"]["containers"]
+    paths = [container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")]
+    assert paths == ["/healthz", "/readyz"]
+
+
 def test_the_placeholder_of_the_readme_is_taken_as_it_stands():
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     (command,) = re.findall(r"kai-py (install --image \S+) \|", readme)
