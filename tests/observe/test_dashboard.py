@@ -1,6 +1,7 @@
 """The page in a real browser, on the running demo and on worlds of a known shape."""
 
 import asyncio
+import re
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,8 @@ from kai_py.observe.suggestion import MistakenQuestionError, QueueChange, Sugges
 from kai_py.plan.decisions import Stage
 from kai_py.simulate.what_if import Comparison, NodesNeeded, Placed, Waiting
 from kai_py.snapshot.queue_specs import QueueSpec
+from tests import scenario
+from tests.dra.test_listing import mig
 from tests.observe.browser import browsing, find_browser
 from tests.observe.shown import Shown, large_cluster
 from tests.worlds import gang, world
@@ -62,6 +65,13 @@ async def test_the_demo_is_shown_while_it_runs(tab):
     assert (await texts(tab, "#status")) == ["live"]
     title = await tab.value("document.querySelector('#fairness title').textContent")
     assert title.startswith("Jain's fairness index, now ")
+    shares = await tab.value("document.querySelector('#chart title').textContent")
+    assert re.search(r"training holds \d+, fair share \d+", shares)
+    assert await tab.value("document.querySelectorAll('#chart path.held').length") == 3
+    await tab.value(CHOOSE % ("#decision-kind", "evicted"))
+    kinds = "[...document.querySelectorAll('#decisions > li')].filter((e) => !e.hidden)"
+    assert await tab.value(f"{kinds}.every((e) => e.dataset.kind === 'evicted')")
+    await tab.until(f"{kinds}.length")
     stop.set()
     await playing
 
@@ -102,6 +112,28 @@ async def test_a_waiting_gang_tells_its_explanation(tab):
         shown.show(world({"n1": 16}, gang("train", pods=2, gpus=8, node="n1")).snapshot(1.0))
         await tab.until("document.querySelector('#gangs-note').innerText === 'Nobody waits.'")
         await tab.until("document.querySelector('#gangs').children.length === 0")
+
+
+async def test_partitions_are_inside_their_gpu_and_say_who_holds_them(tab):
+    made = scenario.cluster(
+        scenario.device_class(), scenario.queue("team", 8), scenario.node("n0", 0), *mig("n0"),
+        scenario.claim("part", owner="p", held_by=["p"], on=[("n0", "gpu-0-a")]),
+        scenario.claiming(scenario.pod("p", 0, queue="team", node="n0"), "part"),
+    )  # fmt: skip
+    shown = Shown(made.snapshot())
+    cells = "[...document.querySelectorAll('.cells > *')].map((each) => each.title)"
+    async with serve(shown.probes(), Access("127.0.0.1"), 0) as port:
+        await look(tab, f"http://127.0.0.1:{port}/")
+        await tab.until("document.querySelector('.gpu.divided')")
+        assert await tab.value(cells) == ["gpu-0: 1 partition in use", "gpu-1 · gpu · Free"]
+        part = "document.querySelector('.gpu.divided > .gpu.held').title"
+        assert await tab.value(part) == "gpu-0-a · mig · Held · default/Pod/p"
+        (spoken,) = await texts(tab, ".nodes .unseen")
+        assert "p holds" in spoken
+        await tab.value("document.querySelector('.nodes summary').click()")
+        await tab.until("document.querySelector('.devices table')")
+        rows = await texts(tab, ".devices tbody tr")
+        assert "gpu-0-a\tmig\tHeld\tdefault/part\tp\tteam" in rows
 
 
 CHOOSE = """(() => { const it = document.querySelector("%s"); it.value = "%s";

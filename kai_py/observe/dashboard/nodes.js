@@ -59,7 +59,7 @@ function published(node) {
 
 function divided(device, below) {
   const box = make("span", { className: "gpu divided" }, ...below.map(cell));
-  box.title = `${device.device}: ${below.length} partitions in use`;
+  box.title = `${device.device}: ${several(below.length, "partition")} in use`;
   return box;
 }
 
