@@ -114,6 +114,23 @@ async def test_a_waiting_gang_tells_its_explanation(tab):
         await tab.until("document.querySelector('#gangs').children.length === 0")
 
 
+async def test_what_is_wrong_with_queues_and_nodes_is_told_in_words(tab):
+    cordoned = scenario.node("n0", 8, unschedulable=True)
+    lost = scenario.queue("lost", 4, parent="nowhere")
+    made = scenario.cluster(lost, cordoned, scenario.pod("p", 1, queue="lost"))
+    shown = Shown(made.snapshot())
+    async with serve(shown.probes(), Access("127.0.0.1"), 0) as port:
+        await look(tab, f"http://127.0.0.1:{port}/")
+        (problem,) = await texts(tab, "#queues .problem")
+        assert "nowhere" in problem
+        assert await texts(tab, "#queues .unseen") == [": 1 NodeFilters"]
+        await tab.until("document.querySelector('.nodes .unseen')")
+        (spoken,) = await texts(tab, ".nodes .unseen")
+        assert spoken == "cordoned; free"
+        await tab.value("document.querySelector('#queues .link').click()")
+        assert await tab.value("document.querySelector('#gang-queue').value") == "lost"
+
+
 async def test_partitions_are_inside_their_gpu_and_say_who_holds_them(tab):
     made = scenario.cluster(
         scenario.device_class(), scenario.queue("team", 8), scenario.node("n0", 0), *mig("n0"),

@@ -24,6 +24,15 @@ search.addEventListener("input", () => {
   typed = setTimeout(() => shown && draw(), TYPING);
 });
 
+/** Show the gangs of a queue. */
+export function choose(queue) {
+  chosen.value = queue;
+  search.value = "";
+  document.querySelector("#gangs-card").scrollIntoView({ block: "nearest" });
+  chosen.focus({ preventScroll: true });
+  if (shown) draw();
+}
+
 export function showGangs(state) {
   shown = state;
   const queues = state.queues.map((queue) => queue.queue);

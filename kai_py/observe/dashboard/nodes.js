@@ -30,8 +30,7 @@ export function showNode(item, node) {
   say(count, `${amount(node.used)}/${amount(node.gpus)}`);
   say(spoken, told(node));
   item.classList.toggle("unusable", !node.ready || node.cordoned);
-  item.title = [!node.ready && "not ready", node.cordoned && "cordoned", ...node.taints]
-    .filter(Boolean).join(", ");
+  item.title = marks(node);
   if (details.open) tell(details);
 }
 
@@ -39,9 +38,15 @@ function isGpu(device) {
   return device.kind !== "channel" && device.kind !== "daemon";
 }
 
+/** What keeps pods away from a node. */
+function marks(node) {
+  return [!node.ready && "not ready", node.cordoned && "cordoned", ...node.taints]
+    .filter(Boolean).join(", ");
+}
+
 function told(node) {
   const held = node.occupants.map((it) => `${shortName(it.gang)} holds ${amount(it.gpus)}`);
-  return held.length ? held.join(", ") : "free";
+  return [marks(node), held.length ? held.join(", ") : "free"].filter(Boolean).join("; ");
 }
 
 /** Devices by name; a whole GPU has its partitions inside. */

@@ -1,6 +1,7 @@
 // The queue tree as a table: every number as text, and one bar per queue to compare them by eye.
 
 import { amount, keyed, make, offer, say } from "./dom.js";
+import { choose } from "./gangs.js";
 import { paint } from "./colours.js";
 
 const table = document.querySelector("#queues tbody");
@@ -78,10 +79,16 @@ function create({ queue }) {
     bar.append(make("i", { className: part }));
   }
   const name = make("span", { className: "name" }, toggle, make("i", { className: "swatch" }));
-  name.append(make("span", { textContent: queue.queue }));
-  const row = make("tr", {}, make("th", { scope: "row" }, name));
+  const gangs = make("button", { type: "button", className: "link" },
+    make("span", { textContent: queue.queue }));
+  gangs.title = "Show its gangs";
+  gangs.addEventListener("click", () => choose(queue.queue));
+  name.append(gangs);
+  const problem = make("p", { className: "problem" });
+  const row = make("tr", {}, make("th", { scope: "row" }, name, problem));
   row.append(make("td", { className: "share" }, bar));
   for (let column = 0; column < 6; column += 1) row.append(make("td", { className: "number" }));
+  row.lastElementChild.append(make("span"), make("span", { className: "unseen" }));
   row.dataset.queue = queue.queue;
   return row;
 }
@@ -99,11 +106,15 @@ function update(row, { queue, depth, children }, scale) {
   const numbers = [view.held, view.deserved, view.fair, view.max, view.requested];
   const cells = row.querySelectorAll("td.number");
   numbers.forEach((value, column) => say(cells[column], amount(value)));
-  say(cells[5], queue.pending_gangs ? amount(queue.pending_gangs) : "");
-  cells[5].title = Object.entries(queue.pending_by_stage).map(([s, n]) => `${n} ${s}`).join(", ");
+  const stages = Object.entries(queue.pending_by_stage).map(([s, n]) => `${n} ${s}`).join(", ");
+  const [waiting, why] = cells[5].children;
+  say(waiting, queue.pending_gangs ? amount(queue.pending_gangs) : "");
+  say(why, stages && `: ${stages}`);
+  cells[5].title = stages;
   row.classList.toggle("waits", queue.pending_gangs > 0);
-  row.title = queue.problems.join("; ");
-  row.classList.toggle("faulty", queue.problems.length > 0);
+  const problem = row.querySelector(".problem");
+  problem.hidden = !queue.problems.length;
+  say(problem, queue.problems.join("; "));
   drawBar(row.querySelector(".bar"), view, scale);
 }
 
