@@ -1,6 +1,7 @@
 """The page in a real browser, on the running demo and on worlds of a known shape."""
 
 import asyncio
+import itertools
 import re
 from dataclasses import replace
 
@@ -44,9 +45,18 @@ async def texts(tab, selector):
     return await tab.value(f"[...document.querySelectorAll('{selector}')].map(e => e.innerText)")
 
 
-SPOKEN = ("button", "combobox", "link", "textbox", "image", "img", "table", "list", "region")
+SPOKEN = (
+    "button", "combobox", "link", "textbox", "searchbox", "spinbutton", "image", "img", "table",
+    "list", "region", "columnheader", "rowheader", "heading", "dialog",
+)  # fmt: skip
 CONTROLS = """[...document.querySelectorAll("a[href], button, select, summary, [tabindex='0']")]
   .filter((each) => each.checkVisibility()).length"""
+SAME_IDS = """[...document.querySelectorAll("[id]")].map((each) => each.id)
+  .filter((id, place, all) => all.indexOf(id) !== place)"""
+LEVELS = """[...document.querySelectorAll("h1, h2, h3")]
+  .filter((each) => each.checkVisibility()).map((each) => Number(each.tagName[1]))"""
+ODD = ", ".join(f"[tabindex='{place}']" for place in range(1, 10))
+"""Places in the order of keys other than that of the page."""
 FOCUSED = """(() => { const it = document.activeElement, all = [...document.querySelectorAll("*")];
   return `${it.tagName} ${all.indexOf(it)} ${it.innerText.slice(0, 40)}`; })()"""
 
@@ -345,6 +355,12 @@ async def test_keys_reach_every_control_and_readers_hear_what_each_is(tab):
         assert nameless == []
         roles = {node["role"]["value"] for node in tree if not node["ignored"]}
         assert {"main", "table", "columnheader", "status", "heading"} <= roles
+        assert await tab.value("document.documentElement.lang") == "en"
+        assert await tab.value(SAME_IDS) == []
+        assert await tab.value(f'document.querySelectorAll("{ODD}").length') == 0
+        levels = await tab.value(LEVELS)
+        assert levels[0] == 1
+        assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE])
