@@ -249,6 +249,7 @@ KINDS = {
     "NodeResourceTopology": "noderesourcetopologies",
     "CSINode": "csinodes",
     "CSIDriver": "csidrivers",
+    "VolumeAttachment": "volumeattachments",
     "CSIStorageCapacity": "csistoragecapacities",
     "PersistentVolume": "persistentvolumes",
     "PersistentVolumeClaim": "persistentvolumeclaims",

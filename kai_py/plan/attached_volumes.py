@@ -1,10 +1,13 @@
 """Can a node attach the volumes of a pod, beside those of the pods that it has?
 
 The rule of kube-scheduler's NodeVolumeLimits plugin: of each driver that limits a node, the
-distinct volumes of its pods and of the new one must not be more than the limit; a volume that is
-attached already costs nothing. Volumes that a cycle attaches count, those of pods that leave do not
-count later.
+distinct volumes of its pods, those that are attached without a pod, and those of the new one must
+not be more than the limit; a volume that is attached already costs nothing. Volumes that a cycle
+attaches count, those of pods that leave do not count later. What is still attached and belongs to a
+pod that waits counts with that pod alone, so it may come back (kube-scheduler counts it twice).
 """
+
+from collections.abc import Collection
 
 from kai_py.plan.held_items import HeldItems
 from kai_py.plan.kept_copies import KeptCopies
@@ -29,9 +32,7 @@ class AttachedVolumes:
             rows[name]: limits for name, limits in snapshot.attach_limits.items() if name in rows
         }
         self._drivers = frozenset(name for limits in self._limits.values() for name in limits)
-        self._held = HeldItems(
-            {row: held for row, held in snapshot.attached.items() if row in self._limits}
-        )
+        self._held = HeldItems(_held(snapshot, self._limits))
         self._kept = KeptCopies(len(rows), self._limits, self._copies)
 
     def concerns(self, shape: Shape) -> bool:
@@ -81,6 +82,32 @@ class AttachedVolumes:
             self._kept.changed(row)
 
         return undone
+
+
+def _held(snapshot: Snapshot, limited: Collection[int]) -> dict[int, list[tuple[Attachment, bool]]]:
+    """What pods hold on the nodes with limits, and what else is attached to those."""
+    held = {row: list(pods) for row, pods in snapshot.attached.items() if row in limited}
+    rows = snapshot.nodes.positions
+    attached = {rows[name]: each for name, each in snapshot.attachments.items() if name in rows}
+    left = {row: each for row, each in attached.items() if row in limited}
+    if left:
+        awaited = _own_of_waiting(snapshot)
+        for row, attachments in left.items():
+            known = {each for each, _ in held.get(row, ())}
+            lonely = [(a, False) for a in attachments if a not in known and a not in awaited]
+            held.setdefault(row, []).extend(lonely)
+    return held
+
+
+def _own_of_waiting(snapshot: Snapshot) -> set[Attachment]:
+    """Volumes of which a pod that waits is the only user."""
+    waiting = (member for key in snapshot.pending for member in snapshot.gangs[key].pending)
+    return {
+        attachment
+        for member in waiting
+        if any(not each.volume for each in member.shape.volumes.attachments)
+        for attachment in member.attachments
+    }
 
 
 def _nothing() -> None:

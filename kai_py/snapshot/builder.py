@@ -50,6 +50,7 @@ from kai_py.snapshot.storage_offers import StorageOffers
 from kai_py.snapshot.suspended import as_admitted, changed_stand_ins
 from kai_py.snapshot.unclaimed_volumes import UnclaimedVolumes
 from kai_py.snapshot.vacated import VacatedClaims
+from kai_py.snapshot.volume_attachments import VolumeAttachments
 
 Identify = Callable[[Pod, Owners], GangSpec]
 
@@ -99,6 +100,7 @@ class SnapshotBuilder:
         self._failed_devices = FailedDevices(self._objects)
         self._numa = NumaReports()
         self._attach_limits = AttachLimits()
+        self._attachments = VolumeAttachments()
         self._unclaimed = UnclaimedVolumes()
         self._storage_offers = StorageOffers()
         self._tables = (
@@ -107,6 +109,7 @@ class SnapshotBuilder:
             self._storage_offers,
             self._numa,
             self._attach_limits,
+            self._attachments,
             self._topologies,
         )
 
@@ -207,6 +210,7 @@ class SnapshotBuilder:
             host_ports=state.host_ports,
             attached=state.attached,
             attach_limits=self._attach_limits.by_node(),
+            attachments=self._attachments.by_node(),
             exclusive_claims=state.exclusive_claims,
             unclaimed_volumes=self._unclaimed.free(),
             storage_offers=self._storage_offers.standing(),

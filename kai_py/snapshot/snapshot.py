@@ -70,7 +70,8 @@ class Snapshot:
     ``used``, ``releasing``: (resources, nodes) float64 in the units of ``resources``.
     ``host_ports``: node row to the ports taken on it, and whether their pod is leaving;
     ``attached``: the same of volumes. ``attach_limits``: node name and driver to how many volumes
-    it takes. ``exclusive_claims``: volume claims whose one pod is on a node.
+    it takes; ``attachments``: what is attached to it, whoever uses it.
+    ``exclusive_claims``: volume claims whose one pod is on a node.
     ``unclaimed_volumes``: made beforehand and in nobody's hands, the smallest first.
     ``storage_offers``: of drivers that make volumes and tell how large they may be, and where.
     ``queue_usage``: queue name to what its bound pods cost; ``queue_demand`` adds pending pods,
@@ -105,6 +106,7 @@ class Snapshot:
     host_ports: Mapping[int, tuple[tuple[HostPort, bool], ...]] = field(default_factory=dict)
     attached: Mapping[int, tuple[tuple[Attachment, bool], ...]] = field(default_factory=dict)
     attach_limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    attachments: Mapping[str, tuple[Attachment, ...]] = field(default_factory=dict)
     exclusive_claims: tuple[tuple[str, bool], ...] = ()
     unclaimed_volumes: tuple[UnclaimedVolume, ...] = ()
     storage_offers: tuple[StorageOffer, ...] = ()

@@ -34,6 +34,7 @@ from kai_py.api.records.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
+    VolumeAttachment,
 )
 from kai_py.api.records.suspended_job import job_decoder
 from kai_py.watch.resource import Kind, define_kind
@@ -117,6 +118,14 @@ CSI_DRIVERS = define_kind(
 )
 STORAGE_CAPACITIES = define_kind(
     CSIStorageCapacity, "CSIStorageCapacity", "csistoragecapacities", "v1", group="storage.k8s.io"
+)
+VOLUME_ATTACHMENTS = define_kind(
+    VolumeAttachment,
+    "VolumeAttachment",
+    "volumeattachments",
+    "v1",
+    group="storage.k8s.io",
+    namespaced=False,
 )
 NODE_TOPOLOGIES = define_kind(
     NodeResourceTopology,
@@ -221,6 +230,7 @@ WATCHED = (
     CSI_NODES,
     CSI_DRIVERS,
     STORAGE_CAPACITIES,
+    VOLUME_ATTACHMENTS,
     DISRUPTION_BUDGETS,
     NODE_TOPOLOGIES,
     DEPLOYMENTS,

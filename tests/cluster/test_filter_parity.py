@@ -13,7 +13,12 @@ import pytest
 
 from kai_py.api.records.core import Node, Pod
 from kai_py.api.records.resource_versions import from_json
-from kai_py.api.records.storage import CSINode, PersistentVolume, PersistentVolumeClaim
+from kai_py.api.records.storage import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    VolumeAttachment,
+)
 from tests.cluster.api import Document
 from tests.cluster.clusters import Cluster
 from tests.cluster.eventually import eventually
@@ -39,9 +44,11 @@ REASONS = (
 """Of kube-scheduler; each must come up, lest a filter goes untested."""
 STORAGE = (
     (CSINode, "/apis/storage.k8s.io/v1/csinodes"),
+    (VolumeAttachment, "/apis/storage.k8s.io/v1/volumeattachments"),
     (PersistentVolume, "/api/v1/persistentvolumes"),
     (PersistentVolumeClaim, "/api/v1/namespaces/default/persistentvolumeclaims"),
 )
+LEFT = "disk-left"
 LOCAL = ("local-a", "local-b")
 EXCLUSIVE = ("single-a", "single-b")
 TAINTS = (
@@ -96,11 +103,19 @@ def containers(chance: random.Random, *, ports: bool) -> Document:
 
 
 def disks(made: list[FakeNode], chance: random.Random) -> Iterator[Document]:
-    """Claims bound to volumes, some of them local ones, and how many a node can attach."""
+    """Claims bound to volumes, some of them local ones, and how many a node can attach.
+
+    One volume is attached to all nodes though no pod uses it; nobody asks for it, for there
+    kube-scheduler would count it twice.
+    """
     for node in made:
         driver = {"name": DRIVER, "nodeID": node.name, "allocatable": {"count": 2}}
         yield document("storage.k8s.io/v1", "CSINode", node.name, {"drivers": [driver]})
-    for name in CLAIMS:
+    for node in made:
+        source = {"persistentVolumeName": f"volume-of-{LEFT}"}
+        attached = {"attacher": DRIVER, "nodeName": node.name, "source": source}
+        yield document("storage.k8s.io/v1", "VolumeAttachment", f"left-{node.name}", attached)
+    for name in (*CLAIMS, LEFT):
         modes = ["ReadWriteOncePod" if name in EXCLUSIVE else "ReadWriteMany"]
         claim = {"namespace": "default", "name": name}
         offered: Document = {

@@ -13,6 +13,7 @@ from kai_py.api.records.core import (
 )
 from kai_py.api.records.storage import (
     NO_PROVISIONER,
+    AttachedSource,
     AttachLimit,
     ClaimReference,
     CSIDriver,
@@ -25,6 +26,8 @@ from kai_py.api.records.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
+    VolumeAttachment,
+    VolumeAttachmentSpec,
     VolumeClaimResources,
     VolumeClaimSpec,
     VolumeNodeAffinity,
@@ -351,4 +354,48 @@ def test_offers_and_drivers_may_come_later_and_go():
     world.add(offer("a", "1Gi", zone="y"))
     assert not placed(world.plan())
     world.remove(tells())
+    assert placed(world.plan())
+
+
+def attached(name, volume, at="n0", *, driver=DISK):
+    """``volume`` is attached to a node, whoever uses it."""
+    source = AttachedSource(persistent_volume_name=volume)
+    spec = VolumeAttachmentSpec(attacher=driver, node_name=at, source=source)
+    return VolumeAttachment(metadata=ObjectMeta(name=name), spec=spec)
+
+
+def test_what_is_still_attached_counts_without_a_pod():
+    world = takes("n0", 2), bound("abc"), using("new", "b", "c")
+    assert placed(plan(*world)) == {"new": "n0"}
+    found = plan(attached("left", "pv-a"), *world)
+    assert "1 exceed max volume count" in found.unplaced[0].message
+    assert placed(plan(attached("left", "pv-a", "n1"), *world, nodes=2)) == {"new": "n0"}
+    assert placed(plan(attached("left", "pv-unknown"), *world)) == {"new": "n0"}
+    assert placed(plan(attached("left", "pv-a", driver="other"), *world)) == {"new": "n0"}
+
+
+def test_what_is_attached_and_used_counts_once():
+    used = using("old", "a", node="n0"), attached("of-old", "pv-a")
+    assert placed(plan(takes("n0", 2), bound("ab"), *used, using("new", "b"))) == {"new": "n0"}
+    found = plan(takes("n0", 1), bound("ab"), attached("left", "pv-b"), using("new", "b"))
+    assert placed(found) == {"new": "n0"}, "its own volume is there already"
+
+
+def test_a_pod_comes_back_to_the_node_that_has_its_volume():
+    claims = [each for each in bound(["data-p"]) if isinstance(each, PersistentVolumeClaim)]
+    volumes = [each for each in bound(["data-p"]) if isinstance(each, PersistentVolume)]
+    found = plan(
+        takes("n0", 1), claims, volumes, attached("left", "pv-data-p"), using("p", "data-p")
+    )
+    assert placed(found) == {"p": "n0"}
+
+
+def test_attachments_come_and_go_and_volumes_may_come_later():
+    left = attached("left", "pv-a")
+    claims, volume = bound("bc"), bound("a")[1]
+    world = cluster(node("n0"), queue("q", 0), takes("n0", 2), claims, left, using("new", "b", "c"))
+    assert placed(world.plan())
+    world.add(volume)
+    assert not placed(world.plan())
+    world.remove(left)
     assert placed(world.plan())

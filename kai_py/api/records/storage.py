@@ -142,3 +142,24 @@ class CSIStorageCapacity(Record, frozen=True):
     node_topology: LabelSelector | None = None
     capacity: QuantityText | None = None
     maximum_volume_size: QuantityText | None = None
+
+
+class AttachedSource(Record, frozen=True):
+    """The volume that is attached."""
+
+    persistent_volume_name: str = ""
+
+
+class VolumeAttachmentSpec(Record, frozen=True):
+    """What is attached where, and by which driver."""
+
+    attacher: str = ""
+    node_name: str = ""
+    source: AttachedSource = AttachedSource()
+
+
+class VolumeAttachment(Record, frozen=True):
+    """storage.k8s.io/v1 VolumeAttachment."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
