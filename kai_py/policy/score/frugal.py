@@ -5,7 +5,7 @@ which it takes A), by another measure of what the target workload M can use of a
 
     A_n(m) = free milli of the GPUs with enough for m   if one pod of m fits, else 0
     B_n(m) = milli that pods of m alone would fill:     as many as CPU, memory and GPUs hold
-    U_n(m) = (2 A_n(m) + B_n(m)) / 3
+    U_n(m) = (9 A_n(m) + B_n(m)) / 10
     w_m    = p_m / sqrt(s_m), scaled to the sum of p    p: share of all pods, s: supply
     waste  = sum of free milli - sum over M of w_m U_n(m)
 
@@ -36,10 +36,10 @@ def stranded(workload: TargetWorkload, left: Left) -> Floats:
     _limit(copies, left.memory, workload.memory)
     fits = (copies > 0) & (parts.large[:, size] >= workload.devices)
     usable = parts.room[:, size] * fits
-    usable *= 2.0
+    usable *= 9.0
     copies *= workload.devices * workload.milli
     usable += copies
-    used = np.einsum("na,na->n", usable, workload.weight[workload.kind[left.rows]]) / 3.0
+    used = np.einsum("na,na->n", usable, workload.weight[workload.kind[left.rows]]) / 10.0
     return np.asarray((parts.total - used).round(DECIMALS))
 
 

@@ -76,7 +76,7 @@ def lost(target, room, parts):
             copies = 0
         large = [part for part in parts if part >= milli]
         opened = sum(large) if copies and len(large) >= devices else 0
-        total -= weight * (2 * opened + copies * devices * milli) / 3
+        total -= weight * (9 * opened + copies * devices * milli) / 10
     return total
 
 
