@@ -110,7 +110,7 @@ class Exchanges:
         if row is not None:
             return statement.place(gang, gang.members, row, self.action, room=Room.LATER) == 1
         unit = next(supply, None)
-        if unit is None:
+        if unit is None or unit.in_part:
             return False
         with statement.trial() as trial:
             reason = self.reason(gang, unit)

@@ -4,11 +4,13 @@ Units offer the surplus of a gang in a fixed order. Where those pods are not in 
 of the gang are, the core is asked for as well, and with it goes everything. But pods of a leaf are
 alike: any of them may be its surplus. So of a gang that is to lose a core, the pods that leave are
 looked at one by one, and those that are needed leave as surplus, if every leaf of them keeps its
-floor. Gangs without surplus, semi-preemptible ones (whose core is certain pods) and those that
+floor. The same goes for a gang that is safe for now: it may lose its surplus, whichever pods that
+is. Gangs without surplus, semi-preemptible ones (whose core is certain pods) and those that
 leave whole are as they were offered. O(pods) per gang.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from kai_py.grouping.gang import Subgroup, satisfied
 from kai_py.plan.statement import Statement
@@ -20,6 +22,17 @@ def elastic_losing_cores(units: Iterable[VictimUnit], statement: Statement) -> l
     """The gangs that lose floors with ``units`` though they run more pods than that."""
     losing = {unit.gang.key: unit.gang for unit in units if not unit.is_surplus}
     return [gang for gang in losing.values() if _has_surplus(gang, statement)]
+
+
+def as_far_as_safe(
+    units: Iterable[VictimUnit], is_safe: Callable[[Gang], bool], statement: Statement
+) -> Iterator[VictimUnit]:
+    """``units``, of gangs that are safe only what they can lose beside their floors."""
+    for unit in units:
+        if unit.is_surplus or not is_safe(unit.gang):
+            yield unit
+        elif _has_surplus(unit.gang, statement):
+            yield replace(unit, in_part=True)
 
 
 def one_by_one(units: Iterable[VictimUnit], gang: Gang) -> list[VictimUnit]:

@@ -24,12 +24,14 @@ class VictimUnit:
     """Pods that leave together, of one gang.
 
     ``empties``: the leaves that lose their floor with it, so that units of them that were offered
-    before can't stay behind. A unit that empties none is surplus.
+    before can't stay behind. A unit that empties none is surplus. ``in_part``: its gang must keep
+    its floors, so only as many of its pods may leave as are surplus.
     """
 
     gang: Gang
     members: tuple[Member, ...]
     empties: tuple[str, ...] = ()
+    in_part: bool = False
 
     @property
     def is_surplus(self) -> bool:

@@ -78,7 +78,14 @@ class VictimSearch:
             if not self._exact and not self._fits(choice.units):
                 least = 2 * max(1, len(choice.units))
                 continue
-            settled = self._settle(self._needed(choice))
+            needed = self._needed(choice)
+            whole = next((unit for unit in needed if unit.in_part), None)
+            if whole is not None:
+                choice.ban(whole)
+                self.probes -= REFUSAL_PROBES
+                refused_any = True
+                continue
+            settled = self._settle(needed)
             if settled is None:
                 self._exact = False
                 continue

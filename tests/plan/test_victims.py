@@ -63,6 +63,21 @@ def test_a_core_stays_where_other_pods_can_be_the_surplus():
     assert evicted(plan) == ["low-0", "other-0"]
 
 
+def test_a_gang_that_is_safe_gives_the_pods_in_the_way_as_its_surplus():
+    def evicts(*others, floor, runtime):
+        safe = QueueSpec(name="team", deserved={"gpu": 9.0}, preempt_min_runtime=runtime)
+        low = gang("low", nodes="ab", floor=floor)
+        urgent = gang("urgent", pods=1, gpus=2, priority=10)
+        return evicted(world({"a": 2, "b": 1}, low, *others, urgent, queues=(safe,)).plan())
+
+    other = gang("other", nodes="a", floor=0, priority=3)
+    assert evicts(other, floor=1, runtime=1e9) == ["low-0", "other-0"]
+    assert evicts(other, floor=2, runtime=1e9) == [], "without surplus it keeps all"
+    assert evicts(other, floor=2, runtime=1.0) == ["low-0", "low-1", "other-0"]
+    alone = gang("other", nodes="a", priority=3)
+    assert evicts(alone, floor=1, runtime=1e9) == [], "the other one has none to give"
+
+
 def test_the_surplus_of_one_leaf_is_not_that_of_another():
     tree = subgroup("", children=[subgroup("x", 1), subgroup("y", 1)])
     plan = world(

@@ -17,6 +17,7 @@ from kai_py.plan.candidates import Ask
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action
 from kai_py.plan.seek_room import seek_room
+from kai_py.plan.victim_cores import as_far_as_safe
 from kai_py.plan.victim_line import VictimPool
 from kai_py.plan.victim_units import VictimUnit
 from kai_py.plan.victims import VictimSearch
@@ -46,7 +47,7 @@ def _units(
 ) -> Iterator[VictimUnit]:
     lower = takewhile(lambda unit: unit.gang.priority < gang.priority, pool.units(queue))
     now = state.snapshot.now
-    return (u for u in lower if u.is_surplus or not protected(u.gang.started, safe, now))
+    return as_far_as_safe(lower, lambda g: protected(g.started, safe, now), state.statement)
 
 
 def _anybody(_: Sequence[VictimUnit]) -> VictimUnit | None:

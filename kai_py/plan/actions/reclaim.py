@@ -23,6 +23,7 @@ from kai_py.plan.decisions import Action
 from kai_py.plan.exchanges import Exchanges, Verdict
 from kai_py.plan.reclaim_bound import may_suffice
 from kai_py.plan.seek_room import seek_room
+from kai_py.plan.victim_cores import as_far_as_safe
 from kai_py.plan.victim_line import (
     VictimPool,
     cost_of,
@@ -128,7 +129,7 @@ def _unprotected(
 ) -> Iterator[VictimUnit]:
     now = state.snapshot.now
     units = pool.units(queue)
-    return (u for u in units if u.is_surplus or not protected(u.gang.started, safe, now))
+    return as_far_as_safe(units, lambda g: protected(g.started, safe, now), state.statement)
 
 
 def _first_refused(
