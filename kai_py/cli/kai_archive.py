@@ -17,13 +17,16 @@ from typing import Any
 import msgspec
 
 from kai_py.api.records.core import ObjectMeta, Pod, Record
+from kai_py.api.records.document import values_at
 from kai_py.api.references import PodRef
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.watch.kinds import (
     DEVICE_CLASSES,
+    DISRUPTION_BUDGETS,
     KAI_POD_GROUPS,
     KAI_QUEUES,
     KAI_TOPOLOGIES,
+    NODE_TOPOLOGIES,
     NODES,
     PODS,
     PRIORITY_CLASSES,
@@ -31,8 +34,9 @@ from kai_py.watch.kinds import (
     RESOURCE_SLICES,
     STORAGE_CLASSES,
     VOLUME_CLAIMS,
+    VOLUMES,
 )
-from kai_py.watch.resource import Kind
+from kai_py.watch.resource import Kind, Resource
 
 FILE_NAME = "snapshot.json"
 KINDS: Mapping[str, Kind[Any]] = {
@@ -40,7 +44,10 @@ KINDS: Mapping[str, Kind[Any]] = {
     "queues": KAI_QUEUES,
     "topologies": KAI_TOPOLOGIES,
     "nodes": NODES,
+    "nodeResourceTopologies": NODE_TOPOLOGIES,
+    "podDisruptionBudgets": DISRUPTION_BUDGETS,
     "storageClasses": STORAGE_CLASSES,
+    "persistentVolumes": VOLUMES,
     "persistentVolumeClaims": VOLUME_CLAIMS,
     "deviceClasses": DEVICE_CLASSES,
     "resourceSlices": RESOURCE_SLICES,
@@ -49,6 +56,12 @@ KINDS: Mapping[str, Kind[Any]] = {
     "pods": PODS,
 }
 """Kind by the name of its list, in the order in which they are read."""
+
+_OLDEST_SHAPE: Mapping[str, str] = {
+    "ResourceSlice": "spec.devices.*.basic",
+    "ResourceClaim": "spec.devices.requests.*.deviceClassName",
+}
+"""What only v1beta1 has."""
 
 
 class ArchiveError(ValueError):
@@ -121,7 +134,7 @@ def read_archive(path: Path) -> Archive:
     for name, kind in KINDS.items():
         for position, raw in enumerate(_listed(document.raw_objects.get(name))):
             try:
-                objects.append((kind, kind.at().decode(raw)))
+                objects.append((kind, _resource(kind, raw).decode(raw)))
             except ValueError as error:
                 faults.append(f"{name}[{position}] is left out: {error}")
     params = document.scheduler_params
@@ -131,6 +144,13 @@ def read_archive(path: Path) -> Archive:
         faults=tuple(faults),
         under_way=dict(_under_way(document.raw_objects.get("bindRequests"))),
     )
+
+
+def _resource(kind: Kind[Any], raw: msgspec.Raw) -> Resource[Any]:
+    """The version that an object is in: snapshots do not say, and earlier ones have v1beta1."""
+    told = _OLDEST_SHAPE.get(kind.name)
+    oldest = told is not None and any(True for _ in values_at(msgspec.json.decode(raw), told))
+    return kind.at("v1beta1" if oldest else "")
 
 
 def _listed(raw: msgspec.Raw | None) -> list[msgspec.Raw]:

@@ -117,6 +117,45 @@ def test_an_object_that_cannot_be_read_is_named_and_the_rest_planned(tmp_path, c
     assert json.loads(told.out)["placements"][0]["pods"][0]["node"] == "n"
 
 
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_claims_of_a_snapshot_get_devices_in_either_shape(tmp_path, capsys, version):
+    asked = {"deviceClassName": "gpu"}
+    request = {"name": "r", **(asked if version == "v1beta1" else {"exactly": asked})}
+    device = {"name": "gpu-0", **({"basic": {}} if version == "v1beta1" else {})}
+    pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
+    uses = {"name": "c", "resourceClaimName": "c"}
+    users = [pod("a0", "a"), pod("a1", "a")]
+    for each in users:
+        each["spec"] |= {"resourceClaims": [uses], "containers": [{"name": "main"}]}
+        each["spec"]["containers"][0]["resources"] = {"claims": [{"name": "c"}]}
+    spec = {"devices": {"requests": [request]}}
+    found = replayed(
+        written(
+            tmp_path,
+            nodes=[node("n", 0)],
+            queues=[queue("q")],
+            podGroups=[group("a", 2)],
+            pods=users,
+            deviceClasses=[{"metadata": {"name": "gpu", "uid": "gpu"}, "spec": {}}],
+            resourceSlices=[
+                {
+                    "metadata": {"name": "s", "uid": "s"},
+                    "spec": {"driver": "d", "nodeName": "n", "pool": pool, "devices": [device]},
+                }
+            ],
+            resourceClaims=[
+                {"metadata": {"name": "c", "namespace": "team", "uid": "c"}, "spec": spec}
+            ],
+            persistentVolumes=[{"metadata": {"name": "v", "uid": "v"}, "spec": {}}],
+            podDisruptionBudgets=[],
+            nodeResourceTopologies=None,
+        ),
+        capsys,
+    )
+    assert found.err == ""
+    assert found.out.splitlines()[1:3] == ["  team/a0 -> n with n/gpu-0", "  team/a1 -> n"]
+
+
 def test_another_file_is_refused_in_one_line(tmp_path, capsys):
     path = tmp_path / "notes.txt"
     path.write_text("hello")
