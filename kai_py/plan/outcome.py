@@ -171,9 +171,11 @@ def _waiting(state: CycleState, gang: Gang) -> Obstacle:
     waiting = next((m for m in gang.pending if m.waiting), None)
     if waiting is not None and waiting.pod.uid not in state.statement.placed:
         return kept_back(gang, waiting)
-    planned = any(m.pod.uid in state.statement.placed for m in gang.pending)
-    lacking = None if planned else subgroup_lacks(gang)
+    promised = [
+        m for m in gang.pending if m.pod.uid in state.statement.placed and _is_left(state, m)
+    ]
+    lacking = None if promised else subgroup_lacks(gang)
     return lacking or Obstacle(
         Stage.NOMINATED,
-        f"room is being freed for {len(gang.pending)} pods; they start when it is.",
+        f"room is being freed for {len(promised or gang.pending)} pods; they start when it is.",
     )
