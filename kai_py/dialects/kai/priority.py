@@ -8,7 +8,7 @@ A workload may be evicted if it says ``preemptible`` or ``semi-preemptible`` (bu
 says nothing and its priority is below 100.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from kai_py.api.records.core import PriorityClass
 from kai_py.grouping.owners import Owners
@@ -37,6 +37,19 @@ def priority_of(class_name: str, owners: Owners) -> int:
             return CLASS_VALUES[class_name]
     default = owners.named(PRIORITY_CLASSES, "", CLUSTER_DEFAULT)
     return default.value if isinstance(default, PriorityClass) else FALLBACK
+
+
+def known_class(names: Iterable[str], owners: Owners) -> str:
+    """The first of some classes that exists, empty if none does."""
+    return next(
+        (
+            name
+            for name in names
+            if name in CLASS_VALUES
+            or (name and owners.named(PRIORITY_CLASSES, "", name) is not None)
+        ),
+        "",
+    )
 
 
 def is_preemptible(said: str, priority: int) -> bool:

@@ -3,10 +3,12 @@
 KAI makes a PodGroup of every owner; in its place the gang that grouping derives gets KAI's
 defaults. A workload is addressed in KAI's way if the group that its pods name, else its top owner,
 else the pod, has KAI's queue label; under the ``kai`` rules also if nothing names a queue of ours:
-then the queue that the group's spec names, the label ``project`` and the default queue count.
+then the queue that the group's spec names, the label ``project`` (with ``-<node pool>`` where the
+pod names one) and the default queue count.
 
-priority         label ``priorityClassName`` or Ray's, else the pod's class, else what the
-                 workload is for: serving ``inference``, a Notebook ``build``, else ``train``
+priority         label ``priorityClassName`` or Ray's, else the pod's class, of those that
+                 exist; else what the workload is for: serving ``inference``, a Notebook
+                 ``build``, else ``train``
 preemptible      our annotation, else label ``kai.scheduler/preemptibility``, else below 100
 floor of a Job   annotation ``kai.scheduler/batch-min-member``, else spec.scheduling, else 1
 topology         annotations ``kai.scheduler/topology…`` of the owner
@@ -24,7 +26,7 @@ from kai_py.api.records.job import Job
 from kai_py.api.records.kai import KaiTopologyConstraint
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.pod_groups import order_of
-from kai_py.dialects.kai.priority import is_preemptible, priority_of
+from kai_py.dialects.kai.priority import is_preemptible, known_class, priority_of
 from kai_py.dialects.kai.times import first_duration
 from kai_py.dialects.kai.topology import constraint_of
 from kai_py.grouping.frameworks.job import reachable
@@ -70,7 +72,7 @@ def with_kai_defaults(spec: GangSpec, asked: Asked, addressing: Addressing) -> G
     if not queue and not addressing.everything:
         return spec
     of_group = spec.queue if spec.queue != asked.queue.name else ""
-    queue = queue or of_group or _fallback_queue(marks, addressing)
+    queue = queue or of_group or _fallback_queue(marks, pod, addressing)
     return _defaulted(spec, asked, marks, queue)
 
 
@@ -114,8 +116,11 @@ def _namespace_queue(pod: Pod, owners: Owners) -> str:
     return meta.annotations.get(QUEUE_NAME_KEY) or meta.labels.get(QUEUE_NAME_KEY) or ""
 
 
-def _fallback_queue(marks: _Marks, addressing: Addressing) -> str:
-    return marks.said(keys.PROJECT) or addressing.default_queue
+def _fallback_queue(marks: _Marks, pod: Pod, addressing: Addressing) -> str:
+    project, pool = marks.said(keys.PROJECT), pod.metadata.labels.get(keys.NODE_POOL, "")
+    if not project:
+        return addressing.default_queue
+    return f"{project}-{pool}" if pool else project
 
 
 def _floor(spec: GangSpec, lineage: Lineage, marks: _Marks) -> tuple[int, str]:
@@ -147,8 +152,8 @@ def _constraint(
 
 
 def _terms(spec: GangSpec, pod: Pod, owners: Owners, marks: _Marks) -> tuple[Terms, str]:
-    labelled = marks.said(keys.PRIORITY_CLASS) or marks.said(keys.RAY_PRIORITY_CLASS)
-    named = labelled or pod.spec.priority_class_name
+    labelled = (marks.said(keys.PRIORITY_CLASS), marks.said(keys.RAY_PRIORITY_CLASS))
+    named = known_class((*labelled, pod.spec.priority_class_name), owners)
     grace, bad_grace = first_duration((keys.STALENESS_GRACE, marks.said(keys.STALENESS_GRACE)))
     delay, bad_delay = first_duration((keys.PREEMPTION_DELAY, marks.said(keys.PREEMPTION_DELAY)))
     priority = spec.terms.priority

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kai_py.config import NodePool
 from tests.dialects.feeding import Cluster, node, placed, pod
 from tests.dialects.kai.test_pod_groups import priority_class
 from tests.dialects.kai.test_queues import kai_queue, native_queue
@@ -66,6 +67,9 @@ def test_without_any_queue_the_kai_rules_use_project_then_the_default_queue():
     assert gang(pod("p"), key=alone, rules="kai").queue == "default-queue"
     assert gang(pod("p"), key=alone, rules="kai", default_queue="mine").queue == "mine"
     assert gang(pod("p", labels={"project": "x"}), key=alone, rules="kai").queue == "x"
+    pooled = pod("p", labels={"project": "x", "kai.scheduler/node-pool": "a100"})
+    pool = NodePool(name="a100")
+    assert gang(pooled, key=alone, rules="kai", node_pool=pool).queue == "x-a100"
     assert gang(pod("p"), key=alone, rules="kai").priority == 50
 
 
@@ -76,6 +80,8 @@ def test_without_any_queue_the_kai_rules_use_project_then_the_default_queue():
         ({"priorityClassName": "build"}, {}, (100, False)),
         ({}, {"priorityClassName": "inference", "priority": 125}, (125, False)),
         ({"priorityClassName": "high"}, {"priorityClassName": "train"}, (99, True)),
+        ({"priorityClassName": "gone"}, {"priorityClassName": "build"}, (100, False)),
+        ({"priorityClassName": "gone"}, {}, (50, True)),
         ({"kai.scheduler/preemptibility": "non-preemptible"}, {}, (50, False)),
         (
             {"kai.scheduler/preemptibility": "preemptible", "priorityClassName": "build"},
