@@ -1,8 +1,8 @@
 """batch/v1 Job: its parallel pods are one gang, unless it says how many it needs.
 
     floor = min-available, else KAI's or Kueue's word for it, else spec.scheduling (Kubernetes
-            1.37; its basic policy is a floor of 1), else 1 in KAI's words, else all pods that run
-            at a time
+            1.37; its basic policy is a floor of 1), else 1 in KAI's words and where Kueue lets
+            the Job grow, else all pods that run at a time
 
 Pods that run at a time: min(parallelism, completions - succeeded); no floor is above that, or the
 last pods of a Job would wait for ever. A Job without a queue is no gang: nobody asked for one.
@@ -13,6 +13,7 @@ from kai_py.grouping.blueprint import Blueprint, Framework, Unusable, Workload, 
 from kai_py.grouping.counts import marked_count
 from kai_py.grouping.explicit import MIN_AVAILABLE_KEY
 from kai_py.grouping.gang import Subgroup
+from kai_py.grouping.marks import marked
 from kai_py.grouping.queue_choice import Defaults
 
 COMPLETION_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
@@ -22,6 +23,7 @@ FLOOR_KEYS = (
     "kueue.x-k8s.io/job-min-parallelism",
 )
 """In KAI's words only the first is read here: its dialect knows the others' defaults."""
+ELASTIC_KEY = "kueue.x-k8s.io/elastic-job"
 
 
 def active_pods(job: Job) -> int:
@@ -48,14 +50,20 @@ def _blueprint(workload: Workload) -> Blueprint:
 
 def _floor(job: Job, workload: Workload, parallel: int) -> tuple[int, str]:
     in_kai_words = workload.defaults is Defaults.KAI
-    marked = marked_count(job.metadata, *(FLOOR_KEYS[:1] if in_kai_words else FLOOR_KEYS))
-    if marked is not None:
-        return reachable(job, marked)
+    written = marked_count(job.metadata, *(FLOOR_KEYS[:1] if in_kai_words else FLOOR_KEYS))
+    if written is not None:
+        return reachable(job, written)
     policy = job.spec.scheduling.scheduling_policy if job.spec.scheduling is not None else None
     if policy is not None and policy.gang is not None:
         return min(policy.gang.min_count or parallel, parallel), ""
+    one_by_one = in_kai_words or not workload.has_queue or _is_elastic(job)
     basic = policy is not None and policy.basic is not None
-    return (parallel if workload.has_queue and not in_kai_words and not basic else 1), ""
+    return (1 if one_by_one or basic else parallel), ""
+
+
+def _is_elastic(job: Job) -> bool:
+    """Whether Kueue lets the Job grow while it runs: what is added later must not be missed."""
+    return marked(job.metadata, ELASTIC_KEY) == "true"
 
 
 def reachable(job: Job, floor: int) -> tuple[int, str]:
