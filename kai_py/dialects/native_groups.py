@@ -3,7 +3,8 @@
 1.35         pod.spec.workloadRef names a group inside a Workload, each replica key of it one gang
 1.36, 1.37   pod.spec.schedulingGroup names a PodGroup, which may be below composite groups (1.37)
 
-The gang policy's ``minCount`` is the floor; the basic policy starts with one pod. A PodGroup with a
+The gang policy's ``minCount`` is the floor while pods are placed: a group that falls below it later
+is not ended for that. The basic policy starts with one pod. A PodGroup with a
 priority gives it to its gang. Its labels and annotations go before those of composite groups above
 it, these before its Workload's, these before what its pods and their owners say. Pods of one group
 that name several schedulers are refused, as by kube-scheduler. The annotation
@@ -33,6 +34,7 @@ WORKLOAD_FIELDS = (
     "spec.podGroupTemplateRef.workload.workloadName",
 )
 """Where a group names its Workload: from 1.37 on, in 1.36."""
+FOR_EVER = -1.0
 IGNORE_KEY = "kai.scheduler/ignore-workload-api"
 
 
@@ -143,6 +145,7 @@ def _terms(root: Document) -> Terms:
     return Terms(
         priority=priority if isinstance(priority, int) else None,
         may_preempt=root.first_at("spec.preemptionPolicy") != "Never",
+        staleness_grace=FOR_EVER,
     )
 
 
@@ -157,7 +160,10 @@ def _of_one_scheduler(spec: GangSpec, asked: Asked) -> GangSpec:
     return replace(spec, problem=f"pods with {mark} name the schedulers {listed}; {hint}")
 
 
+def _workload_gang(asked: Asked) -> GangSpec:
+    spec = replace(gang_of(_WORKLOAD, asked), terms=Terms(staleness_grace=FOR_EVER))
+    return _of_one_scheduler(spec, asked)
+
+
 NATIVE_GROUP = Source(mark=_group_mark, gang=_group_gang, metas=_group_metas)
-NATIVE_WORKLOAD = replace(
-    source(_WORKLOAD), gang=lambda asked: _of_one_scheduler(gang_of(_WORKLOAD, asked), asked)
-)
+NATIVE_WORKLOAD = replace(source(_WORKLOAD), gang=_workload_gang)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.dialects.feeding import Cluster, node, placed, pod
+from tests.dialects.feeding import NOW, Cluster, node, placed, pod
 
 QUEUE = {
     "apiVersion": "scheduling.kai.io/v1alpha1",
@@ -100,6 +100,14 @@ def test_a_group_that_leaves_whole_gives_no_surplus(mode):
     assert len(loose.plan().evictions) == 1
     whole = loose.add(group("train", 1, disruptionMode=mode))
     assert len(whole.plan().evictions) == 3
+
+
+@pytest.mark.parametrize("later", [0.0, 1e6])
+def test_a_group_that_lost_pods_while_it_runs_is_not_ended(later):
+    left = members("train", 3, nodeName="n")[:1]
+    cluster = Cluster(QUEUE, node("n", 8), group("train", 3), left)
+    cluster.plan(NOW)
+    assert cluster.plan(NOW + later).evictions == ()
 
 
 def test_the_priority_of_a_group_is_that_of_its_gang():
