@@ -10,8 +10,9 @@ from kai_py.plan.decisions import Stage
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.statement import Statement
 from kai_py.policy.fit import copies_that_fit, static_fit
-from kai_py.policy.topology import NOWHERE, Candidate, Level, candidates, levels_of
+from kai_py.policy.topology import Candidate, candidates
 from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.labels import NOWHERE
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -41,7 +42,7 @@ def domain_candidates(
             named = f"topology {constraint.topology}" if constraint.topology else "the topology"
             return Obstacle(Stage.TOPOLOGY, f"{named} has no level {level}")
     return candidates(
-        _levels(statement.snapshot, keys),
+        statement.snapshot.nodes.levels(keys),
         copies,
         counts,
         required=_position(keys, constraint.required_level),
@@ -61,7 +62,7 @@ def required_domains(statement: Statement, gang: Gang, group: Subgroup) -> Ints 
     keys = _level_keys(statement.snapshot, constraint)
     if keys is None or constraint.required_level not in keys:
         return np.full(len(statement.snapshot.nodes), NOWHERE)
-    level = _levels(statement.snapshot, keys)[keys.index(constraint.required_level)]
+    level = statement.snapshot.nodes.levels(keys)[keys.index(constraint.required_level)]
     pinned = _pinned(statement, gang, group)
     if pinned is None:
         return level.codes
@@ -91,7 +92,7 @@ def _fits_empty(
         return True
     leaves = {leaf.name for leaf in group.leaves()}
     shapes = [m.shape for m in gang.members if m.leaf in leaves][: max(1, group.floor())]
-    level = _levels(snapshot, keys)[keys.index(constraint.fitting_level)]
+    level = snapshot.nodes.levels(keys)[keys.index(constraint.fitting_level)]
     holds = np.ones(len(level.names), dtype=np.bool_)
     room = snapshot.nodes.allocatable
     for number in dict.fromkeys(shape.number for shape in shapes):
@@ -119,7 +120,7 @@ def roomiest(
     keys = _level_keys(statement.snapshot, constraint) or ()
     if constraint.required_level not in keys:
         return "", 0
-    level = _levels(statement.snapshot, keys)[keys.index(constraint.required_level)]
+    level = statement.snapshot.nodes.levels(keys)[keys.index(constraint.required_level)]
     room = np.zeros(len(level.names), dtype=np.int64)
     for each, count in zip(copies, counts, strict=True):
         room += np.minimum(level.sums(each), count)
@@ -153,10 +154,6 @@ def _level_keys(snapshot: Snapshot, constraint: TopologyConstraint) -> tuple[str
         return snapshot.topologies.get(constraint.topology)
     named = (constraint.required_level, constraint.fitting_level, constraint.preferred_level)
     return tuple(dict.fromkeys(level for level in named if level))
-
-
-def _levels(snapshot: Snapshot, keys: tuple[str, ...]) -> tuple[Level, ...]:
-    return levels_of(snapshot.nodes, keys)
 
 
 def _position(keys: Sequence[str], level: str) -> int | None:

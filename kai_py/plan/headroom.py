@@ -18,9 +18,9 @@ from kai_py.plan.room import Room
 from kai_py.plan.shapes import by_shape
 from kai_py.policy.fit import where_reported
 from kai_py.policy.neighbours import has_rules
-from kai_py.policy.topology import NOWHERE
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.labels import NOWHERE
 from kai_py.snapshot.resources import Floats, Ints
 from kai_py.snapshot.shape import Shape
 

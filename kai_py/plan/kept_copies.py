@@ -3,7 +3,7 @@
 Asked of all nodes that have the limit once, and then only of those where something changed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,10 +28,10 @@ class _Known:
 class KeptCopies:
     """Answers by shape and room for those nodes that have the limit; others let any number on."""
 
-    def __init__(self, nodes: int, limited: Iterable[int], ask: Ask) -> None:
+    def __init__(self, nodes: int, limited: Collection[int], ask: Ask) -> None:
         """``limited``: rows of the nodes that ``ask`` is asked about."""
         self._nodes = nodes
-        self._limited = tuple(limited)
+        self._limited = limited
         self._ask = ask
         self._known: dict[tuple[int, Room], _Known] = {}
         self._changes: list[int] = []

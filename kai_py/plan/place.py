@@ -177,6 +177,10 @@ class Placer:
     def _fitting(self, attempt: "_Attempt", shape: Shape, mask: Bools, count: int) -> Ints:
         """(nodes,) how many pods of ``shape`` fit, devices included, at most ``count`` of those."""
         statement, room = attempt.statement, attempt.room
+        running = self.fits.running(statement, shape, room)
+        if running is not None:
+            running.refresh()
+            return np.where(mask, running.copies, 0)
         mask = self.fits.static(statement, shape, room).mask & mask
         return self.fits.room(statement, shape, mask, count, room).fitting
 

@@ -12,7 +12,6 @@ O(n log n) once, then O(changes x log n).
 """
 
 import heapq
-from collections.abc import Sequence
 from math import floor
 
 import numpy as np
@@ -139,12 +138,12 @@ class RunningFit:
         return rows if len(rows) == count else []
 
     def _update(self, row: int) -> None:
-        idle, later = _column(self.statement.idle, row), _column(self.statement.later, row)
-        free = later if self.room is Room.LATER else list(map(min, idle, later))
+        free = self.statement.free_on(row, self.room)
         fit = min([free[position] / asked for position, asked in self._requests])
         self.copies[row] = max(0, floor(fit))
         if self.room is Room.LATER:
-            starts = all(min(idle[p], later[p]) >= asked for p, asked in self._requests)
+            now = self.statement.free_on(row, Room.NOW)
+            starts = all(now[position] >= asked for position, asked in self._requests)
             self.preference[row] = self._lasting[row] + (self._now_bonus if starts else 0.0)
         if self._slack_row is not None:
             self.slack[row] = free[self._slack_row]
@@ -198,8 +197,3 @@ class RunningFit:
         while heap and self._changed[heap[0][-1]] != heap[0]:
             heapq.heappop(heap)
         return heap[0] if heap else None
-
-
-def _column(amounts: Floats, row: int) -> Sequence[float]:
-    found: list[float] = amounts[:, row].tolist()
-    return found

@@ -111,6 +111,7 @@ class Statement:
         self.devices = devices
         self.idle: Floats = snapshot.nodes.allocatable - snapshot.used
         self.later: Floats = self.idle + snapshot.releasing
+        self._is_waited_for = bool(snapshot.releasing.any())
         self.shared = SharedGpus(snapshot.gpu_sharing)
         ports = HostPorts(len(snapshot.nodes), snapshot.host_ports)
         volumes = AttachedVolumes(snapshot), ExclusiveVolumes(snapshot)
@@ -130,10 +131,20 @@ class Statement:
         return Trial(partial(self._roll_back, len(self._undo)))
 
     def free(self, room: Room) -> Floats:
-        """(resources, nodes) what is left for pods that start now, or that wait for room."""
-        if room is Room.LATER:
+        """(resources, nodes) what is left for pods that start now, or that wait for room.
+
+        It may follow what is placed and evicted afterwards, and is not to be written to.
+        """
+        if room is Room.LATER or not self._is_waited_for:
             return self.later
         return np.minimum(self.idle, self.later)
+
+    def free_on(self, row: int, room: Room) -> list[float]:
+        """(resources,) what ``free`` says of one node."""
+        later: list[float] = self.later[:, row].tolist()
+        if room is Room.LATER or not self._is_waited_for:
+            return later
+        return list(map(min, self.idle[:, row].tolist(), later))
 
     def share_room(self, shape: Shape, room: Room, count: int) -> ShareRoom | None:
         """Where parts of GPUs are left for ``count`` pods; None if the shape asks for none."""
@@ -316,6 +327,8 @@ class Statement:
         self.later[:, rows] += amounts
         if room is Room.NOW:
             self.idle[:, rows] += amounts
+        else:
+            self._is_waited_for = True
         self.changes += rows
 
     def _shift(self, row: int, amounts: Floats, room: Room) -> None:
@@ -336,6 +349,8 @@ class Statement:
         self.later[:, row] += amounts
         if room is Room.NOW:
             self.idle[:, row] += amounts
+        else:
+            self._is_waited_for = True
         self.changes.append(row)
 
     def _drop_all(self, uids: Iterable[str]) -> None:

@@ -69,18 +69,20 @@ def _tiers(candidates: Ints, preference: Floats) -> Iterator[Ints]:
 
 def _pack(count: int, rows: Ints, copies: Ints, slack: Floats) -> list[tuple[int, int]]:
     """Fill the roomiest nodes until one of the others holds what is left; ``rows`` ascend."""
-    placed: list[tuple[int, int]] = []
-    if copies[rows].max() < count:
-        order = rows[np.lexsort((slack[rows], -copies[rows]))]
-        whole = order[: np.searchsorted(np.cumsum(copies[order]), count)]
-        placed = list(zip(whole.tolist(), copies[whole].tolist(), strict=True))
-        count -= sum(pods for _, pods in placed)
-        rows = np.sort(order[len(placed) :])
-        if not rows.size:
-            return placed
-    holders = rows[copies[rows] >= count]
-    tightest = holders[copies[holders] == copies[holders].min()]
-    return [*placed, (int(tightest[slack[tightest].argmin()]), count)]
+    room = copies[rows]
+    if room.max() >= count:
+        tightest = rows[room == room[room >= count].min()]
+        return [(int(tightest[slack[tightest].argmin()]), count)]
+    order = np.lexsort((slack[rows], -room))
+    full = order[: np.searchsorted(np.cumsum(room[order[:count]]), count)]
+    placed = list(zip(rows[full].tolist(), room[full].tolist(), strict=True))
+    others = -room[order[len(full) :]]
+    if not others.size or not others[0]:
+        return placed
+    left = count - sum(pods for _, pods in placed)
+    least = others[np.searchsorted(others, -left, side="right") - 1]
+    tightest = order[len(full) + np.searchsorted(others, least)]
+    return [*placed, (int(rows[tightest]), left)]
 
 
 def _spread(count: int, rows: Ints, copies: Ints) -> list[tuple[int, int]]:

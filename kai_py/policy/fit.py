@@ -66,7 +66,8 @@ def static_fit(shape: Shape, nodes: NodeColumns) -> StaticFit:
             removed.append((reason, taken))
             mask &= passes
     preference = _preferred(shape, nodes) - unwanted_taints(shape.tolerations, nodes)
-    preference = preference + PLUGIN_BONUS * _served_by_plugin(shape, nodes)
+    if shape.extended.resources:
+        preference = preference + PLUGIN_BONUS * _served_by_plugin(shape, nodes)
     for array in (mask, preference):
         array.flags.writeable = False
     return StaticFit(mask, tuple(removed), preference)
@@ -75,8 +76,6 @@ def static_fit(shape: Shape, nodes: NodeColumns) -> StaticFit:
 def _served_by_plugin(shape: Shape, nodes: NodeColumns) -> Bools:
     """(nodes,) bool: all extended resources for which a claim could be made are reported."""
     names = shape.extended.resources
-    if not names:
-        return np.zeros(len(nodes), dtype=np.bool_)
     reported = (record.status.allocatable for record in nodes.records)
     served = (all(_is_some(each.get(name)) for name in names) for each in reported)
     return np.fromiter(served, np.bool_, len(nodes))

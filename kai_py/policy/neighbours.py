@@ -32,8 +32,9 @@ from kai_py.api.records.core import (
 from kai_py.policy.fit import StaticFit, own_choice
 from kai_py.policy.tolerations import tolerated_nodes
 from kai_py.snapshot.label_selector import selects
+from kai_py.snapshot.labels import LabelColumn
 from kai_py.snapshot.neighbour import Neighbour
-from kai_py.snapshot.nodes import LabelColumn, NodeColumns
+from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools, Floats, Ints
 from kai_py.snapshot.shape import Shape
 

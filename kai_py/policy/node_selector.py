@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Requirement
-from kai_py.snapshot.nodes import LabelColumn, NodeColumns
+from kai_py.snapshot.labels import LabelColumn
+from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools
 
 

@@ -1,8 +1,6 @@
 """In which domain of a topology may, or should, pods be placed together?
 
-A topology is a list of node label keys, coarse to fine. A domain of a level is a distinct
-combination of the values of that label and of all coarser ones. A node that lacks a label has no
-domain at that level, but counts for the levels it has, finer or coarser.
+What a topology is, and its domains, says ``snapshot.labels``.
 
 - A *required* level: all pods go into one domain of that level, or of a finer one.
 - A *preferred* level: a single domain of that level if one holds them all, else the next coarser,
@@ -21,29 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kai_py.snapshot.nodes import NodeColumns
+from kai_py.snapshot.labels import NOWHERE, Level
 from kai_py.snapshot.resources import Bools, Floats, Ints
-
-NOWHERE = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """One level of a topology.
-
-    ``codes``: (nodes,) int64 domain of each node, ``NOWHERE`` where it has none. ``names``: the
-    domains, values joined by "/", in ascending order.
-    """
-
-    key: str
-    codes: Ints
-    names: tuple[str, ...]
-
-    def sums(self, amounts: Ints) -> Ints:
-        """(domains,) ``amounts`` (nodes,) added up per domain."""
-        inside = self.codes != NOWHERE
-        summed = np.bincount(self.codes[inside], weights=amounts[inside], minlength=len(self.names))
-        return summed.astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +30,6 @@ class Candidate:
     name: str
     mask: Bools
     preference: Floats | None = None
-
-
-def levels_of(nodes: NodeColumns, keys: Sequence[str]) -> tuple[Level, ...]:
-    """The levels of a topology over ``nodes``."""
-    levels: list[Level] = []
-    paths, of_node = [""], np.zeros(len(nodes), dtype=np.int64)
-    for key in keys:
-        column = nodes.label(key)
-        values = len(column.values)
-        pairs, of_node = np.unique(of_node * values + column.codes, return_inverse=True)
-        split = [divmod(pair, values) for pair in pairs.tolist()]
-        paths = [f"{paths[above]}/{column.values[code] if code else ''}" for above, code in split]
-        named = sorted((path, at) for at, path in enumerate(paths) if split[at][1])
-        domains = np.full(len(paths), NOWHERE, dtype=np.int64)
-        domains[[at for _, at in named]] = np.arange(len(named))
-        levels.append(Level(key, domains[of_node], tuple(path[1:] for path, _ in named)))
-    return tuple(levels)
 
 
 def candidates(
@@ -92,10 +52,10 @@ def candidates(
     allowed = None if required is None or pinned is None else _domains_of(levels[required], pinned)
     for position in range(len(levels) - 1 if finest is None else finest, coarsest - 1, -1):
         level = levels[position]
-        holds = np.ones(len(level.names), dtype=np.bool_)
-        for fitting, count in zip(copies, counts, strict=True):
-            holds &= level.sums(fitting) >= count
-        for domain in _tightest_first(levels[: position + 1], copies[0], holds):
+        sums = [level.sums(fitting) for fitting in copies]
+        room = [*(_room(coarser, copies[0], level.first) for coarser in levels[:position]), sums[0]]
+        holds = np.all([fit >= count for fit, count in zip(sums, counts, strict=True)], axis=0)
+        for domain in _tightest_first(room, holds):
             mask = level.codes == domain
             if required is not None and (levels[required].codes[mask] == NOWHERE).any():
                 continue
@@ -110,15 +70,11 @@ def candidates(
         yield Candidate("", everywhere, _near(finer, copies[0], pinned))
 
 
-def _tightest_first(lines: Sequence[Level], copies: Ints, holds: Bools) -> list[int]:
-    """Domains of the last level that hold the pods, by the room of each level from the top."""
-    codes = lines[-1].codes
-    inside = np.flatnonzero(codes != NOWHERE)
-    domains, first = np.unique(codes[inside], return_index=True)
-    member = inside[first]
-    room = [_room(level, copies, member) for level in lines]
-    order = np.lexsort((domains, *reversed(room)))
-    return [int(domain) for domain in domains[order] if holds[domain]]
+def _tightest_first(room: Sequence[Ints], holds: Bools) -> list[int]:
+    """Domains that hold the pods, by the room around them, (domains,) each, from the top level."""
+    order = np.lexsort(room[::-1])
+    tightest: list[int] = order[holds[order]].tolist()
+    return tightest
 
 
 def _room(level: Level, copies: Ints, rows: Ints) -> Ints:

@@ -10,23 +10,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kai_py.api.records.core import Node, Taint
+from kai_py.snapshot.labels import LabelColumn, Level, encoded, levels_of
 from kai_py.snapshot.resources import Bools, Floats, Ints, ResourceIndex, amount
 
 HOSTNAME = "kubernetes.io/hostname"
-
-
-@dataclass(frozen=True, slots=True)
-class LabelColumn:
-    """One label of all nodes. ``codes``: (nodes,) int64; ``values[code]``, code 0 = absent."""
-
-    codes: Ints
-    values: tuple[str, ...]
-
-    def where(self, wanted: Sequence[str]) -> Bools:
-        """(nodes,) bool: the label is present and its value is one of ``wanted``."""
-        chosen = np.zeros(len(self.values), dtype=np.bool_)
-        chosen[[code for code, value in enumerate(self.values) if code and value in wanted]] = True
-        return chosen[self.codes]
 
 
 @dataclass(frozen=True)
@@ -50,6 +37,7 @@ class NodeColumns:
     problems: Mapping[str, str] = field(default_factory=dict)
     positions: Mapping[str, int] = field(default_factory=dict)
     _labels: dict[str, LabelColumn] = field(default_factory=dict, repr=False)
+    _levels: dict[tuple[str, ...], tuple[Level, ...]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -58,14 +46,21 @@ class NodeColumns:
         """The column of label ``key``, encoded on first use."""
         column = self._labels.get(key)
         if column is None:
-            column = self._labels[key] = _encode([r.metadata.labels.get(key) for r in self.records])
+            column = self._labels[key] = encoded([r.metadata.labels.get(key) for r in self.records])
         return column
+
+    def levels(self, keys: tuple[str, ...]) -> tuple[Level, ...]:
+        """The levels of the topology of these labels, coarse to fine; encoded on first use."""
+        known = self._levels.get(keys)
+        if known is None:
+            known = self._levels[keys] = levels_of({key: self.label(key) for key in keys})
+        return known
 
     def name_column(self) -> LabelColumn:
         """``metadata.name`` as a column, for matchFields."""
         column = self._labels.get("metadata.name")
         if column is None:
-            column = self._labels["metadata.name"] = _encode(list(self.names))
+            column = self._labels["metadata.name"] = encoded(list(self.names))
         return column
 
 
@@ -132,6 +127,7 @@ def with_node(
         generation=generation,
         problems=problems,
         _labels={},
+        _levels={},
     )
 
 
@@ -154,13 +150,3 @@ def allocatable_column(node: Node, resources: ResourceIndex) -> tuple[Floats, st
 def is_ready(node: Node) -> bool:
     """Whether the node's Ready condition is True."""
     return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
-
-
-def _encode(values: Sequence[str | None]) -> LabelColumn:
-    codes: dict[str, int] = {}
-    column = np.zeros(len(values), dtype=np.int64)
-    for row, value in enumerate(values):
-        if value is not None:
-            column[row] = codes.setdefault(value, len(codes) + 1)
-    column.flags.writeable = False
-    return LabelColumn(codes=column, values=("", *codes))

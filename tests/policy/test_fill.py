@@ -65,3 +65,18 @@ def test_fewer_are_placed_when_not_all_fit():
     copies = np.array([2, 0, 1], dtype=np.int64)
     flat = np.zeros(3)
     assert sum(pods for _, pods in fill(8, copies, flat, flat)) == 3
+
+
+parts = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=12
+)
+
+
+@given(parts, st.integers(0, 12))
+def test_what_comes_first_is_used_up_before_the_rest(rows, count):
+    first, rest, slack = np.transpose(np.array(rows, np.int64))
+    flat, slack = np.zeros(len(rows)), slack.astype(np.float64)
+    begun = fill(count, first, flat, slack)
+    left = count - sum(pods for _, pods in begun)
+    expected = begun + fill(left, rest, flat, slack)
+    assert fill(count, first + rest, flat, slack, first=first) == expected

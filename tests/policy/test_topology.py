@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from kai_py.policy.topology import NOWHERE, candidates, levels_of
-from kai_py.snapshot.nodes import node_columns
+from kai_py.policy.topology import candidates
+from kai_py.snapshot.labels import NOWHERE
+from kai_py.snapshot.nodes import node_columns, with_node
 from kai_py.snapshot.resources import ResourceIndex
 from tests.scenario import node
 
@@ -18,7 +19,7 @@ LABELS = [
 
 def levels():
     nodes = [node(f"n{i}", labels=labels) for i, labels in enumerate(LABELS)]
-    return levels_of(node_columns(nodes, ResourceIndex(), 1), ("zone", "rack"))
+    return node_columns(nodes, ResourceIndex(), 1).levels(("zone", "rack"))
 
 
 def names(copies, count, **bounds):
@@ -94,7 +95,7 @@ def test_every_shape_must_fit_the_domain():
 def test_nodes_without_a_coarse_label_still_count_for_the_finer_ones():
     labels = [{"rack": "r1"}, {"rack": "r1"}, {"zone": "z", "rack": "r1"}, {}]
     nodes = [node(f"n{i}", labels=each) for i, each in enumerate(labels)]
-    made = levels_of(node_columns(nodes, ResourceIndex(), 1), ("zone", "rack"))
+    made = node_columns(nodes, ResourceIndex(), 1).levels(("zone", "rack"))
     zone, rack = made
     assert list(zone.codes) == [NOWHERE, NOWHERE, 0, NOWHERE]
     assert rack.names == ("/r1", "z/r1"), "the racks of a zone and of none are different"
@@ -108,3 +109,13 @@ def test_nodes_without_a_coarse_label_still_count_for_the_finer_ones():
     assert found(4, required=1) == ["/r1"]
     assert found(3, required=0, preferred=1) == ["z/r1", "z"], "a rack without a zone is in none"
     assert found(4, required=0, preferred=1) == []
+
+
+def test_a_node_that_changes_its_label_changes_its_domain():
+    nodes = [node(f"n{i}", labels=labels) for i, labels in enumerate(LABELS)]
+    before = node_columns(nodes, ResourceIndex(), 1)
+    assert before.levels(("zone", "rack"))[1].codes.tolist() == [0, 0, 1, 2, NOWHERE]
+    moved = node("n4", labels={"zone": "z1", "rack": "r2"})
+    after = with_node(before, moved, ResourceIndex(), 2)
+    assert after.levels(("zone", "rack"))[1].codes.tolist() == [0, 0, 1, 2, 1]
+    assert [level.first.tolist() for level in after.levels(("rack", "zone"))] == [[0, 2], [0, 3, 2]]
