@@ -11,7 +11,7 @@ of placing them one by one:
 
 Alike are preemptible gangs of equally many pods, all of one shape and one cost, that start together
 and that nothing but room on nodes stops. Only so many gangs of each queue are looked at as the last
-run used, twice over, so looking costs no more than placing did.
+run used, twice over, and fewer after none was found, so looking costs no more than placing did.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ from kai_py.policy.turns import Costs, turns
 from kai_py.snapshot.gangs import Gang, PodState
 from kai_py.snapshot.queues import Index
 
-FIRST_REACH = 64
+FIRST_REACH = 128
 """Gangs of each queue that are looked at first."""
 
 LONGEST_PAUSE = 64
@@ -62,6 +62,7 @@ class AlikeGangs:
             self._pause, self._reach = 0, 2 * max(taken.values())
             self._line.skip(taken)
             return True
+        self._reach = 1 + max(FEW, self._reach // 2)
         self._pause = min(LONGEST_PAUSE, 2 * self._pause + 1)
         self._left = self._pause - 1
         return False
@@ -71,17 +72,19 @@ class AlikeGangs:
         first = {queue: gangs[0] for queue, gangs in self._line.heads(1).items()}
         if not first or not all(self._is_like(gang, gang) for gang in first.values()):
             return Counter()
-        costs = self._costs(first)
-        if not costs.are_of_the_same(list(first)) or not self._have_room(first.values()):
+        costs, kinds = self._costs(first), {_kind(gang): gang for gang in first.values()}
+        if not costs.are_of_the_same(list(first)) or not self._have_room(kinds.values()):
             return Counter()
         alike = {
             queue: list(takewhile(partial(self._is_like, other=first[queue]), gangs))
             for queue, gangs in self._line.heads(self._reach).items()
         }
         order = self._turns({queue: len(gangs) for queue, gangs in alike.items()}, costs)
+        if not order.size:
+            return Counter()
         following = {queue: iter(gangs) for queue, gangs in alike.items()}
         run = [next(following[queue]) for queue in order.tolist()]
-        count, rows = self._take_room(run)
+        count, rows = self._take_room(run, alike=len(kinds) == 1)
         run, order = run[:count], order[:count]
         self._state.statement.place_turns(run, rows, order, costs)
         for gang in run:
@@ -89,8 +92,9 @@ class AlikeGangs:
         return Counter(order.tolist())
 
     def _is_like(self, gang: Gang, other: Gang) -> bool:
+        """Whether the gang is like ``other``, and waits; all of such a gang is placed, or none."""
         placed = self._state.statement.placed
-        return is_alike(gang, other) and not any(pod.pod.uid in placed for pod in gang.members)
+        return is_alike(gang, other) and gang.members[0].pod.uid not in placed
 
     def _costs(self, first: Mapping[int, Gang]) -> Costs:
         """What gangs cost that are like the first of their queues."""
@@ -118,7 +122,7 @@ class AlikeGangs:
         """Whether nothing but room decides about the pods of all these gangs, and there is some."""
         if self._state.placer.reservations.kept:
             return False
-        fits = map(self._fit, {_kind(gang): gang for gang in gangs}.values())
+        fits = map(self._fit, gangs)
         return all(fit is not None and fit.has_room() for fit in fits)
 
     def _fit(self, gang: Gang) -> RunningFit | ScoredFit | None:
@@ -126,15 +130,17 @@ class AlikeGangs:
         fit = placer.fit_for_singles if len(gang.members) == 1 else placer.fit_for_gangs
         return fit(statement, gang.members[0].shape, Room.NOW)
 
-    def _take_room(self, run: Sequence[Gang]) -> tuple[int, list[int]]:
-        """Take the room of the next gangs, as far as they fit; how many do, a row for each pod."""
-        statement, kinds = self._state.statement, {_kind(gang) for gang in run}
-        if len(kinds) == 1 and len(run[0].members) == 1:
+    def _take_room(self, run: Sequence[Gang], *, alike: bool) -> tuple[int, list[int]]:
+        """Take the room of the next gangs, as far as they fit; how many do, a row for each pod.
+
+        ``alike``: across queues, too.
+        """
+        statement, rows = self._state.statement, list[int]()
+        if alike and len(run[0].members) == 1:
             fit = self._fit(run[0])
             rows = [] if fit is None else fit.next_rows(len(run))
             statement.occupy(run[0].members[0].shape, rows, Room.NOW)
             return len(rows), rows
-        rows = []
         for count, gang in enumerate(run):
             found = self._rows(gang)
             if not found:
@@ -162,13 +168,12 @@ def is_alike(gang: Gang, other: Gang) -> bool:
     shape, charge = other.members[0].shape.number, pods[0].charge
     if charge is not other.members[0].charge and charge != other.members[0].charge:
         return False
-    return gang.can_give_back(pods) and all(
-        pod.shape.number == shape
-        and pod.charge is charge
-        and pod.state is PodState.PENDING
-        and not pod.waiting
-        for pod in pods
-    )
+    for pod in pods:
+        if pod.shape.number != shape or pod.charge is not charge:
+            return False
+        if pod.state is not PodState.PENDING or pod.waiting:
+            return False
+    return gang.can_give_back(pods)
 
 
 def _kind(gang: Gang) -> tuple[int, int]:

@@ -66,7 +66,9 @@ def taken(held: Floats, costs: Floats) -> Floats:
 
     They are added one by one.
     """
-    sums: Floats = np.add.accumulate(np.column_stack((held, costs)), axis=1)
+    steps = np.empty((len(held), costs.shape[1] + 1))
+    steps[:, 0], steps[:, 1:] = held, costs
+    sums: Floats = np.add.accumulate(steps, axis=1)
     return sums
 
 
@@ -85,11 +87,11 @@ def _from_the_deepest(
 
 def _held_before(standing: Standing, queue: Index, leaves: Index, costs: Costs) -> Floats:
     """(resources, n) what each queue holds before each turn; turns of a queue stand together."""
-    held = np.empty((len(costs.pod), len(queue)))
-    ends = np.flatnonzero(np.diff(queue)) + 1
-    for start, end in pairwise((0, *ends.tolist(), len(queue))):
-        turn = leaves[start:end]
-        pods = np.cumsum(costs.pods[turn]) - costs.pods[turn]
-        sums = taken(standing.allocated[:, queue[start]], costs.by_pod(turn))
-        held[:, start:end] = sums[:, pods]
+    by_pod, pods = costs.by_pod(leaves), np.concatenate(([0], np.cumsum(costs.pods[leaves])))
+    held = np.empty((len(by_pod), len(queue)))
+    starts = np.flatnonzero(queue[1:] != queue[:-1]) + 1
+    for start, end in pairwise((0, *starts.tolist(), len(queue))):
+        before = standing.allocated[:, queue[start]]
+        sums = taken(before, by_pod[:, pods[start] : pods[end]])
+        held[:, start:end] = sums[:, pods[start:end] - pods[start]]
     return held
