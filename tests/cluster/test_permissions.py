@@ -65,6 +65,8 @@ from tests.cluster.test_suspended_jobs import ASKS
 from tests.cluster.view import View
 
 NUMBERS = itertools.count()
+PATIENCE = 30.0
+"""Seconds, on a busy machine."""
 ELECTING = EAGER.model_copy(update={"leader_election": LeaderElection(namespace=NAMESPACE)})
 HIGH = pod_spec(template=TEMPLATE, priorityClassName="high")
 SERVED_LATER = "patch compositepodgroups/status"
@@ -82,14 +84,14 @@ async def claiming(real: Cluster) -> None:
 
 async def preempting(real: Cluster) -> None:
     await real.submit(queue(), priority_class("high", 1000), claim_template(), job("low", 4))
-    await View(real.api).wait_bound("low", 4)
+    await View(real.api).wait_bound("low", 4, within=PATIENCE)
     await real.submit(job("urgent", 4, HIGH))
 
 
 async def suspending(real: Cluster) -> None:
     low = job("low", 4, annotations=ASKS)
     await real.submit(queue(), priority_class("high", 1000), claim_template(), low)
-    await View(real.api).wait_bound("low", 4)
+    await View(real.api).wait_bound("low", 4, within=PATIENCE)
     await real.submit(job("urgent", 4, HIGH))
 
 
@@ -126,7 +128,7 @@ async def stale_group_of_kai(real: Cluster) -> None:
     await install_kai_definitions(real.api)
     short = pod_group("short", minMember=3)
     await real.submit(kai_queue("kai-team"), claim_template(), short, *members("short", 3))
-    await View(real.api).wait_bound("short", 3)
+    await View(real.api).wait_bound("short", 3, within=PATIENCE)
     await real.api.delete("/api/v1/namespaces/default/pods/short-pod-2")
 
 
@@ -145,14 +147,16 @@ async def asking(real: Cluster) -> None:
 
 async def started_after_asking(real: Cluster) -> None:
     await asking(real)
-    await eventually(lambda: real.api.items(TEMPLATES), what="a PodTemplate")
+    await eventually(lambda: real.api.items(TEMPLATES), what="a PodTemplate", within=PATIENCE)
     await real.api.delete("/apis/batch/v1/namespaces/default/jobs/train")
 
 
 async def asking_again(real: Cluster) -> None:
     """The templates of the request before are still there."""
     await asking(real)
-    (template,) = await eventually(lambda: real.api.items(TEMPLATES), what="a PodTemplate")
+    (template,) = await eventually(
+        lambda: real.api.items(TEMPLATES), what="a PodTemplate", within=PATIENCE
+    )
     kept = {"metadata": {"ownerReferences": None}}
     await real.api.patch(f"{TEMPLATES}/{template['metadata']['name']}", kept)
     (request,) = await real.api.items(REQUESTS)
@@ -326,7 +330,7 @@ async def is_refused_without(real: Cluster, name: str, need: Need, tmp_path: Pat
             return (verb, need.code) in answers(metrics)
 
         try:
-            await eventually(felt, within=45.0, what=f"a refusal without {name}")
+            await eventually(felt, within=2 * PATIENCE, what=f"a refusal without {name}")
         finally:
             acting.cancel()
             with suppress(asyncio.CancelledError):
