@@ -283,6 +283,10 @@ CONTRASTS = """(() => {
     const what = `${each.className || each.tagName} ${each.innerText}`;
     if (ratio < 4.5) found.push(`${ratio.toFixed(2)} ${what}`);
   }
+  for (const each of document.querySelectorAll(".swatch")) {
+    const [a, b] = [behind(each.parentElement), behind(each)].map((all) => light(over(all)));
+    if ((Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 3) found.push(each.outerHTML);
+  }
   return [...new Set(found)];
 })()"""
 
