@@ -137,6 +137,16 @@ def test_spreading_takes_another_gpu_of_the_node():
     assert groups(world.plan()) == {"h0": ["pod-h0"], "h1": ["pod-h1"]}
 
 
+def test_memory_goes_to_larger_gpus_where_it_would_be_too_much_of_a_small_one():
+    """30 GiB are 3/4 of one GPU and 3/8 of the other; the queue may hold half a GPU."""
+    large = {"nvidia.com/gpu.memory": "81920"}
+    wanted = [shared(pod(f"p{i}", 0, queue="q", created=i), gpu_memory="30720") for i in range(2)]
+    nodes = [node("a", 8, labels=MEMORY), node("b", 8, labels=large)]
+    plan = cluster(queue("q", maximum=0.5), nodes, wanted).plan()
+    assert placed(plan) == {"p0": "b"}
+    assert [each.stage for each in plan.unplaced] == [Stage.QUEUE_MAX]
+
+
 def test_whole_gpus_are_reclaimed_from_parts():
     runs = [
         shared(pod(f"r{i}", 0, queue="rich", node="a", created=-9), "0.5", group="g")

@@ -171,6 +171,16 @@ def test_a_pod_of_the_core_is_moved_where_the_surplus_has_to_stay():
     assert nominated(plan) == {"new-0": "b"}
 
 
+def test_surplus_is_moved_before_a_core():
+    plan = world(
+        {"a": 2, "b": 2},
+        gang("elastic", node="a", pods=1, floor=0, created=0),
+        gang("fixed", node="b", pods=1, created=5),
+        gang("new", pods=1, gpus=2, created=9),
+    ).plan()
+    assert moves(plan) == {"elastic-0": "b"}
+
+
 def test_pods_of_one_size_leave_the_only_node_to_the_one_that_needs_it():
     owner, *pods = job_with_pods("new", 3, queue="team", priority=10)
     choosy = struct_replace(pods[2], spec=struct_replace(pods[2].spec, node_selector=HOST_A))

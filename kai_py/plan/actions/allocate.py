@@ -2,7 +2,8 @@
 
     while a queue has a gang left:
         take the queue that comes next, and its next gang
-        check the queue's bounds for the pods the gang asks for
+        check the queue's bounds for the pods the gang asks for, an amount of GPU memory at its
+            price on the smallest GPUs; where that is too much, on the larger ones
         place them into room that is free now, or else into room that is being freed
         a gang with pods left to place goes back into its queue's line
 
@@ -19,11 +20,13 @@ from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action, Stage
 from kai_py.plan.domains import constrained
 from kai_py.plan.gang_line import GangLine
+from kai_py.plan.larger_gpus import nodes_within_bounds
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.room import Room
 from kai_py.plan.shapes import by_shape
 from kai_py.policy.limits import check_limits
 from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.resources import Bools
 
 Hopeless = dict[int, tuple[int, Obstacle]]
 """Shape to the smallest ask that found no room, and why."""
@@ -66,7 +69,12 @@ def _try(state: CycleState, gang: Gang, hopeless: Hopeless) -> bool:
     ask = state.ask(gang)
     if ask is None:
         return False
-    obstacle = _over_bounds(state, gang, ask) or _no_room(state, gang, ask, hopeless)
+    over = _over_bounds(state, gang, ask)
+    if over is not None:
+        obstacle = None if _on_larger_gpus(state, gang, ask) else over
+    else:
+        kept = kept_from(state, gang, state.ask_cost(gang))
+        obstacle = kept or _no_room(state, gang, ask, hopeless)
     if obstacle is None:
         state.clear(gang)
         return ask.more
@@ -79,9 +87,17 @@ def _over_bounds(state: CycleState, gang: Gang, ask: Ask) -> Obstacle | None:
     queue = quota.queues.positions[gang.queue]
     over = check_limits(quota.standing, queue, cost, preemptible=gang.can_give_back(ask.members))
     if over is None:
-        return kept_from(state, gang, cost)
+        return None
     stage = Stage.QUEUE_MAX if over.bound == "OverLimit" else Stage.NON_PREEMPTIBLE
     return Obstacle(stage, over.message(quota.resources[over.resource]))
+
+
+def _on_larger_gpus(state: CycleState, gang: Gang, ask: Ask) -> bool:
+    """Place the pods where an amount of GPU memory costs little enough, if anywhere."""
+    allowed = nodes_within_bounds(state, gang, ask)
+    if allowed is None or kept_from(state, gang, state.ask_cost(gang)) is not None:
+        return False
+    return _place(state, gang, ask, allowed) is None
 
 
 def _no_room(state: CycleState, gang: Gang, ask: Ask, hopeless: Hopeless) -> Obstacle | None:
@@ -102,12 +118,14 @@ def _is_comparable(state: CycleState, gang: Gang, ask: Ask) -> bool:
     return same_nodes and not constrained(gang.tree) and len(by_shape(ask.members)) == 1
 
 
-def _place(state: CycleState, gang: Gang, ask: Ask) -> Obstacle | None:
+def _place(
+    state: CycleState, gang: Gang, ask: Ask, allowed: Bools | None = None
+) -> Obstacle | None:
     obstacle: Obstacle | None = None
     for room in (Room.NOW, Room.LATER):
         with state.statement.trial() as trial:
             blocked = state.placer.place(
-                state.statement, gang, ask.members, Action.ALLOCATE, room=room
+                state.statement, gang, ask.members, Action.ALLOCATE, room=room, allowed=allowed
             )
             if blocked is None:
                 trial.keep()

@@ -105,9 +105,9 @@ def _units(state: CycleState, pool: VictimPool, ask: Ask) -> Iterator[VictimUnit
                 yield replace(unit, empties=())
 
 
-def _rank(unit: VictimUnit) -> tuple[int, float]:
-    """Low priority first, then the youngest."""
-    return unit.gang.priority, -unit.gang.created
+def _rank(unit: VictimUnit) -> tuple[int, bool, float]:
+    """Low priority first, surplus before cores, then the youngest."""
+    return unit.gang.priority, not unit.is_surplus, -unit.gang.created
 
 
 def _rows(state: CycleState, unit: VictimUnit) -> Iterable[int]:
