@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import msgspec
 
-from kai_py.api.gpu_share import GpuShare, SharedGpu
+from kai_py.api.gpu_share import MIG_PREFIX, GpuShare, SharedGpu
 from kai_py.api.records.core import (
     Affinity,
     Condition,
@@ -34,6 +34,7 @@ from kai_py.snapshot.accounting import total
 from kai_py.snapshot.alignment import Alignment, alignment, observed_zones
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.gpu_holdings import shared_holding
+from kai_py.snapshot.gpu_sharing import MEMORY_LABEL, NOMINAL_MIB
 from kai_py.snapshot.ledger import Holding, NodeLedger
 from kai_py.snapshot.neighbour import Neighbour
 from kai_py.snapshot.numa import numa_node
@@ -180,7 +181,7 @@ def _node(node: Mapping) -> Node:
     allocatable = _resources(node["allocatable"])
     allocatable["cpu"] = f"{int(allocatable.get('cpu', 0))}m"
     return Node(
-        metadata=ObjectMeta(name=node["name"], uid=node["name"], labels=node["labels"]),
+        metadata=ObjectMeta(name=node["name"], uid=node["name"], labels=node_labels(node)),
         status=NodeStatus(
             allocatable={
                 name: amount if isinstance(amount, str) else int(amount)
@@ -191,8 +192,21 @@ def _node(node: Mapping) -> Node:
     )
 
 
+def node_labels(node: Mapping) -> dict[str, str]:
+    """Labels as such a node has them: how much memory a GPU has only where there are GPUs."""
+    labels = {MEMORY_LABEL: str(int(node["gpu_memory_mib"])), **node["labels"]}
+    if not _has_gpus(node):
+        del labels[MEMORY_LABEL]
+    return labels
+
+
+def _has_gpus(node: Mapping) -> bool:
+    kinds = (name for name, amount in node["allocatable"].items() if amount)
+    return any(name == "gpu" or name.startswith(MIG_PREFIX) for name in kinds)
+
+
 def _gang(job: Mapping, cluster: Mapping, shapes: dict, accounting) -> Gang:
-    memory = {node["name"]: node["gpu_memory_mib"] for node in cluster["nodes"]}
+    memory = {n["name"]: n["gpu_memory_mib"] for n in cluster["nodes"] if _has_gpus(n)}
     namespace = job.get("namespace", "")
     members = [
         _member(job, task, shapes, accounting, memory)
@@ -240,7 +254,7 @@ def _member(job: Mapping, task: Mapping, shapes: dict, accounting, memory: Mappi
     )
     charges = [accounting.requests(request)]
     if share is not None:
-        card = memory.get(task.get("node"), min(memory.values()))
+        card = memory.get(task.get("node"), min(memory.values(), default=NOMINAL_MIB))
         charges.append(accounting.gpu_share(share, card))
     started = job.get("last_start_age_seconds")
     state = STATES[task["status"]]

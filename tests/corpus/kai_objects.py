@@ -11,10 +11,9 @@ from kai_py.api.gpu_share import MIG_PREFIX
 from kai_py.dra.cluster_devices import GpuRules
 from kai_py.policy.rules import KAI
 from kai_py.snapshot.accounting import Accounting
-from kai_py.snapshot.gpu_sharing import MEMORY_LABEL
 from kai_py.snapshot.overdue import OVERDUE_SECONDS
 from kai_py.snapshot.snapshot import Snapshot
-from tests.corpus.kai_cluster import GPU, GUARANTEED, NOW, numa_report
+from tests.corpus.kai_cluster import GPU, GUARANTEED, NOW, node_labels, numa_report
 from tests.dialects.feeding import Cluster, Document
 
 RUNNING = ("Bound", "Binding", "Running", "Releasing", "StuckInReleasing")
@@ -88,8 +87,8 @@ def _node(node: Mapping, *, by_claim: bool) -> Document:
         "allocatable": _amounts(amounts),
         "conditions": [{"type": "Ready", "status": "True"}],
     }
-    labels = {MEMORY_LABEL: str(int(node["gpu_memory_mib"])), **node["labels"]}
-    return _object("v1", "Node", node["name"], metadata={"labels": labels}, status=status)
+    metadata = {"labels": node_labels(node)}
+    return _object("v1", "Node", node["name"], metadata=metadata, status=status)
 
 
 def _node_topology(node: Mapping) -> Document:
@@ -255,6 +254,7 @@ def _pod(job: Mapping, task: Mapping, profiles: Mapping[str, list[str]]) -> Docu
         "schedulerName": "kai-scheduler",
         "containers": [{"name": "main", "resources": resources}],
         "affinity": _affinity(task),
+        "volumes": [_volume(claim) for claim in task.get("pvcs", ())],
         "resourceClaims": [
             {"name": use["name"], "resourceClaimName": use["claim"]}
             for use in task.get("resource_claims", ())
@@ -270,6 +270,11 @@ def _pod(job: Mapping, task: Mapping, profiles: Mapping[str, list[str]]) -> Docu
     if task["status"] == "Gated":
         spec["schedulingGates"] = [{"name": "example.com/gate"}]
     return _object("v1", "Pod", task["name"], metadata=metadata, spec=spec, status=status)
+
+
+def _volume(claim: str | Mapping) -> dict[str, Any]:
+    name = claim if isinstance(claim, str) else claim["name"]
+    return {"name": name, "persistentVolumeClaim": {"claimName": name}}
 
 
 def _gpu_share(task: Mapping) -> dict[str, str]:

@@ -38,11 +38,11 @@ def table(queues):
 
 
 def amounts(built, queues, key):
-    """(resources, queues) of ``key`` in the order of the table."""
+    """(resources, queues) of ``key`` in the order of the table; -1 stands for unlimited."""
     by_name = {queue["uid"]: queue for queue in queues}
     return np.array(
         [
-            [(by_name[name].get(resource) or {}).get(key, 0.0) for name in built.names]
+            [unlimited((by_name[name].get(resource) or {}).get(key, 0.0)) for name in built.names]
             for resource in RESOURCES
         ],
         np.float64,

@@ -7,8 +7,8 @@ from tests.corpus.kai_objects import snapshot_of_objects
 from tests.corpus.kai_session import play
 
 TABLE = "kai-cases"
-CLAIMS = "DRA feature on"
-"""Cases with device claims, which there is no way to state but as objects."""
+ONLY_OBJECTS = frozenset({"DRA feature on", "PVC"})
+"""Features of cases with claims, which there is no way to state but as objects."""
 
 
 def read_cases(data):
@@ -21,4 +21,10 @@ def read_cases(data):
 
 
 def test_case(case):
-    play(case, snapshot_of_objects if CLAIMS in case["features"] else snapshot_of)
+    play(case, reader_of(case))
+
+
+def reader_of(case):
+    """What makes a snapshot of the clusters of the case."""
+    plain = ONLY_OBJECTS.isdisjoint(case["features"])
+    return snapshot_of if plain else snapshot_of_objects

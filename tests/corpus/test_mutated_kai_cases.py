@@ -15,12 +15,11 @@ from kai_py.grouping.gang import satisfied
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.decisions import Action
 from kai_py.policy.rules import KAI, NATIVE
-from tests.corpus.kai_cluster import snapshot_of
 from tests.corpus.kai_objects import gpu_rules, snapshot_of_objects
 from tests.corpus.kai_session import strategies
 from tests.corpus.mutations import mutated, shuffled
-from tests.corpus.test_kai_cases import CLAIMS
 from tests.corpus.test_kai_cases import read_cases as recorded_cases
+from tests.corpus.test_kai_cases import reader_of
 
 TABLE = "mutated-kai-cases"
 SEEDS = 100
@@ -44,11 +43,11 @@ def read_cases(data):
         chance = random.Random(seed)
         name = chance.choice(names)
         case = recorded[name]
-        as_objects = CLAIMS in case["features"] or chance.random() < 0.5
+        as_objects = chance.random() < 0.5
         mutants[f"{seed} {name}"] = Mutant(
             case,
             mutated(case["cluster"], seed),
-            snapshot_of_objects if as_objects else snapshot_of,
+            snapshot_of_objects if as_objects else reader_of(case),
             chance.choice((KAI, NATIVE)),
         )
     return mutants
