@@ -6,6 +6,8 @@
         lose its core, every pod, if those that are needed are no more than its surplus
         place the gang for real, and every victim that finds room elsewhere again: it is moved
         the caller judges the lost ones; the first it refuses is taken no more
+    where all of that is refused:
+        one of the first few sets again, with a helper of its refused unit that leaves too
 
 Nothing is done unless all of it succeeds, and every unit that was taken was needed: without any one
 of them the gang does not fit. Where counting is exact (``headroom.is_exact``) one placement is made
@@ -33,8 +35,18 @@ from kai_py.snapshot.gangs import Gang
 Judge = Callable[[Sequence[VictimUnit]], VictimUnit | None]
 """The first of these units that may not be lost together with those before it, if any."""
 
+MOST_HELPED = 2
+"""Refused sets that are tried again with a helper."""
+
+Helpers = Callable[[VictimUnit], Iterable[VictimUnit]]
+"""Units whose leaving could give this one, which may not be lost, room to move to."""
+
 REFUSAL_PROBES = 8
 """What a refused set of victims costs beside its placement: choosing starts anew."""
+
+
+def _nobody(_: VictimUnit) -> Iterable[VictimUnit]:
+    return ()
 
 
 class Outcome(Enum):
@@ -50,7 +62,8 @@ class Outcome(Enum):
 class VictimSearch:
     """Makes room for ``ask`` of ``gang`` at the cost of units that ``judge`` allows to lose.
 
-    ``probes``: placements it may try; what was not used is left. ``taken``: the units that leave.
+    ``helpers``: asked where a unit is refused. ``probes``: placements it may try; what was not used
+    is left. ``taken``: the units that leave.
     """
 
     state: CycleState
@@ -60,6 +73,7 @@ class VictimSearch:
     reason: Callable[[VictimUnit], str]
     judge: Judge
     most_pods: int | None = None
+    helpers: Helpers = _nobody
     probes: int = 0
     taken: tuple[VictimUnit, ...] = ()
     _exact: bool = field(init=False)
@@ -71,7 +85,9 @@ class VictimSearch:
     def run(self, offered: Iterable[VictimUnit]) -> Outcome:
         """Place the gang, evict what must leave; nothing is done unless the outcome is PLACED."""
         choice = Choice(self.state, self.gang, self.ask)
-        supply, least, refused_any = iter(offered), 0, False
+        supply, least = iter(offered), 0
+        refused_any = False
+        stuck: list[tuple[list[VictimUnit], VictimUnit]] = []
         while choice.gather(supply, least):
             if self.probes <= 0:
                 return Outcome.OUT_OF_BUDGET
@@ -91,10 +107,26 @@ class VictimSearch:
                 continue
             if settled.refused is None:
                 return Outcome.PLACED
+            stuck.append((needed, settled.refused))
             choice.ban(settled.refused)
             self.probes -= REFUSAL_PROBES
             refused_any = True
+        if any(self._with_help(*each) for each in stuck[:MOST_HELPED]):
+            return Outcome.PLACED
         return Outcome.REFUSED if refused_any else Outcome.NO_ROOM
+
+    def _with_help(self, units: Sequence[VictimUnit], refused: VictimUnit) -> bool:
+        """Do it with one more unit that makes room for the one that was refused, if any does."""
+        leaving = {member.pod.uid for member in pods_of(units)}
+        for helper in self.helpers(refused):
+            if self.probes <= 0:
+                break
+            if any(member.pod.uid in leaving for member in helper.members):
+                continue
+            settled = self._settle([*units, helper])
+            if settled is not None and settled.refused is None:
+                return True
+        return False
 
     def _needed(self, choice: Choice) -> list[VictimUnit]:
         """The units without those that can stay; ``choice`` is as before afterwards."""

@@ -171,6 +171,21 @@ def test_a_pod_of_the_core_is_moved_where_the_surplus_has_to_stay():
     assert nominated(plan) == {"new-0": "b"}
 
 
+def test_a_pod_moves_to_where_another_one_moves_away():
+    """Only c may take the new pod; its pod of 4 GPUs fits on b once b's pod is on a."""
+    host_c = {"kubernetes.io/hostname": "c"}
+    plan = cluster(
+        *(node(name, 4) for name in "abc"),
+        queue("team", 20),
+        pod("x", 2, queue="team", node="a", created=0),
+        pod("y", 2, queue="team", node="b", created=1),
+        pod("z", 4, queue="team", node="c", created=2),
+        pod("new", 3, queue="team", created=3, node_selector=host_c),
+    ).plan()
+    assert moves(plan) in ({"y": "a", "z": "b"}, {"x": "b", "z": "a"})
+    assert nominated(plan) == {"new": "c"}
+
+
 def test_surplus_is_moved_before_a_core():
     plan = world(
         {"a": 2, "b": 2},

@@ -2,7 +2,8 @@
 
     for each pending preemptible gang that found no room, in the order of the gangs:
         victims: running preemptible gangs of any queue, the cheapest node to free first
-        take the fewest that make the whole gang fit; every one of them must find room elsewhere
+        take the fewest that make the whole gang fit; every one of them must find room elsewhere,
+            if need be where one further pod moves away
 
 A move is a restart. The price of a node is the number of pods that must leave it before one more
 pod of the gang fits. What is free in sum must suffice, for moving frees nothing: without that there
@@ -13,6 +14,7 @@ moved where GPU pods are spread.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 import numpy as np
 
@@ -30,6 +32,9 @@ from kai_py.policy.fill import Strategy
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
+
+MOST_HELPERS = 8
+"""Pods that are asked to move so that another one can."""
 
 FRACTION_NOISE = 1e-6
 """Sums of parts of GPUs are off by less than this."""
@@ -50,9 +55,36 @@ def _plea(
         return None
     reason = partial(_reason, gang)
     search = VictimSearch(
-        state, gang, ask, Action.CONSOLIDATE, reason, _first_lost, state.most_moved
+        state,
+        gang,
+        ask,
+        Action.CONSOLIDATE,
+        reason,
+        _first_lost,
+        state.most_moved,
+        partial(_helpers, state, pool),
     )
     return search, _units(state, pool, ask)
+
+
+def _helpers(state: CycleState, pool: VictimPool, refused: VictimUnit) -> Iterator[VictimUnit]:
+    """A few single pods on partly free nodes that have room for a refused one once they left."""
+    if len(refused.members) > 1:
+        return iter(())
+    moving, nodes = refused.members[0], state.snapshot.nodes
+    wanted = _least(state, moving)
+    partly_free = (state.statement.later > 0)[wanted > 0].all(axis=0)
+    open_rows = partly_free & state.placer.fits.statics.of(moving.shape, nodes).mask
+
+    def helps(unit: VictimUnit) -> bool:
+        row = nodes.positions.get(unit.members[0].node)
+        if len(unit.members) > 1 or row is None or not open_rows[row]:
+            return False
+        free = state.statement.later[:, row]
+        return bool((free + _least(state, unit.members[0]) >= wanted).all())
+
+    units = (unit for queue in pool.queues() for unit in pool.units(queue))
+    return islice((replace(unit, empties=()) for unit in units if helps(unit)), MOST_HELPERS)
 
 
 def _free_in_sum(state: CycleState, ask: Ask) -> bool:
