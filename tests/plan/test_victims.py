@@ -186,6 +186,17 @@ def test_a_pod_moves_to_where_another_one_moves_away():
     assert nominated(plan) == {"new": "c"}
 
 
+def test_a_node_with_room_for_one_pod_is_not_cheap_for_the_next():
+    """a takes one of the pods as it is, and b one once a single pod has moved."""
+    plan = world(
+        {"a": 6, "b": 4, "c": 4},
+        *(gang(f"on-{n}{i}", node=n, pods=1, created=i) for n in "abc" for i in range(2)),
+        gang("new", pods=2, gpus=3, created=9),
+    ).plan()
+    assert list(moves(plan)) == ["on-b1-0"]
+    assert sorted(nominated(plan)) == ["new-0", "new-1"]
+
+
 def test_surplus_is_moved_before_a_core():
     plan = world(
         {"a": 2, "b": 2},

@@ -152,7 +152,7 @@ def _price(state: CycleState, member: Member, row: int, units: Sequence[VictimUn
     """Pods that must leave before one more pod like ``member`` fits on the node."""
     node, statement = state.snapshot.nodes.names[row], state.statement
     card = state.snapshot.resources.positions.get(CARD)
-    lacking = _least(state, member) - statement.later[:, row]
+    lacking = _one_more(_least(state, member), statement.later[:, row])
     if card is not None and state.snapshot.gpu_sharing.rows.size:
         lacking[card] -= statement.shared.parts(row, Room.LATER).sum()
     devices = member.charge.get(GPU, 0.0) if member.shape.needs_devices else 0.0
@@ -166,6 +166,14 @@ def _price(state: CycleState, member: Member, row: int, units: Sequence[VictimUn
                 lacking = lacking - _least(state, leaving)
                 devices -= leaving.charge.get(GPU, 0.0) if leaving.claims else 0.0
     return pods if (lacking <= FRACTION_NOISE).all() and devices <= 0 else float("inf")
+
+
+def _one_more(least: Floats, free: Floats) -> Floats:
+    """(resources,) what is missing for one pod more than fit in what is free already."""
+    asked = least > 0
+    fitting = np.floor((free[asked] + FRACTION_NOISE) / least[asked]).min(initial=np.inf)
+    lacking: Floats = least * (max(fitting, 0.0) + 1.0) - free if np.isfinite(fitting) else -free
+    return lacking
 
 
 def _first_lost(lost: Sequence[VictimUnit]) -> VictimUnit | None:
