@@ -1,13 +1,24 @@
 """``kai-py lint``: what the API would reject or drop in manifests, and their valid form."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from kai_py.cli.errors import ExitCode
+from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.input_files import name_of, text_of
+from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.lint.check import Report, lint_together
-from kai_py.lint.finding import Severity
+from kai_py.lint.finding import Finding, Severity
+
+
+@dataclass(frozen=True, slots=True)
+class FileFindings:
+    """What was found in one file."""
+
+    file: str
+    findings: Sequence[Finding]
 
 
 def command(
@@ -18,6 +29,8 @@ def command(
     fix: Annotated[
         bool, typer.Option("--fix", help="Print the valid form; findings go to standard error.")
     ] = False,
+    output: OutputOption = Output.TABLE,
+    json: JsonFlag = False,
 ) -> None:
     """Check manifests: ``kai-py lint FILE...``, ``kai-py lint --fix FILE | kubectl apply -f -``.
 
@@ -27,8 +40,12 @@ def command(
     """
     found_in = lint_together([text_of(file) for file in files])
     reports = list(zip(map(name_of, files), found_in, strict=True))
-    for name, report in reports:
-        _print_findings(name, report, fix=fix)
+    if fix and (json or output not in (Output.TABLE, Output.WIDE)):
+        raise CommandError("--fix prints manifests: it goes with no -o")
+    answer = [FileFindings(name, report.findings) for name, report in reports]
+    if not print_document(answer, output, json=json):
+        for name, report in reports:
+            _print_findings(name, report, fix=fix)
     if fix:
         texts = [report.corrected.strip("\n") for _, report in reports]
         typer.echo("\n---\n".join(text for text in texts if text))

@@ -17,6 +17,7 @@ from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.exceptions import TyperException
 
 from kai_py.cli.errors import CommandError, ExitCode
 
@@ -120,9 +121,15 @@ def main(arguments: list[str] | None = None, *, name: str = "kai-py") -> None:
     """Run the command line, called ``name``, and leave the process; a failure is one line."""
     invocation = Invocation()
     try:
-        typer.main.get_command(app)(args=arguments, prog_name=name, obj=invocation)
+        run = typer.main.get_command(app).main
+        code = run(args=arguments, prog_name=name, obj=invocation, standalone_mode=False)
+        sys.exit(code or ExitCode.OK)
     except CommandError as error:
         _fail(str(error), error.exit_code, show_trace=invocation.show_trace)
+    except TyperException as error:
+        _fail(_usage(error), ExitCode.USAGE, show_trace=invocation.show_trace)
+    except typer.Abort:
+        sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:  # the last line of defence: a fault of ours, told in one line
         if _reader_left(error):
             # What is still buffered has nowhere to go; the interpreter would complain at its end.
@@ -130,6 +137,17 @@ def main(arguments: list[str] | None = None, *, name: str = "kai-py") -> None:
             sys.exit(ExitCode.FOUND)
         message = f"internal error: {type(error).__name__}: {error} (--debug shows the trace)"
         _fail(message, ExitCode.INTERNAL, show_trace=invocation.show_trace)
+
+
+def _usage(error: TyperException) -> str:
+    """What is wrong with the arguments, in a line; the whole help where there were none."""
+    message = error.format_message()
+    if message.startswith("Usage:"):
+        print(message, file=sys.stderr)
+        sys.exit(ExitCode.USAGE)
+    context = getattr(error, "ctx", None)
+    hint = f" ({context.command_path} -h shows what there is)" if context is not None else ""
+    return f"{' '.join(message.replace('Value error, ', '').split()).rstrip('.')}{hint}"
 
 
 def _reader_left(error: BaseException) -> bool:

@@ -8,12 +8,12 @@ import difflib
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.kai_archive import Archive, ArchiveError
+from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.progress import progress
 from kai_py.cli.recorded import read_recorded
 from kai_py.observe.plan_text import describe_plan
@@ -39,7 +39,8 @@ def command(
         float | None,
         typer.Option(help="Time of the cycle, seconds since 1970; by default that of the file."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
+    output: OutputOption = Output.TABLE,
+    json: JsonFlag = False,
 ) -> None:
     """Print the plan of one cycle on a snapshot; nothing is read from or written to a cluster."""
     configuration_from(config)
@@ -51,12 +52,11 @@ def command(
         typer.echo(f"kai-py: {fault}", err=True)
     plan = _plan(found, config, now)
     if diff is None:
-        typer.echo(msgspec.json.encode(plan).decode() if json else describe_plan(plan))
+        if not print_document(plan, output, json=json):
+            typer.echo(describe_plan(plan))
         return
     other = _plan(found, diff, now)
-    if json:
-        typer.echo(msgspec.json.encode({"plan": plan, "other": other}).decode())
-    else:
+    if not print_document({"plan": plan, "other": other}, output, json=json):
         names = (str(config) if config is not None else "defaults", str(diff))
         typer.echo("\n".join(_differences(plan, other, names)) or "the plans are the same")
     if plan != other:

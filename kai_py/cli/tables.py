@@ -4,6 +4,7 @@ On a terminal the last column is folded under itself where it has room for that;
 the terminal breaks the line.
 """
 
+import os
 import shutil
 import sys
 import textwrap
@@ -19,8 +20,14 @@ FEWEST_COLUMNS = 30
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print rows of text under headings; the last column takes the room that is left."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    bold = width is not None and shows_styles()
     for number, line in enumerate(table_lines(headings, list(rows), width=width)):
-        print(f"\x1b[1m{line}\x1b[0m" if number == 0 and width is not None else line)
+        print(f"\x1b[1m{line}\x1b[0m" if number == 0 and bold else line)
+
+
+def shows_styles() -> bool:
+    """Whether a terminal may be written to in bold: not with ``NO_COLOR``, nor on a dumb one."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def table_lines(

@@ -41,6 +41,20 @@ def test_findings_are_lines_on_stdout_and_the_exit_code(tmp_path, capsys):
     assert err == ""
 
 
+def test_findings_as_a_document(tmp_path, capsys):
+    file = tmp_path / "c.yaml"
+    file.write_text(CLAIM)
+    code, out, _ = run(capsys, file, "-o", "yaml")
+    [answer] = yaml.safe_load(out)
+    assert code == 1
+    assert answer["file"] == str(file)
+    fields = [each["field"] for each in answer["findings"]]
+    assert "spec.devices.requests[0].deviceClassName" in fields
+    code, out, err = run(capsys, "--fix", file, "-o", "json")
+    assert (code, out) == (2, "")
+    assert "--fix prints manifests" in err
+
+
 def test_fix_prints_only_yaml_on_stdout(tmp_path, capsys):
     (tmp_path / "c.yaml").write_text(CLAIM)
     code, out, err = run(capsys, "--fix", tmp_path / "c.yaml")

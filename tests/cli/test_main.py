@@ -48,6 +48,30 @@ def test_every_command_in_the_table_loads(command):
     assert f"Usage: root {command.name}" in result.output.replace("kai-py", "root")
 
 
+SAYS_NO_TABLE = {
+    "crds",
+    "decisions",
+    "demo",
+    "install",
+    "manifests",
+    "run",
+    "snapshot",
+    "top",
+    "webhook",
+}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [each for each in main.COMMANDS if each.name not in SAYS_NO_TABLE],
+    ids=lambda c: c.name,
+)
+def test_every_command_that_answers_does_so_as_table_or_document(command):
+    shown = CliRunner().invoke(main.app, [command.name, "--help"], obj=main.Invocation()).output
+    assert "-o, --output" in shown
+    assert "<table|wide|json|yaml>" in shown
+
+
 def test_version_and_unknown_command_in_a_process():
     assert run("--version").stdout.startswith("kai-py ")
     wrong = run("crd")
@@ -83,6 +107,48 @@ def test_a_shell_completes_commands_and_their_options(words, offered):
     environment = os.environ | {"_KAI_PY_COMPLETE": "complete_bash"} | asked
     result = subprocess.run(KAI_PY, capture_output=True, text=True, env=environment, check=True)
     assert result.stdout.split() == [offered]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["explain"], "Missing argument 'subject'"),
+        (["explain", "widget", "x"], "'widget' is not one of 'gang', 'pod', 'job'"),
+        (["gangs", "--nonsense"], "No such option: --nonsense"),
+        (["queues", "-o", "xml"], "'xml' is not one of 'table', 'wide', 'json', 'yaml'"),
+        (["simulate", "x", "--hours", "-1"], "--hours"),
+        (["nonsense"], "No such command 'nonsense'"),
+    ],
+)
+def test_wrong_arguments_are_one_line_with_a_hint(capsys, arguments, told):
+    with pytest.raises(SystemExit) as left:
+        main.main(arguments)
+    assert left.value.code == ExitCode.USAGE
+    said = capsys.readouterr()
+    assert said.out == ""
+    [line] = said.err.splitlines()
+    assert line.startswith("kai-py: ")
+    assert told in line
+    assert " -h shows what there is)" in line
+
+
+def test_without_arguments_the_help_is_shown(capsys):
+    with pytest.raises(SystemExit) as left:
+        main.main([])
+    assert left.value.code == ExitCode.USAGE
+    assert capsys.readouterr().err.startswith("Usage: kai-py [OPTIONS] COMMAND")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_are_told_how_to_complete(shell):
+    shown = subprocess.run(
+        KAI_PY,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"_KAI_PY_COMPLETE": f"source_{shell}"},
+        check=True,
+    )
+    assert "_KAI_PY_COMPLETE=complete_" + shell in shown.stdout
 
 
 def test_a_reader_that_leaves_is_no_fault(monkeypatch, capsys, tmp_path):

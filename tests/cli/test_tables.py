@@ -1,6 +1,10 @@
 """How tables come out in pipes and on terminals of different widths."""
 
-from kai_py.cli.tables import table_lines
+import sys
+
+import pytest
+
+from kai_py.cli.tables import print_table, table_lines
 
 HEADINGS = ("GANG", "QUEUE", "WHY")
 ROWS = [
@@ -35,3 +39,22 @@ def test_wide_characters_and_no_rows():
         "A     B", "火    x", "abc   y",
     ]  # fmt: skip
     assert list(table_lines(("A", "B"), [], width=80)) == ["A   B"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "bold"),
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
+)
+def test_headings_are_bold_on_terminals_that_want_it(monkeypatch, capsys, variables, bold):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, text in variables.items():
+        monkeypatch.setenv(name, text)
+    print_table(HEADINGS, ROWS)
+    assert ("\x1b" in capsys.readouterr().out) is bold
+
+
+def test_nothing_is_bold_in_a_pipe(capsys):
+    print_table(HEADINGS, ROWS)
+    assert "\x1b" not in capsys.readouterr().out
