@@ -124,13 +124,14 @@ def main(arguments: list[str] | None = None, *, name: str = "kai-py") -> None:
         run = typer.main.get_command(app).main
         code = run(args=arguments, prog_name=name, obj=invocation, standalone_mode=False)
         sys.exit(code or ExitCode.OK)
-    except CommandError as error:
-        _fail(str(error), error.exit_code, show_trace=invocation.show_trace)
     except TyperException as error:
         _fail(_usage(error), ExitCode.USAGE, show_trace=invocation.show_trace)
     except typer.Abort:
         sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:  # the last line of defence: a fault of ours, told in one line
+        known = _command_error(error)
+        if known is not None:
+            _fail(str(known), known.exit_code, show_trace=invocation.show_trace)
         if _reader_left(error):
             # What is still buffered has nowhere to go; the interpreter would complain at its end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -148,6 +149,13 @@ def _usage(error: TyperException) -> str:
     context = getattr(error, "ctx", None)
     hint = f" ({context.command_path} -h shows what there is)" if context is not None else ""
     return f"{' '.join(message.replace('Value error, ', '').split()).rstrip('.')}{hint}"
+
+
+def _command_error(error: BaseException) -> CommandError | None:
+    """What ended the command, or its tasks, if the user can do something about it."""
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(_command_error, error.exceptions)), None)
+    return error if isinstance(error, CommandError) else None
 
 
 def _reader_left(error: BaseException) -> bool:

@@ -81,7 +81,7 @@ async def _follow(client: Client, configuration: Configuration) -> tuple[Planner
     reading = asyncio.gather(mirror.run(), owner_kinds.run())
     try:
         async with asyncio.timeout(READ_SECONDS):
-            await _read(mirror)
+            await wait_read(mirror)
         await owner_kinds.wait_settled(OWNERS_SECONDS)
     except TimeoutError:
         unread = "; ".join(unread_kinds(mirror.status()))
@@ -96,7 +96,7 @@ async def _follow(client: Client, configuration: Configuration) -> tuple[Planner
     return planner, planner.freeze(time.time())
 
 
-async def _read(mirror: Mirror) -> None:
+async def wait_read(mirror: Mirror) -> None:
     """Wait until all is read; raises CommandError when something cannot be."""
     refused_for = 0.0
     while True:

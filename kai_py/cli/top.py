@@ -20,6 +20,7 @@ from rich.text import Text
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.connection import Context, Kubeconfig, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.reading import READ_SECONDS, wait_read
 from kai_py.config import Configuration
 from kai_py.demo.happenings import AnyHappening
 from kai_py.demo.observer import Observer
@@ -35,7 +36,6 @@ from kai_py.scheduler import Scheduler
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import NODES
 
-READ_SECONDS = 60.0
 PIPED = (128, 34)
 
 
@@ -132,6 +132,7 @@ class Top:
 @asynccontextmanager
 async def _looking(client: Client, configuration: Configuration) -> AsyncIterator[Top]:
     """Keep ``Top`` up to date during the block."""
+    await client.read("/apis", kind="Discovery")
     top = Top(client)
     metrics = Metrics(CollectorRegistry())
     scheduler = Scheduler(
@@ -142,7 +143,7 @@ async def _looking(client: Client, configuration: Configuration) -> AsyncIterato
         planning = group.create_task(scheduler.run())
         try:
             async with asyncio.timeout(READ_SECONDS):
-                await top.observer.mirror.wait_synced()
+                await wait_read(top.observer.mirror)
                 await top.planned.wait()
             yield top
         except TimeoutError:

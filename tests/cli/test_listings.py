@@ -8,6 +8,7 @@ import pytest
 from kai_py.api.crd import crds
 from kai_py.cli import devices, gangs, queues, reading, top
 from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.main import main
 from kai_py.cli.output import Output
 from kai_py.cli.run import PlanPrinter
 from kai_py.cli.run import command as run_command
@@ -199,6 +200,28 @@ def test_kinds_that_may_not_be_read_are_named(tmp_path, monkeypatch):
 
     told = asyncio.run(scene())
     assert told.startswith("cannot read Node, Pod: GET /api/v1/nodes: 403 Forbidden")
+
+
+@pytest.mark.cluster
+def test_top_tells_at_once_what_may_not_be_read(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(reading, "PATIENCE_SECONDS", 0.2)
+
+    def ask(path):
+        with pytest.raises(SystemExit) as left:
+            main(["top", "--once", "--kubeconfig", str(path)])
+        assert left.value.code == ExitCode.CLUSTER
+
+    async def scene():
+        async with EmbeddedCluster() as cluster:
+            refusal = Refuse(code=403, reason="Forbidden", message="no nodes for you")
+            cluster.faults.add(Fault(effect=refusal, resource="nodes", times=None))
+            path = tmp_path / "kubeconfig"
+            cluster.write_kubeconfig(path)
+            await asyncio.to_thread(ask, path)
+
+    asyncio.run(scene())
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("kai-py: cannot read Node: GET /api/v1/nodes: 403 Forbidden")
 
 
 @pytest.mark.cluster
