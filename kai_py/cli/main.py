@@ -9,6 +9,7 @@ Exit codes are those of ``kai_py.cli.errors.ExitCode``.
 
 import importlib
 import importlib.metadata
+import io
 import os
 import sys
 import traceback
@@ -120,6 +121,9 @@ def options(
 def main(arguments: list[str] | None = None, *, name: str = "kai-py") -> None:
     """Run the command line, called ``name``, and leave the process; a failure is one line."""
     invocation = Invocation()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a sign shows another one
     try:
         run = typer.main.get_command(app).main
         code = run(args=arguments, prog_name=name, obj=invocation, standalone_mode=False)

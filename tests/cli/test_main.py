@@ -151,6 +151,18 @@ def test_shells_are_told_how_to_complete(shell):
     assert "_KAI_PY_COMPLETE=complete_" + shell in shown.stdout
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_that_lacks_a_sign_shows_another_one(encoding):
+    shown = subprocess.run(
+        [*KAI_PY, "queues", "--help"],
+        capture_output=True,
+        env=os.environ | {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"},
+        check=True,
+    )
+    assert b"gpu, cpu, memory, ?" in shown.stdout
+    assert shown.stderr == b""
+
+
 def test_a_reader_that_leaves_is_no_fault(monkeypatch, capsys, tmp_path):
     def write_on():
         raise ExceptionGroup("tasks", [BrokenPipeError(), ExceptionGroup("t", [BrokenPipeError()])])

@@ -60,7 +60,7 @@ class Terminal:
 
 
 @contextlib.asynccontextmanager
-async def top_on_a_terminal(tmp_path, width=100, height=30):
+async def top_on_a_terminal(tmp_path, width=100, height=30, title=b"1 nodes"):
     async with EmbeddedCluster() as cluster:
         cluster.create_all(crds().values())
         cluster.create(h100_node("node-0", gpus=4))
@@ -77,7 +77,7 @@ async def top_on_a_terminal(tmp_path, width=100, height=30):
             start_new_session=True,
         )
         try:
-            await terminal.shows(b"1 nodes")
+            await terminal.shows(title)
             yield terminal, process
             async with asyncio.timeout(PATIENCE):
                 await process.wait()
@@ -112,4 +112,14 @@ async def test_it_follows_the_size_of_the_terminal(tmp_path):
 async def test_an_interrupt_ends_it_too(tmp_path):
     async with top_on_a_terminal(tmp_path) as (_, process):
         process.send_signal(signal.SIGINT)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 12), (20, 6)])
+async def test_it_lives_on_narrow_terminals(tmp_path, width, height):
+    narrow = top_on_a_terminal(tmp_path, width, height, title=b"kai-py top")
+    async with narrow as (terminal, process):
+        await terminal.shows("╭".encode())
+        assert "─".encode() * (width + 1) not in terminal.written
+        terminal.press(b"q")
     assert process.returncode == 0
