@@ -6,6 +6,7 @@ scheduler itself. Nothing is written to any cluster. Exit codes: 0 it runs or st
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +28,7 @@ from kai_py.cli.scheduler_http import TokenFile, read, session
 from kai_py.cli.tables import print_table
 from kai_py.config import Configuration
 from kai_py.observe.decision_log import Decision, DecisionKind
-from kai_py.observe.explanation import GONE, RUNNING, STARTING, Explanation, Subject
+from kai_py.observe.explanation import GONE, RUNNING, STARTING, Explanation, QueueLevel, Subject
 from kai_py.observe.suggestion import Suggestion, Verb
 from kai_py.observe.told_events import ToldEvent, read_told
 from kai_py.simulate.advice import advise
@@ -127,18 +128,8 @@ def _print(it: Explanation) -> None:
     if it.queues:
         typer.echo()
         print_table(
-            ("QUEUE", "DESERVED", "MAX", "FAIR SHARE", "ALLOCATED", "REQUESTED"),
-            (
-                (
-                    level.queue,
-                    f"{level.deserved:g}",
-                    "-" if level.maximum is None else f"{level.maximum:g}",
-                    f"{level.fair_share:g}",
-                    f"{level.allocated:g}",
-                    f"{level.requested:g}",
-                )
-                for level in it.queues
-            ),
+            ("QUEUE", "DESERVED", "MAX", "FAIR SHARE", "ALLOCATED", "REQUESTED", "OF"),
+            map(_level, (*it.queues, *it.rationed)),
         )
     if it.claim is not None:
         print_claim(it.claim)
@@ -152,6 +143,22 @@ def _print(it: Explanation) -> None:
             typer.echo(f"  - {suggestion.text}{_cost(suggestion)}")
             for command in _commands(suggestion):
                 typer.echo(f"      {command}")
+
+
+def _level(level: QueueLevel) -> tuple[str, ...]:
+    return (
+        level.queue,
+        _amount(level.deserved),
+        "-" if level.maximum is None else _amount(level.maximum),
+        _amount(level.fair_share),
+        _amount(level.allocated),
+        _amount(level.requested),
+        level.unit,
+    )
+
+
+def _amount(amount: float) -> str:
+    return "-" if math.isinf(amount) else f"{amount:g}"
 
 
 def _cost(suggestion: Suggestion) -> str:

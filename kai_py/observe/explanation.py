@@ -15,6 +15,7 @@ from kai_py.observe.claim_funnel import ClaimFunnel, claim_funnel
 from kai_py.observe.decision_log import Decision
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.decisions import Plan, Protection, QueueShare, Shortage, Unplaced
+from kai_py.policy.limits import units_of
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
@@ -37,7 +38,7 @@ STARTING = "Starting"
 
 @dataclass(frozen=True, slots=True)
 class QueueLevel:
-    """A queue on the way from the gang's queue to the root, in GPUs."""
+    """A queue on the way from the gang's queue to the root, in GPUs or what ``unit`` says."""
 
     queue: str
     deserved: float
@@ -45,6 +46,7 @@ class QueueLevel:
     fair_share: float
     allocated: float
     requested: float
+    unit: str = "GPUs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ class Explanation:
     waiting: int
     nodes: tuple[str, ...]
     queues: tuple[QueueLevel, ...]
+    rationed: tuple[QueueLevel, ...] = ()
+    """The same for what else the gang asks for and one of these queues rations."""
     started: float = 0.0
     """When the first of the pods that run was bound, in seconds since the epoch; 0 if none runs."""
     shortage: Shortage | None = None
@@ -110,7 +114,8 @@ class Explainer:
             position=position,
             waiting=waiting,
             nodes=tuple(dict.fromkeys(member.node for member in gang.bound)),
-            queues=self._path(gang.queue),
+            queues=tuple(_level(share) for share in self._path(gang.queue)),
+            rationed=tuple(self._rationed(gang)),
             started=gang.started,
             shortage=unplaced.shortage if unplaced else None,
             protections=unplaced.protections if unplaced else (),
@@ -134,15 +139,19 @@ class Explainer:
         return Counter(unplaced.queue for unplaced in self.plan.unplaced)
 
     @cached_property
-    def _levels(self) -> Mapping[str, tuple[str, QueueLevel]]:
-        return {share.queue: (share.parent, _level(share)) for share in self.plan.queues}
+    def _shares(self) -> Mapping[str, QueueShare]:
+        return {share.queue: share for share in self.plan.queues}
 
-    def _path(self, queue: str) -> tuple[QueueLevel, ...]:
-        path: list[QueueLevel] = []
-        while queue in self._levels:
-            queue, level = self._levels[queue]
-            path.append(level)
-        return tuple(path)
+    def _path(self, queue: str) -> Iterator[QueueShare]:
+        while queue in self._shares:
+            yield self._shares[queue]
+            queue = self._shares[queue].parent
+
+    def _rationed(self, gang: Gang) -> Iterator[QueueLevel]:
+        path = list(self._path(gang.queue))
+        for resource in sorted(gang.requested.keys() - {GPU}):
+            if any(_rations(share, resource) for share in path):
+                yield from (_level(share, resource) for share in path)
 
 
 def key_of_gone(subject: Subject, name: str, decisions: Sequence[Decision]) -> str:
@@ -253,13 +262,24 @@ def places_in_line(snapshot: Snapshot, plan: Plan) -> dict[str, tuple[int, int]]
     }
 
 
-def _level(share: QueueShare) -> QueueLevel:
-    maximum = share.maximum.get(GPU, math.inf)
+def _rations(share: QueueShare, resource: str) -> bool:
+    bounds = (share.maximum.get(resource, math.inf), share.deserved.get(resource, math.inf))
+    return not all(map(math.isinf, bounds))
+
+
+def _level(share: QueueShare, resource: str = GPU) -> QueueLevel:
+    unit, per_unit = units_of(resource)
+
+    def amount(amounts: Mapping[str, float]) -> float:
+        return amounts.get(resource, 0.0) / per_unit
+
+    maximum = share.maximum.get(resource, math.inf)
     return QueueLevel(
         queue=share.queue,
-        deserved=share.deserved.get(GPU, 0.0),
-        maximum=None if math.isinf(maximum) else maximum,
-        fair_share=share.fair_share.get(GPU, 0.0),
-        allocated=share.allocated.get(GPU, 0.0),
-        requested=share.requested.get(GPU, 0.0),
+        deserved=amount(share.deserved),
+        maximum=None if math.isinf(maximum) else maximum / per_unit,
+        fair_share=amount(share.fair_share),
+        allocated=amount(share.allocated),
+        requested=amount(share.requested),
+        unit=unit,
     )

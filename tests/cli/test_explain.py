@@ -15,11 +15,13 @@ from kai_py.observe.http_access import Access
 from kai_py.observe.http_api import Source
 from kai_py.observe.share_history import ShareHistory
 from kai_py.simulate.objects import write_objects
+from tests.mixtures import MIXTURES
 from tests.observe.views import view_of
 from tests.scenario import claim, claiming, device_class, gpu_slice, node, pod
 from tests.scenario import cluster as scenario
 from tests.scenario import queue as team
 from tests.simulate.clusters import job, objects, queue, simulated
+from tests.simulate.test_situations import staged
 from tests.worlds import gang, world
 
 
@@ -81,6 +83,18 @@ def test_a_claim_is_told_what_becomes_of_the_devices(saved, cluster):
     running = cluster.snapshot().gangs["default/Job/one"].members[0].claims[0]
     result = explain("claim", str(running), "--from", saved, "--no-suggestions")
     assert f"Claim {running} holds gpu.nvidia.com/node-" in result.output
+
+
+def test_what_else_a_queue_rations_is_told(tmp_path):
+    [waits] = [each for each in MIXTURES if each.name == "cpu-max"]
+    path = tmp_path / "cluster.json"
+    write_objects(path, objects(staged(waits)))
+    asked = ("job", "waiting", "--from", str(path), "--no-suggestions")
+    rows = [line.split() for line in explain(*asked).output.splitlines() if "team " in line]
+    assert rows[-2] == ["team", "0", "2.5", "2.5", "0", "6", "CPU", "cores"]
+    assert rows[-1][-2:] == ["GB", "memory"]
+    [answer] = json.loads(explain(*asked, "-o", "json").output)
+    assert [level["unit"] for level in answer["rationed"]] == ["CPU cores", "GB memory"]
 
 
 @pytest.mark.parametrize("subject", ["gang", "pod", "job", "claim"])
