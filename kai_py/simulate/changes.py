@@ -96,8 +96,8 @@ def node_pattern(documents: Sequence[Document]) -> str:
     """The name of the Node that documents describe; raises ChangeError if they are no pattern."""
     for document in documents:
         meta = document.get("metadata")
-        if not (isinstance(meta, dict) and meta.get("name") and document.get("spec") is not None):
-            raise ChangeError(f"{document.get('kind')}: has no metadata.name, or no spec")
+        if not (isinstance(meta, dict) and meta.get("name")):
+            raise ChangeError(f"{document.get('kind')}: has no metadata.name")
     kinds = [document.get("kind") for document in documents]
     if kinds.count("Node") != 1 or set(kinds) - {"Node", "ResourceSlice"}:
         raise ChangeError("has to hold one Node, and its ResourceSlices")
@@ -165,7 +165,8 @@ def _cordoned(node: Document) -> Document:
 
 
 def _is_of(slice_: Document, node: str) -> bool:
-    return bool(slice_["spec"].get("nodeName") == node)
+    spec = slice_.get("spec")
+    return isinstance(spec, dict) and spec.get("nodeName") == node
 
 
 def _free_names(embedded: EmbeddedCluster, like: str, count: int) -> Iterator[str]:

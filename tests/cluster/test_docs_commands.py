@@ -53,6 +53,12 @@ TRAINING = Framework(
     ({"training.kubeflow.org/replica-type": "worker"},),
 )  # fmt: skip
 POOR = {"selectors": [{"cel": {"expression": 'device.attributes["gpu.nvidia.com"].no == 1'}}]}
+B200 = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "b200"},
+    "status": {"capacity": {"cpu": "128", "memory": "2Ti", "pods": "110", "nvidia.com/gpu": "8"}},
+}
 PODS = 8
 ANSWERED = (0, 1)
 """Done, or: the answer is no."""
@@ -81,6 +87,7 @@ def write_files(folder: Path) -> None:
     for name in ("job.yaml", "deployment.yaml", "pretrain.yaml"):
         (folder / name).write_text(manifest)
     (folder / "queues.yaml").write_text(yaml.safe_dump(queue("theirs")))
+    (folder / "b200.yaml").write_text(yaml.safe_dump(B200))
     (folder / "kai.yaml").write_text("rules: kai\n")
     (folder / "native.yaml").write_text("rules: native\n")
     (folder / "scenario.yaml").write_text(SCENARIO)

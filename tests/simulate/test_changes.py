@@ -78,7 +78,6 @@ PATTERN = [
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": "b200"},
-        "spec": {},
         "status": {"capacity": {"cpu": "64", "memory": "1Ti", "pods": "110"}},
     },
     {
