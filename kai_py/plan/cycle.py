@@ -33,9 +33,11 @@ from kai_py.plan.scoring import Scoring
 from kai_py.plan.shape_fits import ShapeFits
 from kai_py.plan.spared import Spared
 from kai_py.plan.statement import Statement
+from kai_py.plan.vain_searches import VainSearches
 from kai_py.policy.ageing import NO_AGEING, Ageing, QueueAgeing
 from kai_py.policy.fill import Strategy
 from kai_py.policy.fit import StaticFits
+from kai_py.policy.min_runtime import min_runtimes
 from kai_py.policy.rules import NATIVE, FreeRoom, Rules
 from kai_py.policy.score.stranding import could_strand
 from kai_py.policy.score.strategies import PlacementStrategy
@@ -98,6 +100,7 @@ class CycleMemory:
     history: PastUse | None = None
     statics: StaticFits = field(default_factory=StaticFits)
     shares: KeptShares = field(default_factory=KeptShares)
+    vain: VainSearches = field(default_factory=VainSearches)
     cycles: int = 0
     exhausted: dict[str, int] = field(default_factory=dict)
     evictions: PastEvictions = field(default_factory=PastEvictions)
@@ -112,6 +115,7 @@ class CycleMemory:
 
 def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) -> Plan:
     """Decide everything that can be decided at ``snapshot.now``."""
+    memory.vain.begin(snapshot, settings, min_runtimes(snapshot.queues, settings.rules))
     # 1. Devices, queues and fair shares as the snapshot has them.
     memory.devices.sync(snapshot.devices)
     snapshot = in_cliques(snapshot, memory.devices)
@@ -140,6 +144,7 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
         ageing=ageing,
         exhausted=memory.exhausted,
         hold_seconds=settings.hold_seconds,
+        vain=memory.vain,
     )
     pending = [snapshot.gangs[key] for key in snapshot.pending]
     ready = [g for g in pending if g.key not in snapshot.held_back and not g.attempted]

@@ -1,16 +1,19 @@
 """What the actions of one cycle share: the statement, the queues, the placer, open obstacles."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from kai_py.plan.candidates import Ask, next_ask
+from kai_py.plan.decisions import Action
 from kai_py.plan.place import Placer
 from kai_py.plan.quota import Quota
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.spared import Spared
 from kai_py.plan.statement import Statement
+from kai_py.plan.vain_searches import Book, Page, VainSearches
 from kai_py.policy.ageing import QueueAgeing
+from kai_py.policy.score.strategies import PlacementStrategy, frequent_shapes
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
@@ -24,7 +27,7 @@ class CycleState:
     many of them in one search. ``most_moved``: pods that may be moved for one gang.
     ``exhausted``: gang key to the last cycle in which its search ran out of them; ``searched``:
     gang key to whether one did in this cycle. ``had_their_turn``: keys of gangs that have searched
-    for victims when they came to be allocated.
+    for victims when they came to be allocated. ``vain``: what was asked in vain before.
     """
 
     snapshot: Snapshot
@@ -42,6 +45,7 @@ class CycleState:
     searched: dict[str, bool] = field(default_factory=dict)
     obstacles: dict[str, Obstacle] = field(default_factory=dict)
     had_their_turn: set[str] = field(default_factory=set)
+    vain: VainSearches = field(default_factory=VainSearches)
     _asks: dict[str, tuple[int, Ask | None, Floats]] = field(default_factory=dict)
 
     @property
@@ -60,6 +64,41 @@ class CycleState:
             if queue is not None:
                 found.setdefault(queue, []).append(gang)
         return found
+
+    def open_book(self, action: Action) -> Book:
+        """What ``action`` was told before and still holds."""
+
+        def page() -> Page:
+            marks = self._marks(by_share=action is Action.RECLAIM)
+            return self.vain.page(action, marks, evicted=bool(self.statement.evicted))
+
+        return Book(self.statement, page)
+
+    def _marks(self, *, by_share: bool) -> Hashable:
+        """What decides over searches now, beside the snapshot; None if it can't be compared."""
+        scoring = self.placer.scoring
+        by_lot = scoring is not None and scoring.strategy is PlacementStrategy.RANDOM
+        if by_lot or self.placer.reservations.kept:
+            return None
+        standing, statement = self.quota.standing, self.statement
+        held = (standing.allocated, standing.non_preemptible)
+        fair = (standing.fair, standing.total) if by_share else ()
+        return (
+            tuple((uid, each.row, each.room) for uid, each in statement.placed.items()),
+            tuple(statement.evicted),
+            tuple(amounts.tobytes() for amounts in (*held, *fair)),
+            self.spared.standing(),
+            self._scored_for,
+        )
+
+    @cached_property
+    def _scored_for(self) -> Hashable:
+        """What scores depend on beside the nodes: the pods that are taken for those to come."""
+        scoring = self.placer.scoring
+        if scoring is None:
+            return None
+        counted = ((shape.number, count) for shape, count in frequent_shapes(self.snapshot))
+        return (scoring.strategy, scoring.by_default, *counted)
 
     def stop(self, gang: Gang, obstacle: Obstacle) -> None:
         """Record what stops ``gang``."""

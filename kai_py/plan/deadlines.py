@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator
 
 from kai_py.plan.cycle import CycleSettings
-from kai_py.policy.min_runtime import preemption_delay
+from kai_py.policy.min_runtime import min_runtimes, preemption_delay
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -26,7 +26,7 @@ def next_deadline(snapshot: Snapshot, settings: CycleSettings) -> float | None:
 
 
 def _moments(snapshot: Snapshot, settings: CycleSettings) -> Iterator[float]:
-    runtimes = _min_runtimes(snapshot, settings) if snapshot.pending else ()
+    runtimes = min_runtimes(snapshot.queues, settings.rules) if snapshot.pending else ()
     for gang in (snapshot.gangs[key] for key in snapshot.short):
         if gang.stale_since is not None:
             yield from _end_of_grace(gang, gang.stale_since, settings.staleness_grace)
@@ -48,13 +48,3 @@ def _end_of_grace(gang: Gang, since: float, default: float) -> Iterator[float]:
     grace = default if gang.staleness_grace is None else gang.staleness_grace
     if grace >= 0:
         yield since + grace
-
-
-def _min_runtimes(snapshot: Snapshot, settings: CycleSettings) -> tuple[float, ...]:
-    rules = settings.rules
-    found = {rules.default_preempt_min_runtime: None, rules.default_reclaim_min_runtime: None}
-    for queue in snapshot.queues:
-        found.update(
-            {queue.preempt_min_runtime or 0.0: None, queue.reclaim_min_runtime or 0.0: None}
-        )
-    return tuple(runtime for runtime in found if runtime > 0)

@@ -3,7 +3,8 @@
     while a gang is left in the line:
         it asks for its next pods; the action says who could leave for them, and judges
         without any hope in an empty cluster there is no search
-        search for victims (``victims``), within the probes that are left
+        search for victims (``victims``), within the probes that are left, unless the answer is
+        known since the same was asked last (``vain_searches``)
         a gang that found no room spares gangs of the same queue and shape, of at least the same
         size and at most the same priority, the search, until somebody left
 
@@ -11,15 +12,17 @@ A gang has one turn per action. It has none before its preemption delay has pass
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from kai_py.plan.actions.reserve import kept_from
 from kai_py.plan.candidates import Ask, next_ask, precondition
 from kai_py.plan.cycle_state import CycleState
-from kai_py.plan.decisions import Stage
+from kai_py.plan.decisions import Action, Stage
 from kai_py.plan.domains import constrained
 from kai_py.plan.gang_line import GangLine
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.shapes import by_shape
+from kai_py.plan.vain_searches import Answer, Book, Question
 from kai_py.plan.victim_line import VictimPool
 from kai_py.plan.victim_units import VictimUnit
 from kai_py.plan.victims import Outcome, VictimSearch
@@ -42,28 +45,30 @@ Hopeless = dict[Kind, list[tuple[int, int]]]
 """Sizes and priorities of asks that found no room."""
 
 
-def seek_room(
-    state: CycleState,
-    gangs: Iterable[Gang],
-    pool: VictimPool,
-    plea: Plea,
-    follow: Follow | None = None,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Seeking:
+    """What an action brings to its search; ``rests``: one that ran out waits for a leaver."""
+
+    action: Action
+    pool: VictimPool
+    plea: Plea
+    follow: Follow | None = None
+    rests: bool = False
+
+
+def seek_room(state: CycleState, gangs: Iterable[Gang], seeking: Seeking) -> None:
     """Give every pending gang its turn."""
-    hopeless: Hopeless = {}
     able = [gang for gang in gangs if _has_a_turn(state, gang)]
+    if not able:
+        return
+    hopeless: Hopeless = {}
+    book = state.open_book(seeking.action)
     for group in in_turns(able, state.exhausted):
-        _seek(state, GangLine(state, group), pool, plea, hopeless, follow=follow)
+        _seek(state, GangLine(state, group), seeking, book, hopeless)
 
 
 def _seek(
-    state: CycleState,
-    line: GangLine,
-    pool: VictimPool,
-    plea: Plea,
-    hopeless: Hopeless,
-    *,
-    follow: Follow | None,
+    state: CycleState, line: GangLine, seeking: Seeking, book: Book, hopeless: Hopeless
 ) -> None:
     while (gang := line.pop()) is not None:
         ask = next_ask(gang, state.statement)
@@ -75,14 +80,21 @@ def _seek(
         known = hopeless.get(kind, ()) if kind is not None else ()
         if any(size >= count and gang.priority <= priority for count, priority in known):
             continue
-        made = plea(gang, ask)
-        outcome = Outcome.REFUSED if made is None else _run(state, *made)
-        if made is not None and outcome is Outcome.PLACED:
-            hopeless.clear()
-            _follow_up(state, line, pool, gang, made[0].taken)
-            if follow is not None and len(made[0].taken) == len(gang.members) == 1:
-                follow(line, gang)
-        elif kind is not None and outcome is not Outcome.OUT_OF_BUDGET:
+        question = _question(gang, kind, size)
+        answer = _recalled(state, book, question, gang)
+        if answer is None:
+            found = _search(state, seeking, gang, ask)
+            if isinstance(found, VictimSearch):
+                hopeless.clear()
+                _follow_up(state, line, seeking.pool, gang, found.taken)
+                if seeking.follow is not None and len(found.taken) == len(gang.members) == 1:
+                    seeking.follow(line, gang)
+                continue
+            answer = found
+            book.note(question, answer)
+        if answer.ran_out:
+            _ran_out(state, gang, answer)
+        elif kind is not None:
             hopeless.setdefault(kind, []).append((size, gang.priority))
 
 
@@ -132,19 +144,57 @@ def _kind(state: CycleState, gang: Gang, ask: Ask) -> Kind | None:
     return gang.queue, gang.can_give_back(ask.members), ask.members[0].shape.number
 
 
-def _run(state: CycleState, search: VictimSearch, offered: Iterable[VictimUnit]) -> Outcome:
-    before = search.probes = min(state.probes, state.probes_per_gang)
-    outcome = search.run(offered)
-    state.probes -= before - search.probes
+def _question(gang: Gang, kind: Kind | None, size: int) -> Question:
+    """What decides how the search for ``gang`` ends."""
+    if kind is None:
+        return Question(gang.key, gang)
+    return Question((kind, size, gang.priority, gang.preemptible, gang.near))
+
+
+def _recalled(state: CycleState, book: Book, question: Question, gang: Gang) -> Answer | None:
+    """The answer that is known, its price paid."""
+    answer = book.recall(question, _budget(state))
+    if answer is not None:
+        state.probes -= book.price(question, answer)
+        state.spared.withheld.update(answer.withheld)
+        if not answer.rests:
+            _note_search(state, gang, answer)
+    return answer
+
+
+def _search(state: CycleState, seeking: Seeking, gang: Gang, ask: Ask) -> VictimSearch | Answer:
+    """The search that placed the gang, or how it ended."""
+    made, budget = seeking.plea(gang, ask), _budget(state)
+    if made is None:
+        return Answer()
+    search, offered = made
+    search.probes = budget
+    with state.spared.noting() as withheld:
+        outcome = search.run(offered)
+    used = budget - search.probes
+    state.probes -= used
     ran_out = outcome is Outcome.OUT_OF_BUDGET
-    if before > 0:
-        key = search.gang.key
-        state.searched[key] = ran_out or state.searched.get(key, False)
-    if ran_out:
-        tried = f"no victims were found within {before} trial placements"
-        hint = "the search starts again in the next cycle"
-        state.stop(search.gang, Obstacle(Stage.BUDGET, f"{tried}; {hint}."))
-    return outcome
+    rests = ran_out and seeking.rests and budget == state.probes_per_gang
+    answer = Answer(budget, used, ran_out, withheld, rests=rests)
+    _note_search(state, gang, answer)
+    return search if outcome is Outcome.PLACED else answer
+
+
+def _note_search(state: CycleState, gang: Gang, answer: Answer) -> None:
+    """Who ran out comes after all others in the next cycle."""
+    if answer.budget:
+        state.searched[gang.key] = answer.ran_out or state.searched.get(gang.key, False)
+
+
+def _budget(state: CycleState) -> int:
+    return min(state.probes, state.probes_per_gang)
+
+
+def _ran_out(state: CycleState, gang: Gang, answer: Answer) -> None:
+    """Nothing is proven, and the gang is told so."""
+    tried = f"no victims were found within {answer.budget} trial placements"
+    again = "once somebody has left or a node has come" if answer.rests else "in the next cycle"
+    state.stop(gang, Obstacle(Stage.BUDGET, f"{tried}; the search starts again {again}."))
 
 
 def _follow_up(

@@ -10,7 +10,8 @@ What leaves in this cycle counts, and so does what was offered before in the sam
 or not it is taken. O(pods of the unit) each.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from kai_py.plan.past_evictions import PastEvictions
 from kai_py.plan.statement import Evicted
@@ -78,6 +79,22 @@ class Spared:
             disrupted = more
             lost[queue] = lost.get(queue, 0) + len(pods)
             yield unit
+
+    @contextmanager
+    def noting(self) -> Iterator[Mapping[str, str]]:
+        """What comes to be ``withheld`` in the block."""
+        before, self.withheld = self.withheld, {}
+        try:
+            yield self.withheld
+        finally:
+            self.withheld = {**before, **self.withheld}
+
+    def standing(self) -> Hashable:
+        """What of the past decides now, as far as it spares anybody."""
+        if self.is_open:
+            return None
+        cooling = self._past.cooling(self._now, self._cooldown)
+        return tuple(sorted(self._past.lost(self._now).items())), cooling
 
     def remembered(self, queue: str) -> tuple[EvictionRecord, ...]:
         """Past evictions of a queue, as far as they may still spare anybody."""

@@ -12,14 +12,26 @@ A gang with a preemption delay evicts nobody until the delay has passed since it
 lost a pod. Times and durations are in seconds.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from kai_py.policy.rules import MinRuntimeMethod, Rules
 from kai_py.policy.standing import shared_depth
+from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.queues import QueueTable
 from kai_py.snapshot.resources import Floats
+
+
+def min_runtimes(queues: Iterable[QueueSpec], rules: Rules) -> tuple[float, ...]:
+    """Every time above 0 for which a gang of some queue is safe from anybody."""
+    found = {rules.default_preempt_min_runtime: None, rules.default_reclaim_min_runtime: None}
+    for queue in queues:
+        found.update(
+            {queue.preempt_min_runtime or 0.0: None, queue.reclaim_min_runtime or 0.0: None}
+        )
+    return tuple(runtime for runtime in found if runtime > 0)
 
 
 def preempt_min_runtime(queues: QueueTable, rules: Rules) -> Floats:

@@ -8,7 +8,9 @@
         a gang with pods left to place goes back into its queue's line
 
 A gang that finds no room spares every later gang of the same shape and at least the same size the
-search, for room only shrinks, until one that was refused got room from others.
+search, for room only shrinks, until one that was refused got room from others. Until
+somebody does, what was tried in the last cycle is not tried again where nothing has changed since
+(``vain_searches``).
 """
 
 from collections.abc import Callable, Iterable
@@ -24,6 +26,7 @@ from kai_py.plan.larger_gpus import nodes_within_bounds
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.room import Room
 from kai_py.plan.shapes import by_shape
+from kai_py.plan.vain_searches import Answer, Book, Question
 from kai_py.policy.limits import check_limits
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Bools
@@ -39,9 +42,9 @@ def allocate(state: CycleState, gangs: Iterable[Gang], refused: Refused | None =
     """Run the action for ``gangs``; whatever stays pending gets its obstacle in ``state``."""
     line = GangLine(state, [gang for gang in gangs if _is_ready(state, gang)])
     alike = AlikeGangs(state, line)
-    hopeless: Hopeless = {}
+    hopeless, book = Hopeless(), state.open_book(Action.ALLOCATE)
     while (gang := _one_by_one(line, alike)) is not None:
-        if _try(state, gang, hopeless):
+        if _try(state, gang, hopeless, book):
             line.push(gang)
         elif refused is not None and gang.key in state.obstacles and refused(gang):
             hopeless.clear()
@@ -64,7 +67,7 @@ def _is_ready(state: CycleState, gang: Gang) -> bool:
     return obstacle is None
 
 
-def _try(state: CycleState, gang: Gang, hopeless: Hopeless) -> bool:
+def _try(state: CycleState, gang: Gang, hopeless: Hopeless, book: Book) -> bool:
     """Place what the gang asks for next; whether it should be asked again in this cycle."""
     ask = state.ask(gang)
     if ask is None:
@@ -74,7 +77,7 @@ def _try(state: CycleState, gang: Gang, hopeless: Hopeless) -> bool:
         obstacle = None if _on_larger_gpus(state, gang, ask) else over
     else:
         kept = kept_from(state, gang, state.ask_cost(gang))
-        obstacle = kept or _no_room(state, gang, ask, hopeless)
+        obstacle = kept or _no_room(state, gang, ask, hopeless, book)
     if obstacle is None:
         state.clear(gang)
         return ask.more
@@ -100,16 +103,32 @@ def _on_larger_gpus(state: CycleState, gang: Gang, ask: Ask) -> bool:
     return _place(state, gang, ask, allowed) is None
 
 
-def _no_room(state: CycleState, gang: Gang, ask: Ask, hopeless: Hopeless) -> Obstacle | None:
+def _no_room(
+    state: CycleState, gang: Gang, ask: Ask, hopeless: Hopeless, book: Book
+) -> Obstacle | None:
     """Place the pods, or say why not."""
     shape, size = ask.members[0].shape.number, len(ask.members)
-    known = hopeless.get(shape)
-    if known is not None and size >= known[0] and _is_comparable(state, gang, ask):
+    comparable, known = _is_comparable(state, gang, ask), hopeless.get(shape)
+    if known is not None and size >= known[0] and comparable:
         return known[1]
-    obstacle = _place(state, gang, ask)
-    if obstacle is not None and _is_comparable(state, gang, ask):
+    question = _question(gang, ask, comparable=comparable)
+    answer = book.recall(question)
+    obstacle = _place(state, gang, ask) if answer is None else answer.obstacle
+    if obstacle is None:
+        return None
+    if answer is None:
+        book.note(question, Answer(obstacle=obstacle))
+    if comparable:
         hopeless[shape] = (size, obstacle)
     return obstacle
+
+
+def _question(gang: Gang, ask: Ask, *, comparable: bool) -> Question:
+    """What decides over room, and how its lack is told."""
+    if not comparable:
+        return Question(gang.key, gang)
+    leaves = tuple(dict.fromkeys(member.leaf for member in ask.members))
+    return Question((ask.members[0].shape.number, len(ask.members), leaves, gang.near))
 
 
 def _is_comparable(state: CycleState, gang: Gang, ask: Ask) -> bool:

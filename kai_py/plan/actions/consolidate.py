@@ -23,7 +23,7 @@ from kai_py.plan.candidates import Ask
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action
 from kai_py.plan.room import Room
-from kai_py.plan.seek_room import seek_room
+from kai_py.plan.seek_room import Seeking, seek_room
 from kai_py.plan.shapes import by_shape
 from kai_py.plan.victim_line import VictimPool
 from kai_py.plan.victim_units import VictimUnit
@@ -45,7 +45,8 @@ def consolidate(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | Non
     if state.placer.gpu_strategy is Strategy.SPREAD:
         return
     pool = pool or VictimPool(state)
-    seek_room(state, gangs, pool, partial(_plea, state, pool))
+    plea = partial(_plea, state, pool)
+    seek_room(state, gangs, Seeking(Action.CONSOLIDATE, pool, plea, rests=True))
 
 
 def _plea(

@@ -16,7 +16,7 @@ from itertools import takewhile
 from kai_py.plan.candidates import Ask
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action
-from kai_py.plan.seek_room import seek_room
+from kai_py.plan.seek_room import Seeking, seek_room
 from kai_py.plan.victim_cores import as_far_as_safe
 from kai_py.plan.victim_line import VictimPool
 from kai_py.plan.victim_units import VictimUnit
@@ -30,7 +30,8 @@ def preempt(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | None = 
     """Run the action for those of ``gangs`` that are still pending; ``pool``: of the moment."""
     pool = pool or VictimPool(state)
     safe = preempt_min_runtime(state.quota.queues, state.quota.rules)
-    seek_room(state, gangs, pool, partial(_plea, state, pool, safe))
+    plea = partial(_plea, state, pool, safe)
+    seek_room(state, gangs, Seeking(Action.PREEMPT, pool, plea))
 
 
 def _plea(

@@ -22,7 +22,7 @@ from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action
 from kai_py.plan.exchanges import Exchanges, Verdict
 from kai_py.plan.reclaim_bound import may_suffice
-from kai_py.plan.seek_room import seek_room
+from kai_py.plan.seek_room import Seeking, seek_room
 from kai_py.plan.victim_cores import as_far_as_safe
 from kai_py.plan.victim_line import (
     VictimPool,
@@ -65,7 +65,8 @@ def reclaim(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | None = 
         partial(_verdict, state),
         partial(_reason, state),
     )
-    seek_room(state, gangs, pool, partial(_plea, state, pool, safe), exchanges.follow)
+    plea = partial(_plea, state, pool, safe)
+    seek_room(state, gangs, Seeking(Action.RECLAIM, pool, plea, exchanges.follow))
 
 
 def _plea(

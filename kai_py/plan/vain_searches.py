@@ -1,0 +1,162 @@
+"""What was asked in vain, kept from cycle to cycle: a lookup in place of a search.
+
+A question is what an action asks for a gang: room for its pods, or victims that leave for them. Its
+answer is kept while nothing that could change it has changed: the cluster (``ground``), what the
+cycle had decided before, queues, who is spared, and the shapes that scores reckon with (``marks``).
+A kept answer costs the probes that its search took and says what it said, so plans are the same
+with and without memory. Gangs that ask the same share an answer, also within a cycle.
+
+One rule is history, not memory: a search for moves that ran out of a whole budget *rests* until
+somebody has left or a node has come. Pods that come only take room from those who could be moved:
+the search would end there again. While it rests it costs no probes, so that others have them.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+
+from kai_py.plan.decisions import Action
+from kai_py.plan.ground import Ground, ground_since
+from kai_py.plan.reasons import Obstacle
+from kai_py.plan.statement import Statement
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """``asked``: what decides over the answer. ``gang``: who asks, where nobody else asks alike."""
+
+    asked: Hashable
+    gang: Gang | None = field(default=None, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a question ended that was asked in vain.
+
+    ``budget``: probes the search had, None if none was needed; ``used``: those that it took.
+    ``ran_out``: nothing is proven.
+    ``withheld``: by queue, who was spared. ``obstacle``: what an attempt to place the pods met.
+    ``rests``: it waits for somebody to leave.
+    """
+
+    budget: int | None = None
+    used: int = 0
+    ran_out: bool = False
+    withheld: Mapping[str, str] = field(default_factory=dict)
+    obstacle: Obstacle | None = None
+    rests: bool = False
+
+
+@dataclass(slots=True)
+class Page:
+    """Answers that were found on one ground; ``paid``: for which the cycle has paid."""
+
+    answers: dict[Question, Answer] = field(default_factory=dict)
+    paid: set[Question] = field(default_factory=set)
+
+
+class Book:
+    """What an action was told, good as long as the statement stays as it was when it first asked.
+
+    Once the action decided something, what it is told is good for no longer than its turn.
+    """
+
+    def __init__(self, statement: Statement, page: Callable[[], Page]) -> None:
+        """``page``: gives what is known of the statement as it is."""
+        self._statement, self._open = statement, page
+        self._page: Page | None = None
+        self._decided = (0, 0)
+
+    def recall(self, question: Question, budget: int = 0) -> Answer | None:
+        """The answer that a search with so many probes would come to, if it is known."""
+        known = self._current().answers.get(question)
+        if known is None or known.rests or known.budget in (None, budget):
+            return known
+        return None
+
+    def note(self, question: Question, answer: Answer) -> None:
+        """Keep an answer that was just found."""
+        page = self._current()
+        page.answers[question] = answer
+        page.paid.add(question)
+
+    def price(self, question: Question, answer: Answer) -> int:
+        """The probes that a recalled answer costs: once in a cycle those of its search."""
+        paid = self._current().paid
+        if answer.rests or question in paid:
+            return 0
+        paid.add(question)
+        return answer.used
+
+    def _current(self) -> Page:
+        """The page to read and write: one that nobody else reads, once anything was decided."""
+        decided = len(self._statement.placed), len(self._statement.evicted)
+        if self._page is None:
+            self._decided, self._page = decided, self._open()
+        elif decided != self._decided:
+            self._decided, self._page = decided, Page()
+        return self._page
+
+
+Pages = dict[tuple[Action, Hashable], Page]
+"""By action, and what beside the snapshot decides."""
+
+
+class VainSearches:
+    """The pages of this cycle and of the last."""
+
+    def __init__(self) -> None:
+        """Nothing was asked yet."""
+        self._pages: Pages = {}
+        self._last: Pages = {}
+        self._rules: Hashable = None
+        self._runtimes: tuple[float, ...] = ()
+        self._before: Snapshot | None = None
+        self._now: Snapshot | None = None
+        self._ground: Ground | None = None
+
+    def begin(self, snapshot: Snapshot, rules: Hashable, runtimes: tuple[float, ...]) -> None:
+        """A cycle begins by these ``rules``; ``runtimes`` as of ``ground_since``."""
+        self._last = self._pages if rules == self._rules else {}
+        self._before = self._now if self._last else None
+        self._pages, self._ground = {}, None
+        self._now, self._rules, self._runtimes = snapshot, rules, runtimes
+
+    def page(self, action: Action, marks: Hashable, *, evicted: bool) -> Page:
+        """What ``action`` was told and still holds; ``marks``: what beside the snapshot decides.
+
+        Nothing is kept where that can't be compared (None). ``evicted``: somebody leaves in this
+        cycle.
+        """
+        if marks is None:
+            return Page()
+        page = self._pages.get((action, marks))
+        if page is None:
+            answers = self._still_good(action, marks, evicted=evicted)
+            page = self._pages[action, marks] = Page(answers)
+        return page
+
+    def _still_good(
+        self, action: Action, marks: Hashable, *, evicted: bool
+    ) -> dict[Question, Answer]:
+        known = self._last.get((action, marks))
+        if known is not None and self._since() is Ground.SAME:
+            return known.answers
+        if evicted or self._since() is Ground.OTHER:
+            return {}
+        told = (page.answers for (asker, _), page in self._last.items() if asker is action)
+        return {
+            question: answer
+            for answers in told
+            for question, answer in answers.items()
+            if answer.rests
+        }
+
+    def _since(self) -> Ground:
+        """How the cluster stands to what it was in the last cycle."""
+        if self._before is None or self._now is None:
+            return Ground.OTHER
+        if self._ground is None:
+            self._ground = ground_since(self._before, self._now, self._runtimes)
+        return self._ground
