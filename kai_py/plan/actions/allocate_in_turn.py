@@ -30,8 +30,8 @@ def allocate_in_turn(state: CycleState, gangs: Iterable[Gang], seekers: Sequence
     with state.statement.trial() as trial:
         passed_over = PassedOver(state)
         allocate(state, everybody, passed_over.note)
-        kinds = passed_over.kinds() if seekers and state.evictable else set()
-        if not kinds:
+        kinds = passed_over.kinds() if seekers else set()
+        if not kinds or not state.evictable:
             trial.keep()
             return
     state.start_over(obstacles)
