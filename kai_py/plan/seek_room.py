@@ -13,13 +13,16 @@ A gang has one turn per action. It has none before its preemption delay has pass
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from kai_py.grouping.terms import Near
 from kai_py.plan.actions.reserve import kept_from
 from kai_py.plan.candidates import Ask, next_ask, precondition
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action, Stage
 from kai_py.plan.domains import constrained
 from kai_py.plan.gang_line import GangLine
+from kai_py.plan.harder import is_no_easier
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.shapes import by_shape
 from kai_py.plan.vain_searches import Answer, Book, Question
@@ -80,8 +83,10 @@ def _seek(
         known = hopeless.get(kind, ()) if kind is not None else ()
         if any(size >= count and gang.priority <= priority for count, priority in known):
             continue
-        question = _question(gang, kind, size)
+        question = _question(gang, kind, ask)
         answer = _recalled(state, book, question, gang)
+        if answer is None:
+            answer = _resting_for_less(state, book, question)
         if answer is None:
             found = _search(state, seeking, gang, ask)
             if isinstance(found, VictimSearch):
@@ -144,11 +149,42 @@ def _kind(state: CycleState, gang: Gang, ask: Ask) -> Kind | None:
     return gang.queue, gang.can_give_back(ask.members), ask.members[0].shape.number
 
 
-def _question(gang: Gang, kind: Kind | None, size: int) -> Question:
+class _Asked(NamedTuple):
+    """What decides how a search for pods of one shape ends."""
+
+    gang: tuple[str, bool, bool, tuple[Near, ...]]
+    """Queue, whether the pods and whether all of it can be taken back, where it would rather be."""
+    priority: int
+    shape: int
+    size: int
+
+
+def _question(gang: Gang, kind: Kind | None, ask: Ask) -> Question:
     """What decides how the search for ``gang`` ends."""
     if kind is None:
         return Question(gang.key, gang)
-    return Question((kind, size, gang.priority, gang.preemptible, gang.near))
+    queue, gives_back, shape = kind
+    who = (queue, gives_back, gang.preemptible, gang.near)
+    asked = _Asked(who, gang.priority, shape, len(ask.members))
+    return Question(asked, pod=ask.members[0])
+
+
+def _resting_for_less(state: CycleState, book: Book, question: Question) -> Answer | None:
+    """A search that rests though as many pods, or fewer, ask for no more."""
+    asked, pod = question.asked, question.pod
+    if not isinstance(asked, _Asked) or pod is None:
+        return None
+    for known, answer in book.resting():
+        less = known.asked
+        if not isinstance(less, _Asked) or known.pod is None:
+            continue
+        if less.gang != asked.gang or less.size > asked.size:
+            continue
+        fits = state.placer.fits
+        if is_no_easier(state.statement, fits, pod.shape, known.pod.shape):
+            book.note(question, answer)
+            return answer
+    return None
 
 
 def _recalled(state: CycleState, book: Book, question: Question, gang: Gang) -> Answer | None:

@@ -8,26 +8,31 @@ with and without memory. Gangs that ask the same share an answer, also within a 
 
 One rule is history, not memory: a search for moves that ran out of a whole budget *rests* until
 somebody has left or a node has come. Pods that come only take room from those who could be moved:
-the search would end there again. While it rests it costs no probes, so that others have them.
+the search would end there again, as would one for as many pods that ask for at least as much. While
+it rests it costs no probes, so that others have them.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kai_py.plan.decisions import Action
 from kai_py.plan.ground import Ground, ground_since
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.statement import Statement
-from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """``asked``: what decides over the answer. ``gang``: who asks, where nobody else asks alike."""
+    """``asked``: what decides over the answer. ``gang``: who asks, where nobody else asks alike.
+
+    ``pod``: of a search for pods that are alike, one of them.
+    """
 
     asked: Hashable
     gang: Gang | None = field(default=None, hash=False)
+    pod: Member | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,12 @@ class Book:
         if known is None or known.rests or known.budget in (None, budget):
             return known
         return None
+
+    def resting(self) -> Iterator[tuple[Question, Answer]]:
+        """The searches that wait for somebody to leave."""
+        return (
+            (question, each) for question, each in self._current().answers.items() if each.rests
+        )
 
     def note(self, question: Question, answer: Answer) -> None:
         """Keep an answer that was just found."""

@@ -272,3 +272,13 @@ def test_what_may_give_room_ends_the_rest(work, change):
         tight.add(node("n9" if change == "node" else "n0", 1 if change == "node" else 3, cpu="65"))
     tight.plan(101.0)
     assert work["run"] == 1
+
+
+def test_a_search_rests_for_pods_that_ask_for_more(work):
+    tight = fragmented()
+    tight.plan(100.0)
+    work.clear()
+    for name, cpu in (("more", "2"), ("less", "0.5")):
+        tight.add(job_with_pods(name, 1, gpus=3, queue="a", created=9.0, requests={"cpu": cpu}))
+        tight.plan(101.0)
+        assert work["run"] == (name == "less")
