@@ -24,7 +24,8 @@ class Choice:
         self.units: list[VictimUnit] = []
         self._headroom = Headroom(state, gang, ask.members)
         self._bounds = _Bounds(state, gang, ask)
-        self._banned: list[VictimUnit] = []
+        self._banned: dict[str, list[VictimUnit]] = {}
+        """By gang: nobody else is left behind by those who leave it."""
 
     @property
     def enough(self) -> bool:
@@ -41,7 +42,7 @@ class Choice:
             unit = next(supply, None)
             if unit is None:
                 return added and self.enough
-            if any(stays_behind(banned, [unit]) for banned in self._banned):
+            if any(stays_behind(each, [unit]) for each in self._banned.get(unit.gang.key, ())):
                 continue
             self.units.append(unit)
             self.count(unit, 1.0)
@@ -55,7 +56,7 @@ class Choice:
 
     def ban(self, unit: VictimUnit) -> None:
         """The unit stays, whatever else is taken, and with it what would leave it behind."""
-        self._banned.append(unit)
+        self._banned.setdefault(unit.gang.key, []).append(unit)
         for gone in [u for u in self.units if u is unit or stays_behind(unit, [u])]:
             self.units.remove(gone)
             self.count(gone, -1.0)
