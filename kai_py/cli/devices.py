@@ -1,6 +1,7 @@
 """``kai-py devices``: every device of the cluster and who holds it: claim, pod, gang, queue."""
 
 import enum
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
@@ -56,6 +57,8 @@ def command(
         and (not queue or any(holder.queue == queue for holder in entry.holders))
         and not (free and entry.status is not DeviceStatus.FREE)
     ]
+    if not entries and not (node or queue or free):
+        print("no devices: no driver publishes any in ResourceSlices", file=sys.stderr)
     if print_document(entries, output, json=json):
         return
     if by is not None:

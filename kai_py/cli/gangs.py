@@ -59,7 +59,8 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     """List gangs with their members and why they wait."""
-    snapshot, plan = look_and_plan(kubeconfig, context, configuration_from(config))
+    given = configuration_from(config)
+    snapshot, plan = look_and_plan(kubeconfig, context, given)
     named = {gang.queue for gang in snapshot.gangs.values()}
     queues = named.union(share.queue for share in plan.queues)
     check_known("--queue", queue, queues, hint="kai-py queues lists them")
@@ -75,6 +76,8 @@ def command(
         meant = nearest(namespace, sorted(spaces))
         hint = f" (was {meant} meant?)" if meant else ""
         print(f"no gangs in namespace {namespace}{hint}", file=sys.stderr)
+    elif not spaces:
+        print(f"no gangs: no pod has schedulerName {given.scheduler_name}", file=sys.stderr)
     if print_document(rows, output, json=json):
         return
     wide = output is Output.WIDE

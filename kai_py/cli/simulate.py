@@ -61,7 +61,7 @@ def command(
     """Play a scenario in simulated time; report use, waiting, fairness, evictions, costs."""
     try:
         text = text_of(str(file))
-        if is_list(text):
+        if is_list(text) or file.suffix == ".csv":
             scenario = _recorded(text, str(file), nodes, saturate=saturate, hours=hours, seed=seed)
         elif nodes is not None or saturate or hours is not None:
             raise CommandError(f"{file}: --nodes, --saturate and --hours are for lists of jobs")
@@ -83,11 +83,11 @@ def command(
 def _recorded(
     text: str, name: str, nodes: Path | None, *, saturate: bool, hours: float | None, seed: int
 ) -> Scenario:
+    recorded = parse_jobs(text, name=name)
     if nodes is None:
         raise CommandError(
             f"{name}: a list of jobs needs nodes: --nodes nodes.csv or scenario.yaml"
         )
-    recorded = parse_jobs(text, name=name)
     known = text_of(str(nodes))
     queues: tuple[QueueLine, ...] = ()
     if is_list(known):

@@ -123,9 +123,13 @@ def _manifest(path: Path) -> Change:
 def _objects(path: Path) -> list[Document]:
     documents = documents_in(str(path))
     for document in documents:
-        if not isinstance(document.value, dict):
-            line = document.node.start_mark.line + 1
+        line, value = document.node.start_mark.line + 1, document.value
+        if not isinstance(value, dict):
             raise CommandError(f"{path}:{line}: is no Kubernetes object")
+        for field in ("apiVersion", "kind", "metadata"):
+            if not value.get(field):
+                hint = f"kai-py lint {path} tells all that is wrong"
+                raise CommandError(f"{path}:{line}: has no {field}", hint=hint)
     return [document.value for document in documents]
 
 
@@ -133,7 +137,8 @@ def _tell_needed(like: str, needed: int | None) -> None:
     if needed is None:
         typer.echo(f"even {MAX_ADDED_NODES} more nodes like {like} would leave somebody waiting")
     else:
-        typer.echo(f"{needed} more nodes like {like} and nobody waits for room")
+        nodes = "node" if needed == 1 else "nodes"
+        typer.echo(f"{needed} more {nodes} like {like} and nobody waits for room")
 
 
 def _tell(comparison: Comparison) -> None:

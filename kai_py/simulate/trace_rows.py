@@ -3,6 +3,7 @@
 Formats are known by columns that no other has; ``traces`` tells where they come from.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping
 
@@ -28,16 +29,16 @@ OTHER_NAMES = {
 
 def openb_job(row: Row) -> JobLine:
     """A pod, from its creation to its deletion."""
-    gpus = int(row.get("num_gpu") or row["gpus"])
-    came = float(row["creation_time"] or 0)
-    left = float(row["deletion_time"] or came)
-    share = int(row["gpu_milli"] or 1000) / 1000
+    gpus = int(_number(row, "num_gpu" if row.get("num_gpu") else "gpus"))
+    came = _number(row, "creation_time", 0)
+    left = _number(row, "deletion_time", came)
+    share = _number(row, "gpu_milli", 1000) / 1000
     return JobLine(
         name=_label(row["name"]),
         queue=_label(row["qos"]) or "none",
         gpus_per_pod=share if gpus == 1 else gpus,
-        cpu_per_pod=max(int(row["cpu_milli"]) / 1000, 0.001),
-        memory_gib_per_pod=max(int(row["memory_mib"]) / 1024, 0.001),
+        cpu_per_pod=max(_number(row, "cpu_milli") / 1000, 0.001),
+        memory_gib_per_pod=max(_number(row, "memory_mib") / 1024, 0.001),
         minutes=max((left - came) / 60, SHORTEST_MINUTES),
         node_selector=_models(row["gpu_spec"]),
         at=came / 60,
@@ -48,42 +49,42 @@ def openb_node(row: Row) -> NodeKind:
     """A machine."""
     return NodeKind(
         name="node",
-        gpus=int(row.get("gpu") or row.get("gpus") or 0),
-        cpu=int(row["cpu_milli"]) / 1000,
-        memory_gib=int(row["memory_mib"]) / 1024,
+        gpus=int(_number(row, "gpu" if row.get("gpu") else "gpus", 0)),
+        cpu=_number(row, "cpu_milli") / 1000,
+        memory_gib=_number(row, "memory_mib") / 1024,
         labels=_model(row["model"]),
-        price_per_hour=float(row.get("price_per_hour") or 0),
+        price_per_hour=_number(row, "price_per_hour", 0),
         spot=row.get("spot", "").lower() in TRUE,
     )
 
 
 def spot_job(row: Row) -> JobLine:
     """A gang of equal workers; ``cpu_request`` and ``gpu_request`` are those of one."""
-    cpu = max(float(row["cpu_request"] or 0), 0.001)
+    cpu = max(_number(row, "cpu_request", 0), 0.001)
     return JobLine(
         name=_label(f"job-{row['job_name']}"),
         queue=_label(f"org-{row['organization']}"),
-        pods=int(float(row["worker_num"] or 1)),
-        gpus_per_pod=float(row["gpu_request"] or 0),
+        pods=int(_number(row, "worker_num", 1)),
+        gpus_per_pod=_number(row, "gpu_request", 0),
         cpu_per_pod=cpu,
         memory_gib_per_pod=cpu * GIB_PER_CPU,
-        minutes=max(float(row["duration"]) / 60, SHORTEST_MINUTES),
+        minutes=max(_number(row, "duration") / 60, SHORTEST_MINUTES),
         priority=HIGH_PRIORITY if row["job_type"].lower() == "hp" else 0,
         node_selector=_models(row["gpu_model"]),
-        at=float(row["submit_time"]) / 60,
+        at=_number(row, "submit_time") / 60,
     )
 
 
 def spot_node(row: Row) -> NodeKind:
     """A machine; the list names no memory."""
-    cpu = float(row["cpu_num"])
+    cpu = _number(row, "cpu_num")
     return NodeKind(
         name="node",
-        gpus=int(row["gpu_capacity_num"]),
+        gpus=int(_number(row, "gpu_capacity_num")),
         cpu=cpu,
         memory_gib=cpu * GIB_PER_CPU,
         labels=_model(row["gpu_model"]),
-        price_per_hour=float(row.get("price_per_hour") or 0),
+        price_per_hour=_number(row, "price_per_hour", 0),
         spot=row.get("spot", "").lower() in TRUE,
     )
 
@@ -97,6 +98,20 @@ NODES: Mapping[frozenset[str], Callable[[Row], NodeKind]] = {
     frozenset(("node_name", "gpu_model", "gpu_capacity_num", "cpu_num")): spot_node,
 }
 """Columns that tell a format, and who reads its lines."""
+
+
+def _number(row: Row, column: str, default: float | None = None) -> float:
+    """What stands in a column, the default where nothing does; raises KeyError, ValueError."""
+    text = row[column] if default is None else row.get(column) or ""
+    if not text and default is not None:
+        return default
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{column}: {text!r} is no number")
+    return number
 
 
 def _label(text: str) -> str:

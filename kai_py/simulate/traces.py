@@ -139,7 +139,8 @@ def _lines(
     columns = _columns(text)
     read = next((read for known, read in formats.items() if known <= columns), None)
     if read is None:
-        raise ScenarioError(f"{name}:1: these are not the columns of a list of {what}")
+        known = " or ".join(", ".join(sorted(each)) for each in formats)
+        raise ScenarioError(f"{name}:1: a list of {what} has the columns {known}")
     reader = csv.reader(text.lstrip("\ufeff").splitlines())
     names = [_name(column) for column in next(reader)]
     for values in reader:

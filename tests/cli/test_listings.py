@@ -237,6 +237,22 @@ def test_a_namespace_without_gangs_is_told(capsys, tmp_path):
 
 
 @pytest.mark.cluster
+def test_an_empty_cluster_is_told(capsys, tmp_path):
+    async def scene():
+        async with EmbeddedCluster() as cluster:
+            path = tmp_path / "kubeconfig"
+            cluster.write_kubeconfig(path)
+            for command, told in (
+                (gangs.command, "no gangs: no pod has schedulerName kai-scheduler\n"),
+                (devices.command, "no devices: no driver publishes any in ResourceSlices\n"),
+            ):
+                await asyncio.to_thread(lambda command=command: command(kubeconfig=str(path)))
+                assert capsys.readouterr().err == told
+
+    asyncio.run(scene())
+
+
+@pytest.mark.cluster
 def test_filters_that_name_nothing_there_is_are_errors(capsys, tmp_path):
     wrong = [
         (queues.command, {"resource": "gpus"}, r"--resource gpus: there is none \(was gpu meant"),

@@ -79,6 +79,14 @@ def test_nodes_may_be_like_one_in_a_file(saved, tmp_path):
         what_if(*asked, "--add-nodes", f"{shape}=2")
 
 
+@pytest.mark.parametrize("text", ["nodes: 3", "apiVersion: v1\nkind: Pod", "[1]"])
+def test_a_manifest_that_holds_no_object_is_named(saved, tmp_path, text):
+    manifest = tmp_path / "wrong.yaml"
+    manifest.write_text(text)
+    with pytest.raises(CommandError, match=r"wrong\.yaml:1: (has no|is no)"):
+        what_if("--from", saved, "-f", str(manifest))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

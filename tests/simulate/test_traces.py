@@ -110,8 +110,9 @@ def test_saturating_asks_for_almost_one_and_a_third_and_nobody_leaves():
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("a,b\n1,2\n", "jobs:1: these are not the columns"),
-        (OPENB_JOBS.replace("12000", "many"), "jobs:2: "),
+        ("a,b\n1,2\n", "jobs:1: a list of jobs has the columns cpu_milli, "),
+        (OPENB_JOBS.replace("12000", "many"), "jobs:2: cpu_milli: 'many' is no number"),
+        (OPENB_JOBS.replace("7200", "inf", 1), "jobs:2: deletion_time: 'inf' is no number"),
         (OPENB_JOBS.replace(",LS,Running,0,7200,0", ",LS"), "jobs:2: "),
         (OPENB_JOBS.replace("num_gpu", "gpu_number"), "jobs:1: column gpus is missing"),
         (SPOT_JOBS.replace(",2,0,7200", ",0,0,7200"), "jobs:2: pods: "),
@@ -162,5 +163,9 @@ def test_the_command_says_what_it_lacks(files, tmp_path):
         simulated(jobs)
     scenario = tmp_path / "scenario.yaml"
     scenario.write_text("nodes: [{name: n}]\nqueues: [{name: q}]\n")
+    unknown = tmp_path / "unknown.csv"
+    unknown.write_text("a,b\n1,2\n")
+    with pytest.raises(main.CommandError, match="a list of jobs has the columns"):
+        simulated(unknown)
     with pytest.raises(main.CommandError, match="are for lists of jobs"):
         simulated(scenario, "--saturate")
