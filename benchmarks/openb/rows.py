@@ -11,7 +11,7 @@ from benchmarks.machine import ROOT
 from benchmarks.openb.choice import DEFAULT, chosen_strategy
 from benchmarks.openb.curve import allocation_curve
 from benchmarks.openb.replay import replay
-from benchmarks.openb.simulation import simulation_benchmark
+from benchmarks.openb.simulation import simulation_benchmarks
 from benchmarks.openb.trace import read_trace, whole_gpus
 from benchmarks.row import Benchmark, Measured
 from kai_py.policy.score.strategies import PlacementStrategy
@@ -71,7 +71,7 @@ def openb_benchmarks() -> list[Benchmark]:
         title=f"openb list default without shared GPUs, {ASKED} % asked: our default, and fgd",
         run=partial(measure, "default", (DEFAULT, PlacementStrategy.FGD.value), whole=True),
     )
-    return [*strategies, *lists, whole, simulation_benchmark(DATA)]
+    return [*strategies, *lists, whole, *simulation_benchmarks(DATA)]
 
 
 def measure(name: str, strategies: Sequence[str], *, whole: bool = False) -> Measured:
