@@ -86,10 +86,6 @@ def write_files(folder: Path) -> None:
     manifest = yaml.safe_dump(job("another", 2))
     for name in ("job.yaml", "deployment.yaml", "pretrain.yaml"):
         (folder / name).write_text(manifest)
-    allocatable = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
-    b200 = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "b200"}, "spec": {}}
-    b200["status"] = {"allocatable": allocatable}
-    (folder / "b200.yaml").write_text(yaml.safe_dump(b200))
     (folder / "queues.yaml").write_text(yaml.safe_dump(queue("theirs")))
     (folder / "b200.yaml").write_text(yaml.safe_dump(B200))
     (folder / "kai.yaml").write_text("rules: kai\n")
