@@ -1,7 +1,7 @@
 """``kai-py replay``: the plan we would make for a cluster that was recorded.
 
-With ``--diff`` the plans of two configurations are compared: exit code 0 when they are the same, 1
-when they differ.
+With ``--diff`` the plans of two configurations are compared, with ``--against`` what another
+version printed: exit code 0 when they are the same, 1 when they differ.
 """
 
 import difflib
@@ -12,6 +12,7 @@ import typer
 
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.input_files import text_of
 from kai_py.cli.kai_archive import Archive, ArchiveError
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.progress import progress
@@ -35,6 +36,10 @@ def command(
         Path | None,
         typer.Option(metavar="CONFIG", help="Show how the plan differs under this configuration."),
     ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(metavar="PLAN", help="Show how it differs from a plan printed before."),
+    ] = None,
     now: Annotated[
         float | None,
         typer.Option(help="Time of the cycle, seconds since 1970; by default that of the file."),
@@ -44,6 +49,8 @@ def command(
 ) -> None:
     """Print the plan of one cycle on a snapshot; nothing is read from or written to a cluster."""
     configuration_from(config)
+    if against is not None and (diff is not None or json or output is not Output.TABLE):
+        raise CommandError("--against compares printed plans: it goes with no --diff and no -o")
     try:
         found = read_recorded(archive)
     except ArchiveError as error:
@@ -51,6 +58,11 @@ def command(
     for fault in found.faults:
         typer.echo(f"kai-py: {fault}", err=True)
     plan = _plan(found, config, now)
+    if against is not None:
+        names = (str(against), "this version")
+        if _tell_differences(text_of(str(against)), describe_plan(plan), names):
+            raise typer.Exit(ExitCode.FOUND)
+        return
     if diff is None:
         if not print_document(plan, output, json=json):
             typer.echo(describe_plan(plan))
@@ -58,7 +70,7 @@ def command(
     other = _plan(found, diff, now)
     if not print_document({"plan": plan, "other": other}, output, json=json):
         names = (str(config) if config is not None else "defaults", str(diff))
-        typer.echo("\n".join(_differences(plan, other, names)) or "the plans are the same")
+        _tell_differences(describe_plan(plan), describe_plan(other), names)
     if plan != other:
         raise typer.Exit(ExitCode.FOUND)
 
@@ -73,7 +85,9 @@ def _plan(found: Archive, config: Path | None, now: float | None) -> Plan:
         return planner.decide(planner.freeze(found.taken if now is None else now))
 
 
-def _differences(plan: Plan, other: Plan, names: tuple[str, str]) -> list[str]:
-    before, after = (describe_plan(each).splitlines() for each in (plan, other))
-    lines = difflib.unified_diff(before, after, *names, n=0, lineterm="")
-    return [line for line in lines if not line.startswith("@@")]
+def _tell_differences(before: str, after: str, names: tuple[str, str]) -> bool:
+    """Print how two printed plans differ; whether they do."""
+    told = difflib.unified_diff(before.splitlines(), after.splitlines(), *names, n=0, lineterm="")
+    lines = [line for line in told if not line.startswith("@@")]
+    typer.echo("\n".join(lines) or "the plans are the same")
+    return bool(lines)

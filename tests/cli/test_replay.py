@@ -231,6 +231,23 @@ def test_two_configurations_are_compared(tmp_path, capsys):
     assert (len(both["plan"]["placements"]), both["other"]["placements"]) == (1, [])
 
 
+def test_a_plan_that_another_version_printed_is_compared(tmp_path, capsys):
+    path = saved_cluster(tmp_path, *map(complete, two_jobs()))
+    printed = tmp_path / "plan.txt"
+    printed.write_text(replayed(path, capsys).out)
+    assert replayed(path, capsys, against=printed).out == "the plans are the same\n"
+    printed.write_text(printed.read_text().replace("single-0 -> n", "single-0 -> elsewhere"))
+    with pytest.raises(typer.Exit) as ended:
+        command(path, against=printed)
+    assert ended.value.exit_code == 1
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "-  default/single-0 -> elsewhere",
+        "+  default/single-0 -> n",
+    ]
+    with pytest.raises(CommandError, match="--against compares printed plans"):
+        command(path, against=printed, json=True)
+
+
 def test_a_file_of_neither_kind_is_refused(tmp_path):
     path = tmp_path / "list.json"
     path.write_text('{"items": [{"kind": "Pod"}]}')
