@@ -4,7 +4,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from kai_py.plan.candidates import Ask, next_ask
+from kai_py.plan.candidates import Ask, next_ask, precondition
 from kai_py.plan.decisions import Action
 from kai_py.plan.place import Placer
 from kai_py.plan.quota import Quota
@@ -47,6 +47,7 @@ class CycleState:
     had_their_turn: set[str] = field(default_factory=set)
     vain: VainSearches = field(default_factory=VainSearches)
     _asks: dict[str, tuple[int, Ask | None, Floats]] = field(default_factory=dict)
+    _preconditions: dict[str, Obstacle | None] = field(default_factory=dict)
 
     @property
     def frees_room(self) -> bool:
@@ -113,6 +114,13 @@ class CycleState:
         """Pods of ``gang`` were placed: nothing stops it, and what it asks for next differs."""
         self.obstacles.pop(gang.key, None)
         self._asks.pop(gang.key, None)
+
+    def precondition(self, gang: Gang) -> Obstacle | None:
+        """What must happen before the gang can be placed at all; looked at once in a cycle."""
+        if gang.key not in self._preconditions:
+            found = precondition(gang, self.quota, self.snapshot.namespaces)
+            self._preconditions[gang.key] = found
+        return self._preconditions[gang.key]
 
     def ask(self, gang: Gang) -> Ask | None:
         """The pods to place next; None when none is left."""

@@ -99,7 +99,7 @@ class Quota:
         queue = self.queue_of(gang)
         if queue is None:
             return _nothing
-        line, cost = list(self.queues.lines[queue]), sign * self.cost(charge)
+        line, cost = self.queues.ancestors(queue), sign * self.cost(charge)
         standing = self.standing
         tables = [standing.allocated, standing.non_preemptible] if fixed else [standing.allocated]
         before = [table[:, line] for table in tables]

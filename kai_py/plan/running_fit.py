@@ -29,7 +29,7 @@ FEW = 8
 """So many changed nodes are asked one by one, more of them as arrays."""
 
 REORDER = 4
-"""When more than one in so many nodes changed, all are sorted anew."""
+"""When more than a few nodes and one in so many changed, all are sorted anew."""
 
 Key = tuple[float, int, float, int]
 """A node that has room: preference (less is better), pods that fit, slack, row."""
@@ -99,7 +99,7 @@ class RunningFit:
                 self._update(row)
         if self._order is None:
             return
-        if len(rows) * REORDER > len(self._order):
+        if len(rows) > FEW and len(rows) * REORDER > len(self._order):
             self._forget_order()
             return
         for row in rows:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from kai_py.grouping.terms import Near
 from kai_py.plan.actions.reserve import kept_from
-from kai_py.plan.candidates import Ask, next_ask, precondition
+from kai_py.plan.candidates import Ask, next_ask
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action, Stage
 from kai_py.plan.domains import constrained
@@ -111,7 +111,7 @@ def _has_a_turn(state: CycleState, gang: Gang) -> bool:
         gang.key not in state.had_their_turn
         and gang.may_preempt
         and delay is None
-        and precondition(gang, state.quota, state.snapshot.namespaces) is None
+        and state.precondition(gang) is None
     )
 
 

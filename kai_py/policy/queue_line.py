@@ -45,6 +45,7 @@ class QueueLine:
         self._priority = (-queues.priority).tolist()
         self._parent = queues.parent.tolist()
         self._request: dict[int, list[float]] = {}
+        self._known: dict[int, tuple[list[float] | None, list[list[float]]]] = {}
         self._first_leaf: dict[int, int] = {}
         self._taken: dict[int, list[float]] = {}
         self._none = [0.0] * len(standing.total)
@@ -56,11 +57,17 @@ class QueueLine:
 
         Also to be called when what the leaf holds has changed.
         """
-        if request is None:
+        asked = None if request is None else request.tolist()
+        standing = self._standing
+        known = asked, standing.allocated[:, standing.queues.ancestors(leaf)].tolist()
+        if self._known.get(leaf) == known:
+            return
+        self._known[leaf] = known
+        if asked is None:
             self._request.pop(leaf, None)
         else:
-            self._request[leaf] = request.tolist()
-        first = leaf if request is not None else None
+            self._request[leaf] = asked
+        first = leaf if asked is not None else None
         queue = leaf
         while queue != CLUSTER:
             self._enter(queue, first)
@@ -69,6 +76,7 @@ class QueueLine:
 
     def take(self, leaf: int, amount: Floats) -> None:
         """Count ``amount`` (resources,) as taken from ``leaf``; to be updated afterwards."""
+        self._known.pop(leaf, None)
         queue = leaf
         while queue != CLUSTER:
             before = self._taken.get(queue, self._none)

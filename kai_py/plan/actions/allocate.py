@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 
 from kai_py.plan.actions.reserve import kept_from
 from kai_py.plan.alike_gangs import AlikeGangs
-from kai_py.plan.candidates import Ask, precondition
+from kai_py.plan.candidates import Ask
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action, Stage
 from kai_py.plan.domains import constrained
@@ -61,7 +61,7 @@ def _one_by_one(line: GangLine, alike: AlikeGangs) -> Gang | None:
 
 
 def _is_ready(state: CycleState, gang: Gang) -> bool:
-    obstacle = precondition(gang, state.quota, state.snapshot.namespaces)
+    obstacle = state.precondition(gang)
     if obstacle is not None:
         state.stop(gang, obstacle)
     return obstacle is None

@@ -44,9 +44,19 @@ def consolidate(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | Non
     """Run the action for those of ``gangs`` that are still pending; ``pool``: of the moment."""
     if state.placer.gpu_strategy is Strategy.SPREAD:
         return
+    waiting = list(gangs)
+    if not _may_help_anybody(state, waiting):
+        return
     pool = pool or VictimPool(state)
     plea = partial(_plea, state, pool)
-    seek_room(state, gangs, Seeking(Action.CONSOLIDATE, pool, plea, rests=True))
+    seek_room(state, waiting, Seeking(Action.CONSOLIDATE, pool, plea, rests=True))
+
+
+def _may_help_anybody(state: CycleState, gangs: Iterable[Gang]) -> bool:
+    """Whether what is free in sum is enough for any gang; nothing changes where it is not."""
+    asks = (state.ask(gang) for gang in gangs if gang.preemptible)
+    kinds = {tuple(member.shape.number for member in ask.members): ask for ask in asks if ask}
+    return any(_free_in_sum(state, ask) for ask in kinds.values())
 
 
 def _plea(

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kai_py.plan.candidates import Ask, precondition
+from kai_py.plan.candidates import Ask
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action, Stage
 from kai_py.plan.reasons import Obstacle
@@ -101,7 +101,7 @@ def _due(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
         if wait is None or gang.queue in first or now < gang.waiting_since + wait:
             continue
         promised = any(member.pod.uid in state.snapshot.holds for member in gang.pending)
-        if not promised and precondition(gang, state.quota, state.snapshot.namespaces) is None:
+        if not promised and state.precondition(gang) is None:
             first[gang.queue] = gang
     return sorted(first.values(), key=lambda each: (each.waiting_since, each.key))
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from kai_py.plan.candidates import next_ask, precondition
+from kai_py.plan.candidates import next_ask
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action
 from kai_py.plan.room import Room
@@ -33,11 +33,7 @@ def _resume(state: CycleState, gang: Gang) -> bool:
     """Place what the gang asks for next, if it was promised; whether that was done."""
     ask = next_ask(gang, state.statement)
     queue = state.quota.queue_of(gang)
-    if (
-        ask is None
-        or queue is None
-        or precondition(gang, state.quota, state.snapshot.namespaces) is not None
-    ):
+    if ask is None or queue is None or state.precondition(gang) is not None:
         return False
     if not any(member.pod.uid in state.snapshot.holds for member in ask.members):
         return False
