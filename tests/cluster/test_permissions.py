@@ -39,7 +39,7 @@ from kai_py.observe.token_review import TokenReviews
 from kai_py.scheduler import Scheduler
 from kai_py.watch.errors import Forbidden
 from tests.cluster.account import NAMESPACE, kubeconfig_of
-from tests.cluster.api import Document
+from tests.cluster.api import ApiError, Document
 from tests.cluster.clusters import Cluster
 from tests.cluster.eventually import eventually
 from tests.cluster.fake_kubelet import FakeNode, gpu_nodes
@@ -59,6 +59,7 @@ from tests.cluster.scheduling import EAGER, install_definitions
 from tests.cluster.test_frameworks import Framework, served
 from tests.cluster.test_grove import POD_GANG, SPEAKING
 from tests.cluster.test_kai_dialect import kai_queue, members, pod_group
+from tests.cluster.test_leader_election import LEASE
 from tests.cluster.test_local_volumes import CLASS, pods_with_claims, volume
 from tests.cluster.test_provisioning import ASKING, REQUEST, REQUESTS, TEMPLATES
 from tests.cluster.test_suspended_jobs import ASKS
@@ -313,6 +314,8 @@ def answers(metrics: Metrics) -> set[tuple[str, str]]:
 async def is_refused_without(real: Cluster, name: str, need: Need, tmp_path: Path) -> None:
     """Take one permission away and wait until that is felt."""
     await install_definitions(real.api)
+    with suppress(ApiError):
+        await real.api.delete(LEASE)
     known = permissions_to_write()
     taken = {known[each] for each in need.besides | {name}}
     kubeconfig = await account_without(real, taken, tmp_path / "kubeconfig")
