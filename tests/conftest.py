@@ -4,8 +4,11 @@ Properties are judged by their answer, not by the time it takes: machines here a
 commit gives the same verdict; ``HYPOTHESIS_PROFILE=explore`` looks for new examples instead.
 """
 
+import logging
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -15,3 +18,13 @@ settings.register_profile(
     "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+@pytest.fixture
+def logging_as_before() -> Iterator[None]:
+    """For a test that sets the logging of the process up; others after it have theirs back."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)

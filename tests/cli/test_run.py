@@ -2,6 +2,7 @@
 
 import socket
 
+import pytest
 import yaml
 from typer.testing import CliRunner
 
@@ -16,6 +17,7 @@ NOWHERE = {
 }
 
 
+@pytest.mark.usefixtures("logging_as_before")
 def test_a_port_that_is_taken_is_told_with_what_helps(tmp_path):
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(NOWHERE))

@@ -9,12 +9,8 @@ from kai_py.observe.log import configure_logging
 
 
 @pytest.fixture
-def stream():
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield io.StringIO()
-    root.handlers[:] = handlers
-    root.setLevel(level)
+def stream(logging_as_before):
+    return io.StringIO()
 
 
 def test_json_lines_have_fields_and_tracebacks(stream):
