@@ -198,10 +198,10 @@ class FakeKubelet:
             except (aiohttp.ClientError, TimeoutError) as error:
                 self._try_again(step, pod, str(error))
             except ApiError as error:
-                if error.code >= 429:
+                if error.code == 409 or error.code >= 429:
                     self._try_again(step, pod, str(error))
-                elif error.code not in {404, 409} and self._begun.get(uid) == step:
-                    raise  # not just deleted, made anew, or overtaken by the next step
+                elif error.code != 404 and self._begun.get(uid) == step:
+                    raise  # not just deleted, or overtaken by the next step
 
     async def _carry_out(self, step: _Step, pod: Pod) -> None:
         if step is _Step.START:
