@@ -19,7 +19,7 @@ Accepted          queue                it can be again
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from kai_py.api import event_details as details
+from kai_py.api import event_details
 from kai_py.api.queue_status import READY
 from kai_py.api.records.kai import POD_GROUP_API_VERSION
 from kai_py.api.references import ClaimRef, PodRef
@@ -41,7 +41,7 @@ from kai_py.grouping.gang import Owner
 from kai_py.plan.decisions import Eviction, GangPlacement, ObjectProblem, Stage, Unplaced
 from kai_py.watch.kinds import WatchedQueue
 
-NOTHING: Mapping[str, str] = MappingProxyType({})
+NO_DETAILS: Mapping[str, str] = MappingProxyType({})
 
 FindQueue = Callable[[str], Owner | None]
 """The Queue object of this name, to write events to."""
@@ -163,9 +163,11 @@ class Narrator:
         reason: str,
         action: str,
         note: str,
-        said: Mapping[str, str] = NOTHING,
+        details: Mapping[str, str] = NO_DETAILS,
+        *,
+        kind: EventType = EventType.NORMAL,
     ) -> None:
-        self._recorder.record(Event(regarding, reason, action, note, details=said))
+        self._recorder.record(Event(regarding, reason, action, note, kind, details=details))
 
     def _warn(
         self,
@@ -173,35 +175,34 @@ class Narrator:
         reason: str,
         action: str,
         note: str,
-        said: Mapping[str, str] = NOTHING,
+        details: Mapping[str, str] = NO_DETAILS,
     ) -> None:
-        event = Event(regarding, reason, action, note, EventType.WARNING, details=said)
-        self._recorder.record(event)
+        self._tell(regarding, reason, action, note, details, kind=EventType.WARNING)
 
 
 def _placed(gang: GangPlacement, node: str) -> Mapping[str, str]:
     return {
-        details.GANG: gang.gang,
-        details.QUEUE: gang.queue,
-        details.ACTION: gang.action.value,
-        details.NODE: node,
+        event_details.GANG: gang.gang,
+        event_details.QUEUE: gang.queue,
+        event_details.ACTION: gang.action.value,
+        event_details.NODE: node,
     }
 
 
 def _evicted(eviction: Eviction) -> Mapping[str, str]:
     return {
-        details.GANG: eviction.gang,
-        details.QUEUE: eviction.queue,
-        details.ACTION: eviction.action.value,
-        details.NODE: eviction.node,
-        details.BENEFICIARY: eviction.beneficiary,
-        details.BENEFICIARY_QUEUE: eviction.beneficiary_queue,
+        event_details.GANG: eviction.gang,
+        event_details.QUEUE: eviction.queue,
+        event_details.ACTION: eviction.action.value,
+        event_details.NODE: eviction.node,
+        event_details.BENEFICIARY: eviction.beneficiary,
+        event_details.BENEFICIARY_QUEUE: eviction.beneficiary_queue,
     }
 
 
 def _waits(unplaced: Unplaced) -> Mapping[str, str]:
     return {
-        details.GANG: unplaced.gang,
-        details.QUEUE: unplaced.queue,
-        details.STAGE: unplaced.stage.value,
+        event_details.GANG: unplaced.gang,
+        event_details.QUEUE: unplaced.queue,
+        event_details.STAGE: unplaced.stage.value,
     }
