@@ -1,4 +1,7 @@
-"""The twelve situations in simulation: the stage is named, the first suggestion starts the gang."""
+"""Situations in simulation: the stage is named, and the first suggestion starts the gang.
+
+What the suggestion says of others is what then happens to them.
+"""
 
 import pytest
 
@@ -7,7 +10,9 @@ from kai_py.observe.explanation import Subject
 from kai_py.simulate.advice import advise
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.steps import TakeSteps
+from kai_py.snapshot.accounting import GPU
 from tests.cluster.fake_kubelet.nodes import gpu_class_document, node_document, slice_document
+from tests.mixtures import MIXTURES
 from tests.simulate.clusters import NOW, objects
 from tests.situations import SITUATIONS, Situation
 
@@ -52,8 +57,8 @@ def explained(cluster: SimulatedCluster, situation: Situation):
     return found
 
 
-@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda each: each.name)
-def test_the_stage_is_named_and_the_first_suggestion_starts_the_gang(situation: Situation):
+@pytest.mark.parametrize("situation", [*SITUATIONS, *MIXTURES], ids=lambda each: each.name)
+def test_the_first_suggestion_starts_the_gang_as_it_says(situation: Situation):
     cluster = staged(situation)
     found = explained(cluster, situation)
     assert found.state == situation.stage
@@ -61,9 +66,14 @@ def test_the_stage_is_named_and_the_first_suggestion_starts_the_gang(situation: 
     assert bound(cluster, "waiting") == 0
     first = found.suggestions[0]
     assert first.text == situation.suggests
+    assert situation.gang in first.starts
     TakeSteps(first.steps).apply(cluster)
-    cluster.settle(60)
+    course = cluster.settle(60)
     assert bound(cluster, "waiting") == situation.pods
+    assert sorted(first.evicts) == sorted({each.gang for each in course.evictions})
+    held = {share.queue: share.allocated[GPU] for share in course.last.queues}
+    for change in first.queues:
+        assert held.get(change.queue, 0.0) == change.allocated[1]
 
 
 def test_there_is_one_for_each_stage():
