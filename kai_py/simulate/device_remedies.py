@@ -4,54 +4,57 @@ Claims can't be changed where they exist: their template is made as new, and the
 so that these get new claims.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from kai_py.dra.cel.masks import conjuncts
 from kai_py.dra.cel.selector import CompileError, compile_selector
-from kai_py.observe.suggestion import Step, Suggestion
+from kai_py.observe.suggestion import Suggestion
 from kai_py.simulate.manifest_remedies import pod_spec
 from kai_py.simulate.objects import Document
 from kai_py.simulate.question import Question, first, replace
 
+Edit = Callable[[Document], None]
+"""Changes a manifest in place."""
+
 
 def fewer_device_conditions(question: Question) -> Iterator[Suggestion]:
     """Leave one condition out of a selector of its claims, the first that is enough."""
-    again = _made_again(question)
-    return first(
-        question.proven(
-            f"leave {condition} out of {_named(each)}",
-            replace(each, partial(_replace_selector, selector, rest)),
-            *again,
-        )
-        for each in _claim_objects(question)
-        for selector in _selectors(each)
-        for condition, rest in _without_one(selector)
+    return _first_changed(
+        question,
+        (
+            (f"leave {condition} out of", each, partial(_replace_selector, selector, rest))
+            for each in _claim_objects(question)
+            for selector in _selectors(each)
+            for condition, rest in _without_one(selector)
+        ),
     )
 
 
 def tolerated_devices(question: Question) -> Iterator[Suggestion]:
     """Tolerate one taint of devices in its claims, the first that is enough."""
-    again = _made_again(question)
-    return first(
-        question.proven(
-            f"tolerate the device taint {key}:{effect} in {_named(each)}",
-            replace(each, partial(_tolerate, key, effect)),
-            *again,
-        )
-        for each in _claim_objects(question)
-        for key, effect in dict.fromkeys(_taints(question))
+    return _first_changed(
+        question,
+        (
+            (f"tolerate the device taint {key}:{effect} in", each, partial(_tolerate, key, effect))
+            for each in _claim_objects(question)
+            for key, effect in dict.fromkeys(_taints(question))
+        ),
     )
 
 
-def _made_again(question: Question) -> list[Step]:
-    """The owners as they are: new pods get new claims."""
-    return [replace(each, lambda _: None) for each in question.owners(question.gang)]
-
-
-def _named(document: Document) -> str:
-    return f"{document['kind']} {document['metadata']['name']}"
+def _first_changed(
+    question: Question, edits: Iterable[tuple[str, Document, Edit]]
+) -> Iterator[Suggestion]:
+    """The first edit of a claim or a template that is enough; its text lacks the object's name."""
+    again = [replace(each, lambda _: None) for each in question.owners(question.gang)]
+    return first(
+        question.proven(
+            f"{text} {each['kind']} {each['metadata']['name']}", replace(each, edit), *again
+        )
+        for text, each, edit in edits
+    )
 
 
 def _taints(question: Question) -> Iterator[tuple[str, str]]:
