@@ -77,8 +77,8 @@ def command(
                 needed = nodes_needed(
                     documents, changes, configuration, like=like, pattern=pattern, now=now
                 )
-                answer: object = NodesNeeded(like, needed)
-                telling, waits = partial(_tell_needed, like, needed), needed is None
+                answer: object = needed
+                telling, waits = partial(_tell_needed, needed), needed.nodes is None
             else:
                 answer = comparison = what_if(documents, changes, configuration, now=now)
                 telling, waits = partial(_tell, comparison), bool(comparison.waiting)
@@ -133,12 +133,13 @@ def _objects(path: Path) -> list[Document]:
     return [document.value for document in documents]
 
 
-def _tell_needed(like: str, needed: int | None) -> None:
-    if needed is None:
+def _tell_needed(needed: NodesNeeded) -> None:
+    like, count = needed.like, needed.nodes
+    if count is None:
         typer.echo(f"even {MAX_ADDED_NODES} more nodes like {like} would leave somebody waiting")
     else:
-        nodes = "node" if needed == 1 else "nodes"
-        typer.echo(f"{needed} more {nodes} like {like} and nobody waits for room")
+        nodes = "node" if count == 1 else "nodes"
+        typer.echo(f"{count} more {nodes} like {like} and nobody waits for room")
 
 
 def _tell(comparison: Comparison) -> None:

@@ -162,5 +162,4 @@ def _what_if(
 ) -> Comparison | NodesNeeded:
     if not until_placed:
         return what_if(documents, changes, configuration, now=now)
-    nodes = nodes_needed(documents, changes, configuration, like=until_placed, now=now)
-    return NodesNeeded(until_placed, nodes)
+    return nodes_needed(documents, changes, configuration, like=until_placed, now=now)

@@ -92,13 +92,11 @@ def nodes_needed(
     like: str,
     now: float,
     pattern: Sequence[Document] = (),
-) -> int | None:
+) -> NodesNeeded:
     """The least number of nodes like ``like`` with which nobody waits for room any more.
 
-    ``pattern``: what such a node is, where there is none yet.
-
-    None when ``MAX_ADDED_NODES`` would not do. Gangs that wait for something no node can give (a
-    missing queue, a gate, members) don't count. O(log n) simulations.
+    ``pattern``: what such a node is, where there is none yet. Gangs that wait for something no node
+    can give (a missing queue, a gate, members) don't count. O(log n) simulations.
     """
 
     present = Present(documents, configuration, now)
@@ -107,7 +105,7 @@ def nodes_needed(
         given = present.settled(*changes, AddNodes(like, count, pattern))
         return not any(waiting.stage in ROOM_STAGES for waiting in given.waiting)
 
-    return least(suffices, MAX_ADDED_NODES)
+    return NodesNeeded(like, least(suffices, MAX_ADDED_NODES))
 
 
 def least(suffices: Callable[[int], bool], most: int) -> int | None:

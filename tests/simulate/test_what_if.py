@@ -56,12 +56,13 @@ def test_a_new_gang_that_reclaims_names_its_victims():
 def test_the_fewest_nodes_until_nobody_waits():
     cluster = settled(queue("team", 100), job("big", 17, "team"), nodes=1)
     needed = nodes_needed(objects(cluster), (), Configuration(), like="node-0", now=NOW)
-    assert needed == 4, "17 GPUs are on 5 nodes of 4, one of them is there"
+    assert needed.nodes == 4, "17 GPUs are on 5 nodes of 4, one of them is there"
 
 
 def test_who_waits_for_a_queue_waits_for_no_node():
     cluster = settled(queue("team", 0, 1), job("over", 2, "team"), nodes=1)
-    assert nodes_needed(objects(cluster), (), Configuration(), like="node-0", now=NOW) == 0
+    needed = nodes_needed(objects(cluster), (), Configuration(), like="node-0", now=NOW)
+    assert needed.nodes == 0
 
 
 @given(st.integers(0, 300))
