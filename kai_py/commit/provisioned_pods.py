@@ -11,6 +11,7 @@ Cost: one lookup per waiting pod and look; all pods when a request is removed.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from kai_py.api.records.core import Pod
@@ -53,7 +54,7 @@ class ProvisionedPods:
 
 def unclaimed(wish: Wish, pods: Mapping[tuple[str, str], Pod]) -> Iterator[Pod]:
     """Pods of a wish that do not say so yet."""
-    for ref in (ref for pod_set in wish.pod_sets for ref in pod_set.pods):
+    for ref in chain.from_iterable(pod_set.pods for pod_set in wish.pod_sets):
         pod = pods.get((ref.namespace, ref.name))
         if pod is None or pod.metadata.uid != ref.uid:
             continue

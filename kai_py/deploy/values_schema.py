@@ -8,7 +8,7 @@ from kai_py.config import Configuration
 from kai_py.deploy.parts import IMAGE_NAME, Document
 
 QUANTITY = r"^[+]?[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$"
-DNS_LABEL = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
+DNS_SUBDOMAIN = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
 TEXT: Document = {"type": "string"}
 AMOUNTS: Document = {
     "type": "object",
@@ -22,10 +22,11 @@ def values_schema() -> Document:
     definitions = config.pop("$defs", {})
     # The configuration may leave the port to the system; a Service needs one that is known.
     definitions["Http"]["properties"]["port"]["minimum"] = 1
+    secret = _object({"name": {**TEXT, "pattern": DNS_SUBDOMAIN}}, "name")
     values = _object(
         {
             "image": {**TEXT, "pattern": f"^({IMAGE_NAME})?$"},
-            "imagePullSecrets": _list(_object({"name": {**TEXT, "pattern": DNS_LABEL}}, "name")),
+            "imagePullSecrets": _list(secret),
             "replicas": {"type": "integer", "minimum": 1},
             "resources": _object({"requests": AMOUNTS, "limits": AMOUNTS}),
             "priorityClassName": TEXT,

@@ -66,7 +66,7 @@ def written_together(
         if said is None:
             return None
         found.append(said)
-        patch = _merged(patch, {"spec": said.patch})
+        patch = apply_merge_patch(patch, {"spec": said.patch})
     return found, patch
 
 
@@ -77,18 +77,6 @@ def written(queue: Document, raised: Raise) -> Written | None:
     if queue["apiVersion"] == QUEUE_API_VERSION and raised.resource in ROW_UNITS:
         return _kais(raised)
     return None
-
-
-def _merged(patch: Patch, other: Patch) -> Patch:
-    """One merge patch that does what both do, the second after the first."""
-    merged = dict(patch)
-    for key, value in other.items():
-        present = merged.get(key)
-        if isinstance(present, dict) and isinstance(value, dict):
-            merged[key] = _merged(present, value)
-        else:
-            merged[key] = value
-    return merged
 
 
 def _ours(spec: Mapping[str, Any], raised: Raise) -> Written | None:
