@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from kai_py.plan.decisions import Action
 from kai_py.plan.room import Room
-from kai_py.plan.running_fit import is_plain
+from kai_py.plan.running_fit import fits_by_room
 from kai_py.plan.statement import Statement
 from kai_py.policy.repair import Kind, assignment
 from kai_py.snapshot.gangs import Gang, Member
@@ -24,7 +24,7 @@ def can_search(statement: Statement, parts: Sequence[Sequence[Member]], action: 
     if len(parts) < 2 or action is not Action.ALLOCATE or statement.snapshot.neighbours:
         return False
     known = statement.snapshot.resources.positions
-    plain = all(is_plain(part[0].shape, statement.limits) for part in parts)
+    plain = all(fits_by_room(part[0].shape, statement.limits) for part in parts)
     listed = all(name in known for part in parts for name in part[0].shape.requests)
     return plain and listed and sum(len(part) for part in parts) <= MOST_PODS
 

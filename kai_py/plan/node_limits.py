@@ -2,7 +2,8 @@
 
 Host ports, NUMA zones, volumes that can be attached: each is a limit that knows how many pods of a
 shape it lets on each node, and that follows what a statement places and evicts. It costs nothing
-for pods that it does not concern.
+for pods that it does not concern. Some refuse nobody and are only followed, because where a pod is
+better off depends on them.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,16 +44,29 @@ class NodeLimit(Protocol):
 class NodeLimits:
     """All of them together."""
 
-    def __init__(self, limits: Sequence[NodeLimit]) -> None:
+    def __init__(self, limits: Sequence[NodeLimit], open_to_all: Sequence[NodeLimit] = ()) -> None:
+        """``open_to_all``: those that are followed, and refuse nobody."""
         self._limits = tuple(limits)
+        self._open = tuple(open_to_all)
         self._concerned: dict[int, tuple[NodeLimit, ...]] = {}
+        self._followed: dict[int, tuple[NodeLimit, ...]] = {}
 
     def of(self, shape: Shape) -> tuple[NodeLimit, ...]:
-        """Those that concern pods of the shape: none, for most."""
+        """Those that may refuse pods of the shape: none, for most."""
         known = self._concerned.get(shape.number)
         if known is None:
             known = tuple(limit for limit in self._limits if limit.concerns(shape))
             self._concerned[shape.number] = known
+        return known
+
+    def followed(self, shape: Shape) -> tuple[NodeLimit, ...]:
+        """Those, and the ones that pods of the shape use something of."""
+        if not self._open:
+            return self.of(shape)
+        known = self._followed.get(shape.number)
+        if known is None:
+            used = (each for each in self._open if each.concerns(shape))
+            known = self._followed[shape.number] = (*self.of(shape), *used)
         return known
 
     def copies(self, shape: Shape, room: Room, most: int) -> Ints | None:
@@ -65,7 +79,7 @@ class NodeLimits:
     def take(self, member: Member, row: int, room: Room) -> list[Undo] | None:
         """Take what the pod needs of each; None, and nothing taken, where one has not enough."""
         done: list[Undo] = []
-        for limit in self.of(member.shape):
+        for limit in self.followed(member.shape):
             undo = limit.take(member, row, room)
             if undo is None:
                 for each in reversed(done):
@@ -76,7 +90,7 @@ class NodeLimits:
 
     def give_back(self, member: Member, row: int) -> Sequence[Undo]:
         """Free later what the pod holds of each."""
-        concerned = self.of(member.shape)
+        concerned = self.followed(member.shape)
         return [limit.give_back(member, row) for limit in concerned] if concerned else ()
 
     def shortages(self, shape: Shape, mask: Bools) -> list[str]:

@@ -36,6 +36,7 @@ from kai_py.plan.statement import Statement
 from kai_py.policy.fill import Strategy, fill
 from kai_py.policy.fit import StaticFit
 from kai_py.policy.neighbours import has_rules
+from kai_py.policy.score.zones import fill_by_zones, wish_for_few
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Floats, Ints
 from kai_py.snapshot.shape import Shape
@@ -218,7 +219,10 @@ class Placer:
             mask, limited = static.mask & where.mask, statement.limits.copies(shape, room, 1)
             if limited is not None:
                 mask &= limited > 0
-            pick = scored.pick(shape, mask, where.preference)
+            within, preference = statement.zones.within(shape, room, 1), where.preference
+            if within is not None:
+                preference = both(preference, wish_for_few(within))
+            pick = scored.pick(shape, mask, preference)
             if pick is None or not statement.place(
                 gang, [member], pick.row, action, room=room, part=pick.part
             ):
@@ -325,12 +329,13 @@ class Placer:
             together = len(left) if shape.shares_claims and len(left) == len(members) else 0
             count = 1 if paired or together else len(left)
             found = self.fits.room(statement, shape, mask, count, room, together=together)
-            chunks = fill(
+            chunks = fill_by_zones(
                 count,
                 found.fitting,
                 self._preference(attempt, shape, static, where, mask) + alternatives_passed(found),
                 slack(shape, statement.snapshot.resources, found.free),
                 self.strategy(shape),
+                within=statement.zones.within(shape, room, count),
                 first=found.first,
             )
             if sum(pods for _, pods in chunks) < count:

@@ -36,6 +36,11 @@ Key = tuple[float, int, float, int]
 
 
 def is_plain(shape: Shape, limits: NodeLimits) -> bool:
+    """Whether nothing but the room on nodes decides where pods of the shape go."""
+    return fits_by_room(shape, limits) and not limits.followed(shape)
+
+
+def fits_by_room(shape: Shape, limits: NodeLimits) -> bool:
     """Whether nothing but the room on nodes decides where pods of the shape fit."""
     special = shape.uses_claims or shape.mirrored or limits.of(shape) or shape.gpu_share
     return not special and bool(shape.requests) and not has_rules(shape)

@@ -117,7 +117,11 @@ class Statement:
         volumes = AttachedVolumes(snapshot), ExclusiveVolumes(snapshot)
         self.volumes = ChosenVolumes(snapshot)
         made = StorageCapacity(snapshot)
-        self.limits = NodeLimits((ports, *volumes, self.volumes, made, NumaZones(snapshot)))
+        self.zones = NumaZones(snapshot)
+        limits, zones = (ports, *volumes, self.volumes, made), (self.zones,)
+        self.limits = (
+            NodeLimits((*limits, *zones)) if self.zones.refuses else NodeLimits(limits, zones)
+        )
         self._sharing = sharing
         self._card = snapshot.resources.positions.get(CARD)
         self.changes: list[int] = []

@@ -1,8 +1,9 @@
-"""Which nodes align what a pod gets to NUMA zones, what their zones have, and who is not in it yet?
+"""Which nodes report NUMA zones, what their zones have, and who is not in it yet?
 
-Only nodes whose kubelet refuses pods count: TopologyManager policies ``single-numa-node`` and
-``restricted``. What is available in a zone is what the node's exporter reports. A pod that we bound
-since the last report is in none: it stays *unreported* until the zones of the report change.
+The kubelet refuses pods by the TopologyManager policies ``single-numa-node`` and ``restricted``; of
+other nodes the zones only tell how near a pod's resources would be. What is available in a zone is
+what the node's exporter reports. A pod that we bound since the last report is in none: it stays
+*unreported* until the zones of the report change.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,11 +33,12 @@ class NumaPolicy(StrEnum):
 class NumaNode:
     """The zones of a node, in order, and the resources that they report.
 
-    ``by_pod``: all containers of a pod are aligned together, else each by itself. ``problem``: what
-    of the report can't be read, with its place.
+    ``policy``: None where the kubelet refuses nobody. ``by_pod``: all containers of a pod are
+    aligned together, else each by itself. ``problem``: what of the report can't be read, with its
+    place.
     """
 
-    policy: NumaPolicy
+    policy: NumaPolicy | None
     by_pod: bool
     zones: tuple[str, ...]
     resources: tuple[str, ...]
@@ -78,7 +80,7 @@ class NumaReports:
         self._bound[pod_uid] = node
 
     def see(self, pod_uid: str, alignment: Alignment | None) -> None:
-        """What a pod is aligned by; only that of pods expected on a node that aligns matters."""
+        """What a pod is aligned by; it matters of pods expected on a node with zones."""
         node = self._bound.pop(pod_uid, "")
         if alignment is not None and node in self._nodes:
             self._alignments.setdefault(node, {})[pod_uid] = alignment
@@ -90,7 +92,7 @@ class NumaReports:
             pods.pop(pod_uid, None)
 
     def nodes(self) -> dict[str, NumaNode]:
-        """By name, the nodes that align."""
+        """By name, the nodes that report zones."""
         return {name: self._with_unreported(name, node) for name, node in self._nodes.items()}
 
     def _with_unreported(self, name: str, node: NumaNode) -> NumaNode:
@@ -101,15 +103,14 @@ class NumaReports:
 
 
 def numa_node(report: NodeResourceTopology) -> NumaNode | None:
-    """The report as the scheduler reads it; None for a node that refuses no pod for its zones.
+    """The report as the scheduler reads it; None for a node without zones.
 
     Nodes of more than ``MOST_ZONES`` are left to their kubelet; amounts that can't be read are 0.
     """
-    found = _policy(report)
     zones = sorted((zone for zone in report.zones if zone.type == "Node"), key=_zone_order)
-    if found is None or not 0 < len(zones) <= MOST_ZONES:
+    if not 0 < len(zones) <= MOST_ZONES:
         return None
-    policy, by_pod = found
+    policy, by_pod = _policy(report)
     resources = tuple(sorted({each.name for zone in zones for each in zone.resources}))
     allocatable = [{each.name: each.allocatable for each in zone.resources} for zone in zones]
     available = [{each.name: each.available for each in zone.resources} for zone in zones]
@@ -135,24 +136,24 @@ def _problem(name: str, zones: Sequence[Zone]) -> str:
     return ""
 
 
-def _policy(report: NodeResourceTopology) -> tuple[NumaPolicy, bool] | None:
-    """The policy, and whether its scope is the pod."""
+def _policy(report: NodeResourceTopology) -> tuple[NumaPolicy | None, bool]:
+    """The policy, if pods are refused by it, and whether its scope is the pod."""
     attributes = {each.name: each.value for each in report.attributes}
     word = attributes.get("topologyManagerPolicy")
     if word is None:
-        return _OLD_WORDS.get(report.topology_policies[0]) if report.topology_policies else None
-    if word not in set(NumaPolicy):
-        return None
-    return NumaPolicy(word), attributes.get("topologyManagerScope") == "pod"
+        old = report.topology_policies[0] if report.topology_policies else ""
+        return _OLD_WORDS.get(old), old.endswith("PodLevel")
+    policy = NumaPolicy(word) if word in set(NumaPolicy) else None
+    return policy, attributes.get("topologyManagerScope") == "pod"
 
 
-_OLD_WORDS: Mapping[str, tuple[NumaPolicy, bool]] = {
-    "SingleNUMANodePodLevel": (NumaPolicy.SINGLE, True),
-    "SingleNUMANodeContainerLevel": (NumaPolicy.SINGLE, False),
-    "SingleNUMANode": (NumaPolicy.SINGLE, False),
-    "RestrictedPodLevel": (NumaPolicy.RESTRICTED, True),
-    "RestrictedContainerLevel": (NumaPolicy.RESTRICTED, False),
-    "Restricted": (NumaPolicy.RESTRICTED, False),
+_OLD_WORDS: Mapping[str, NumaPolicy] = {
+    "SingleNUMANodePodLevel": NumaPolicy.SINGLE,
+    "SingleNUMANodeContainerLevel": NumaPolicy.SINGLE,
+    "SingleNUMANode": NumaPolicy.SINGLE,
+    "RestrictedPodLevel": NumaPolicy.RESTRICTED,
+    "RestrictedContainerLevel": NumaPolicy.RESTRICTED,
+    "Restricted": NumaPolicy.RESTRICTED,
 }
 
 

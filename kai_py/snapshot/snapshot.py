@@ -85,8 +85,8 @@ class Snapshot:
     ``neighbours``: pods on nodes, as far as any pod has rules about others; ``namespaces``: their
     labels, for such rules. ``gpu_sharing``: GPUs that pods share; each counts in
     ``used`` as one whole GPU. ``topologies``: name to node label keys, coarse to fine.
-    ``budgets``: pods of which few may leave at a time. ``numa``: by name, the nodes that align what
-    pods get to NUMA zones.
+    ``budgets``: pods of which few may leave at a time. ``numa``: by name, the nodes that report
+    NUMA zones.
     """
 
     now: float

@@ -5,7 +5,7 @@ from itertools import chain, combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.policy.numa import admitted, given_back, pods_admitted
+from kai_py.policy.numa import admitted, aligned, given_back, pods_by_zones
 from kai_py.snapshot.alignment import Alignment
 from kai_py.snapshot.numa import NumaNode, NumaPolicy
 
@@ -14,7 +14,7 @@ CPU, GPU = "cpu", "nvidia.com/gpu"
 
 def numa(policy="single-numa-node", *, by_pod=True, zones=((4.0, 2.0), (4.0, 2.0))):
     names = tuple(f"node-{number}" for number in range(len(zones)))
-    return NumaNode(NumaPolicy(policy), by_pod, names, (CPU, GPU), zones, zones)
+    return NumaNode(policy and NumaPolicy(policy), by_pod, names, (CPU, GPU), zones, zones)
 
 
 def pod(cpu=0.0, gpu=0.0):
@@ -69,13 +69,36 @@ def test_init_containers_need_a_zone_and_give_it_back():
 def test_what_zones_do_not_report_is_not_aligned():
     wanted = Alignment({"memory": 1e12})
     assert start(numa(), wanted) == numa().available
-    assert pods_admitted(numa(), numa().available, wanted, 7) == 7
+    assert pods_by_zones(numa(), numa().available, wanted, 7) == (7, 7)
 
 
 def test_pods_are_counted_one_after_the_other():
-    assert pods_admitted(numa(), numa().available, pod(2), 9) == 4
-    assert pods_admitted(numa(), numa().available, pod(3), 9) == 2
-    assert pods_admitted(numa(), numa().available, pod(1), 3) == 3
+    assert pods_by_zones(numa(), numa().available, pod(2), 9) == (4, 4)
+    assert pods_by_zones(numa(), numa().available, pod(3), 9) == (2, 2)
+    assert pods_by_zones(numa(), numa().available, pod(1), 3) == (3, 3)
+
+
+def test_pods_are_counted_by_the_zones_that_they_need():
+    node = numa(None)
+    assert pods_by_zones(node, node.available, pod(3), 2) == (2, 2)
+    assert pods_by_zones(node, node.available, pod(3), 4) == (2, 4), "nobody is refused"
+    assert pods_by_zones(node, node.available, pod(6), 1) == (0, 1)
+    restricted = numa("restricted")
+    assert pods_by_zones(restricted, restricted.available, pod(6), 3) == (0, 1)
+
+
+def test_a_node_that_refuses_nobody_gives_the_fewest_zones_or_what_there_is():
+    node = numa(None)
+    assert aligned(node, node.available, pod(3, 1)) == (((1, 1), (4, 2)), 1)
+    assert aligned(node, ((2, 2), (2, 2)), pod(3)) == (((0, 2), (1, 2)), 2)
+    assert aligned(node, node.available, pod(9)) == (((0, 2), (0, 2)), 2)
+
+
+def test_of_several_containers_the_one_with_most_zones_counts():
+    node = numa(None, by_pod=False)
+    assert aligned(node, node.available, containers(3, 3)) == (((1, 2), (1, 2)), 1)
+    assert aligned(node, node.available, containers(1, 5, 1)).zones == 2
+    assert aligned(node, node.available, containers(1, starting=(5,))).zones == 2
 
 
 def test_what_a_pod_had_is_free_where_it_was_seen():
@@ -131,3 +154,45 @@ def by_trying_all(node, free, wanted):
         accepted(zones) and all(has(zones, free, at, amount) for at, amount in asked)
         for zones in sets
     )
+
+
+@given(
+    st.sampled_from([None, *NumaPolicy]),
+    st.booleans(),
+    st.lists(st.tuples(zone, zone), min_size=1, max_size=3),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=3),
+)
+def test_who_starts_later_needs_no_fewer_zones(policy, by_pod, pairs, sizes):
+    zones = tuple(tuple(map(max, *pair)) for pair in pairs)
+    free = tuple(tuple(map(min, *pair)) for pair in pairs)
+    node = numa(policy, by_pod=by_pod, zones=zones)
+    parts = [pod(*size).pod for size in sizes]
+    wanted = Alignment(pod(*map(sum, zip(*sizes, strict=True))).pod, (), tuple(parts))
+    counted = pods_by_zones(node, free, wanted, 5)
+    needs = []
+    while len(needs) < 5 and (taken := aligned(node, free, wanted)) is not None:
+        free = taken.left
+        needs.append(taken.zones)
+    assert needs == sorted(needs)
+    assert counted == tuple(sum(n <= z for n in needs) for z in range(1, len(zones) + 1))
+    assert counted[-1] == 5 or policy is not None
+
+
+@given(
+    st.lists(st.tuples(zone, zone), min_size=1, max_size=4),
+    st.integers(0, 6),
+    st.integers(0, 6),
+)
+def test_a_node_that_refuses_nobody_needs_as_few_zones_as_any_set(pairs, cpu, gpu):
+    zones = tuple(tuple(map(max, *pair)) for pair in pairs)
+    free = tuple(tuple(map(min, *pair)) for pair in pairs)
+    wanted = pod(cpu, gpu)
+    rows = range(len(zones))
+    sizes = [
+        size
+        for size in range(1, len(rows) + 1)
+        for chosen in combinations(rows, size)
+        if all(sum(free[z][at] for z in chosen) >= n for at, n in ((0, cpu), (1, gpu)))
+    ]
+    found = aligned(numa(None, zones=zones), free, wanted)
+    assert found.zones == min(sizes, default=len(rows))
