@@ -9,6 +9,7 @@ the same way, and keep the number at a word's end. What is of no use to a schedu
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -74,8 +75,8 @@ class _Redaction:
     def __init__(self, change: Change, names: frozenset[str]) -> None:
         self._change = change
         self._names = names
-        self._texts: dict[str, str] = {}
-        self._attributes: dict[str, str] = {}
+        self._text = cache(self._with_stand_ins)
+        self._named = cache(self._with_other_names)
 
     def document(self, document: Document) -> Document:
         """The document under other names."""
@@ -118,13 +119,7 @@ class _Redaction:
             return STRING_OF_CEL.sub(lambda found: self._named(found[0]), text)
         return self._text(text)
 
-    def _text(self, text: str) -> str:
-        known = self._texts.get(text)
-        if known is None:
-            known = self._texts[text] = self._changed(text)
-        return known
-
-    def _changed(self, text: str) -> str:
+    def _with_stand_ins(self, text: str) -> str:
         if is_common(text) or (text not in self._names and is_known(text)):
             return text
         return WORD.sub(lambda found: self._word(found[0]), text)
@@ -132,13 +127,9 @@ class _Redaction:
     def _word(self, word: str) -> str:
         return word if is_common(word) else self._change(word)
 
-    def _named(self, text: str) -> str:
-        """The text with other names of objects."""
-        if text not in self._attributes:
-            self._attributes[text] = self._with_other_names(text)
-        return self._attributes[text]
-
     def _with_other_names(self, text: str) -> str:
+        """The text, in which only names of objects are others."""
+
         def changed(found: re.Match[str]) -> str:
             return self._word(found[0]) if found[0] in self._names else found[0]
 

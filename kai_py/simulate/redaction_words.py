@@ -29,11 +29,11 @@ AMOUNT_FIELDS = _words("allocatable capacity hard limits requests resources used
 
 DROPPED_ANNOTATIONS = _words("kubectl.kubernetes.io/last-applied-configuration")
 
-_DOMAINS = _words("""
-    amd.com grove.io intel.com k8s.io kai.io kai.scheduler kubeflow.org kubernetes.io nvidia.com
-    ray.io run.ai volcano.sh yunikorn.apache.org
+_HARDWARE_DOMAINS = _words("amd.com intel.com nvidia.com")
+_DOMAINS = _HARDWARE_DOMAINS | _words("""
+    grove.io k8s.io kai.io kai.scheduler kubeflow.org kubernetes.io ray.io run.ai volcano.sh
+    yunikorn.apache.org
 """)
-_HARDWARE_DOMAINS = ("amd.com", "intel.com", "nvidia.com")
 
 KNOWN_KEYS = _words("""
     controller-uid cpu ephemeral-storage gpu-fraction gpu-fraction-container-name
@@ -75,5 +75,5 @@ def tells_hardware(key: str) -> bool:
     return _is_below(key.rpartition("/")[0], _HARDWARE_DOMAINS)
 
 
-def _is_below(domain: str, domains: frozenset[str] | tuple[str, ...]) -> bool:
+def _is_below(domain: str, domains: frozenset[str]) -> bool:
     return any(domain == each or domain.endswith(f".{each}") for each in domains)
