@@ -8,7 +8,7 @@ exist. Numbers grow by one, so a reader sees whether it missed any.
 import asyncio
 import enum
 from collections import deque
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -96,19 +96,16 @@ class DecisionLog:
         """Decisions made after ``time``, in seconds since the epoch."""
         return tuple(decision for decision in self._decisions if decision.time > time)
 
-    def about(self, gang: str, since: float = 0.0) -> tuple[Decision, ...]:
-        """Decisions about ``gang`` or in its favour, made after ``since``."""
-        return tuple(
-            each
-            for each in self._decisions
-            if gang in (each.gang, each.beneficiary) and each.time > since
-        )
-
     async def cycle_after(self, cycle: int) -> int:
         """Wait for a cycle later than ``cycle``; gives the number of the last one."""
         while self.cycle <= cycle:
             await self._changed.wait()
         return self.cycle
+
+
+def decisions_about(gang: str, decisions: Iterable[Decision]) -> tuple[Decision, ...]:
+    """Those about ``gang`` or in its favour."""
+    return tuple(each for each in decisions if gang in (each.gang, each.beneficiary))
 
 
 def new_decisions(before: Plan, plan: Plan, gangs: Container[str]) -> Iterator[Decision]:

@@ -7,12 +7,13 @@ read the same. GPUs stand for queues' amounts; a maximum of None is no limit.
 import enum
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 
 from kai_py.observe.claim_funnel import ClaimFunnel, claim_funnel
-from kai_py.observe.decision_log import Decision
+from kai_py.observe.decision_log import Decision, decisions_about
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.decisions import Plan, Protection, QueueShare, Shortage, Unplaced
 from kai_py.policy.limits import units_of
@@ -154,6 +155,34 @@ class Explainer:
                 yield from (_level(share, resource) for share in path)
 
 
+def explained(
+    snapshot: Snapshot,
+    plan: Plan,
+    subject: Subject,
+    name: str,
+    *,
+    decisions: Sequence[Decision],
+    history: Callable[[str], tuple[Decision, ...]],
+    most: int | None = None,
+) -> list[Explanation]:
+    """The first ``most`` gangs that ``name`` stands for; where there is none, one that is gone.
+
+    ``decisions``: those known, oldest first, by which gangs are found that are gone; ``history``
+    gives those to tell of a gang. A claim takes seconds in a cluster of ten thousand nodes: all its
+    devices are lined up anew.
+    """
+    explainer, claim = Explainer(snapshot, plan), asked_claim(snapshot, subject, name)
+    keys = islice(gang_keys(snapshot, plan, subject, name), most)
+    found = [
+        replace(each, claim=claim, history=history(each.gang))
+        for each in map(explainer.explain, keys)
+        if each is not None
+    ]
+    if not found and (key := key_of_gone(subject, name, decisions)):
+        return [gone(key, history(key))]
+    return found
+
+
 def key_of_gone(subject: Subject, name: str, decisions: Sequence[Decision]) -> str:
     """The gang that existed, of which ``decisions`` tell; "" if none does."""
     namespace, _, own_name = name.rpartition("/")
@@ -161,10 +190,10 @@ def key_of_gone(subject: Subject, name: str, decisions: Sequence[Decision]) -> s
     if subject is Subject.POD:
         return next((each.gang for each in reversed(decisions) if full in each.pods), "")
     key = f"{namespace or 'default'}/Job/{own_name}" if subject is Subject.JOB else name
-    return key if any(key in (each.gang, each.beneficiary) for each in decisions) else ""
+    return key if decisions_about(key, decisions) else ""
 
 
-def gone(key: str, history: Sequence[Decision]) -> Explanation:
+def gone(key: str, history: tuple[Decision, ...]) -> Explanation:
     """A gang that exists no longer, of which only decisions are known."""
     return Explanation(
         gang=key,
@@ -179,7 +208,7 @@ def gone(key: str, history: Sequence[Decision]) -> Explanation:
         waiting=0,
         nodes=(),
         queues=(),
-        history=tuple(history),
+        history=history,
     )
 
 
@@ -232,10 +261,7 @@ def gang_keys(snapshot: Snapshot, plan: Plan, subject: Subject, name: str) -> It
 
 
 def asked_claim(snapshot: Snapshot, subject: Subject, name: str) -> ClaimFunnel | None:
-    """What becomes of the devices for the claim that was asked about, if it was one.
-
-    All devices are lined up anew: seconds for a cluster of ten thousand nodes.
-    """
+    """What becomes of the devices for the claim that was asked about, if it was one."""
     if subject is not Subject.CLAIM:
         return None
     namespace, _, own_name = name.rpartition("/")

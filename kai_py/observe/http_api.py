@@ -29,16 +29,8 @@ from aiohttp import web
 
 from kai_py.observe.cluster_state import cluster_state
 from kai_py.observe.cluster_view import ClusterView
-from kai_py.observe.decision_log import Decision, DecisionLog
-from kai_py.observe.explanation import (
-    Explainer,
-    Explanation,
-    Subject,
-    asked_claim,
-    gang_keys,
-    gone,
-    key_of_gone,
-)
+from kai_py.observe.decision_log import Decision, DecisionLog, decisions_about
+from kai_py.observe.explanation import Explanation, Subject, explained
 from kai_py.observe.gang_page import gang_page
 from kai_py.observe.node_state import MOST_NODES, node_page
 from kai_py.observe.share_history import ShareHistory
@@ -151,19 +143,19 @@ class Api:
         except ValueError:
             known = ", ".join(Subject)
             raise web.HTTPNotFound(text=f"what can be explained: {known}\n") from None
-        query, made = request.query, self._source.decisions
+        query = request.query
         since = view.snapshot.now - _whole(query["seconds"]) if "seconds" in query else 0.0
-        keys = list(gang_keys(view.snapshot, view.plan, subject, name))[:MOST_EXPLAINED]
-        claim = await asyncio.to_thread(asked_claim, view.snapshot, subject, name)
-        explainer = Explainer(view.snapshot, view.plan)
-        found = [explainer.explain(key) for key in keys]
-        explanations = [
-            replace(e, claim=claim, history=made.about(e.gang, since))
-            for e in found
-            if e is not None
-        ]
-        if not explanations and (key := key_of_gone(subject, name, made.made_after(since))):
-            explanations = [gone(key, made.about(key, since))]
+        made = self._source.decisions.made_after(since)
+        explanations = await asyncio.to_thread(
+            explained,
+            view.snapshot,
+            view.plan,
+            subject,
+            name,
+            decisions=made,
+            history=lambda gang: decisions_about(gang, made),
+            most=MOST_EXPLAINED,
+        )
         if not explanations:
             raise web.HTTPNotFound(text=f"{subject} {name}: no gang of this scheduler has it\n")
         if query.get("suggestions", "true") != "false":

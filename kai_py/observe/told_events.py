@@ -12,7 +12,7 @@ from datetime import datetime
 
 from kai_py.api import event_details as details
 from kai_py.api.records.core import ObjectMeta, Record
-from kai_py.observe.decision_log import Decision, DecisionKind, whose_room
+from kai_py.observe.decision_log import Decision, DecisionKind, decisions_about, whose_room
 from kai_py.plan.decisions import Action, Plan
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.client import Client
@@ -130,8 +130,9 @@ class Told:
 
     def about(self, gang: str, since: float = 0.0) -> tuple[Decision, ...]:
         """Decisions about ``gang`` or in its favour, made after ``since``, oldest first."""
-        told = [each for each in self.decisions if gang in (each.gang, each.beneficiary)]
-        told += self._untold(gang, {each.kind for each in told if each.gang == gang})
+        kept = decisions_about(gang, self.decisions)
+        kinds = {each.kind for each in kept if each.gang == gang}
+        told = (*kept, *self._untold(gang, kinds))
         return tuple(sorted((t for t in told if t.time > since), key=lambda each: each.time))
 
     def _untold(self, key: str, kinds: set[DecisionKind]) -> Iterator[Decision]:

@@ -2,17 +2,10 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from kai_py.config import Configuration
-from kai_py.observe.explanation import (
-    Explainer,
-    Explanation,
-    Subject,
-    asked_claim,
-    gang_keys,
-    gone,
-    key_of_gone,
-)
+from kai_py.observe.explanation import Explanation, Subject, explained
 from kai_py.observe.told_events import Told, ToldEvent, told_decisions
 from kai_py.simulate.objects import Document
 from kai_py.simulate.suggestions import suggest
@@ -41,18 +34,18 @@ def advise(
     """
     present = Present(documents, configuration, now)
     snapshot, plan = present.snapshot, present.plan()
-    keys = list(gang_keys(snapshot, plan, subject, name))
-    claim, explainer = asked_claim(snapshot, subject, name), Explainer(snapshot, plan)
     told = Told(told_decisions(events), snapshot, plan)
-    found = [
-        replace(each, claim=claim, history=told.about(key, since))
-        for key in keys
-        if (each := explainer.explain(key)) is not None
-    ]
-    if not found and (key := key_of_gone(subject, name, told.decisions)):
-        return [gone(key, told.about(key, since))]
+    found = explained(
+        snapshot,
+        plan,
+        subject,
+        name,
+        decisions=told.decisions,
+        history=partial(told.about, since=since),
+    )
     waits = {unplaced.gang for unplaced in plan.unplaced}
-    advised = [key for key in keys if key in waits][:MOST_ADVISED] if wants_suggestions else []
+    waiting = [each.gang for each in found if each.gang in waits]
+    advised = waiting[:MOST_ADVISED] if wants_suggestions else []
     if not advised:
         return found
     without = present.settled()
