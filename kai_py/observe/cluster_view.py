@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from kai_py.observe.explanation import places_in_line
 from kai_py.observe.natural_order import natural
+from kai_py.observe.waiting_lines import places_in_line
 from kai_py.plan.decisions import Plan
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member

@@ -4,7 +4,6 @@ Made from a snapshot and the plan of its cycle, so the command line, the HTTP en
 read the same. GPUs stand for queues' amounts; a maximum of None is no limit.
 """
 
-import enum
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,25 +11,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 
-from kai_py.observe.claim_funnel import ClaimFunnel, claim_funnel
-from kai_py.observe.decision_log import Decision, decisions_about
+from kai_py.observe.claim_funnel import ClaimFunnel
+from kai_py.observe.decision_log import Decision
+from kai_py.observe.subject import Subject, asked_claim, gang_keys, key_of_gone
 from kai_py.observe.suggestion import Suggestion
+from kai_py.observe.waiting_lines import places_in_line
 from kai_py.plan.decisions import Plan, Protection, QueueShare, Shortage, Unplaced
 from kai_py.policy.limits import units_of
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
-
-
-class Subject(enum.StrEnum):
-    """What can be explained."""
-
-    GANG = "gang"
-    POD = "pod"
-    JOB = "job"
-    CLAIM = "claim"
-    QUEUE = "queue"
-
 
 GONE = "Gone"
 RUNNING = "Running"
@@ -183,16 +173,6 @@ def explained(
     return found
 
 
-def key_of_gone(subject: Subject, name: str, decisions: Sequence[Decision]) -> str:
-    """The gang that existed, of which ``decisions`` tell; "" if none does."""
-    namespace, _, own_name = name.rpartition("/")
-    full = f"{namespace or 'default'}/{own_name}"
-    if subject is Subject.POD:
-        return next((each.gang for each in reversed(decisions) if full in each.pods), "")
-    key = f"{namespace or 'default'}/Job/{own_name}" if subject is Subject.JOB else name
-    return key if decisions_about(key, decisions) else ""
-
-
 def gone(key: str, history: tuple[Decision, ...]) -> Explanation:
     """A gang that exists no longer, of which only decisions are known."""
     return Explanation(
@@ -210,82 +190,6 @@ def gone(key: str, history: tuple[Decision, ...]) -> Explanation:
         queues=(),
         history=history,
     )
-
-
-def gang_of_pod(snapshot: Snapshot, namespace: str, name: str) -> Gang | None:
-    """The gang that a pod belongs to."""
-    for gang in snapshot.gangs.values():
-        if any((m.pod.namespace, m.pod.name) == (namespace, name) for m in gang.members):
-            return gang
-    return None
-
-
-def gangs_of_claim(snapshot: Snapshot, namespace: str, name: str) -> tuple[Gang, ...]:
-    """The gangs whose pods use a ResourceClaim, by key."""
-    return tuple(
-        gang
-        for _, gang in sorted(snapshot.gangs.items())
-        if any(
-            (claim.namespace, claim.name) == (namespace, name)
-            for member in gang.members
-            for claim in member.claims
-        )
-    )
-
-
-def gangs_of_queue(snapshot: Snapshot, plan: Plan, queue: str) -> list[str]:
-    """The gangs of a queue itself: those that wait first, in the order of the line."""
-    gangs = [gang for gang in snapshot.gangs.values() if gang.queue == queue]
-    gangs.sort(key=lambda gang: (not gang.pending, -gang.priority, gang.created, gang.key))
-    line = _waiting_lines(snapshot, plan).get(queue, ())
-    return list(dict.fromkeys((*line, *(gang.key for gang in gangs))))
-
-
-def gang_keys(snapshot: Snapshot, plan: Plan, subject: Subject, name: str) -> Iterator[str]:
-    """The gangs that ``name`` stands for; a namespace left out is ``default``."""
-    namespace, _, own_name = name.rpartition("/")
-    namespace = namespace or "default"
-    match subject:
-        case Subject.GANG:
-            yield name
-        case Subject.JOB:
-            yield f"{namespace}/Job/{own_name}"
-        case Subject.POD:
-            gang = gang_of_pod(snapshot, namespace, own_name)
-            if gang is not None:
-                yield gang.key
-        case Subject.CLAIM:
-            yield from (gang.key for gang in gangs_of_claim(snapshot, namespace, own_name))
-        case Subject.QUEUE:
-            yield from gangs_of_queue(snapshot, plan, name)
-
-
-def asked_claim(snapshot: Snapshot, subject: Subject, name: str) -> ClaimFunnel | None:
-    """What becomes of the devices for the claim that was asked about, if it was one."""
-    if subject is not Subject.CLAIM:
-        return None
-    namespace, _, own_name = name.rpartition("/")
-    return claim_funnel(snapshot, namespace or "default", own_name)
-
-
-def _waiting_lines(snapshot: Snapshot, plan: Plan) -> Mapping[str, Sequence[str]]:
-    """Per queue the keys of the gangs that wait in it: higher priority first, then older."""
-    lines: dict[str, list[tuple[int, float, str]]] = {}
-    for unplaced in plan.unplaced:
-        gang = snapshot.gangs.get(unplaced.gang)
-        if gang is not None:
-            rank = (-gang.priority - unplaced.gained, gang.created, gang.key)
-            lines.setdefault(unplaced.queue, []).append(rank)
-    return {queue: [key for *_, key in sorted(line)] for queue, line in lines.items()}
-
-
-def places_in_line(snapshot: Snapshot, plan: Plan) -> dict[str, tuple[int, int]]:
-    """Waiting gang to its place in the line of its queue, from 1, and the line's length."""
-    return {
-        key: (place, len(line))
-        for line in _waiting_lines(snapshot, plan).values()
-        for place, key in enumerate(line, start=1)
-    }
 
 
 def _rations(share: QueueShare, resource: str) -> bool:

@@ -30,10 +30,11 @@ from aiohttp import web
 from kai_py.observe.cluster_state import cluster_state
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import Decision, DecisionLog, decisions_about
-from kai_py.observe.explanation import Explanation, Subject, explained
+from kai_py.observe.explanation import Explanation, explained
 from kai_py.observe.gang_page import gang_page
 from kai_py.observe.node_state import MOST_NODES, node_page
 from kai_py.observe.share_history import ShareHistory
+from kai_py.observe.subject import Subject
 from kai_py.observe.suggestion import MistakenQuestionError, NoAdviceError, Suggestion
 from kai_py.snapshot.node_kinds import node_kinds
 from kai_py.watch.errors import ApiError

@@ -5,7 +5,8 @@ from dataclasses import replace
 from functools import partial
 
 from kai_py.config import Configuration
-from kai_py.observe.explanation import Explanation, Subject, explained
+from kai_py.observe.explanation import Explanation, explained
+from kai_py.observe.subject import Subject
 from kai_py.observe.told_events import Told, ToldEvent, told_decisions
 from kai_py.simulate.objects import Document
 from kai_py.simulate.suggestions import suggest

@@ -18,8 +18,8 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from kai_py.config import Configuration
-from kai_py.observe.explanation import Subject
 from kai_py.observe.http import Probes
+from kai_py.observe.subject import Subject
 from kai_py.observe.suggestion import MistakenQuestionError, NoAdviceError, Suggestion
 from kai_py.simulate.advice import advise
 from kai_py.simulate.change_texts import changes_in

@@ -6,7 +6,8 @@ from kai_py.cli.cluster_objects import read_now
 from kai_py.cli.connection import cluster_client
 from kai_py.config import Configuration
 from kai_py.observe.decision_log import DecisionKind
-from kai_py.observe.explanation import GONE, RUNNING, Explanation, Subject
+from kai_py.observe.explanation import GONE, RUNNING, Explanation
+from kai_py.observe.subject import Subject
 from kai_py.observe.told_events import read_told
 from kai_py.simulate.advice import advise
 from tests.cluster.clusters import Cluster

@@ -12,7 +12,8 @@ import pytest
 
 from kai_py.cli.cluster_objects import read_now
 from kai_py.config import Configuration
-from kai_py.observe.explanation import Explanation, Subject
+from kai_py.observe.explanation import Explanation
+from kai_py.observe.subject import Subject
 from kai_py.observe.suggestion import Step, Verb
 from kai_py.simulate.advice import advise
 from tests.cluster.api import Api, ApiError

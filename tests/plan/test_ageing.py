@@ -3,7 +3,8 @@
 import pytest
 
 from kai_py.cli.gangs import gang_rows
-from kai_py.observe.explanation import Explainer, gangs_of_queue
+from kai_py.observe.explanation import Explainer
+from kai_py.observe.subject import gangs_of_queue
 from kai_py.plan.decisions import Stage
 from tests.scenario import cluster, job_with_pods, node, placed, pod, queue
 

@@ -6,7 +6,7 @@ What the suggestion says of others is what then happens to them.
 import pytest
 
 from kai_py.config import Configuration
-from kai_py.observe.explanation import Subject
+from kai_py.observe.subject import Subject
 from kai_py.simulate.advice import advise
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.steps import TakeSteps

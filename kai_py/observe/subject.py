@@ -1,0 +1,85 @@
+"""Which gangs does somebody mean who asks about a gang, pod, job, claim or queue by name?
+
+A name is NAMESPACE/NAME, of a gang NAMESPACE/KIND/NAME, of a queue NAME. Complexity: O(pods).
+"""
+
+import enum
+from collections.abc import Iterator, Sequence
+
+from kai_py.observe.claim_funnel import ClaimFunnel, claim_funnel
+from kai_py.observe.decision_log import Decision, decisions_about
+from kai_py.observe.waiting_lines import waiting_lines
+from kai_py.plan.decisions import Plan
+from kai_py.snapshot.snapshot import Snapshot
+
+
+class Subject(enum.StrEnum):
+    """What can be explained."""
+
+    GANG = "gang"
+    POD = "pod"
+    JOB = "job"
+    CLAIM = "claim"
+    QUEUE = "queue"
+
+
+def gang_keys(snapshot: Snapshot, plan: Plan, subject: Subject, name: str) -> Iterator[str]:
+    """The gangs that ``name`` stands for; a namespace left out is ``default``."""
+    match subject:
+        case Subject.GANG:
+            yield name
+        case Subject.JOB:
+            yield _key_of_job(name)
+        case Subject.POD:
+            yield from _gang_of_pod(snapshot, *_namespaced(name))
+        case Subject.CLAIM:
+            yield from _gangs_of_claim(snapshot, *_namespaced(name))
+        case Subject.QUEUE:
+            yield from gangs_of_queue(snapshot, plan, name)
+
+
+def gangs_of_queue(snapshot: Snapshot, plan: Plan, queue: str) -> list[str]:
+    """The gangs of a queue itself: those that wait first, in the order of the line."""
+    gangs = [gang for gang in snapshot.gangs.values() if gang.queue == queue]
+    gangs.sort(key=lambda gang: (not gang.pending, -gang.priority, gang.created, gang.key))
+    line = waiting_lines(snapshot, plan).get(queue, ())
+    return list(dict.fromkeys((*line, *(gang.key for gang in gangs))))
+
+
+def asked_claim(snapshot: Snapshot, subject: Subject, name: str) -> ClaimFunnel | None:
+    """What becomes of the devices for the claim that was asked about, if it was one."""
+    return claim_funnel(snapshot, *_namespaced(name)) if subject is Subject.CLAIM else None
+
+
+def key_of_gone(subject: Subject, name: str, decisions: Sequence[Decision]) -> str:
+    """The gang that existed, of which ``decisions`` tell; "" if none does."""
+    if subject is Subject.POD:
+        pod = "/".join(_namespaced(name))
+        return next((each.gang for each in reversed(decisions) if pod in each.pods), "")
+    key = _key_of_job(name) if subject is Subject.JOB else name
+    return key if decisions_about(key, decisions) else ""
+
+
+def _namespaced(name: str) -> tuple[str, str]:
+    namespace, _, own_name = name.rpartition("/")
+    return namespace or "default", own_name
+
+
+def _key_of_job(name: str) -> str:
+    namespace, own_name = _namespaced(name)
+    return f"{namespace}/Job/{own_name}"
+
+
+def _gang_of_pod(snapshot: Snapshot, namespace: str, name: str) -> Iterator[str]:
+    for gang in snapshot.gangs.values():
+        if any((m.pod.namespace, m.pod.name) == (namespace, name) for m in gang.members):
+            yield gang.key
+            return
+
+
+def _gangs_of_claim(snapshot: Snapshot, namespace: str, name: str) -> Iterator[str]:
+    """Those whose pods use it, by key."""
+    for key, gang in sorted(snapshot.gangs.items()):
+        claims = (claim for member in gang.members for claim in member.claims)
+        if any((claim.namespace, claim.name) == (namespace, name) for claim in claims):
+            yield key
