@@ -20,7 +20,7 @@ from tests.observe.views import view_of
 from tests.scenario import claim, claiming, device_class, gpu_slice, node, pod
 from tests.scenario import cluster as scenario
 from tests.scenario import queue as team
-from tests.simulate.clusters import job, objects, queue, simulated
+from tests.simulate.clusters import job, queue, simulated
 from tests.simulate.test_situations import staged
 from tests.worlds import gang, world
 
@@ -37,7 +37,7 @@ def cluster():
 @pytest.fixture(scope="module")
 def saved(cluster, tmp_path_factory):
     path = tmp_path_factory.mktemp("saved") / "cluster.json"
-    write_objects(path, objects(cluster))
+    write_objects(path, cluster.documents())
     return str(path)
 
 
@@ -88,7 +88,7 @@ def test_a_claim_is_told_what_becomes_of_the_devices(saved, cluster):
 def test_what_else_a_queue_rations_is_told(tmp_path):
     [waits] = [each for each in MIXTURES if each.name == "cpu-max"]
     path = tmp_path / "cluster.json"
-    write_objects(path, objects(staged(waits)))
+    write_objects(path, staged(waits).documents())
     asked = ("job", "waiting", "--from", str(path), "--no-suggestions")
     rows = [line.split() for line in explain(*asked).output.splitlines() if "team " in line]
     assert rows[-2] == ["team", "0", "2.5", "2.5", "0", "6", "CPU", "cores"]

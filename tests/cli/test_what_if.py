@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from kai_py.cli import main
 from kai_py.cli.errors import CommandError
 from kai_py.simulate.objects import write_objects
-from tests.simulate.clusters import job, objects, queue, simulated
+from tests.simulate.clusters import job, queue, simulated
 from tests.simulate.test_changes import PATTERN
 
 
@@ -18,7 +18,7 @@ def saved(tmp_path_factory):
     cluster = simulated(queue("team", 0, 4), job("one", 4, "team"), job("two", 4, "team"))
     cluster.settle(60)
     path = tmp_path_factory.mktemp("saved") / "cluster.json.gz"
-    write_objects(path, objects(cluster))
+    write_objects(path, cluster.documents())
     return str(path)
 
 

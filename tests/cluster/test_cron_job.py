@@ -1,7 +1,8 @@
 """A CronJob's Jobs are gangs, with the real controllers in between."""
 
-from datetime import UTC, datetime, timedelta
+import time
 
+from kai_py.api.timestamp import timestamp
 from tests.cluster.api import Document
 from tests.cluster.clusters import Cluster
 from tests.cluster.fake_kubelet import gpu_nodes
@@ -9,6 +10,7 @@ from tests.cluster.manifests import IN_TEAM_A, job, pod_spec, queue
 from tests.cluster.scheduling import install_definitions, scheduling
 from tests.cluster.view import View
 
+LONGER_THAN_A_YEAR = 400 * 86_400.0
 CRON_JOBS = "/apis/batch/v1/namespaces/default/cronjobs"
 
 
@@ -36,6 +38,5 @@ def cron_job(name: str, size: int) -> Document:
 
 async def is_due(real: Cluster, name: str) -> None:
     """Let the controller find that it missed the last new year."""
-    before = datetime.now(UTC) - timedelta(days=400)
-    status = {"status": {"lastScheduleTime": before.strftime("%Y-%m-%dT%H:%M:%SZ")}}
+    status = {"status": {"lastScheduleTime": timestamp(time.time() - LONGER_THAN_A_YEAR)}}
     await real.api.patch(f"{CRON_JOBS}/{name}/status", status)

@@ -3,10 +3,11 @@
 The scheduler has the permissions that `kai-py install` gives it, so only on the real API server.
 """
 
-from datetime import UTC, datetime
+import time
 from pathlib import Path
 
 from kai_py.api.autoscaling import Autoscaling, Provisioning
+from kai_py.api.timestamp import timestamp
 from kai_py.deploy.objects import NAME
 from tests.cluster.api import Document
 from tests.cluster.clusters import Cluster
@@ -132,7 +133,7 @@ async def answer(real: Cluster, asked: Document, kind: str, status: str) -> None
         "status": status,
         "reason": kind,
         "message": "so says the test" if kind != "Accepted" else "",
-        "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lastTransitionTime": timestamp(time.time()),
     }
     path = f"{REQUESTS}/{asked['metadata']['name']}/status"
     await real.api.patch(path, {"status": {"conditions": [stated]}})

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from kai_py.api.gpu_share import MIG_PREFIX
+from kai_py.api.timestamp import timestamp
 from kai_py.dra.cluster_devices import GpuRules
 from kai_py.policy.rules import KAI
 from kai_py.snapshot.accounting import Accounting
@@ -115,7 +115,7 @@ def _queue(queue: Mapping) -> Document:
         seconds = queue.get(f"{ours}_min_runtime_seconds")
         if seconds is not None:
             spec[theirs] = f"{seconds}s"
-    created = {"creationTimestamp": _time(NOW - 1e6 + queue["creation_rank"])}
+    created = {"creationTimestamp": timestamp(NOW - 1e6 + queue["creation_rank"])}
     return _object("scheduling.run.ai/v2", "Queue", queue["name"], metadata=created, spec=spec)
 
 
@@ -184,14 +184,16 @@ def _pod_group(job: Mapping) -> Document:
         if job.get(ours) is not None:
             spec[theirs] = f"{job[ours]}s"
     stale = job.get("stale_seconds")
-    marks = {} if stale is None else {"kai.scheduler/stale-podgroup-timestamp": _time(NOW - stale)}
+    marks = (
+        {} if stale is None else {"kai.scheduler/stale-podgroup-timestamp": timestamp(NOW - stale)}
+    )
     return _object(
         "scheduling.run.ai/v2alpha2",
         "PodGroup",
         job["name"],
         metadata={
             "namespace": job.get("namespace") or "default",
-            "creationTimestamp": _time(NOW - 60 * job["age_minutes"]),
+            "creationTimestamp": timestamp(NOW - 60 * job["age_minutes"]),
             "annotations": marks,
         },
         spec=spec,
@@ -229,7 +231,7 @@ def _pod(job: Mapping, task: Mapping, profiles: Mapping[str, list[str]]) -> Docu
     labels = dict(task.get("labels", {}))
     if "sub_group" in task:
         labels["kai.scheduler/subgroup-name"] = task["sub_group"]
-    started = _time(NOW - (job.get("last_start_age_seconds") or 0))
+    started = timestamp(NOW - (job.get("last_start_age_seconds") or 0))
     metadata = {
         "namespace": job.get("namespace") or "default",
         "uid": task["name"],
@@ -240,10 +242,10 @@ def _pod(job: Mapping, task: Mapping, profiles: Mapping[str, list[str]]) -> Docu
             **task.get("annotations", {}),
             **(dict.fromkeys(profiles[task["node"]], "1") if task.get("legacy_mig") else {}),
         },
-        "creationTimestamp": _time(NOW - 60 * job["age_minutes"]),
+        "creationTimestamp": timestamp(NOW - 60 * job["age_minutes"]),
     }
     if task["status"] in LEFT_SINCE:
-        metadata["deletionTimestamp"] = _time(NOW - LEFT_SINCE[task["status"]])
+        metadata["deletionTimestamp"] = timestamp(NOW - LEFT_SINCE[task["status"]])
     by_claim = "dra" in task["gpu_request"]
     not_asked = {"pods", "gpu"} if _gpu_share(task) or by_claim else {"pods"}
     requests = {name: amount for name, amount in task["request"].items() if name not in not_asked}
@@ -307,7 +309,3 @@ def _affinity(task: Mapping) -> dict[str, Any]:
         if terms:
             rules[name] = {REQUIRED: terms}
     return rules
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -3,10 +3,8 @@
 from kai_py.config import Configuration
 from kai_py.embedded.nodes import h100_node, h100_slices, nvidia_device_classes
 from kai_py.simulate.cluster import SimulatedCluster
-from kai_py.watch.kinds import WATCHED
 
 NOW = 1_800_000_000.0
-KINDS = frozenset((kind.group, kind.name) for kind in WATCHED)
 
 
 def simulated(*documents, nodes=2, gpus=4):
@@ -70,13 +68,6 @@ def job(name, pods, queue, priority="", seconds=None):
             "template": {"metadata": {"annotations": annotations}, "spec": spec},
         },
     }
-
-
-def objects(cluster):
-    """Everything a scheduler would read of a simulated cluster."""
-    api = cluster.embedded.api
-    read = [each for each in api.registry.storages() if (each.group, each.kind) in KINDS]
-    return [document for resource in read for document in api.list(resource)]
 
 
 def running(cluster):

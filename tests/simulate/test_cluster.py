@@ -1,6 +1,6 @@
 from kai_py.config import Configuration
 from kai_py.simulate.cluster import SimulatedCluster
-from tests.simulate.clusters import job, objects, priority_class, queue, running, simulated
+from tests.simulate.clusters import job, priority_class, queue, running, simulated
 
 
 def test_gangs_start_whole_or_wait_whole_and_hold_distinct_devices():
@@ -50,7 +50,7 @@ def test_a_loaded_cluster_goes_on_where_the_other_one_was():
     cluster = simulated(queue("team", 8), job("six", 6, "team"), job("four", 4, "team"))
     cluster.settle(60)
     copy = SimulatedCluster(Configuration(), start=cluster.clock.now(), seed=1)
-    copy.load(objects(cluster))
+    copy.load(cluster.documents())
     course = copy.settle(60)
     assert not course.placements
     assert not course.evictions

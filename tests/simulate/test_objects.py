@@ -1,12 +1,12 @@
 import pytest
 
 from kai_py.simulate.objects import ObjectsError, load_objects, write_objects
-from tests.simulate.clusters import job, objects, queue, simulated
+from tests.simulate.clusters import job, queue, simulated
 
 
 @pytest.mark.parametrize("name", ["cluster.json", "cluster.json.gz"])
 def test_what_is_written_is_read(tmp_path, name):
-    documents = objects(simulated(queue("team", 8), job("four", 4, "team")))
+    documents = simulated(queue("team", 8), job("four", 4, "team")).documents()
     write_objects(tmp_path / name, documents)
     assert load_objects(tmp_path / name) == documents
 

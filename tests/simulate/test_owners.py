@@ -2,7 +2,7 @@
 
 from kai_py.config import Configuration
 from kai_py.simulate.cluster import SimulatedCluster
-from tests.simulate.clusters import NOW, objects, queue, simulated
+from tests.simulate.clusters import NOW, queue, simulated
 
 KIND = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
 LABELS = "leaderworkerset.sigs.k8s.io"
@@ -46,7 +46,7 @@ def members(count):
 
 def loaded(*documents):
     copy = SimulatedCluster(Configuration(), start=NOW, seed=1)
-    copy.load([*objects(simulated(queue("team", 8))), *documents])
+    copy.load([*simulated(queue("team", 8)).documents(), *documents])
     return copy
 
 

@@ -12,7 +12,7 @@ from kai_py.simulate.redaction import redact
 from tests.cluster.fake_kubelet.nodes import gpu_nodes, node_document, slice_document
 from tests.cluster.manifests import claim_template, gpu_request, job, pod, pod_spec
 from tests.mixtures import MIXTURES, budget, volume_in
-from tests.simulate.clusters import NOW, objects, queue, simulated
+from tests.simulate.clusters import NOW, queue, simulated
 from tests.simulate.test_situations import staged
 from tests.situations import SITUATIONS, Situation
 
@@ -41,7 +41,7 @@ def decided(documents: list[Document]):
 
 @pytest.mark.parametrize("situation", [*SITUATIONS, *MIXTURES], ids=lambda each: each.name)
 def test_the_plan_is_the_same(situation: Situation):
-    documents = objects(staged(situation))
+    documents = staged(situation).documents()
     assert decided(redact(documents)) == decided(documents)
 
 
@@ -100,7 +100,7 @@ def full_of_secrets() -> list[Document]:
     cluster.embedded.create(devices)
     cluster.embedded.create(work)
     cluster.settle(60)
-    documents = deepcopy(objects(cluster))
+    documents = deepcopy(cluster.documents())
     for document in documents:
         if document["kind"] == "Pod":
             document["status"] |= {

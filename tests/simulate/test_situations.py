@@ -13,7 +13,7 @@ from kai_py.simulate.steps import TakeSteps
 from kai_py.snapshot.accounting import GPU
 from tests.cluster.fake_kubelet.nodes import gpu_class_document, node_document, slice_document
 from tests.mixtures import MIXTURES
-from tests.simulate.clusters import NOW, objects
+from tests.simulate.clusters import NOW
 from tests.situations import SITUATIONS, Situation
 
 NEWS = "2027-01-15T08:00:00Z"
@@ -48,7 +48,7 @@ def bound(cluster: SimulatedCluster, name: str) -> int:
 
 def explained(cluster: SimulatedCluster, situation: Situation):
     [found] = advise(
-        objects(cluster),
+        cluster.documents(),
         Configuration(),
         now=cluster.clock.now(),
         subject=Subject.GANG,

@@ -7,11 +7,11 @@ from kai_py.observe.suggestion import Verb
 from kai_py.simulate.steps import TakeSteps
 from kai_py.simulate.suggestions import suggest
 from kai_py.simulate.what_if import Present
-from tests.simulate.clusters import job, objects, queue, running, simulated
+from tests.simulate.clusters import job, queue, running, simulated
 
 
 def suggestions(cluster, name, may_try=lambda: True):
-    documents = objects(cluster)
+    documents = cluster.documents()
     present = Present(documents, Configuration(), cluster.clock.now())
     return suggest(documents, present, present.settled(), f"default/Job/{name}", may_try)
 

@@ -4,7 +4,7 @@ import pytest
 
 from kai_py.config import Configuration, FairShare
 from kai_py.simulate.cluster import SimulatedCluster
-from tests.simulate.clusters import NOW, job, objects, queue, simulated
+from tests.simulate.clusters import NOW, job, queue, simulated
 
 HOUR = 3600.0
 
@@ -14,7 +14,7 @@ def contest(half_life, wait=0.0):
     template = simulated(queue("a"), queue("b"), nodes=1, gpus=8)
     configuration = Configuration(fair_share=FairShare(half_life=half_life))
     cluster = SimulatedCluster(configuration, start=NOW, seed=1)
-    cluster.load(objects(template))
+    cluster.load(template.documents())
     cluster.embedded.create(job("alone", 8, "a", seconds=2 * HOUR))
     cluster.settle(2 * HOUR + 10)
     cluster.clock.advance(wait)

@@ -6,7 +6,7 @@ from kai_py.config import Configuration
 from kai_py.simulate.changes import AddNodes, AddObjects, DrainNode, RemoveGang
 from kai_py.simulate.queue_change import SetQueue
 from kai_py.simulate.what_if import Comparison, least, nodes_needed, what_if
-from tests.simulate.clusters import NOW, job, objects, queue, running, simulated
+from tests.simulate.clusters import NOW, job, queue, running, simulated
 
 
 def settled(*documents, **hardware):
@@ -16,7 +16,7 @@ def settled(*documents, **hardware):
 
 
 def ask(cluster, *changes):
-    return what_if(objects(cluster), changes, Configuration(), now=cluster.clock.now())
+    return what_if(cluster.documents(), changes, Configuration(), now=cluster.clock.now())
 
 
 def test_no_change_makes_no_difference():
@@ -55,13 +55,13 @@ def test_a_new_gang_that_reclaims_names_its_victims():
 
 def test_the_fewest_nodes_until_nobody_waits():
     cluster = settled(queue("team", 100), job("big", 17, "team"), nodes=1)
-    needed = nodes_needed(objects(cluster), (), Configuration(), like="node-0", now=NOW)
+    needed = nodes_needed(cluster.documents(), (), Configuration(), like="node-0", now=NOW)
     assert needed.nodes == 4, "17 GPUs are on 5 nodes of 4, one of them is there"
 
 
 def test_who_waits_for_a_queue_waits_for_no_node():
     cluster = settled(queue("team", 0, 1), job("over", 2, "team"), nodes=1)
-    needed = nodes_needed(objects(cluster), (), Configuration(), like="node-0", now=NOW)
+    needed = nodes_needed(cluster.documents(), (), Configuration(), like="node-0", now=NOW)
     assert needed.nodes == 0
 
 

@@ -1,7 +1,6 @@
 """Since when a gang runs below its floor, as a process knows that has just started."""
 
-from datetime import UTC, datetime
-
+from kai_py.api.timestamp import timestamp
 from tests.dialects.feeding import NOW, Cluster, node, pod
 
 JOB = {
@@ -22,7 +21,7 @@ QUEUE = {
 
 
 def ago(seconds):
-    return datetime.fromtimestamp(NOW - seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return timestamp(NOW - seconds)
 
 
 def runs(name, since):

@@ -12,14 +12,15 @@ the time its annotation gives; once deleted it ends, is reported as ended, and i
 import asyncio
 import enum
 import logging
+import time
 from collections.abc import Coroutine, Sequence
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
 import msgspec
 
+from kai_py.api.timestamp import timestamp
 from tests.cluster.api import STRATEGIC_MERGE_PATCH, Api, ApiError
 from tests.cluster.fake_kubelet import pods
 from tests.cluster.fake_kubelet.admission import Admission
@@ -208,10 +209,10 @@ class FakeKubelet:
             await self._start(pod)
         elif step is _Step.FINISH:
             exit_code = int(pod.number(pods.EXIT_CODE) or 0)
-            await self._patch_status(pod, pods.finished(pod, exit_code, _now()))
+            await self._patch_status(pod, pods.finished(pod, exit_code, timestamp(time.time())))
         else:
             if not pod.finished:
-                ended = pods.finished(pod, pods.STOPPED_BY_SIGNAL, _now())
+                ended = pods.finished(pod, pods.STOPPED_BY_SIGNAL, timestamp(time.time()))
                 await self._patch_status(pod, ended)
             options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}}
             await self._api.delete(pod.path, options)
@@ -227,7 +228,7 @@ class FakeKubelet:
             self._try_again(_Step.START, pod, obstacle)
             return
         self.waiting.pop(pod.key, None)
-        await self._patch_status(pod, pods.running(pod, _now()))
+        await self._patch_status(pod, pods.running(pod, timestamp(time.time())))
 
     def _try_again(self, step: _Step, pod: Pod, reason: str) -> None:
         self.waiting[pod.key] = reason
@@ -263,7 +264,3 @@ def _due(pod: Pod) -> tuple[_Step | None, float]:
     if pod.status.phase == "Running" and runs is not None:
         return _Step.FINISH, runs
     return None, 0.0
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

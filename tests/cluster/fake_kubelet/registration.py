@@ -5,11 +5,13 @@ are; `register` returns when all may be used. From then on a renewed lease is al
 """
 
 import asyncio
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import aiohttp
 
+from kai_py.api.timestamp import timestamp
 from tests.cluster.api import Api, ApiError
 from tests.cluster.eventually import eventually
 from tests.cluster.fake_kubelet.nodes import (
@@ -54,7 +56,7 @@ async def renew_lease(api: Api, name: str) -> None:
 
 
 async def _register(api: Api, node: FakeNode) -> None:
-    made = await _ensure(api, "/api/v1/nodes", node_document(node, _now()))
+    made = await _ensure(api, "/api/v1/nodes", node_document(node, timestamp(time.time())))
     uid = made["metadata"]["uid"]
     await _ensure(api, _LEASES, lease_document(node, uid, _now_micro()))
     if node.published_gpus:
@@ -77,10 +79,6 @@ async def _usable(api: Api, names: set[str]) -> bool:
         if all(t["key"] != "node.kubernetes.io/not-ready" for t in node["spec"].get("taints", ()))
     }
     return names <= usable
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _now_micro() -> str:
