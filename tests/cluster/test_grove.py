@@ -33,8 +33,7 @@ def test_lint_has_nothing_against_the_example() -> None:
 async def test_prefill_and_decode_start_together_once_their_gates_are_gone(
     cluster: Cluster, definitions: None, view: View
 ) -> None:
-    template, clique_set = yaml.safe_load_all(EXAMPLE.read_text(encoding="utf-8"))
-    template["metadata"]["namespace"] = "default"
+    template, clique_set = example()
     name = clique_set["metadata"]["name"]
     async with (
         served(cluster, POD_GANG),
@@ -45,9 +44,7 @@ async def test_prefill_and_decode_start_together_once_their_gates_are_gone(
         pods = list(pods_of(clique_set))
         await cluster.submit(*pods)
         assert await view.bound(name) == {}
-        for pod in pods:
-            path = f"{view.path('pods')}/{pod['metadata']['name']}"
-            await cluster.api.patch(path, {"spec": {"schedulingGates": None}})
+        await ungate(view, pods)
         await view.wait_bound(name, len(pods))
 
         async def said() -> str:
@@ -60,8 +57,7 @@ async def test_prefill_and_decode_start_together_once_their_gates_are_gone(
 async def test_the_pod_group_that_newer_groves_make_goes_before_the_gang(
     cluster: Cluster, definitions: None, view: View
 ) -> None:
-    template, clique_set = yaml.safe_load_all(EXAMPLE.read_text(encoding="utf-8"))
-    template["metadata"]["namespace"] = "default"
+    template, clique_set = example()
     name = clique_set["metadata"]["name"]
     await install_kai_definitions(cluster.api)
     async with (
@@ -73,13 +69,25 @@ async def test_the_pod_group_that_newer_groves_make_goes_before_the_gang(
         await cluster.submit(kai_queue("kai-team"), template, pod_group_of(gang))
         pods = [in_pod_group(each) for each in pods_of(clique_set)]
         await cluster.submit(*pods[:-1])
-        for pod in pods[:-1]:
-            path = f"{view.path('pods')}/{pod['metadata']['name']}"
-            await cluster.api.patch(path, {"spec": {"schedulingGates": None}})
+        await ungate(view, pods[:-1])
         last = pods[-1]["metadata"]["labels"]["kai.scheduler/subgroup-name"]
         await view.wait_incomplete(name, len(pods) - 1, note=not_ready(pods, last))
         await cluster.submit(pods[-1] | {"spec": pods[-1]["spec"] | {"schedulingGates": []}})
         await view.wait_bound(name, len(pods))
+
+
+def example() -> tuple[Document, Document]:
+    """Its template of claims, and the set of cliques."""
+    template, clique_set = yaml.safe_load_all(EXAMPLE.read_text(encoding="utf-8"))
+    template["metadata"]["namespace"] = "default"
+    return template, clique_set
+
+
+async def ungate(view: View, pods: list[dict[str, Any]]) -> None:
+    """Take Grove's gate off pods, as its operator does."""
+    for pod in pods:
+        path = f"{view.path('pods')}/{pod['metadata']['name']}"
+        await view.api.patch(path, {"spec": {"schedulingGates": None}})
 
 
 def not_ready(pods: list[dict[str, Any]], leaf: str) -> str:
