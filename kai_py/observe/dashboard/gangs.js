@@ -1,7 +1,7 @@
 // Who waits, and why; who runs, and where? One line per gang; opened, it tells its whole explanation.
 
 import { ago, amount, keyed, make, offer, say, several, shortName } from "./dom.js";
-import { ask } from "./what-if.js";
+import { question } from "./what-if.js";
 import { get } from "./api.js";
 import { paint } from "./colours.js";
 import { sentence } from "./decisions.js";
@@ -173,19 +173,13 @@ function* told(it, advice) {
   });
   if (it.queues.length) yield path(it.queues);
   if (it.history.length) yield history(it);
-  yield it.message ? advice : ending(it.gang);
+  yield it.message ? advice : make("p", { className: "questions" },
+    question("What if it ended?", { remove: it.gang }));
   const command = `kai-py explain gang ${it.gang}`;
   const copy = make("button", { type: "button", textContent: "Copy" });
   copy.addEventListener("click", () => navigator.clipboard?.writeText(command));
   yield make("p", { className: "command" }, "In a terminal: ",
     make("code", { textContent: command }), " ", copy);
-}
-
-/** A button that asks what would happen without a gang that runs. */
-function ending(gang) {
-  const button = make("button", { type: "button", textContent: "What if it ended?" });
-  button.addEventListener("click", () => ask({ remove: gang }));
-  return make("p", { className: "questions" }, button);
 }
 
 function history(it) {

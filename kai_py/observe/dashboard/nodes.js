@@ -1,7 +1,7 @@
 // Who holds which GPU of a node? A cell per GPU, partitions inside it; opened, every device by name.
 
 import { amount, make, say, several, shortName } from "./dom.js";
-import { ask } from "./what-if.js";
+import { question } from "./what-if.js";
 import { paint, shade } from "./colours.js";
 
 const PLACES = 8;
@@ -122,15 +122,10 @@ function tell(details) {
 
 /** Buttons that ask what would happen without this node, or without a gang on it. */
 function questions(node) {
-  const button = (textContent, change) => {
-    const made = make("button", { type: "button", textContent });
-    made.addEventListener("click", () => ask(change));
-    return made;
-  };
   const gangs = node.occupants.slice(0, MOST_ASKED).map(({ gang }) =>
-    button(`What if ${shortName(gang)} ended?`, { remove: gang }));
+    question(`What if ${shortName(gang)} ended?`, { remove: gang }));
   return make("p", { className: "questions" },
-    button(`What if ${node.node} were drained?`, { drain: node.node }), ...gangs);
+    question(`What if ${node.node} were drained?`, { drain: node.node }), ...gangs);
 }
 
 function deviceRow(device) {

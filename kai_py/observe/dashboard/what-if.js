@@ -4,7 +4,7 @@ import { amount, make, offer, several } from "./dom.js";
 import { get } from "./api.js";
 import { named, outcome, table } from "./outcome.js";
 
-const MOST_WAITING = 20;
+const MOST_SHOWN = 20;
 const GPU = /(\/|^)gpu$/;
 const card = document.querySelector("#what-if-card");
 const form = document.querySelector("#what-if");
@@ -30,8 +30,14 @@ export function offerChoices(state) {
   if (!kind.options.length) learnKinds();
 }
 
-/** Ask about one change: `{drain: node}` or `{remove: gang}`. */
-export function ask(change) {
+/** A button that asks about one change: `{drain: node}` or `{remove: gang}`. */
+export function question(textContent, change) {
+  const button = make("button", { type: "button", textContent });
+  button.addEventListener("click", () => ask(change));
+  return button;
+}
+
+function ask(change) {
   form.reset();
   for (const [name, given] of Object.entries(change)) form.elements[name].value = given;
   card.scrollIntoView({ block: "nearest" });
@@ -109,12 +115,12 @@ function* compared({ starts, loses, victims, waiting, queues }) {
   if (starts.length) {
     const nodes = (of) => named([...new Set(of.nodes)], "more node");
     yield table("Where they start", ["Gang", "Pods", "Nodes"],
-      starts.slice(0, MOST_WAITING).map((of) => [of.gang, amount(of.nodes.length), nodes(of)]));
+      starts.slice(0, MOST_SHOWN).map((of) => [of.gang, amount(of.nodes.length), nodes(of)]));
   }
   if (!waiting.length) return yield make("p", { textContent: "Then nobody waits." });
   yield make("p", { textContent: `Then ${several(waiting.length, "gang")} still ${
     waiting.length === 1 ? "waits" : "wait"}:` });
-  const shown = waiting.slice(0, MOST_WAITING);
+  const shown = waiting.slice(0, MOST_SHOWN);
   yield make("ul", { className: "advice" }, ...shown.map((of) =>
     make("li", { textContent: `${of.gang} – ${of.stage}: ${of.message}` })));
   const more = waiting.length - shown.length;
