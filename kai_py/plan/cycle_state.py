@@ -71,7 +71,7 @@ class CycleState:
 
         def page() -> Page:
             marks = self._marks(by_share=action is Action.RECLAIM)
-            return self.vain.page(action, marks, evicted=bool(self.statement.evicted))
+            return self.vain.page(action, marks, self.statement.later)
 
         return Book(self.statement, page)
 

@@ -2,8 +2,8 @@
 
     SAME      nothing that decides about placement or victims differs: the same search would end the
               same way. Gangs that only wait may have come and gone.
-    SCARCER   pods came to nodes, but everybody who ran is where they were, and no node has more
-              room: whoever could be moved nowhere can't be moved now
+    STAYED    pods came to nodes or amounts changed, but everybody who ran is where they were: where
+              no more room is left, whoever could be moved nowhere can't be moved now
     OTHER     anything else
 
 The snapshots themselves are compared, not counters that somebody would have to keep: what a
@@ -40,7 +40,7 @@ class Ground(IntEnum):
     """How a cluster stands to what it was."""
 
     OTHER = 0
-    SCARCER = 1
+    STAYED = 1
     SAME = 2
 
 
@@ -54,10 +54,8 @@ def ground_since(before: Snapshot, now: Snapshot, runtimes: Iterable[float]) -> 
     gangs = _gangs_since(before, now)
     if gangs is Ground.OTHER or _lapsed(before, now, runtimes):
         return Ground.OTHER
-    if gangs is Ground.SAME and all(_equal(before, now, name) for name in AMOUNTS):
-        return Ground.SAME
-    grown = (now.releasing - now.used) > (before.releasing - before.used)
-    return Ground.OTHER if grown.any() else Ground.SCARCER
+    same = gangs is Ground.SAME and all(_equal(before, now, name) for name in AMOUNTS)
+    return Ground.SAME if same else Ground.STAYED
 
 
 def _equal(before: Snapshot, now: Snapshot, name: str) -> bool:
@@ -86,7 +84,7 @@ def _gangs_since(before: Snapshot, now: Snapshot) -> Ground:
         if (ran or runs) and known != gang:
             if known is not None and (ran != runs[: len(ran)] or not _alike(known, gang)):
                 return Ground.OTHER
-            found = Ground.SCARCER
+            found = Ground.STAYED
     gone = before.gangs.keys() - now.gangs.keys()
     return Ground.OTHER if any(_on_nodes(before.gangs[key]) for key in gone) else found
 

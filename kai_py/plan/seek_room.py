@@ -211,7 +211,8 @@ def _search(state: CycleState, seeking: Seeking, gang: Gang, ask: Ask) -> Victim
     state.probes -= used
     ran_out = outcome is Outcome.OUT_OF_BUDGET
     rests = ran_out and seeking.rests and budget == state.probes_per_gang
-    answer = Answer(budget, used, ran_out, withheld, rests=rests)
+    left = state.statement.later.copy() if rests else None
+    answer = Answer(budget, used, ran_out, withheld, left=left)
     _note_search(state, gang, answer)
     return search if outcome is Outcome.PLACED else answer
 

@@ -7,7 +7,8 @@ A kept answer costs the probes that its search took and says what it said, so pl
 with and without memory. Gangs that ask the same share an answer, also within a cycle.
 
 One rule is history, not memory: a search for moves that ran out of a whole budget *rests* until
-somebody has left or a node has come. Pods that come only take room from those who could be moved:
+somebody has left or a node has come: as long as everybody who ran is where they were and no node
+has more room left than it had then. Pods that come only take room from those who could be moved:
 the search would end there again, as would one for as many pods that ask for at least as much. While
 it rests it costs no probes, so that others have them.
 """
@@ -20,6 +21,7 @@ from kai_py.plan.ground import Ground, ground_since
 from kai_py.plan.reasons import Obstacle
 from kai_py.plan.statement import Statement
 from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 
 
@@ -42,7 +44,7 @@ class Answer:
     ``budget``: probes the search had, None if none was needed; ``used``: those that it took.
     ``ran_out``: nothing is proven.
     ``withheld``: by queue, who was spared. ``obstacle``: what an attempt to place the pods met.
-    ``rests``: it waits for somebody to leave.
+    ``left``: (resources, nodes) what a search that rests had left; None for any other.
     """
 
     budget: int | None = None
@@ -50,7 +52,16 @@ class Answer:
     ran_out: bool = False
     withheld: Mapping[str, str] = field(default_factory=dict)
     obstacle: Obstacle | None = None
-    rests: bool = False
+    left: Floats | None = field(default=None, compare=False)
+
+    @property
+    def rests(self) -> bool:
+        """Whether it waits for somebody to leave."""
+        return self.left is not None
+
+    def rests_with(self, left: Floats) -> bool:
+        """Whether it does so where so much is ``left`` now: nowhere more than it had."""
+        return self.left is not None and not (left > self.left).any()
 
 
 @dataclass(slots=True)
@@ -134,34 +145,31 @@ class VainSearches:
         self._pages, self._ground = {}, None
         self._now, self._rules, self._runtimes = snapshot, rules, runtimes
 
-    def page(self, action: Action, marks: Hashable, *, evicted: bool) -> Page:
+    def page(self, action: Action, marks: Hashable, left: Floats) -> Page:
         """What ``action`` was told and still holds; ``marks``: what beside the snapshot decides.
 
-        Nothing is kept where that can't be compared (None). ``evicted``: somebody leaves in this
-        cycle.
+        Nothing is kept where that can't be compared (None). ``left``: (resources, nodes) what is
+        free once everybody who leaves has left.
         """
         if marks is None:
             return Page()
         page = self._pages.get((action, marks))
         if page is None:
-            answers = self._still_good(action, marks, evicted=evicted)
-            page = self._pages[action, marks] = Page(answers)
+            page = self._pages[action, marks] = Page(self._still_good(action, marks, left))
         return page
 
-    def _still_good(
-        self, action: Action, marks: Hashable, *, evicted: bool
-    ) -> dict[Question, Answer]:
+    def _still_good(self, action: Action, marks: Hashable, left: Floats) -> dict[Question, Answer]:
         known = self._last.get((action, marks))
         if known is not None and self._since() is Ground.SAME:
             return known.answers
-        if evicted or self._since() is Ground.OTHER:
+        if self._since() is Ground.OTHER:
             return {}
         told = (page.answers for (asker, _), page in self._last.items() if asker is action)
         return {
             question: answer
             for answers in told
             for question, answer in answers.items()
-            if answer.rests
+            if answer.rests_with(left)
         }
 
     def _since(self) -> Ground:

@@ -274,6 +274,19 @@ def test_what_may_give_room_ends_the_rest(work, change):
     assert work["run"] == 1
 
 
+def test_room_that_a_gang_was_given_and_never_took_ends_the_rest(work):
+    tight = fragmented()
+    first = pod("first", 1, queue="a", priority=1)
+    tight.add(first)
+    started = tight.plan(100.0)
+    assert [gang.gang for gang in started.placements] == ["default/Pod/first"]
+    assert [each.stage for each in started.unplaced] == [Stage.BUDGET]
+    work.clear()
+    tight.remove(first)
+    tight.plan(101.0)
+    assert work["run"] == 1
+
+
 def test_a_search_rests_for_pods_that_ask_for_more(work):
     tight = fragmented()
     tight.plan(100.0)
