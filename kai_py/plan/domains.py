@@ -12,7 +12,7 @@ from kai_py.plan.statement import Statement
 from kai_py.policy.fit import copies_that_fit, static_fit
 from kai_py.policy.topology import Candidate, candidates
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.labels import NOWHERE
+from kai_py.snapshot.labels import NOWHERE, Level
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -59,10 +59,9 @@ def required_domains(statement: Statement, gang: Gang, group: Subgroup) -> Ints 
     constraint = settled(statement.snapshot, gang, group)
     if constraint is None or not constraint.required_level:
         return None
-    keys = _level_keys(statement.snapshot, constraint)
-    if keys is None or constraint.required_level not in keys:
+    level = _level(statement.snapshot, constraint, constraint.required_level)
+    if level is None:
         return np.full(len(statement.snapshot.nodes), NOWHERE)
-    level = statement.snapshot.nodes.levels(keys)[keys.index(constraint.required_level)]
     pinned = _pinned(statement, gang, group)
     if pinned is None:
         return level.codes
@@ -87,12 +86,11 @@ def settled(snapshot: Snapshot, gang: Gang, group: Subgroup) -> TopologyConstrai
 def _fits_empty(
     snapshot: Snapshot, gang: Gang, group: Subgroup, constraint: TopologyConstraint
 ) -> bool:
-    keys = _level_keys(snapshot, constraint)
-    if keys is None or constraint.fitting_level not in keys:
+    level = _level(snapshot, constraint, constraint.fitting_level)
+    if level is None:
         return True
     leaves = {leaf.name for leaf in group.leaves()}
     shapes = [m.shape for m in gang.members if m.leaf in leaves][: max(1, group.floor())]
-    level = snapshot.nodes.levels(keys)[keys.index(constraint.fitting_level)]
     holds = np.ones(len(level.names), dtype=np.bool_)
     room = snapshot.nodes.allocatable
     for number in dict.fromkeys(shape.number for shape in shapes):
@@ -117,10 +115,9 @@ def roomiest(
     Arguments as of ``domain_candidates``.
     """
     constraint = settled(statement.snapshot, gang, group) or TopologyConstraint()
-    keys = _level_keys(statement.snapshot, constraint) or ()
-    if constraint.required_level not in keys:
+    level = _level(statement.snapshot, constraint, constraint.required_level)
+    if level is None:
         return "", 0
-    level = statement.snapshot.nodes.levels(keys)[keys.index(constraint.required_level)]
     room = np.zeros(len(level.names), dtype=np.int64)
     for each, count in zip(copies, counts, strict=True):
         room += np.minimum(level.sums(each), count)
@@ -154,6 +151,14 @@ def _level_keys(snapshot: Snapshot, constraint: TopologyConstraint) -> tuple[str
         return snapshot.topologies.get(constraint.topology)
     named = (constraint.required_level, constraint.fitting_level, constraint.preferred_level)
     return tuple(dict.fromkeys(level for level in named if level))
+
+
+def _level(snapshot: Snapshot, constraint: TopologyConstraint, name: str) -> Level | None:
+    """The domains of the level called ``name``; None where the topology has none of that name."""
+    keys = _level_keys(snapshot, constraint)
+    if keys is None or name not in keys:
+        return None
+    return snapshot.nodes.levels(keys)[keys.index(name)]
 
 
 def _position(keys: Sequence[str], level: str) -> int | None:
