@@ -78,7 +78,7 @@ def _try(state: CycleState, unit: VictimUnit, action: Action, *, staying: bool) 
     with state.statement.trial() as trial:
         left = [m for m in unit.members if not (staying and _stay(state, unit.gang, m, action))]
         blocked = left and state.placer.place(
-            state.statement, unit.gang, _afresh(state, left), action, room=Room.LATER
+            state.statement, unit.gang, _afresh(state, left), action, room=Room.LATER, told=False
         )
         if not blocked:
             trial.keep()

@@ -17,7 +17,7 @@ from kai_py.plan.decisions import Action
 from kai_py.plan.domains import constrained, domain_candidates, roomiest, unsatisfied
 from kai_py.plan.mixed import can_search, place_by_search
 from kai_py.plan.nearness import PREFERENCE, both, near_nodes
-from kai_py.plan.reasons import Obstacle, keeping, no_room, of_gang
+from kai_py.plan.reasons import UNTOLD, Obstacle, keeping, no_room, of_gang
 from kai_py.plan.reservations import Reservations, without
 from kai_py.plan.room import Room
 from kai_py.plan.running_fit import RunningFit
@@ -61,8 +61,12 @@ class Placer:
         *,
         room: Room,
         allowed: Bools | None = None,
+        told: bool = True,
     ) -> Obstacle | None:
-        """Place all of ``members`` or say what stops them; ``allowed``: (nodes,) bool."""
+        """Place all of ``members`` or say what stops them; ``allowed``: (nodes,) bool.
+
+        ``told``: whether anybody reads what stops them.
+        """
         kept = self.reservations.closed_to(gang)
         if kept:
             allowed = without(kept, allowed, len(statement.snapshot.nodes))
@@ -73,12 +77,12 @@ class Placer:
             if row is not None:
                 statement.place(gang, members, row, action, room=room)
                 return None
-        attempt = _Attempt(statement, gang, action, room)
+        attempt = _Attempt(statement, gang, action, room, told)
         where = _Where(
             np.ones(len(statement.snapshot.nodes), np.bool_) if allowed is None else allowed
         )
         obstacle = self._place_near(attempt, members, where, near)
-        if obstacle is None or not kept:
+        if obstacle is None or not kept or not told:
             return obstacle
         return keeping(obstacle, len(kept), self._copies_on(attempt, members, kept))
 
@@ -127,6 +131,8 @@ class Placer:
                 if self._place_inside(attempt, group, members, inside) is None:
                     trial.keep()
                     return None
+        if not attempt.told:
+            return UNTOLD
         return unsatisfied(attempt.gang, group, len(members), roomiest(*asked))
 
     def _place_inside(
@@ -162,7 +168,7 @@ class Placer:
         self, attempt: "_Attempt", parts: Sequence[Sequence[Member]], where: "_Where"
     ) -> Obstacle | None:
         """The largest first, and if that leaves some without room, by search."""
-        statement, gang, action, room = attempt
+        statement, gang, action, room, _ = attempt
         with statement.trial() as trial:
             steps = (self._place_part(attempt, part, where) for part in parts)
             obstacle = next((each for each in steps if each is not None), None)
@@ -205,6 +211,8 @@ class Placer:
             done = self._place_in_turn(attempt, members, inside, scoring)
         if done == len(members):
             return None
+        if not attempt.told:
+            return UNTOLD
         copies = self._fitting(attempt, shape, where.mask, 1)
         return no_room(statement, shape, static, copies=copies, needed=len(members), found=done)
 
@@ -212,7 +220,7 @@ class Placer:
         self, attempt: "_Attempt", members: Sequence[Member], where: "_Where", scoring: Scoring
     ) -> int:
         """How many found a place, each seeing those before it."""
-        statement, gang, action, room = attempt
+        statement, gang, action, room, _ = attempt
         shape, scored = members[0].shape, scoring.nodes(statement, room)
         static = self.fits.static(statement, shape, room)
         for done, member in enumerate(members):
@@ -263,7 +271,7 @@ class Placer:
     def _place_plain(
         self, attempt: "_Attempt", members: Sequence[Member], where: "_Where", running: RunningFit
     ) -> Obstacle | None:
-        statement, gang, action, room = attempt
+        statement, gang, action, room, _ = attempt
         shape, count = members[0].shape, len(members)
         running.refresh()
         copies = np.where(where.mask, running.copies, 0)
@@ -273,6 +281,8 @@ class Placer:
         chunks = fill(count, copies, preference, running.slack, self.strategy(shape))
         found = sum(pods for _, pods in chunks)
         if found < count:
+            if not attempt.told:
+                return UNTOLD
             static = self.fits.static(statement, shape, room)
             return no_room(statement, shape, static, copies=copies, needed=count, found=found)
         rows = [row for row, pods in chunks for _ in range(pods)]
@@ -315,7 +325,7 @@ class Placer:
     def _place_together(
         self, attempt: "_Attempt", members: Sequence[Member], where: "_Where"
     ) -> Obstacle | None:
-        statement, gang, action, room = attempt
+        statement, gang, action, room, _ = attempt
         shape = members[0].shape
         running = self.fits.running(statement, shape, room)
         if running is not None:
@@ -339,6 +349,8 @@ class Placer:
                 first=found.first,
             )
             if sum(pods for _, pods in chunks) < count:
+                if not attempt.told:
+                    return UNTOLD
                 done = len(members) - len(left) + sum(pods for _, pods in chunks)
                 return no_room(
                     statement, shape, static, copies=found.copies, needed=len(members), found=done
@@ -369,12 +381,13 @@ class Placer:
 
 
 class _Attempt(NamedTuple):
-    """What stays the same while a gang is placed."""
+    """What stays the same while a gang is placed; ``told``: whether anybody reads why not."""
 
     statement: Statement
     gang: Gang
     action: Action
     room: Room
+    told: bool
 
 
 class _Where(NamedTuple):

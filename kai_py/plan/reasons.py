@@ -29,6 +29,10 @@ class Obstacle:
     protections: tuple[Protection, ...] = ()
 
 
+UNTOLD = Obstacle(Stage.RESOURCES, "")
+"""Of an attempt that nobody asks why it failed."""
+
+
 def no_room(
     statement: Statement,
     shape: Shape,

@@ -216,7 +216,7 @@ class VictimSearch:
             for member in unit.members:
                 statement.evict(Evicted(member, unit.gang, self.action, self.gang, reason))
         blocked = self.state.placer.place(
-            statement, self.gang, self.ask.members, self.action, room=Room.LATER
+            statement, self.gang, self.ask.members, self.action, room=Room.LATER, told=False
         )
         return blocked is None
 

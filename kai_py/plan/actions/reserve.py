@@ -172,7 +172,13 @@ def _rows_after(
         for each in ended:
             statement.evict(Evicted(each.member, each.gang, Action.ALLOCATE, gang, ""))
         blocked = state.placer.place(
-            statement, gang, ask.members, Action.ALLOCATE, room=Room.LATER, allowed=allowed
+            statement,
+            gang,
+            ask.members,
+            Action.ALLOCATE,
+            room=Room.LATER,
+            allowed=allowed,
+            told=False,
         )
         if blocked is not None:
             return None
