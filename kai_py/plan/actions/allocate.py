@@ -24,12 +24,11 @@ from kai_py.plan.domains import constrained
 from kai_py.plan.gang_line import GangLine
 from kai_py.plan.larger_gpus import nodes_within_bounds
 from kai_py.plan.reasons import Obstacle
-from kai_py.plan.room import Room
 from kai_py.plan.shapes import by_shape
+from kai_py.plan.soonest import place_soonest
 from kai_py.plan.vain_searches import Answer, Book, Question
 from kai_py.policy.limits import check_limits
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.resources import Bools
 
 Hopeless = dict[int, tuple[int, Obstacle]]
 """Shape to the smallest ask that found no room, and why."""
@@ -100,7 +99,7 @@ def _on_larger_gpus(state: CycleState, gang: Gang, ask: Ask) -> bool:
     allowed = nodes_within_bounds(state, gang, ask)
     if allowed is None or kept_from(state, gang, state.ask_cost(gang)) is not None:
         return False
-    return _place(state, gang, ask, allowed) is None
+    return place_soonest(state, gang, ask.members, allowed=allowed, told=False) is None
 
 
 def _no_room(
@@ -113,7 +112,7 @@ def _no_room(
         return known[1]
     question = _question(gang, ask, comparable=comparable)
     answer = book.recall(question)
-    obstacle = _place(state, gang, ask) if answer is None else answer.obstacle
+    obstacle = place_soonest(state, gang, ask.members) if answer is None else answer.obstacle
     if obstacle is None:
         return None
     if answer is None:
@@ -135,21 +134,3 @@ def _is_comparable(state: CycleState, gang: Gang, ask: Ask) -> bool:
     """Whether shape and size alone decide over room."""
     same_nodes = not state.placer.reservations.kept
     return same_nodes and not constrained(gang.tree) and len(by_shape(ask.members)) == 1
-
-
-def _place(
-    state: CycleState, gang: Gang, ask: Ask, allowed: Bools | None = None
-) -> Obstacle | None:
-    obstacle: Obstacle | None = None
-    for room in (Room.NOW, Room.LATER):
-        with state.statement.trial() as trial:
-            blocked = state.placer.place(
-                state.statement, gang, ask.members, Action.ALLOCATE, room=room, allowed=allowed
-            )
-            if blocked is None:
-                trial.keep()
-                return None
-        obstacle = obstacle or blocked
-        if not state.frees_room:
-            break
-    return obstacle

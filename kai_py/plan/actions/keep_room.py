@@ -5,15 +5,12 @@ start first, and until they exist, or the time for promised room is over since t
 gang was bound, stand-ins for them take it. They are never written anywhere.
 """
 
-from collections.abc import Sequence
-
 from kai_py.plan.cycle_state import CycleState
-from kai_py.plan.decisions import Action
-from kai_py.plan.room import Room
+from kai_py.plan.soonest import place_soonest
 from kai_py.policy.limits import check_limits
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.awaited import stand_in
-from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.gangs import Gang
 
 
 def keep_room(state: CycleState) -> None:
@@ -26,7 +23,7 @@ def keep_room(state: CycleState) -> None:
         left = [m for m in gang.pending if m.pod.uid not in state.statement.placed]
         rest = [*gang.awaited, *(stand_in(member) for member in left)]
         if rest:
-            _place(state, gang, rest)
+            place_soonest(state, gang, rest, told=False)
 
 
 def _start(state: CycleState, gang: Gang) -> None:
@@ -38,19 +35,5 @@ def _start(state: CycleState, gang: Gang) -> None:
     over = check_limits(
         state.quota.standing, queue, cost, preemptible=gang.can_give_back(ask.members)
     )
-    if over is None and _place(state, gang, ask.members):
+    if over is None and place_soonest(state, gang, ask.members, told=False) is None:
         state.clear(gang)
-
-
-def _place(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool:
-    for room in (Room.NOW, Room.LATER):
-        with state.statement.trial() as trial:
-            obstacle = state.placer.place(
-                state.statement, gang, members, Action.ALLOCATE, room=room
-            )
-            if obstacle is None:
-                trial.keep()
-                return True
-        if not state.frees_room:
-            break
-    return False

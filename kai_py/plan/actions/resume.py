@@ -11,8 +11,7 @@ import numpy as np
 
 from kai_py.plan.candidates import next_ask
 from kai_py.plan.cycle_state import CycleState
-from kai_py.plan.decisions import Action
-from kai_py.plan.room import Room
+from kai_py.plan.soonest import place_soonest
 from kai_py.policy.limits import check_limits
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang
@@ -41,15 +40,7 @@ def _resume(state: CycleState, gang: Gang) -> bool:
     if check_limits(state.quota.standing, queue, cost, preemptible=gang.can_give_back(ask.members)):
         return False
     allowed = None if gang.awaited else _promised_nodes(state, gang)
-    for room in (Room.NOW, Room.LATER):
-        with state.statement.trial() as trial:
-            obstacle = state.placer.place(
-                state.statement, gang, ask.members, Action.ALLOCATE, room=room, allowed=allowed
-            )
-            if obstacle is None:
-                trial.keep()
-                return True
-    return False
+    return place_soonest(state, gang, ask.members, allowed=allowed, told=False) is None
 
 
 def _is_promised(state: CycleState, gang: Gang) -> list[bool]:
