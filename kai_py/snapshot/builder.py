@@ -214,7 +214,7 @@ class SnapshotBuilder:
             exclusive_claims=state.exclusive_claims,
             unclaimed_volumes=self._unclaimed.free(),
             storage_offers=self._storage_offers.standing(),
-            gangs=dict(self._gangs.gangs),
+            gangs=self._gangs.standing(),
             pending=tuple(sorted(self._gangs.pending)),
             queues=self._queues.specs(),
             queue_usage=copied(self._gangs.usage),

@@ -4,12 +4,12 @@ Joining or leaving marks a gang; ``settle`` rebuilds the marked ones and correct
 queues, so a cycle costs the gangs that changed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.snapshot.awaited import Expected, still_missing
-from kai_py.snapshot.gangs import Gang, Member, PodState
+from kai_py.snapshot.gangs import Charge, Gang, Member, PodState
 
 Sums = dict[str, dict[str, float]]
 """Queue name to cost by quota resource."""
@@ -32,6 +32,8 @@ class GangLedger:
         self._preemptible_below = preemptible_below
         self._tracked: dict[str, Tracked] = {}
         self._members: dict[str, dict[str, Tracked]] = {}
+        self._unsorted: dict[str, None] = {}
+        self._frozen: Mapping[str, Gang] | None = None
         self._marked: dict[str, None] = {}
         self._succeeded: dict[str, str] = {}
         self._successes: dict[str, int] = {}
@@ -57,7 +59,10 @@ class GangLedger:
         if uid in self._succeeded or (before is not None and before.spec.key != spec.key):
             self.leave(uid)
         tracked = self._tracked[uid] = Tracked(spec, member, expected)
-        self._members.setdefault(spec.key, {})[uid] = tracked
+        members = self._members.setdefault(spec.key, {})
+        if members and (uid not in members or _place(members[uid]) != _place(tracked)):
+            self._unsorted[spec.key] = None
+        members[uid] = tracked
         self._marked[spec.key] = None
         self.leaving.pop(uid, None)
         if member.state == PodState.RELEASING and not member.overdue:
@@ -81,6 +86,12 @@ class GangLedger:
             self._members[tracked.spec.key].pop(uid, None)
             self._marked[tracked.spec.key] = None
 
+    def standing(self) -> Mapping[str, Gang]:
+        """The gangs as last settled; copied only after a change."""
+        if self._frozen is None:
+            self._frozen = self.gangs.copy()
+        return self._frozen
+
     def waiting(self) -> tuple[str, ...]:
         """Uids of pods that are on no node."""
         return tuple(uid for uid, tracked in self._tracked.items() if not tracked.member.node)
@@ -95,9 +106,12 @@ class GangLedger:
 
     def settle(self, now: float) -> None:
         """Bring gangs and sums up to date; a gang found below its floor is so since ``now``."""
+        if not self._marked:
+            return
         for key in self._marked:
             self._rebuild(key, now)
         self._marked.clear()
+        self._frozen = None
 
     def _count_success(self, key: str, change: int) -> None:
         count = self._successes.pop(key, 0) + change
@@ -107,25 +121,35 @@ class GangLedger:
 
     def _rebuild(self, key: str, now: float) -> None:
         before = self.gangs.pop(key, None)
-        if before is not None:
-            self._post(before, -1.0)
         self.pending.discard(key)
         self._staged.pop(key, None)
-        tracked = self._members.get(key)
-        if not tracked:
-            self._members.pop(key, None)
-            self._short_since.pop(key, None)
-            self._seen_whole.pop(key, None)
-            if key not in self._successes:
-                self._finishing.pop(key, None)
+        if not self._members.get(key):
+            self._forget(key)
+            self._post(before, None)
             return
-        gang = self._timed(self._gang(tracked.values()), now)
-        self.gangs[key] = gang
-        self._post(gang, 1.0)
+        gang = self.gangs[key] = self._timed(self._gang(self._in_order(key)), now)
+        self._post(before, gang)
         if gang.staged and gang.bound:
             self._staged[key] = None
-        if any(m.state in (PodState.PENDING, PodState.GATED) for m in gang.members):
+        if gang.pending or any(m.state is PodState.GATED for m in gang.members):
             self.pending.add(key)
+
+    def _forget(self, key: str) -> None:
+        self._members.pop(key, None)
+        self._unsorted.pop(key, None)
+        self._short_since.pop(key, None)
+        self._seen_whole.pop(key, None)
+        if key not in self._successes:
+            self._finishing.pop(key, None)
+
+    def _in_order(self, key: str) -> list[Tracked]:
+        """The pods of a gang, sorted only if one came, or changed its place, since they were."""
+        members = self._members[key]
+        if key in self._unsorted:
+            del self._unsorted[key]
+            by_order = sorted(members.items(), key=lambda item: _place(item[1]))
+            members = self._members[key] = dict(by_order)
+        return list(members.values())
 
     def _timed(self, gang: Gang, now: float) -> Gang:
         """``gang`` with the time since which it runs below its floor, if it does.
@@ -143,15 +167,14 @@ class GangLedger:
             self._short_since[gang.key] = now if known is None else min(known, now)
         return replace(gang, stale_since=self._short_since[gang.key])
 
-    def _gang(self, tracked: Iterable[Tracked]) -> Gang:
-        """The gang of these pods; where they disagree about it, the first in order decides.
+    def _gang(self, by_order: list[Tracked]) -> Gang:
+        """The gang of these pods; where they disagree about it, the first of them decides.
 
         The tree with the highest floor counts: some frameworks' gangs grow when a pod appears.
         """
-        by_order = sorted(tracked, key=lambda t: (t.member.order, t.member.created, t.member.pod))
-        spec, members = by_order[0].spec, tuple(each.member for each in by_order)
+        spec, members = by_order[0].spec, tuple([each.member for each in by_order])
         terms = spec.terms
-        priority = max(m.priority for m in members) if terms.priority is None else terms.priority
+        priority = max([m.priority for m in members]) if terms.priority is None else terms.priority
         by_priority = self._preemptible_below is None or priority < self._preemptible_below
         return Gang(
             key=spec.key,
@@ -164,7 +187,7 @@ class GangLedger:
             semi_preemptible=spec.semi_preemptible,
             suspend=spec.suspend,
             may_preempt=terms.may_preempt and all(m.may_preempt for m in members),
-            created=min(m.created for m in members) if terms.created is None else terms.created,
+            created=min([m.created for m in members]) if terms.created is None else terms.created,
             expected_pods=spec.expected_pods,
             problem=spec.problem,
             owner_unknown=spec.owner_unknown,
@@ -181,18 +204,51 @@ class GangLedger:
             ageing=spec.ageing,
             provisioning_class=spec.provisioning_class,
             staged=bool(spec.awaited),
-            awaited=tuple(still_missing(spec.key, by_order[0].expected, members)),
+            awaited=_awaited(spec.key, by_order[0].expected, members),
         )
 
-    def _post(self, gang: Gang, sign: float) -> None:
-        _add(self.usage, gang.queue, gang.allocated, sign)
-        _add(self.demand, gang.queue, gang.requested, sign)
-        _add(self.fixed, gang.queue, gang.fixed, sign)
+    def _post(self, before: Gang | None, now: Gang | None) -> None:
+        """Correct the sums of queues where a gang became another; None: there is none."""
+        accounts = (self.usage, self.demand, self.fixed)
+        for sums, was, becomes in zip(accounts, _costs(before), _costs(now), strict=True):
+            if was == becomes:
+                continue
+            if was is not None:
+                _add(sums, *was, -1.0)
+            if becomes is not None:
+                _add(sums, *becomes, 1.0)
+
+
+def _place(tracked: Tracked) -> tuple[int, float, str, str, str]:
+    """What sorts the pods of a gang."""
+    member = tracked.member
+    pod = member.pod
+    return member.order, member.created, pod.namespace, pod.name, pod.uid
+
+
+Cost = tuple[str, Charge]
+"""A queue, and what something costs it."""
+
+
+def _costs(gang: Gang | None) -> tuple[Cost | None, Cost | None, Cost | None]:
+    """What the gang uses, asks for, and can't give back."""
+    if gang is None:
+        return None, None, None
+    queue = gang.queue
+    return (queue, gang.allocated), (queue, gang.requested), (queue, gang.fixed)
+
+
+def _awaited(
+    gang: str, expected: tuple[Expected, ...], members: tuple[Member, ...]
+) -> tuple[Member, ...]:
+    return tuple(still_missing(gang, expected, members)) if expected else ()
 
 
 def _fullest(trees: list[Subgroup]) -> Subgroup:
-    distinct = {id(tree): tree for tree in trees}
-    return trees[0] if len(distinct) == 1 else max(distinct.values(), key=Subgroup.floor)
+    first = trees[0]
+    if all(tree is first for tree in trees):
+        return first
+    return max({id(tree): tree for tree in trees}.values(), key=Subgroup.floor)
 
 
 def copied(sums: Sums) -> Mapping[str, Mapping[str, float]]:

@@ -139,17 +139,19 @@ class Gang:
     @cached_property
     def pending(self) -> tuple[Member, ...]:
         """Pods to place, in order."""
-        return tuple(m for m in self.members if m.state == PodState.PENDING)
+        wanted = PodState.PENDING
+        return tuple([m for m in self.members if m.state is wanted])
 
     @cached_property
     def bound(self) -> tuple[Member, ...]:
         """Pods that hold room and are not leaving."""
-        return tuple(m for m in self.members if m.state == PodState.BOUND)
+        wanted = PodState.BOUND
+        return tuple([m for m in self.members if m.state is wanted])
 
     @cached_property
     def allocated(self) -> Charge:
         """What the bound pods cost."""
-        return total(m.charge for m in self.bound)
+        return total([m.charge for m in self.bound])
 
     @cached_property
     def fixed(self) -> Charge:
@@ -184,7 +186,9 @@ class Gang:
     @cached_property
     def requested(self) -> Charge:
         """What bound and pending pods cost together."""
-        return total(m.charge for m in (*self.bound, *self.pending))
+        if not self.pending:
+            return self.allocated
+        return total([m.charge for m in (*self.bound, *self.pending)])
 
     @cached_property
     def started(self) -> float:

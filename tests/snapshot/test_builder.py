@@ -40,44 +40,86 @@ states = st.fixed_dictionaries(
         "phase": st.sampled_from(["Pending", "Running", "Succeeded"]),
         "gpus": st.integers(0, 3),
         "leaving": st.booleans(),
+        "created": st.sampled_from([0.0, 5.0]),
     }
 )
+TRAIN = job("train", 2, queue="team")
 events = st.lists(
     st.one_of(
         st.tuples(st.just("pod"), st.integers(0, 4), states),
         st.tuples(st.just("gone"), st.integers(0, 4)),
+        st.tuples(st.just("assume"), st.integers(0, 4), st.sampled_from(["n0", "n1"])),
+        st.tuples(st.just("forget"), st.integers(0, 4)),
+        st.tuples(st.just("job"), st.sampled_from(["team", "other"])),
         st.tuples(st.just("node"), st.integers(0, 2), st.integers(0, 8)),
-        st.tuples(st.just("node gone"), st.integers(0, 2)),
+        st.tuples(st.just("node_gone"), st.integers(0, 2)),
         st.tuples(st.just("freeze")),
     ),
-    max_size=25,
+    min_size=12,
+    max_size=40,
 )
 
 
-@settings(max_examples=150, deadline=None)
+class Followed:
+    """A cluster that hears of changes one by one, and what is there and assumed by then."""
+
+    def __init__(self):
+        self.world = cluster(queue("team", 8))
+        self.live = {}
+        self.assumed = {}
+
+    def pod(self, number, state):
+        owner = TRAIN if number else None
+        each = pod(f"p{number}", queue="" if owner else "team", owner=owner, **state)
+        self.live["pod", number] = each
+        self.world.add(each)
+        if state["node"] or state["phase"] == "Succeeded":
+            self.assumed.pop(number, None)
+
+    def gone(self, number):
+        if ("pod", number) in self.live:
+            self.world.remove(self.live.pop(("pod", number)))
+            self.assumed.pop(number, None)
+
+    def assume(self, number, at):
+        each = self.live.get(("pod", number))
+        if each and not each.spec.node_name and each.status.phase != "Succeeded":
+            self.assumed[number] = at
+            self.world.builder.assume(PodRef.of(each.metadata), at)
+
+    def forget(self, number):
+        self.assumed.pop(number, None)
+        self.world.builder.forget(f"pod-p{number}")
+
+    def job(self, team):
+        self.live["job"] = job("train", 2, queue=team)
+        self.world.add(self.live["job"])
+
+    def node(self, number, gpus):
+        self.live["node", number] = node(f"n{number}", gpus)
+        self.world.add(self.live["node", number])
+
+    def node_gone(self, number):
+        if ("node", number) in self.live:
+            self.world.remove(self.live.pop(("node", number)))
+
+    def freeze(self):
+        return self.world.snapshot()
+
+    def rebuilt(self):
+        fresh = cluster(queue("team", 8), *self.live.values())
+        for number, at in self.assumed.items():
+            fresh.builder.assume(PodRef.of(self.live["pod", number].metadata), at)
+        return fresh.snapshot()
+
+
+@settings(max_examples=200, deadline=None)
 @given(events)
 def test_incremental_equals_rebuilt(changes):
-    world = cluster(queue("team", 8))
-    live = {}
-    for change in changes:
-        match change:
-            case ("pod", number, state):
-                each = pod(f"p{number}", queue="team", **state)
-                live["pod", number] = each
-                world.add(each)
-            case ("gone", number):
-                if ("pod", number) in live:
-                    world.remove(live.pop(("pod", number)))
-            case ("node", number, gpus):
-                live["node", number] = node(f"n{number}", gpus)
-                world.add(live["node", number])
-            case ("node gone", number):
-                if ("node", number) in live:
-                    world.remove(live.pop(("node", number)))
-            case ("freeze",):
-                world.snapshot()
-    followed = world.snapshot()
-    fresh = cluster(queue("team", 8), *live.values()).snapshot()
+    told = Followed()
+    for what, *about in changes:
+        getattr(told, what)(*about)
+    followed, fresh = told.freeze(), told.rebuilt()
     assert followed.nodes.names == fresh.nodes.names
     for name in fresh.nodes.names:
         assert used(followed, name) == used(fresh, name)
@@ -88,9 +130,12 @@ def test_incremental_equals_rebuilt(changes):
     assert {
         k: [(m.pod, m.state, m.node) for m in g.members] for k, g in followed.gangs.items()
     } == {k: [(m.pod, m.state, m.node) for m in g.members] for k, g in fresh.gangs.items()}
+    for gang in followed.gangs.values():
+        assert list(gang.members) == sorted(gang.members, key=lambda m: (m.created, m.pod))
     assert followed.pending == fresh.pending
     assert nonzero(followed.queue_usage) == nonzero(fresh.queue_usage)
     assert nonzero(followed.queue_demand) == nonzero(fresh.queue_demand)
+    assert nonzero(followed.queue_fixed) == nonzero(fresh.queue_fixed)
     gangs = sorted(followed.gangs.items())
     assert followed.short == tuple(key for key, g in gangs if g.stale_since is not None)
     assert followed.staged == tuple(key for key, g in gangs if g.staged and g.bound)
@@ -109,6 +154,19 @@ def test_a_frozen_snapshot_does_not_change():
     assert np.array_equal(before.used, copy)
     assert not before.used.flags.writeable
     assert list(before.gangs) == ["default/Pod/p"]
+
+
+def test_the_pods_of_a_gang_stand_in_order_also_when_one_changes_its_place():
+    owner = job("train", 2, queue="team")
+    first, second = (pod(f"p{i}", owner=owner, created=float(i)) for i in range(2))
+    world = cluster(queue("team", 8), owner, second, first)
+    assert names(world, "default/Job/train") == ["p0", "p1"]
+    world.add(pod("p0", owner=owner, created=2.0))
+    assert names(world, "default/Job/train") == ["p1", "p0"]
+
+
+def names(world, gang):
+    return [member.pod.name for member in world.snapshot().gangs[gang].members]
 
 
 def test_an_assumed_pod_holds_its_room_until_forgotten():
