@@ -28,6 +28,7 @@ from kai_py.commit.transaction import GangOutcome, GangTransaction
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.decisions import Eviction, GangPlacement, Nomination, Plan
 from kai_py.snapshot.failed_devices import DeviceKey
+from kai_py.snapshot.group_claims import GroupKey
 from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ LASTING_FAILURES = 3
 
 
 class Room(Protocol):
-    """What commit tells the snapshot builder."""
+    """What commit tells the snapshot builder, and asks it."""
 
     def assume(
         self,
@@ -72,6 +73,9 @@ class Room(Protocol):
 
     def hold(self, pod_uid: str, node: str, now: float) -> None:
         """Keep room for a nominated pod; ``now`` in seconds since the epoch."""
+
+    def own_groups(self) -> frozenset[GroupKey]:
+        """PodGroups whose claims are ours to give back."""
 
 
 ClaimLookup = Callable[[ClaimRef], ResourceClaim | None]

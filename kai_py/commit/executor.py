@@ -27,7 +27,7 @@ from kai_py.commit.native_group_status import NativeGroupStatuses
 from kai_py.commit.pod_gang_status import PodGangStatuses
 from kai_py.commit.provisioner import Provisioner
 from kai_py.commit.queue_status_writer import QueueStatusWriter
-from kai_py.commit.recovery import GroupKey, LeftoverGrace, find_leftovers, own_groups, wanted_pods
+from kai_py.commit.recovery import LeftoverGrace, find_leftovers, wanted_pods
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.commit.scale_ups import ScaleUps
 from kai_py.commit.settings import CommitSettings
@@ -74,7 +74,6 @@ class Executor:
         self._plan = Plan()
         self._problems: tuple[ObjectProblem, ...] = ()
         self._grace = LeftoverGrace(given.settings.claim_grace)
-        self._groups: frozenset[GroupKey] = frozenset()
         self._recorder = EventRecorder(
             given.client,
             TokenBucket(given.settings.events_per_second, given.settings.events_burst),
@@ -187,8 +186,8 @@ class Executor:
             claims = self._given.mirror.objects(RESOURCE_CLAIMS).values()
             wanted = wanted_pods(self._plan) | self.committer.pods_in_flight
             pods = self._given.mirror.objects(PODS).values()
-            self._groups = own_groups(self._groups, pods, claims, names)
-            found = find_leftovers(claims, pods, names, wanted, self._groups)
+            groups = self._given.room.own_groups()
+            found = find_leftovers(claims, pods, names, wanted, groups)
             due = self._grace.due(found, asyncio.get_running_loop().time())
             self.committer.give_back(due)
             self._tell_lasting_problems()

@@ -8,7 +8,7 @@ that the gang may be placed anywhere, and others may use the devices until then.
 
 A claim that is reserved for a PodGroup is left over when all of the group's pods have ended, were
 deleted or are waiting consumers of that kind: a gang that was evicted frees its devices, although
-the PodGroup stays. Groups are ours once we have seen a pod of ours in them.
+the PodGroup stays.
 
 Pods that are gone are the claim controller's business, other schedulers' pods are theirs.
 Cost: O(claims + pods) per look, which is done every few seconds, not every cycle.
@@ -22,10 +22,7 @@ from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef
 from kai_py.plan.decisions import Plan
 from kai_py.snapshot.assumptions import FINISHED
-from kai_py.snapshot.group_claims import GROUPS
-
-GroupKey = tuple[str, str]
-"""Namespace and name of a PodGroup."""
+from kai_py.snapshot.group_claims import GROUPS, GroupKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +70,6 @@ def find_leftovers(
         if claim.status.allocation is not None
         and (leaving := _leaving(claim, idle, used, idle_groups)) is not None
     )
-
-
-def own_groups(
-    known: Iterable[GroupKey],
-    pods: Iterable[Pod],
-    claims: Iterable[ResourceClaim],
-    schedulers: Set[str],
-) -> frozenset[GroupKey]:
-    """Groups of pods of ours, and those of ``known`` that claims are still reserved for."""
-    reserved = {
-        (claim.metadata.namespace, consumer.name)
-        for claim in claims
-        for consumer in claim.status.reserved_for
-        if consumer.resource == GROUPS
-    }
-    present = (_group_of(pod) for pod in pods if pod.spec.scheduler_name in schedulers)
-    return frozenset(key for key in (*known, *present) if key in reserved)
 
 
 def _group_of(pod: Pod) -> GroupKey | None:

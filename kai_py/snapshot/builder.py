@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Node, Pod
+from kai_py.api.records.document import Document
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.records.sameness import same_owner
 from kai_py.api.references import PodRef
@@ -33,6 +34,7 @@ from kai_py.snapshot.derivation import (
 from kai_py.snapshot.failed_devices import DeviceKey, FailedDevices
 from kai_py.snapshot.gang_ledger import GangLedger, copied
 from kai_py.snapshot.gpu_holdings import CardMemory
+from kai_py.snapshot.group_claims import GROUPS, GroupKey
 from kai_py.snapshot.group_schedulers import GroupSchedulers
 from kai_py.snapshot.known_queues import KnownQueues
 from kai_py.snapshot.known_topologies import KnownTopologies
@@ -92,7 +94,11 @@ class SnapshotBuilder:
         self._overlays = ClaimOverlays(self._objects, self._assumed, self._derive_all)
         self._overdue = OverdueDeletions()
         self._card_memory = CardMemory()
-        self._vacated = VacatedClaims(self._group_schedulers, settings.scheduler_names)
+        self._vacated = VacatedClaims(
+            self._group_schedulers,
+            settings.scheduler_names,
+            lambda namespace, name: self._objects.get(GROUPS, namespace, name) is not None,
+        )
         self._charges = PodCharges(
             devices, self._pods, self._dependencies, self._card_memory, self._waits
         )
@@ -187,6 +193,10 @@ class SnapshotBuilder:
         """Give a device that could not be made ready to nobody for a while."""
         self._failed_devices.avoid(device, why, seconds)
 
+    def own_groups(self) -> frozenset[GroupKey]:
+        """PodGroups whose claims are ours to give back."""
+        return self._vacated.own_groups()
+
     def freeze(self, now: float) -> Snapshot:
         """The cluster as known at ``now``."""
         self._failed_devices.tick(now)
@@ -246,6 +256,8 @@ class SnapshotBuilder:
     def _apply_object(self, kind: str, old: object | None, new: object | None) -> None:
         """Something that pods may be derived from."""
         touched = self._objects.apply(kind, old, new)
+        if kind == GROUPS and isinstance(old, Document) and new is None:
+            self._vacated.forget_group(old.metadata.namespace, old.metadata.name)
         if not self._departed.keep(old, new):
             self._derive_all(touched)
         for uid, stand_in in changed_stand_ins(old, new):

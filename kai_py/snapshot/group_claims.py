@@ -18,6 +18,9 @@ from kai_py.snapshot.gangs import Gang
 
 GROUPS = "podgroups"
 
+GroupKey = tuple[str, str]
+"""Namespace and name of a PodGroup."""
+
 FindNamed = Callable[[str, str, str], object | None]
 """(collection, namespace, name) to the object."""
 

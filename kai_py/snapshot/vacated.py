@@ -2,21 +2,24 @@
 
 The claim controller takes the reservations of a pod back some time after the pod has ended or was
 deleted, and the allocation with the last of them. Until then the devices are still held, but
-nobody has to leave for them any more: whoever counts room that is being freed counts them. Claims
-that are reserved for PodGroups are kept apart: who uses them is seen from the pods of the group.
+nobody has to leave for them any more: whoever counts room that is being freed counts them.
+
+Claims that are reserved for PodGroups are kept apart: who uses them is seen from the pods of the
+group, and giving them back is up to their scheduler. A group without pods is ours if pods of ours
+were seen in it and it was not deleted since.
 
 Kept up by changes of claims and pods, O(consumers of the claim) each. A pod that is not known yet
 cannot be told from one that is gone: its claim counts as vacated until the pod is seen.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef
 from kai_py.snapshot.assumptions import FINISHED
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.group_claims import GROUPS, group_users
+from kai_py.snapshot.group_claims import GROUPS, GroupKey, group_users
 from kai_py.snapshot.group_schedulers import GroupSchedulers
 from kai_py.snapshot.snapshot import Vacancy
 
@@ -24,9 +27,12 @@ from kai_py.snapshot.snapshot import Vacancy
 class VacatedClaims:
     """Allocated claims by the pods they are reserved for."""
 
-    def __init__(self, schedulers: GroupSchedulers, ours: Set[str]) -> None:
-        """Start empty; ``schedulers`` of the pods of groups tells which groups are ours."""
-        self._schedulers, self._ours = schedulers, ours
+    def __init__(
+        self, schedulers: GroupSchedulers, ours: Set[str], is_group: Callable[[str, str], bool]
+    ) -> None:
+        """Start empty; ``schedulers``: of the pods of groups; ``is_group``: namespace and name."""
+        self._schedulers, self._ours, self._is_group = schedulers, ours, is_group
+        self._own_groups: set[GroupKey] = set()
         self._active: set[str] = set()
         self._claims: dict[str, dict[str, ClaimRef]] = {}
         self._vacant: dict[str, tuple[ClaimRef, ...]] = {}
@@ -55,16 +61,39 @@ class VacatedClaims:
             gangs,
         )
 
+    def own_groups(self) -> frozenset[GroupKey]:
+        """Groups of ours that claims are reserved for, with pods or without."""
+        return frozenset(
+            (ref.namespace, group)
+            for ref, groups in self._of_groups.values()
+            for group in groups
+            if self._is_ours(ref.namespace, group)
+        )
+
+    def forget_group(self, namespace: str, name: str) -> None:
+        """The group was deleted."""
+        self._own_groups.discard((namespace, name))
+
     def _is_ours(self, namespace: str, group: str) -> bool:
-        return self._ours >= {*self._schedulers.of_group(namespace, group)}
+        present = self._schedulers.of_group(namespace, group)
+        return self._ours >= {*present} if present else (namespace, group) in self._own_groups
 
     def _apply_pod(self, pod: Pod, *, exists: bool) -> None:
+        self._see_group(pod)
         uid = pod.metadata.uid
         if exists and pod.status.phase not in FINISHED:
             self._active.add(uid)
         else:
             self._active.discard(uid)
         self._judge(uid)
+
+    def _see_group(self, pod: Pod) -> None:
+        """A group that is not known yet is seen with a later change of the pod, or its end."""
+        group, namespace = pod.spec.scheduling_group, pod.metadata.namespace
+        if group is None or pod.spec.scheduler_name not in self._ours:
+            return
+        if self._is_group(namespace, group.pod_group_name):
+            self._own_groups.add((namespace, group.pod_group_name))
 
     def _apply_claim(self, old: object | None, new: object | None) -> None:
         before, after = _reservations(old, "pods"), _reservations(new, "pods")

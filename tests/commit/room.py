@@ -31,3 +31,6 @@ class RecordingRoom:
 
     def expect_staying(self, pod_uid) -> None:
         self.leaving.discard(pod_uid)
+
+    def own_groups(self) -> frozenset:
+        return frozenset()

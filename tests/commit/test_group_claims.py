@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from kai_py.api.references import GroupRef
-from kai_py.commit.recovery import find_leftovers, own_groups
+from kai_py.commit.recovery import find_leftovers
 from kai_py.commit.transaction import GangTransaction
 from kai_py.embedded.resources import CLAIMS
 from kai_py.snapshot.gangs import GroupReservation
@@ -121,20 +121,15 @@ async def test_what_a_dead_scheduler_left_is_given_back_unless_a_pod_of_the_grou
     assert leftovers(SCHEDULER) == {}
 
 
-async def test_a_group_that_lost_all_of_its_pods_gives_its_claim_back_if_it_was_ours(cluster):
+async def test_a_group_that_lost_all_of_its_pods_gives_its_claim_back_if_it_is_ours(cluster):
     grouped(cluster, 2, allocate=False)
-    names = {SCHEDULER}
 
-    def leftovers(groups):
-        found = find_leftovers(cluster.claims(), pods, names, set(), groups)
+    def leftovers(pods, groups):
+        found = find_leftovers(cluster.claims(), pods, {SCHEDULER}, set(), groups)
         return {left.claim.name: left.consumers for left in found}
 
-    pods = cluster.pods()
-    ours = own_groups((), pods, cluster.claims(), names)
-    ended = [replace(each, status=replace(each.status, phase="Succeeded")) for each in pods]
+    running = cluster.pods()
+    ended = [replace(each, status=replace(each.status, phase="Succeeded")) for each in running]
     for pods in (ended, []):
-        ours = own_groups(ours, pods, cluster.claims(), names)
-        assert leftovers(ours) == {"shared": frozenset({"group-uid"})}
-        assert leftovers(()) == {}
-    assert own_groups((), cluster.pods(), cluster.claims(), {"another"}) == frozenset()
-    assert own_groups(ours, [], [], names) == frozenset(), "no claim is reserved for it any more"
+        assert leftovers(pods, {(NAMESPACE, "train")}) == {"shared": frozenset({"group-uid"})}
+        assert leftovers(pods, ()) == {}

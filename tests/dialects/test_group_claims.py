@@ -1,5 +1,7 @@
 """Claims of a PodGroup: one for the whole group, allocated, reserved and paid for once."""
 
+from itertools import permutations
+
 import pytest
 
 from kai_py.cli.devices import entries_of
@@ -217,4 +219,58 @@ def test_a_group_that_holds_its_devices_still_starts_on_them():
 def test_the_devices_of_another_schedulers_group_are_not_counted_on():
     theirs = members(schedulerName="default-scheduler", nodeName="b")
     cluster = one_node(train(), claim(on="b"), theirs, urgent())
+    assert outcome(cluster.plan()) == ([], [], [])
+
+
+def own_groups(cluster):
+    return cluster.planner.builder.own_groups()
+
+
+OURS = frozenset({("default", "train")})
+
+
+def test_a_group_is_ours_however_short_its_pods_lived_and_in_whatever_order_that_is_told():
+    def pods():
+        return members(nodeName="b")
+
+    told = {
+        "group": lambda cluster: cluster.add(train()),
+        "claim": lambda cluster: cluster.add(claim(on="b")),
+        "pods": lambda cluster: cluster.add(pods()),
+        "gone": lambda cluster: cluster.remove(pods()),
+    }
+    for order in permutations(told):
+        if order.index("pods") < order.index("gone") > order.index("group"):
+            cluster = one_node(urgent())
+            for each in order:
+                told[each](cluster)
+            assert own_groups(cluster) == OURS, order
+            assert outcome(cluster.plan()) == ([], ["urgent"], []), order
+
+
+def test_a_group_of_ours_is_forgotten_with_its_claim_or_when_it_is_deleted():
+    cluster = one_node(train(), claim(on="b"), members(nodeName="b"))
+    assert own_groups(cluster) == OURS
+    cluster.add(claim())
+    assert own_groups(cluster) == frozenset()
+    cluster.remove(members(nodeName="b")).add(claim(on="b"))
+    assert own_groups(cluster) == OURS
+    cluster.remove(train()).add(train())
+    assert own_groups(cluster) == frozenset()
+
+
+@pytest.mark.parametrize("left", [True, False], ids=["with pods", "after its pods"])
+def test_the_group_of_another_scheduler_is_not_ours(left):
+    theirs = list(members(schedulerName="default-scheduler", nodeName="b"))
+    cluster = one_node(train(), claim(on="b"), theirs, urgent())
+    if not left:
+        cluster.remove(theirs)
+    assert own_groups(cluster) == frozenset()
+    assert outcome(cluster.plan()) == ([], [], [])
+
+
+def test_nobody_waits_for_the_devices_of_a_group_that_nobody_gives_back():
+    """As after a restart: whose the pods were is not known."""
+    cluster = one_node(train(), claim(on="b"), urgent())
+    assert own_groups(cluster) == frozenset()
     assert outcome(cluster.plan()) == ([], [], [])
