@@ -37,14 +37,19 @@ def test_who_has_gained_enough_goes_first(says, spec, first):
     assert placed(one_place(says, **spec).plan(1000.0)) == {first: "a"}
 
 
-def test_what_was_gained_is_shown_with_the_place_in_line():
-    waiting = cluster(
+def taken_place(ageing, priority, *waiting):
+    """One GPU, on which ``runs`` has its place; ``low`` waits for it, and others."""
+    return cluster(
         node("a", 1),
-        queue("team", 8, ageing="100s"),
-        pod("runs", queue="team", node="a", priority=50),
+        queue("team", 8, ageing=ageing),
+        pod("runs", queue="team", node="a", priority=priority),
         pod("low", queue="team"),
-        pod("high", queue="team", priority=9, created=1000.0),
+        *waiting,
     )
+
+
+def test_what_was_gained_is_shown_with_the_place_in_line():
+    waiting = taken_place("100s", 50, pod("high", queue="team", priority=9, created=1000.0))
     snapshot, plan = waiting.snapshot(1000.0), waiting.plan(1000.0)
     low = Explainer(snapshot, plan).explain("default/Pod/low")
     assert (low.position, low.waiting, low.priority, low.gained) == (1, 2, 0, 10)
@@ -59,13 +64,7 @@ def test_what_was_gained_is_shown_with_the_place_in_line():
 
 
 def test_it_evicts_nobody_that_its_own_priority_may_not():
-    full = cluster(
-        node("a", 1),
-        queue("team", 8, ageing="1s"),
-        pod("runs", queue="team", node="a", priority=5),
-        pod("low", queue="team"),
-    )
-    assert not full.plan(1000.0).evictions
+    assert not taken_place("1s", 5).plan(1000.0).evictions
 
 
 def test_kept_nodes_are_open_to_higher_priority_only_as_long_as_that_is_higher():
