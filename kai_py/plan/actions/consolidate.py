@@ -53,16 +53,17 @@ def consolidate(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | Non
 
 
 def _may_help_anybody(state: CycleState, gangs: Iterable[Gang]) -> bool:
-    """Whether what is free in sum is enough for any gang; nothing changes where it is not."""
+    """Whether what is free in sum is enough for any gang: without that there are no turns."""
     asks = (state.ask(gang) for gang in gangs if gang.preemptible)
     kinds = {tuple(member.shape.number for member in ask.members): ask for ask in asks if ask}
-    return any(_free_in_sum(state, ask) for ask in kinds.values())
+    free = _free_in_sum(state)
+    return any(_suffices(state, free, ask) for ask in kinds.values())
 
 
 def _plea(
     state: CycleState, pool: VictimPool, gang: Gang, ask: Ask
 ) -> tuple[VictimSearch, Iterable[VictimUnit]] | None:
-    if not gang.preemptible or not _free_in_sum(state, ask):
+    if not gang.preemptible or not _suffices(state, _free_in_sum(state), ask):
         return None
     reason = partial(_reason, gang)
     search = VictimSearch(
@@ -98,13 +99,18 @@ def _helpers(state: CycleState, pool: VictimPool, refused: VictimUnit) -> Iterat
     return islice((replace(unit, empties=()) for unit in units if helps(unit)), MOST_HELPERS)
 
 
-def _free_in_sum(state: CycleState, ask: Ask) -> bool:
-    """Whether the room that is free on all nodes together is as large as the ask."""
-    free = np.maximum(state.statement.later, 0.0).sum(axis=1)
+def _free_in_sum(state: CycleState) -> Floats:
+    """(resources,) the room that is free on all nodes together."""
+    free: Floats = np.maximum(state.statement.later, 0.0).sum(axis=1)
     card = state.snapshot.resources.positions.get(CARD)
     if card is not None:
         _, parts = state.statement.shared.all_parts(Room.LATER)
         free[card] += np.maximum(parts, 0.0).sum()
+    return free
+
+
+def _suffices(state: CycleState, free: Floats, ask: Ask) -> bool:
+    """Whether as much as the ask is ``free`` (resources,)."""
     asked = sum((_least(state, member) for member in ask.members), np.zeros(len(free)))
     return bool((free + FRACTION_NOISE >= asked).all())
 
