@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action
+from kai_py.plan.over_bounds import over_bounds
 from kai_py.plan.room import Room
 from kai_py.plan.shapes import by_shape
 from kai_py.plan.victim_units import VictimUnit
-from kai_py.policy.limits import check_limits
 from kai_py.snapshot.gangs import Gang, Member
 
 
@@ -42,13 +42,10 @@ def _rank(gang: Gang) -> tuple[int, float, str]:
 
 
 def _place(state: CycleState, unit: VictimUnit, action: Action) -> bool:
-    queue = state.quota.queue_of(unit.gang)
-    if queue is None or not all(map(_owns_its_claims, unit.members)):
+    gang, quota = unit.gang, state.quota
+    if quota.queue_of(gang) is None or not all(map(_owns_its_claims, unit.members)):
         return False
-    cost = state.quota.cost_of(unit.members)
-    if check_limits(
-        state.quota.standing, queue, cost, preemptible=unit.gang.can_give_back(unit.members)
-    ):
+    if over_bounds(quota, gang, unit.members, quota.cost_of(unit.members)) is not None:
         return False
     if not may_have_room(state, unit):
         return False

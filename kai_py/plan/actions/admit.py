@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from kai_py.plan.candidates import next_ask, precondition
 from kai_py.plan.cycle_state import CycleState
-from kai_py.plan.decisions import Admission, Stage
+from kai_py.plan.decisions import Admission
+from kai_py.plan.over_bounds import over_bounds
 from kai_py.plan.reasons import Obstacle
-from kai_py.policy.limits import Bound, check_limits
 from kai_py.snapshot.gangs import Gang, Member, PodState
 
 
@@ -66,13 +66,7 @@ def _admitted(state: CycleState, gang: Gang) -> Sequence[Member]:
 
 
 def _over(state: CycleState, gang: Gang, pods: Sequence[Member]) -> Obstacle | None:
-    quota = state.quota
-    cost, queue = quota.cost_of(pods), quota.queues.positions[gang.queue]
-    over = check_limits(quota.standing, queue, cost, preemptible=gang.can_give_back(pods))
-    if over is None:
-        return None
-    stage = Stage.QUEUE_MAX if over.bound is Bound.MAX else Stage.NON_PREEMPTIBLE
-    return Obstacle(stage, over.message(quota.resources[over.resource]))
+    return over_bounds(state.quota, gang, pods, state.quota.cost_of(pods))
 
 
 def _opened(member: Member) -> Member:

@@ -6,9 +6,8 @@ gang was bound, stand-ins for them take it. They are never written anywhere.
 """
 
 from kai_py.plan.cycle_state import CycleState
+from kai_py.plan.over_bounds import over_bounds
 from kai_py.plan.soonest import place_soonest
-from kai_py.policy.limits import check_limits
-from kai_py.snapshot.accounting import total
 from kai_py.snapshot.awaited import stand_in
 from kai_py.snapshot.gangs import Gang
 
@@ -28,12 +27,9 @@ def keep_room(state: CycleState) -> None:
 
 def _start(state: CycleState, gang: Gang) -> None:
     """Place the pods that may start, as far as the queue has room for them."""
-    ask, queue = state.ask(gang), state.quota.queue_of(gang)
-    if ask is None or queue is None or gang.key in state.snapshot.held_back:
+    ask = state.ask(gang)
+    if ask is None or state.quota.queue_of(gang) is None or gang.key in state.snapshot.held_back:
         return
-    cost = state.quota.cost(total(member.charge for member in ask.members))
-    over = check_limits(
-        state.quota.standing, queue, cost, preemptible=gang.can_give_back(ask.members)
-    )
+    over = over_bounds(state.quota, gang, ask.members, state.ask_cost(gang))
     if over is None and place_soonest(state, gang, ask.members, told=False) is None:
         state.clear(gang)

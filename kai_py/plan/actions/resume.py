@@ -11,9 +11,8 @@ import numpy as np
 
 from kai_py.plan.candidates import next_ask
 from kai_py.plan.cycle_state import CycleState
+from kai_py.plan.over_bounds import over_bounds
 from kai_py.plan.soonest import place_soonest
-from kai_py.policy.limits import check_limits
-from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Bools
 
@@ -31,13 +30,11 @@ def resume(state: CycleState, gangs: Iterable[Gang]) -> None:
 def _resume(state: CycleState, gang: Gang) -> bool:
     """Place what the gang asks for next, if it was promised; whether that was done."""
     ask = next_ask(gang, state.statement)
-    queue = state.quota.queue_of(gang)
-    if ask is None or queue is None or state.precondition(gang) is not None:
+    if ask is None or state.precondition(gang) is not None:
         return False
     if not any(member.pod.uid in state.snapshot.holds for member in ask.members):
         return False
-    cost = state.quota.cost(total(member.charge for member in ask.members))
-    if check_limits(state.quota.standing, queue, cost, preemptible=gang.can_give_back(ask.members)):
+    if over_bounds(state.quota, gang, ask.members, state.quota.cost_of(ask.members)) is not None:
         return False
     allowed = None if gang.awaited else _promised_nodes(state, gang)
     return place_soonest(state, gang, ask.members, allowed=allowed, told=False) is None
