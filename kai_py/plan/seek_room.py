@@ -2,9 +2,8 @@
 
     while a gang is left in the line:
         it asks for its next pods; the action says who could leave for them, and judges
-        without any hope in an empty cluster there is no search
         search for victims (``victims``), within the probes that are left, unless the answer is
-        known since the same was asked last (``vain_searches``)
+        known since the same was asked last (``vain_searches``), or an empty cluster gives no hope
         a gang that found no room spares gangs of the same queue and shape, of at least the same
         size and at most the same priority, the search, until somebody left
 
@@ -19,8 +18,8 @@ from kai_py.grouping.terms import Near
 from kai_py.plan.actions.reserve import kept_from
 from kai_py.plan.candidates import Ask, next_ask
 from kai_py.plan.cycle_state import CycleState
+from kai_py.plan.deciding_shape import deciding_shape
 from kai_py.plan.decisions import Action, Stage
-from kai_py.plan.domains import constrained
 from kai_py.plan.gang_line import GangLine
 from kai_py.plan.harder import is_no_easier
 from kai_py.plan.reasons import Obstacle
@@ -41,11 +40,11 @@ Plea = Callable[[Gang, Ask], tuple[VictimSearch, Iterable[VictimUnit]] | None]
 Follow = Callable[[GangLine, Gang], None]
 """Serves gangs that come after one that was placed, as far as they need no search."""
 
-Kind = tuple[str, bool, int]
-"""Queue, whether preemptible, shape."""
+Who = tuple[str, bool, bool, tuple[Near, ...]]
+"""Queue, whether the pods and whether all of it can be taken back, where it would rather be."""
 
-Hopeless = dict[Kind, list[tuple[int, int]]]
-"""Sizes and priorities of asks that found no room."""
+Hopeless = dict[tuple[Who, int], list[tuple[int, int]]]
+"""Who asks, and for which shape: sizes and priorities of asks that found no room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +74,14 @@ def _seek(
 ) -> None:
     while (gang := line.pop()) is not None:
         ask = next_ask(gang, state.statement)
-        if ask is None or _may_never_hold(state, gang, ask) or _may_never_fit(state, ask):
+        if ask is None or _may_never_hold(state, gang, ask):
             continue
         if kept_from(state, gang, state.ask_cost(gang)) is not None:
             continue
-        kind, size = _kind(state, gang, ask), len(ask.members)
-        known = hopeless.get(kind, ()) if kind is not None else ()
-        if any(size >= count and gang.priority <= priority for count, priority in known):
+        asked = _asked(state, gang, ask)
+        if asked is not None and _is_hopeless(asked, hopeless):
             continue
-        question = _question(gang, kind, ask)
+        question = _question(gang, ask, asked)
         answer = _recalled(state, book, question, gang)
         if answer is None:
             answer = _resting_for_less(state, book, question)
@@ -99,8 +97,15 @@ def _seek(
             book.note(question, answer)
         if answer.ran_out:
             _ran_out(state, gang, answer)
-        elif kind is not None:
-            hopeless.setdefault(kind, []).append((size, gang.priority))
+        elif asked is not None:
+            known = hopeless.setdefault((asked.who, asked.shape), [])
+            known.append((asked.size, asked.priority))
+
+
+def _is_hopeless(asked: "_Asked", hopeless: Hopeless) -> bool:
+    """Whether no more, of no lower priority, was asked in vain."""
+    known = hopeless.get((asked.who, asked.shape), ())
+    return any(asked.size >= size and asked.priority <= most for size, most in known)
 
 
 def _has_a_turn(state: CycleState, gang: Gang) -> bool:
@@ -140,33 +145,26 @@ def _may_never_fit(state: CycleState, ask: Ask) -> bool:
     return False
 
 
-def _kind(state: CycleState, gang: Gang, ask: Ask) -> Kind | None:
-    """What decides over room; None where more does than can be compared."""
-    if constrained(gang.tree) or len(by_shape(ask.members)) > 1:
-        return None
-    if state.placer.reservations.kept:
-        return None
-    return gang.queue, gang.can_give_back(ask.members), ask.members[0].shape.number
-
-
 class _Asked(NamedTuple):
     """What decides how a search for pods of one shape ends."""
 
-    gang: tuple[str, bool, bool, tuple[Near, ...]]
-    """Queue, whether the pods and whether all of it can be taken back, where it would rather be."""
-    priority: int
+    who: Who
     shape: int
+    priority: int
     size: int
 
 
-def _question(gang: Gang, kind: Kind | None, ask: Ask) -> Question:
-    """What decides how the search for ``gang`` ends."""
-    if kind is None:
-        return Question(gang.key, gang)
-    queue, gives_back, shape = kind
-    who = (queue, gives_back, gang.preemptible, gang.near)
-    asked = _Asked(who, gang.priority, shape, len(ask.members))
-    return Question(asked, pod=ask.members[0])
+def _asked(state: CycleState, gang: Gang, ask: Ask) -> _Asked | None:
+    """What decides how the search for ``gang`` ends; None where more does than can be compared."""
+    shape = deciding_shape(state, gang, ask)
+    if shape is None:
+        return None
+    who = gang.queue, gang.can_give_back(ask.members), gang.preemptible, gang.near
+    return _Asked(who, shape, gang.priority, len(ask.members))
+
+
+def _question(gang: Gang, ask: Ask, asked: _Asked | None) -> Question:
+    return Question(gang.key, gang) if asked is None else Question(asked, pod=ask.members[0])
 
 
 def _resting_for_less(state: CycleState, book: Book, question: Question) -> Answer | None:
@@ -178,7 +176,7 @@ def _resting_for_less(state: CycleState, book: Book, question: Question) -> Answ
         less = known.asked
         if not isinstance(less, _Asked) or known.pod is None:
             continue
-        if less.gang != asked.gang or less.size > asked.size:
+        if less.who != asked.who or less.size > asked.size:
             continue
         fits = state.placer.fits
         if is_no_easier(state.statement, fits, pod.shape, known.pod.shape):
@@ -200,10 +198,10 @@ def _recalled(state: CycleState, book: Book, question: Question, gang: Gang) -> 
 
 def _search(state: CycleState, seeking: Seeking, gang: Gang, ask: Ask) -> VictimSearch | Answer:
     """The search that placed the gang, or how it ended."""
-    made, budget = seeking.plea(gang, ask), _budget(state)
+    made = None if _may_never_fit(state, ask) else seeking.plea(gang, ask)
     if made is None:
         return Answer()
-    search, offered = made
+    (search, offered), budget = made, _budget(state)
     search.probes = budget
     with state.spared.noting() as withheld:
         outcome = search.run(offered)

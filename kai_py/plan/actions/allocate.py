@@ -19,15 +19,14 @@ from kai_py.plan.actions.reserve import kept_from
 from kai_py.plan.alike_gangs import AlikeGangs
 from kai_py.plan.candidates import Ask
 from kai_py.plan.cycle_state import CycleState
-from kai_py.plan.decisions import Action, Stage
-from kai_py.plan.domains import constrained
+from kai_py.plan.deciding_shape import deciding_shape
+from kai_py.plan.decisions import Action
 from kai_py.plan.gang_line import GangLine
 from kai_py.plan.larger_gpus import nodes_within_bounds
+from kai_py.plan.over_bounds import over_bounds
 from kai_py.plan.reasons import Obstacle
-from kai_py.plan.shapes import by_shape
 from kai_py.plan.soonest import place_soonest
 from kai_py.plan.vain_searches import Answer, Book, Question
-from kai_py.policy.limits import check_limits
 from kai_py.snapshot.gangs import Gang
 
 Hopeless = dict[int, tuple[int, Obstacle]]
@@ -71,7 +70,7 @@ def _try(state: CycleState, gang: Gang, hopeless: Hopeless, book: Book) -> bool:
     ask = state.ask(gang)
     if ask is None:
         return False
-    over = _over_bounds(state, gang, ask)
+    over = over_bounds(state.quota, gang, ask.members, state.ask_cost(gang))
     if over is not None:
         obstacle = None if _on_larger_gpus(state, gang, ask) else over
     else:
@@ -82,16 +81,6 @@ def _try(state: CycleState, gang: Gang, hopeless: Hopeless, book: Book) -> bool:
         return ask.more
     state.stop(gang, obstacle)
     return False
-
-
-def _over_bounds(state: CycleState, gang: Gang, ask: Ask) -> Obstacle | None:
-    quota, cost = state.quota, state.ask_cost(gang)
-    queue = quota.queues.positions[gang.queue]
-    over = check_limits(quota.standing, queue, cost, preemptible=gang.can_give_back(ask.members))
-    if over is None:
-        return None
-    stage = Stage.QUEUE_MAX if over.bound == "OverLimit" else Stage.NON_PREEMPTIBLE
-    return Obstacle(stage, over.message(quota.resources[over.resource]))
 
 
 def _on_larger_gpus(state: CycleState, gang: Gang, ask: Ask) -> bool:
@@ -106,31 +95,25 @@ def _no_room(
     state: CycleState, gang: Gang, ask: Ask, hopeless: Hopeless, book: Book
 ) -> Obstacle | None:
     """Place the pods, or say why not."""
-    shape, size = ask.members[0].shape.number, len(ask.members)
-    comparable, known = _is_comparable(state, gang, ask), hopeless.get(shape)
-    if known is not None and size >= known[0] and comparable:
+    shape, size = deciding_shape(state, gang, ask), len(ask.members)
+    known = None if shape is None else hopeless.get(shape)
+    if known is not None and size >= known[0]:
         return known[1]
-    question = _question(gang, ask, comparable=comparable)
+    question = _question(gang, ask, shape)
     answer = book.recall(question)
     obstacle = place_soonest(state, gang, ask.members) if answer is None else answer.obstacle
     if obstacle is None:
         return None
     if answer is None:
         book.note(question, Answer(obstacle=obstacle))
-    if comparable:
+    if shape is not None:
         hopeless[shape] = (size, obstacle)
     return obstacle
 
 
-def _question(gang: Gang, ask: Ask, *, comparable: bool) -> Question:
+def _question(gang: Gang, ask: Ask, shape: int | None) -> Question:
     """What decides over room, and how its lack is told."""
-    if not comparable:
+    if shape is None:
         return Question(gang.key, gang)
     leaves = tuple(dict.fromkeys(member.leaf for member in ask.members))
-    return Question((ask.members[0].shape.number, len(ask.members), leaves, gang.near))
-
-
-def _is_comparable(state: CycleState, gang: Gang, ask: Ask) -> bool:
-    """Whether shape and size alone decide over room."""
-    same_nodes = not state.placer.reservations.kept
-    return same_nodes and not constrained(gang.tree) and len(by_shape(ask.members)) == 1
+    return Question((shape, len(ask.members), leaves, gang.near))
