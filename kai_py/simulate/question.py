@@ -3,6 +3,7 @@
 A remedy is tried as steps on a copy of the cluster; it is an answer only if the gang runs then.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,8 @@ from kai_py.snapshot.accounting import GPU, total
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 
+MOST_REMEMBERED = 16
+"""Trials whose outcome is kept: remedies come back to those of a moment ago."""
 MADE_LABELS = ("controller-uid", "job-name")
 """Labels that the API server adds to the pods of a Job, also below ``batch.kubernetes.io/``."""
 
@@ -43,6 +46,9 @@ class Question:
     """Whether there is time for another trial."""
     halves: list[Half] = field(default_factory=list)
     """What was tried and brought it to a later stage, in the order of trying."""
+    _trials: deque[tuple[Sequence[Step], Settled | None]] = field(
+        default_factory=lambda: deque(maxlen=MOST_REMEMBERED), init=False
+    )
 
     def starts(self, *steps: Step) -> bool:
         """Whether more of the gang runs with ``steps``; not if they can't be taken.
@@ -59,7 +65,7 @@ class Question:
             return
         if not self._has_more(given):
             if _is_later(given.stage_of(self.gang.key), self.stage):
-                self.halves.append(Half(text, steps))
+                self._note(Half(text, steps))
             return
         comes = compare(self.without, given)
         evicted = dict.fromkeys(eviction.gang for eviction in comes.victims)
@@ -73,9 +79,22 @@ class Question:
             queues=comes.queues,
         )
 
+    def _note(self, half: Half) -> None:
+        if half not in self.halves:
+            self.halves.append(half)
+
     def _tried(self, steps: Sequence[Step]) -> Settled | None:
+        """What comes of steps; None if they can't be taken, or there is no time left."""
+        for tried, given in self._trials:
+            if tried == steps:
+                return given
         if not self.may_try():
             return None
+        given = self._simulated(steps)
+        self._trials.append((steps, given))
+        return given
+
+    def _simulated(self, steps: Sequence[Step]) -> Settled | None:
         try:
             return self.present.settled(TakeSteps(steps))
         except ChangeError:

@@ -134,3 +134,18 @@ def test_a_gang_above_a_max_is_let_start_with_its_floor():
     cluster = settled(queue("team", 0, 1), elastic("grows", 6, 2, "team"))
     found = suggestions(cluster, "grows")
     assert told(found[0]) == [(Verb.PATCH, "Queue", "team", {"spec": {"maxGPUs": 2}})]
+
+
+def test_nothing_is_simulated_twice(monkeypatch):
+    tried = []
+    simulate = Present.settled
+
+    def noted(present, *changes):
+        tried.append(changes)
+        return simulate(present, *changes)
+
+    monkeypatch.setattr(Present, "settled", noted)
+    cluster = settled(queue("team", 8), job("four", 4, "team"), job("five", 5, "team"), nodes=1)
+    assert [each.text for each in suggestions(cluster, "five")] == ["add 2 nodes like node-0"]
+    assert len(tried) > 4
+    assert all(changes not in tried[:place] for place, changes in enumerate(tried))
