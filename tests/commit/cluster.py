@@ -22,6 +22,7 @@ from kai_py.commit.narrator import Narrator
 from kai_py.commit.readiness import ReadinessPolicy
 from kai_py.commit.retry import RetryPolicy
 from kai_py.commit.settings import CommitSettings
+from kai_py.commit.transaction import GangOutcome, GangTransaction
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.clock import RealClock
 from kai_py.embedded.errors import ApiError as Refusal
@@ -269,3 +270,15 @@ def first(action: Callable[[], object]) -> Fault:
         return await serve()
 
     return fault
+
+
+async def run(cluster: Cluster, gang: GangPlacement) -> GangOutcome:
+    """What becomes of a gang, with claims as the watch has them."""
+    known = {claim.metadata.uid: claim for claim in cluster.claims()}
+    return await GangTransaction(gang, cluster.access(), cluster.holders, SETTINGS, known).run()
+
+
+def assert_nothing_held(cluster: Cluster) -> None:
+    assert cluster.nodes() == {}
+    assert [c.metadata.name for c in cluster.claims() if c.status.allocation] == []
+    assert [c.metadata.name for c in cluster.claims() if c.status.reserved_for] == []

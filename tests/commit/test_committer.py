@@ -12,7 +12,6 @@ from tests.commit.cluster import (
     NAMESPACE,
     NO_ROLE,
     QUICK,
-    Cluster,
     first,
     gang_of,
     gang_with_claims,
@@ -20,11 +19,6 @@ from tests.commit.cluster import (
     refuse,
 )
 from tests.commit.room import RecordingRoom
-
-
-@pytest.fixture
-def cluster():
-    return Cluster()
 
 
 @pytest.fixture

@@ -1,32 +1,24 @@
 """Claims of a PodGroup are reserved for the group, and given back with the last of its pods."""
 
 import msgspec
-import pytest
 from msgspec.structs import replace
 
 from kai_py.api.references import GroupRef
 from kai_py.commit.recovery import find_leftovers
-from kai_py.commit.transaction import GangTransaction
 from kai_py.embedded.resources import CLAIMS
 from kai_py.snapshot.gangs import GroupReservation
 from tests.commit.cluster import (
     NAMESPACE,
     SCHEDULER,
-    SETTINGS,
-    Cluster,
     device,
     gang_of,
     placed,
     refuse,
+    run,
 )
 
 GROUP = GroupRef(NAMESPACE, "train", "group-uid")
 CONSUMER = ("scheduling.k8s.io", "podgroups", "train", "group-uid")
-
-
-@pytest.fixture
-def cluster():
-    return Cluster()
 
 
 def grouped(cluster, size, *, allocate=True):
@@ -52,11 +44,6 @@ def reserve(cluster, found):
         "reservedFor": [dict(zip(names, CONSUMER, strict=True))],
     }
     cluster.api.patch_status(CLAIMS, cluster.api.find(CLAIMS, "shared", NAMESPACE), status)
-
-
-async def run(cluster, gang):
-    known = {claim.metadata.uid: claim for claim in cluster.claims()}
-    return await GangTransaction(gang, cluster.access(), cluster.holders, SETTINGS, known).run()
 
 
 def reserved(cluster):

@@ -1,14 +1,7 @@
 import asyncio
 
-import pytest
-
 from kai_py.commit.holders import DeviceHolders
 from tests.commit.cluster import Cluster, device
-
-
-@pytest.fixture
-def cluster():
-    return Cluster()
 
 
 def doubles(cluster, claim, allocation):

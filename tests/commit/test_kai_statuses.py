@@ -18,8 +18,8 @@ from kai_py.commit.kai_pod_group_status import kai_pod_group_patch, kai_pod_grou
 from kai_py.commit.kai_queue_status import kai_queue_patch, kai_queue_reports
 from kai_py.commit.status import differs, pending_statuses, status_patch
 from kai_py.dialects.kai.keys import LAST_EVICTION, STALE_SINCE
+from kai_py.embedded.patches.merge import apply_merge_patch
 from kai_py.grouping.gang import Owner
-from tests.commit.test_queue_status import apply_merge_patch
 from tests.scenario import START, cluster, job, job_with_pods, node, pod, queue
 
 NOW = datetime(2026, 5, 1, 12, 30, 15, tzinfo=UTC)

@@ -18,18 +18,12 @@ from kai_py.plan.decisions import ClaimToMake, Placement
 from tests.commit.cluster import (
     NAMESPACE,
     SETTINGS,
-    Cluster,
     device,
     first,
     gang_of,
     lose_answer,
     refuse,
 )
-
-
-@pytest.fixture
-def cluster():
-    return Cluster()
 
 
 def placement(cluster, index=0, count=1, on=""):

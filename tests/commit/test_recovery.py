@@ -1,12 +1,5 @@
-import pytest
-
 from kai_py.commit.recovery import LeftoverGrace, find_leftovers
-from tests.commit.cluster import NAMESPACE, SCHEDULER, Cluster, device
-
-
-@pytest.fixture
-def cluster():
-    return Cluster()
+from tests.commit.cluster import NAMESPACE, SCHEDULER, device
 
 
 def leftovers(cluster, *wanted):

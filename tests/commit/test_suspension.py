@@ -15,18 +15,12 @@ from tests.commit.cluster import (
     NAMESPACE,
     NO_ROLE,
     SCHEDULER,
-    Cluster,
     gang_of,
     placed,
     refuse,
 )
 from tests.commit.room import RecordingRoom
 from tests.commit.test_committer import carry_out, count, eviction_of
-
-
-@pytest.fixture
-def cluster():
-    return Cluster()
 
 
 @pytest.fixture

@@ -1,24 +1,17 @@
 import asyncio
-import dataclasses
-from datetime import UTC, datetime, timedelta
 
 import pytest
-from msgspec.structs import replace
 
-from kai_py.api.gpu_share import SharedGpu, marks
-from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.binding import BindingOutcome
 from kai_py.commit.claim_writes import release
-from kai_py.commit.readiness import ReadinessPolicy
 from kai_py.commit.transaction import GangTransaction
 from kai_py.embedded.deletion import DeleteOptions, delete
-from kai_py.embedded.resources import CLAIMS, PODS, VOLUME_CLAIMS, VOLUMES
-from kai_py.plan.decisions import Placement, Plan
+from kai_py.embedded.resources import CLAIMS, PODS
 from kai_py.watch.errors import Unreachable
 from tests.commit.cluster import (
     NAMESPACE,
     SETTINGS,
-    Cluster,
+    assert_nothing_held,
     device,
     first,
     gang_of,
@@ -26,20 +19,10 @@ from tests.commit.cluster import (
     lose_answer,
     placed,
     refuse,
+    run,
 )
-from tests.commit.room import RecordingRoom
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
-
-
-@pytest.fixture
-def cluster():
-    return Cluster()
-
-
-async def run(cluster, gang):
-    known = {claim.metadata.uid: claim for claim in cluster.claims()}
-    return await GangTransaction(gang, cluster.access(), cluster.holders, SETTINGS, known).run()
 
 
 def assert_all_bound(cluster, size):
@@ -49,12 +32,6 @@ def assert_all_bound(cluster, size):
         index = claim.metadata.name.removeprefix("gpu-")
         assert [c.name for c in claim.status.reserved_for] == [f"worker-{index}"]
         assert FINALIZER in claim.metadata.finalizers
-
-
-def assert_nothing_held(cluster):
-    assert cluster.nodes() == {}
-    assert [c.metadata.name for c in cluster.claims() if c.status.allocation] == []
-    assert [c.metadata.name for c in cluster.claims() if c.status.reserved_for] == []
 
 
 def remove(cluster, resource, name):
@@ -346,173 +323,6 @@ async def test_an_unreachable_server_leaves_nothing_bound(cluster):
     outcome = await run(cluster, gang)
     assert outcome.reason
     assert cluster.nodes() == {}
-
-
-async def test_devices_with_binding_conditions_are_waited_for(cluster):
-    pod = cluster.add_pod("worker-0")
-    claim = cluster.add_claim("gpu-0")
-    allocation = device("gpu-0", "node-a", binding_conditions=("Attached",))
-    gang = gang_of(placed(pod, "node-a", claim, allocation))
-
-    def attach():
-        condition = {"type": "Attached", "status": "True"}
-        status = {"driver": "gpu.example.com", "pool": "node-a", "device": "gpu-0"}
-        document = cluster.api.find(CLAIMS, "gpu-0", NAMESPACE)
-        cluster.api.patch_status(
-            CLAIMS, document, {"devices": [status | {"conditions": [condition]}]}
-        )
-
-    cluster.fail_once("get", "ResourceClaim", first(lambda: None))
-    cluster.fail_once("get", "ResourceClaim", first(attach))
-    outcome = await run(cluster, gang)
-    assert len(outcome.bound) == 1
-    assert cluster.made("get", "ResourceClaim") == 2
-
-
-async def until_waiting(cluster, gang, settings):
-    """A transaction that waits for drivers, and what it told of that."""
-    notes, waits = [], asyncio.Event()
-
-    def tell(*told):
-        notes.append(told)
-        waits.set()
-
-    transaction = GangTransaction(gang, cluster.access(), cluster.holders, settings, {}, tell)
-    running = asyncio.create_task(transaction.run())
-    await waits.wait()
-    return running, notes
-
-
-async def test_how_long_drivers_take_counts_from_the_allocation(cluster):
-    pod = cluster.add_pod("worker-0")
-    claim = cluster.add_claim("gpu-0")
-    allocation = device("gpu-0", "node-a", binding_conditions=("Attached",))
-    gang = gang_of(placed(pod, "node-a", claim, allocation))
-    waiting, [(told, note)] = await until_waiting(cluster, gang, SETTINGS)
-    assert told == pod
-    assert note == "waiting for binding conditions for device on node node-a: gpu-0: Attached"
-    written = cluster.claim("gpu-0").status.allocation.allocation_timestamp
-    assert abs((datetime.now(UTC) - written).total_seconds()) < 5
-    await waiting
-    old = replace(allocation, allocation_timestamp=datetime.now(UTC) - timedelta(hours=1))
-    cluster.allocate("gpu-0", old, pod)
-    began = asyncio.get_running_loop().time()
-    patient = dataclasses.replace(SETTINGS, readiness=ReadinessPolicy(interval=9, timeout=60))
-    late = await GangTransaction(gang, cluster.access(), cluster.holders, patient).run()
-    assert "not ready within 60 s" in late.reason
-    assert asyncio.get_running_loop().time() - began < 5
-    assert_nothing_held(cluster)
-
-
-async def test_a_driver_is_heard_at_once_and_a_lost_allocation_ends_the_wait(cluster):
-    patient = dataclasses.replace(SETTINGS, readiness=ReadinessPolicy(interval=60, timeout=60))
-    pod = cluster.add_pod("worker-0")
-    claim = cluster.add_claim("gpu-0")
-    allocation = device("gpu-0", "node-a", binding_conditions=("Attached",))
-    gang = gang_of(placed(pod, "node-a", claim, allocation))
-    waiting, _ = await until_waiting(cluster, gang, patient)
-    await asyncio.sleep(0.01)
-    document = cluster.api.find(CLAIMS, "gpu-0", NAMESPACE)
-    cluster.api.patch_status(CLAIMS, document, {"allocation": None, "reservedFor": None})
-    outcome = await asyncio.wait_for(waiting, 5)
-    assert "lost its allocation" in outcome.reason
-    assert cluster.nodes() == {}
-
-
-async def test_devices_that_are_never_ready_are_given_back(cluster):
-    pod = cluster.add_pod("worker-0")
-    claim = cluster.add_claim("gpu-0")
-    allocation = device("gpu-0", "node-a", binding_conditions=("Attached",))
-    outcome = await run(cluster, gang_of(placed(pod, "node-a", claim, allocation)))
-    assert "gpu-0: Attached" in outcome.reason
-    assert outcome.failed_devices == ((("gpu.example.com", "node-a", "gpu-0"), "Attached"),)
-    assert_nothing_held(cluster)
-
-
-async def test_a_device_that_could_not_be_made_ready_is_left_alone_for_a_while(cluster):
-    conditions = {"binding_conditions": ("Attached",), "binding_failure_conditions": ("Broken",)}
-    allocation = device("gpu-0", "node-a", **conditions)
-    pod, claim = cluster.add_pod("worker-0"), cluster.add_claim("gpu-0")
-    broken = {"driver": "gpu.example.com", "pool": "node-a", "device": "gpu-0"}
-    broken["conditions"] = [{"type": "Broken", "status": "True"}]
-
-    def fail():
-        document = cluster.api.find(CLAIMS, "gpu-0", NAMESPACE)
-        cluster.api.patch_status(CLAIMS, document, {"devices": [broken]})
-
-    cluster.fail_once("get", "ResourceClaim", first(fail))
-    room = RecordingRoom()
-    committer = cluster.committer(room)
-    committer.carry_out(Plan(placements=(gang_of(placed(pod, "node-a", claim, allocation)),)), 0.0)
-    assert await committer.drain(5.0)
-    assert room.avoided == [(("gpu.example.com", "node-a", "gpu-0"), "Broken", 60.0)]
-    assert 60.0 in cluster.wakes
-    assert_nothing_held(cluster)
-
-
-async def test_a_pod_is_told_its_part_of_a_gpu_before_it_is_bound(cluster):
-    former = (SharedGpu("old-1"), SharedGpu("old-2"))
-    stale, _ = marks(former)
-    pod = cluster.add_pod("part", labels=stale)
-    placement = Placement(pod, "node-a", gpus=(SharedGpu("g", 2),), former_gpus=former)
-    outcome = await run(cluster, gang_of(placement))
-    assert len(outcome.bound) == 1
-    meta = cluster.pod("part").metadata
-    assert meta.labels == {"runai-gpu-group": "g"}
-    assert meta.annotations["scheduling.kai.io/gpu-index"] == "2"
-    assert meta.annotations["received-resource-type"] == "Fraction"
-    written = [call.verb for call in cluster.calls]
-    assert written == ["patch", "create"]
-
-
-async def test_volume_claims_are_told_the_node_before_the_pod_is_bound(cluster):
-    pod = cluster.add_pod("part")
-    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    document = {"metadata": {"name": "data"}, "spec": {**spec, "storageClassName": "local"}}
-    cluster.api.create(VOLUME_CLAIMS, document, NAMESPACE)
-    outcome = await run(cluster, gang_of(Placement(pod, "node-a", provision=("data",))))
-    assert len(outcome.bound) == 1
-    told = cluster.api.find(VOLUME_CLAIMS, "data", NAMESPACE)["metadata"]["annotations"]
-    assert told == {"volume.kubernetes.io/selected-node": "node-a"}
-    assert [call.verb for call in cluster.calls] == ["patch", "create"]
-
-
-DATA = ClaimRef(NAMESPACE, "data", "data-uid")
-
-
-def volume(name="disk", **spec):
-    offered = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
-    return {"metadata": {"name": name}, "spec": offered | {"local": {"path": "/disk"}} | spec}
-
-
-async def test_a_chosen_volume_is_told_its_claim_before_the_pod_is_bound(cluster):
-    pod = cluster.add_pod("part")
-    cluster.api.create(VOLUMES, volume())
-    given = Placement(pod, "node-a", volumes=((DATA, "disk"),))
-    outcome = await run(cluster, gang_of(given))
-    assert len(outcome.bound) == 1
-    held = cluster.api.find(VOLUMES, "disk", "")["spec"]["claimRef"]
-    assert (held["namespace"], held["name"], held["uid"]) == (NAMESPACE, "data", "data-uid")
-    assert [call.verb for call in cluster.calls] == ["get", "patch", "create"]
-
-
-async def test_a_volume_of_another_claim_is_left_alone_and_the_pod_unbound(cluster):
-    pod = cluster.add_pod("part")
-    cluster.api.create(VOLUMES, volume(claimRef={"namespace": "else", "name": "data"}))
-    given = Placement(pod, "node-a", volumes=((DATA, "disk"),))
-    outcome = await run(cluster, gang_of(given))
-    assert outcome.bound == ()
-    assert "volume disk was given to claim else/data" in outcome.failures[0].reason
-    assert cluster.nodes() == {}
-
-
-async def test_a_pod_made_again_is_not_told(cluster):
-    pod = cluster.add_pod("part")
-    other = PodRef(pod.namespace, pod.name, "another-uid")
-    placement = Placement(other, "node-a", gpus=(SharedGpu("g", 0),))
-    outcome = await run(cluster, gang_of(placement))
-    assert [b.outcome for b in outcome.bindings] == [BindingOutcome.VANISHED]
-    assert not cluster.pod("part").metadata.labels
 
 
 async def test_nobody_is_bound_onto_a_device_that_was_given_away_after_an_earlier_attempt(cluster):

@@ -1,0 +1,73 @@
+"""What a pod and its volumes are told before it is bound."""
+
+from kai_py.api.gpu_share import SharedGpu, marks
+from kai_py.api.references import ClaimRef, PodRef
+from kai_py.commit.binding import BindingOutcome
+from kai_py.embedded.resources import VOLUME_CLAIMS, VOLUMES
+from kai_py.plan.decisions import Placement
+from tests.commit.cluster import NAMESPACE, gang_of, run
+
+
+async def test_a_pod_is_told_its_part_of_a_gpu_before_it_is_bound(cluster):
+    former = (SharedGpu("old-1"), SharedGpu("old-2"))
+    stale, _ = marks(former)
+    pod = cluster.add_pod("part", labels=stale)
+    placement = Placement(pod, "node-a", gpus=(SharedGpu("g", 2),), former_gpus=former)
+    outcome = await run(cluster, gang_of(placement))
+    assert len(outcome.bound) == 1
+    meta = cluster.pod("part").metadata
+    assert meta.labels == {"runai-gpu-group": "g"}
+    assert meta.annotations["scheduling.kai.io/gpu-index"] == "2"
+    assert meta.annotations["received-resource-type"] == "Fraction"
+    written = [call.verb for call in cluster.calls]
+    assert written == ["patch", "create"]
+
+
+async def test_volume_claims_are_told_the_node_before_the_pod_is_bound(cluster):
+    pod = cluster.add_pod("part")
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    document = {"metadata": {"name": "data"}, "spec": {**spec, "storageClassName": "local"}}
+    cluster.api.create(VOLUME_CLAIMS, document, NAMESPACE)
+    outcome = await run(cluster, gang_of(Placement(pod, "node-a", provision=("data",))))
+    assert len(outcome.bound) == 1
+    told = cluster.api.find(VOLUME_CLAIMS, "data", NAMESPACE)["metadata"]["annotations"]
+    assert told == {"volume.kubernetes.io/selected-node": "node-a"}
+    assert [call.verb for call in cluster.calls] == ["patch", "create"]
+
+
+DATA = ClaimRef(NAMESPACE, "data", "data-uid")
+
+
+def volume(name="disk", **spec):
+    offered = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+    return {"metadata": {"name": name}, "spec": offered | {"local": {"path": "/disk"}} | spec}
+
+
+async def test_a_chosen_volume_is_told_its_claim_before_the_pod_is_bound(cluster):
+    pod = cluster.add_pod("part")
+    cluster.api.create(VOLUMES, volume())
+    given = Placement(pod, "node-a", volumes=((DATA, "disk"),))
+    outcome = await run(cluster, gang_of(given))
+    assert len(outcome.bound) == 1
+    held = cluster.api.find(VOLUMES, "disk", "")["spec"]["claimRef"]
+    assert (held["namespace"], held["name"], held["uid"]) == (NAMESPACE, "data", "data-uid")
+    assert [call.verb for call in cluster.calls] == ["get", "patch", "create"]
+
+
+async def test_a_volume_of_another_claim_is_left_alone_and_the_pod_unbound(cluster):
+    pod = cluster.add_pod("part")
+    cluster.api.create(VOLUMES, volume(claimRef={"namespace": "else", "name": "data"}))
+    given = Placement(pod, "node-a", volumes=((DATA, "disk"),))
+    outcome = await run(cluster, gang_of(given))
+    assert outcome.bound == ()
+    assert "volume disk was given to claim else/data" in outcome.failures[0].reason
+    assert cluster.nodes() == {}
+
+
+async def test_a_pod_made_again_is_not_told(cluster):
+    pod = cluster.add_pod("part")
+    other = PodRef(pod.namespace, pod.name, "another-uid")
+    placement = Placement(other, "node-a", gpus=(SharedGpu("g", 0),))
+    outcome = await run(cluster, gang_of(placement))
+    assert [b.outcome for b in outcome.bindings] == [BindingOutcome.VANISHED]
+    assert not cluster.pod("part").metadata.labels
