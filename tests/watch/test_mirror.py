@@ -1,8 +1,7 @@
-"""Discovery and the mirror against a server of several collections that come and go."""
+"""The mirror against a server of several collections that come and go."""
 
 import asyncio
 import gc
-import json
 from contextlib import asynccontextmanager
 
 import pytest
@@ -10,70 +9,10 @@ import pytest
 from kai_py.observe.health import stale_watches, unread_kinds
 from kai_py.watch import kinds
 from kai_py.watch.client import Client
-from kai_py.watch.discovery import discover
-from kai_py.watch.errors import ApiError, Unreachable
 from kai_py.watch.mirror import Mirror
 from tests.watch import virtual_time
-from tests.watch.collection_server import CollectionServer, MemoryTransport, failure
-
-CLAIMS = "/apis/resource.k8s.io/{}/resourceclaims"
-QUEUES = "/apis/scheduling.kai.io/v1alpha1/queues"
-PODS = "/api/v1/pods"
-KINDS = (kinds.PODS, kinds.RESOURCE_CLAIMS, kinds.QUEUES)
-
-
-class ClusterServer:
-    """Collections by path, served in memory; ``broken`` paths answer 503, ``refused`` ones 403."""
-
-    def __init__(self, *paths):
-        self.collections = {path: CollectionServer() for path in (PODS, *paths)}
-        self.broken = set()
-        self.refused = set()
-        self.down = False
-        self.asked = []
-
-    async def send(self, call, *, timeout_seconds=None):
-        self.asked.append(call.path)
-        await asyncio.sleep(0)
-        if self.down:
-            raise Unreachable("down")
-        if call.path in self.broken:
-            raise failure(503)
-        if call.path in self.refused:
-            raise failure(403)
-        if call.path in self.collections:
-            return self.collections[call.path].list(call.parameters)
-        return json.dumps(self._discovery(call.path)).encode()
-
-    @asynccontextmanager
-    async def stream(self, call, *, idle):
-        if self.down:
-            raise Unreachable("down")
-        if call.path in self.refused:
-            raise failure(403)
-        if call.path not in self.collections:
-            raise failure(404)
-        transport = MemoryTransport(self.collections[call.path])
-        async with transport.stream(call, idle=idle) as chunks:
-            yield chunks
-
-    def remove(self, path):
-        self.collections.pop(path).cut()
-
-    def _discovery(self, path):
-        if path == "/apis":
-            groups = {}
-            for served in self.collections:
-                if served.startswith("/apis/"):
-                    _, _, group, version, _ = served.split("/")
-                    groups.setdefault(group, []).append({"version": version})
-            return {"groups": [{"name": name, "versions": of} for name, of in groups.items()]}
-        found = [served for served in self.collections if served.rpartition("/")[0] == path]
-        if not found:
-            raise failure(404)
-        verbs = ["create", "get", "list", "watch"]
-        names = [{"name": served.rpartition("/")[2], "verbs": verbs} for served in found]
-        return {"resources": [*names, {"name": "pods/binding", "verbs": ["create"]}]}
+from tests.watch.cluster_server import CLAIMS, KINDS, PODS, QUEUES, ClusterServer
+from tests.watch.collection_server import CollectionServer
 
 
 def queue(name, **spec):
@@ -99,55 +38,6 @@ def names(mirror, kind):
 
 def status(mirror, kind):
     return next(item for item in mirror.status() if item.kind == kind)
-
-
-@pytest.mark.parametrize(
-    ("served", "chosen"),
-    [
-        (["v1beta1", "v1", "v1beta2"], "v1"),
-        (["v1beta1", "v1beta2"], "v1beta2"),
-        (["v1beta1"], "v1beta1"),
-        (["v2"], None),
-        ([], None),
-    ],
-)
-def test_best_served_version_is_chosen(served, chosen):
-    async def main():
-        server = ClusterServer(*(CLAIMS.format(version) for version in served))
-        found = await discover(Client(server), KINDS, {})
-        claims = found.get(kinds.RESOURCE_CLAIMS)
-        assert (claims and claims.version) == chosen
-        assert found[kinds.PODS].collection() == PODS
-        assert kinds.QUEUES not in found
-
-    asyncio.run(main())
-
-
-def test_group_that_cannot_answer_keeps_what_was_known_of_it():
-    async def main():
-        server = ClusterServer(CLAIMS.format("v1"), QUEUES)
-        client = Client(server)
-        known = await discover(client, KINDS, {})
-        server.broken.add("/apis/resource.k8s.io/v1")
-        assert await discover(client, KINDS, known) == known
-        assert set(await discover(client, KINDS, {})) == {kinds.PODS, kinds.QUEUES}
-        server.broken.add("/apis")
-        with pytest.raises(ApiError):
-            await discover(client, KINDS, known)
-
-    asyncio.run(main())
-
-
-def test_kinds_that_cannot_be_watched_are_not_served():
-    async def main():
-        server = ClusterServer(QUEUES)
-        whole = server._discovery
-        server._discovery = lambda path: json.loads(
-            json.dumps(whole(path)).replace('"watch"', '"patch"')
-        )
-        assert await discover(Client(server), KINDS, {}) == {}
-
-    asyncio.run(main())
 
 
 def test_mirror_reads_what_is_served_and_tells_of_every_change():

@@ -1,0 +1,61 @@
+"""Which kinds are served, and in which version."""
+
+import asyncio
+import json
+
+import pytest
+
+from kai_py.watch import kinds
+from kai_py.watch.client import Client
+from kai_py.watch.discovery import discover
+from kai_py.watch.errors import ApiError
+from tests.watch.cluster_server import CLAIMS, KINDS, PODS, QUEUES, ClusterServer
+
+
+@pytest.mark.parametrize(
+    ("served", "chosen"),
+    [
+        (["v1beta1", "v1", "v1beta2"], "v1"),
+        (["v1beta1", "v1beta2"], "v1beta2"),
+        (["v1beta1"], "v1beta1"),
+        (["v2"], None),
+        ([], None),
+    ],
+)
+def test_best_served_version_is_chosen(served, chosen):
+    async def main():
+        server = ClusterServer(*(CLAIMS.format(version) for version in served))
+        found = await discover(Client(server), KINDS, {})
+        claims = found.get(kinds.RESOURCE_CLAIMS)
+        assert (claims and claims.version) == chosen
+        assert found[kinds.PODS].collection() == PODS
+        assert kinds.QUEUES not in found
+
+    asyncio.run(main())
+
+
+def test_group_that_cannot_answer_keeps_what_was_known_of_it():
+    async def main():
+        server = ClusterServer(CLAIMS.format("v1"), QUEUES)
+        client = Client(server)
+        known = await discover(client, KINDS, {})
+        server.broken.add("/apis/resource.k8s.io/v1")
+        assert await discover(client, KINDS, known) == known
+        assert set(await discover(client, KINDS, {})) == {kinds.PODS, kinds.QUEUES}
+        server.broken.add("/apis")
+        with pytest.raises(ApiError):
+            await discover(client, KINDS, known)
+
+    asyncio.run(main())
+
+
+def test_kinds_that_cannot_be_watched_are_not_served():
+    async def main():
+        server = ClusterServer(QUEUES)
+        whole = server._discovery
+        server._discovery = lambda path: json.loads(
+            json.dumps(whole(path)).replace('"watch"', '"patch"')
+        )
+        assert await discover(Client(server), KINDS, {}) == {}
+
+    asyncio.run(main())
