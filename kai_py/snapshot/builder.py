@@ -16,16 +16,14 @@ from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.records.sameness import same_owner
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import GangSpec
-from kai_py.grouping.owners import GroupKind, Owners
-from kai_py.snapshot.assumptions import FINISHED, SUCCEEDED, Assumptions
+from kai_py.grouping.owners import GroupKind
+from kai_py.snapshot.assumptions import FINISHED, SUCCEEDED, Assumptions, Standing
 from kai_py.snapshot.attach_limits import AttachLimits
-from kai_py.snapshot.awaited import expected_pods
 from kai_py.snapshot.budgets import DisruptionBudgets
 from kai_py.snapshot.claim_overlays import ClaimOverlays
 from kai_py.snapshot.departed import DepartedOwners
 from kai_py.snapshot.dependencies import Dependencies, OwnerKinds, RecordingOwners
 from kai_py.snapshot.derivation import (
-    demand,
     gpus_of,
     holding,
     member,
@@ -45,16 +43,14 @@ from kai_py.snapshot.object_cache import Key, ObjectCache
 from kai_py.snapshot.overdue import OverdueDeletions
 from kai_py.snapshot.pod_charges import PodCharges
 from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.readings import Identify, Reading, Readings
 from kai_py.snapshot.settings import DEFAULTS, DeviceBook, SnapshotSettings
-from kai_py.snapshot.shape import ShapeTable
 from kai_py.snapshot.snapshot import Disregarded, Snapshot
 from kai_py.snapshot.storage_offers import StorageOffers
-from kai_py.snapshot.suspended import as_admitted, changed_stand_ins
+from kai_py.snapshot.suspended import changed_stand_ins
 from kai_py.snapshot.unclaimed_volumes import UnclaimedVolumes
 from kai_py.snapshot.vacated import VacatedClaims
 from kai_py.snapshot.volume_attachments import VolumeAttachments
-
-Identify = Callable[[Pod, Owners], GangSpec]
 
 
 class SnapshotBuilder:
@@ -74,11 +70,9 @@ class SnapshotBuilder:
         ``follow`` is told once of every kind that owns pods of ours and is not watched yet; without
         it such owners stay unknown.
         """
-        self._identify = identify
         self._devices = devices
         self._settings = settings
         self._ledger = NodeLedger()
-        self._shapes = ShapeTable()
         self._gangs = GangLedger(settings.preemptible_below)
         self._neighbours = Neighbours()
         self._objects = ObjectCache()
@@ -94,6 +88,9 @@ class SnapshotBuilder:
         self._overlays = ClaimOverlays(self._objects, self._assumed, self._derive_all)
         self._overdue = OverdueDeletions()
         self._card_memory = CardMemory()
+        self._readings = Readings(
+            identify, devices, self._card_memory, self._dependencies, self._owners
+        )
         self._vacated = VacatedClaims(
             self._group_schedulers,
             settings.scheduler_names,
@@ -155,9 +152,10 @@ class SnapshotBuilder:
         self._unclaimed.promise(pod.uid, volumes)
         if making is not None:
             self._objects.show_claim_in_making(making)
+            self._readings.forget(pod.uid)
         for uid in claims or {}:
             self._overlays.show(uid)
-        self._derive(pod.uid)
+        self._stand(pod.uid)
 
     def forget(self, pod_uid: str) -> None:
         """Take an assumption back: the pod is pending again, its claims as the API has them."""
@@ -268,13 +266,17 @@ class SnapshotBuilder:
     def _apply_pod(self, old: object | None, new: object | None) -> None:
         if isinstance(new, Pod):
             uid = new.metadata.uid
-            self._pods[uid] = new
+            known, self._pods[uid] = self._pods.get(uid), new
             self._budgets.set_pod(new)
             self._assumed.see(new)
             self._overdue.see(new)
-            self._derive(uid)
+            same = known is not None and known.metadata == new.metadata
+            if known and same and known.spec == new.spec and new.status.phase in FINISHED:
+                self._end(new, self._gangs.gang_of(uid))
+            else:
+                self._derive(uid)
             self._derive_all(self._group_schedulers.set(new))
-            if not isinstance(old, Pod) or old.metadata != new.metadata:
+            if not same:
                 self._derive_all((("uid", uid),))
         elif isinstance(old, Pod):
             self._remove(old.metadata.uid)
@@ -288,6 +290,7 @@ class SnapshotBuilder:
         self._overlays.forget(uid)
         self._assumed.remove(uid)
         self._dependencies.forget(uid)
+        self._readings.forget(uid)
         self._card_memory.forget(uid)
         self._neighbours.remove(uid)
         self._ledger.set_holding(uid, None)
@@ -312,7 +315,12 @@ class SnapshotBuilder:
             self._derive(uid)
 
     def _derive(self, uid: str) -> None:
-        """Bring everything derived from a pod in line with the pod."""
+        """Bring everything derived from a pod in line with the pod and what it names."""
+        self._readings.forget(uid)
+        self._stand(uid)
+
+    def _stand(self, uid: str) -> None:
+        """Bring everything derived from a pod in line with where it stands."""
         self._disregarded.pop(uid, None)
         pod = self._pods.get(uid)
         if pod is None:
@@ -322,56 +330,59 @@ class SnapshotBuilder:
             standing = replace(standing, overdue=True)
         ours = self._settings.is_ours(pod)
         if pod.status.phase in FINISHED or (not ours and not standing.node):
-            self._neighbours.remove(uid)
-            self._ledger.set_holding(uid, None)
-            self._numa.forget(uid)
-            self._end(pod, ours=ours)
+            self._end(pod)
             return
         self._set_neighbour(pod, standing.node)
-        owners = self._owners()
-        pod, claims = as_admitted(pod, owners)
-        asks = demand(
-            pod,
-            owners,
-            self._shapes,
-            self._devices.accounting,
-            labels_matter=self._neighbours.refuse,
-            claims=claims,
-        )
-        gpus = gpus_of(pod, asks, standing)
+        reading = self._readings.of(pod, ours=ours, labels_matter=self._neighbours.refuse)
+        asks, spec = reading.asks, reading.spec
+        gpus = gpus_of(reading.pod, asks, standing)
         self._card_memory.watch(uid, asks.share)
         self._numa.see(uid, asks.shape.alignment)
-        self._ledger.set_holding(uid, holding(pod, asks, standing, gpus))
-        if ours:
-            spec = self._identify(pod, owners)
-            self._disregard(pod, spec, standing.node)
-            cost = self._charges.of(pod, asks, standing.node)
-            label, accounting = self._settings.claim_label, self._devices.accounting
-            why = unlabelled_claim(asks, accounting, label, spec.queue)
-            joining = member(pod, asks, standing, gpus=gpus, spec=spec, cost=cost, obstacle=why)
-            expected = expected_pods(
-                spec.awaited, owners, self._shapes, self._devices.accounting, self._card_memory
-            )
-            self._gangs.join(uid, spec, joining, expected)
-        self._dependencies.set(uid, owners.seen)
+        self._ledger.set_holding(uid, holding(reading.pod, asks, standing, gpus))
+        if spec is not None:
+            self._join(reading, spec, standing, gpus)
         for relieved in self._charges.relieved():
             self._derive(relieved)
 
-    def _disregard(self, pod: Pod, spec: GangSpec, node: str) -> None:
-        if spec.disregarded and not node:
+    def _join(
+        self, reading: Reading, spec: GangSpec, standing: Standing, gpus: tuple[SharedGpu, ...]
+    ) -> None:
+        """The pod is a member of its gang; what was read of it is kept while it waits."""
+        pod, asks = reading.pod, reading.asks
+        uid = pod.metadata.uid
+        if standing.node:
+            self._readings.forget(uid)
+        else:
+            self._readings.keep(reading)
+            self._disregard(pod, spec)
+        cost = self._charges.of(pod, asks, standing.node)
+        label, accounting = self._settings.claim_label, self._devices.accounting
+        why = unlabelled_claim(asks, accounting, label, spec.queue)
+        joining = member(pod, asks, standing, gpus=gpus, spec=spec, cost=cost, obstacle=why)
+        self._gangs.join(uid, spec, joining, reading.expected)
+
+    def _disregard(self, pod: Pod, spec: GangSpec) -> None:
+        if spec.disregarded:
             meta = pod.metadata
             reference = PodRef.of(meta)
             self._disregarded[meta.uid] = Disregarded(reference, spec.key, spec.disregarded)
 
-    def _end(self, pod: Pod, *, ours: bool) -> None:
-        """The pod holds nothing any more; a gang remembers who of it ran to the end."""
+    def _end(self, pod: Pod, gang: str = "") -> None:
+        """The pod holds nothing any more; a gang remembers who of it ran to the end.
+
+        ``gang``: the key of its gang if it is known.
+        """
         uid = pod.metadata.uid
-        owners = self._owners()
-        if ours and pod.status.phase == SUCCEEDED:
-            self._gangs.succeed(uid, self._identify(pod, owners).key)
+        self._readings.forget(uid)
+        self._disregarded.pop(uid, None)
+        self._neighbours.remove(uid)
+        self._ledger.set_holding(uid, None)
+        self._numa.forget(uid)
+        if pod.status.phase == SUCCEEDED and self._settings.is_ours(pod):
+            self._gangs.succeed(uid, gang or self._readings.gang(pod))
         else:
             self._gangs.leave(uid)
-        self._dependencies.set(uid, owners.seen)
+            self._dependencies.set(uid, ())
         self._charges.leave(uid, self._derive)
 
     def _owners(self) -> RecordingOwners:

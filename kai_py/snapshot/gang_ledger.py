@@ -86,6 +86,11 @@ class GangLedger:
             self._members[tracked.spec.key].pop(uid, None)
             self._marked[tracked.spec.key] = None
 
+    def gang_of(self, uid: str) -> str:
+        """The key of the gang of a pod, if it is a member of one and holds no claims; else ""."""
+        tracked = self._tracked.get(uid)
+        return "" if tracked is None or tracked.member.claims else tracked.spec.key
+
     def standing(self) -> Mapping[str, Gang]:
         """The gangs as last settled; copied only after a change."""
         if self._frozen is None:

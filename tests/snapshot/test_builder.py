@@ -248,6 +248,17 @@ def test_a_gang_remembers_who_ran_to_the_end():
     assert world.remove(ended).snapshot().gangs["default/Job/train"].succeeded == 0
 
 
+def test_a_pod_that_ends_counts_in_the_gang_that_it_names_then():
+    owner, *pods = job_with_pods("train", 3, queue="team", node="a")
+    ended = [replace(each, status=replace(each.status, phase="Succeeded")) for each in pods]
+    world = cluster(node("a"), job("later", 3, "team"), owner, pods[0], pods[2], ended[1])
+    moved = pod("train-0", owner=job("later", 3, "team"), node="a", phase="Succeeded")
+    gangs = world.add(moved).snapshot().gangs
+    assert [gang.succeeded for gang in gangs.values()] == [1], "never seen to run"
+    other = pod("other", owner=job("later", 3, "team"), node="a")
+    assert world.add(other).snapshot().gangs["default/Job/later"].succeeded == 1
+
+
 def test_room_of_a_pod_that_should_have_left_long_ago_is_not_counted_on():
     leaving = pod("old", 8, queue="q", node="a", leaving=True)
     world = cluster(node("a"), queue("q", 16), leaving, pod("new", 8, queue="q"))
