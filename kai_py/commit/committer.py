@@ -77,6 +77,12 @@ class Room(Protocol):
     def own_groups(self) -> frozenset[GroupKey]:
         """PodGroups whose claims are ours to give back."""
 
+    def unknown_groups(self) -> Mapping[ClaimRef, frozenset[str]]:
+        """PodGroups without pods of which it is not known whose they are, by claim."""
+
+    def own_group(self, namespace: str, name: str) -> None:
+        """Count a PodGroup without pods as ours."""
+
 
 ClaimLookup = Callable[[ClaimRef], ResourceClaim | None]
 """A claim as the mirror has it; None when it is gone or another incarnation."""

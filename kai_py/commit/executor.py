@@ -19,6 +19,7 @@ from kai_py.commit.clashes import Clashes
 from kai_py.commit.committer import Committer, Room
 from kai_py.commit.events import EventRecorder, TokenBucket, queue_object
 from kai_py.commit.gates import GateLifter
+from kai_py.commit.group_origins import GroupOrigins
 from kai_py.commit.holders import DeviceHolders
 from kai_py.commit.kai_messages import in_kai_words
 from kai_py.commit.kai_statuses import KaiStatuses
@@ -97,6 +98,7 @@ class Executor:
             backoff=ObjectBackoff(given.settings.backoff),
             on_transition=self._narrator.tell_queue,
         )
+        self._origins = GroupOrigins(self._access(GATE_LANES), given.room)
         self._gates = GateLifter(self._access(GATE_LANES), self._find_pod)
         self._native_groups = NativeGroupStatuses(given.client, given.mirror, given.settings)
         self._pod_gangs = PodGangStatuses(given.client, given.mirror, given.settings)
@@ -183,6 +185,7 @@ class Executor:
         names = settings.scheduler_names
         while True:
             await asyncio.sleep(settings.claim_grace / 3)
+            await self._origins.look()
             claims = self._given.mirror.objects(RESOURCE_CLAIMS).values()
             wanted = wanted_pods(self._plan) | self.committer.pods_in_flight
             pods = self._given.mirror.objects(PODS).values()

@@ -14,7 +14,7 @@ from kai_py.api.records.core import Node, Pod
 from kai_py.api.records.document import Document
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.records.sameness import same_owner
-from kai_py.api.references import PodRef
+from kai_py.api.references import ClaimRef, PodRef
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owners import GroupKind
 from kai_py.snapshot.assumptions import FINISHED, SUCCEEDED, Assumptions, Standing
@@ -194,6 +194,14 @@ class SnapshotBuilder:
     def own_groups(self) -> frozenset[GroupKey]:
         """PodGroups whose claims are ours to give back."""
         return self._vacated.own_groups()
+
+    def unknown_groups(self) -> Mapping[ClaimRef, frozenset[str]]:
+        """PodGroups without pods of which it is not known whose they are, by claim."""
+        return self._vacated.unknown_groups()
+
+    def own_group(self, namespace: str, name: str) -> None:
+        """Count a PodGroup without pods as ours."""
+        self._vacated.own_group(namespace, name)
 
     def freeze(self, now: float) -> Snapshot:
         """The cluster as known at ``now``."""

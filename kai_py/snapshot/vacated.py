@@ -70,6 +70,18 @@ class VacatedClaims:
             if self._is_ours(ref.namespace, group)
         )
 
+    def unknown_groups(self) -> Mapping[ClaimRef, frozenset[str]]:
+        """Names of the groups that a claim is reserved for, where nobody knows whose they are."""
+        return {
+            ref: groups
+            for ref, groups in self._of_groups.values()
+            if not any(self._is_known(ref.namespace, group) for group in groups)
+        }
+
+    def own_group(self, namespace: str, name: str) -> None:
+        """The group is ours, although it has no pods."""
+        self._own_groups.add((namespace, name))
+
     def forget_group(self, namespace: str, name: str) -> None:
         """The group was deleted."""
         self._own_groups.discard((namespace, name))
@@ -77,6 +89,10 @@ class VacatedClaims:
     def _is_ours(self, namespace: str, group: str) -> bool:
         present = self._schedulers.of_group(namespace, group)
         return self._ours >= {*present} if present else (namespace, group) in self._own_groups
+
+    def _is_known(self, namespace: str, group: str) -> bool:
+        pods = self._schedulers.of_group(namespace, group)
+        return bool(pods) or (namespace, group) in self._own_groups
 
     def _apply_pod(self, pod: Pod, *, exists: bool) -> None:
         self._see_group(pod)
@@ -93,7 +109,7 @@ class VacatedClaims:
         if group is None or pod.spec.scheduler_name not in self._ours:
             return
         if self._is_group(namespace, group.pod_group_name):
-            self._own_groups.add((namespace, group.pod_group_name))
+            self.own_group(namespace, group.pod_group_name)
 
     def _apply_claim(self, old: object | None, new: object | None) -> None:
         before, after = _reservations(old, "pods"), _reservations(new, "pods")

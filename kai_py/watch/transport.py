@@ -25,6 +25,8 @@ from kai_py.watch.access import AccessKeeper
 from kai_py.watch.credentials import Credentials
 from kai_py.watch.errors import StatusError, TimedOut, Unauthorized, Unreachable, from_answer
 
+FIELD_MANAGER = "kai-py"
+"""Whom ``managedFields`` of objects name as the writer of what we write: the user agent's name."""
 JSON = "application/json"
 METHODS = {
     "get": "GET",
@@ -222,7 +224,7 @@ def _session(*, connections: int) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"User-Agent": f"kai-py/{__version__}"},
+        headers={"User-Agent": f"{FIELD_MANAGER}/{__version__}"},
     )
 
 

@@ -149,6 +149,31 @@ async def test_a_claim_of_a_group_is_one_allocation_for_all_of_its_pods(native: 
         assert set((await view.wait_bound("c", 3, within=30.0)).values()) == at[0]
 
 
+@pytest.mark.usefixtures("hasty")
+async def test_the_next_scheduler_gives_back_the_claim_of_a_group_that_lost_its_pods_before(
+    unscheduled: Cluster,
+):
+    view = View(unscheduled.api)
+    shared = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}
+    async with unscheduled.run_nodes(gpu_nodes(1, published_gpus=1)):
+        await unscheduled.submit(queue(), claim_template())
+        for name in ("a", "b"):
+            await unscheduled.submit(workload(name, 2), group(name, 2, resourceClaims=[shared]))
+        await unscheduled.submit(*members("a", 2, gpus=0, resourceClaims=[shared]))
+        async with scheduling(unscheduled):
+            await view.wait_bound("a", 2)
+        for each in range(2):
+            await unscheduled.api.delete(f"{view.path('pods')}/a-{each}")
+
+        async def gone() -> bool:
+            return await view.pods() == []
+
+        await eventually(gone, what="no pods of the group")
+        await unscheduled.submit(*members("b", 2, gpus=0, resourceClaims=[shared]))
+        async with scheduling(unscheduled):
+            await view.wait_bound("b", 2, within=30.0)
+
+
 async def test_a_dry_run_writes_neither_claims_nor_conditions_of_groups(
     unscheduled: Cluster, tmp_path: Path
 ):

@@ -1,0 +1,93 @@
+"""Whether the claim of a PodGroup without pods is ours is read from who wrote its allocation."""
+
+import asyncio
+import json
+import logging
+
+import pytest
+
+from kai_py.api.references import ClaimRef
+from kai_py.commit.access import Access
+from kai_py.commit.group_origins import WRITERS, GroupOrigins
+from kai_py.commit.retry import RetryPolicy
+from kai_py.watch.errors import ApiError, NotFound
+from kai_py.watch.kinds import PODS, RESOURCE_CLAIMS
+
+CLAIM = ClaimRef("default", "gpu", "claim-uid")
+
+
+class Room:
+    def __init__(self, *groups):
+        self.groups = frozenset(groups)
+        self.owned = []
+
+    def unknown_groups(self):
+        left = self.groups - {name for _, name in self.owned}
+        return {CLAIM: left} if left else {}
+
+    def own_group(self, namespace, name):
+        self.owned.append((namespace, name))
+
+
+class Claims:
+    """Answers every read of a claim with the next of these."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    async def get(self, resource, name, *, namespace):
+        answer = self.answers.pop(0)
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+
+def written(manager, *fields):
+    entry = {
+        "manager": manager,
+        "operation": "Update",
+        "subresource": "status",
+        "fieldsV1": {"f:status": {f"f:{field}": {} for field in fields}},
+    }
+    metadata = {"name": "gpu", "namespace": "default", "uid": "claim-uid"}
+    found = {"metadata": metadata | {"managedFields": [{"manager": "kubectl"}, entry]}}
+    return WRITERS.at().decode(json.dumps(found).encode())
+
+
+def origins(room, *answers):
+    claims = Claims(*answers)
+    access = Access(claims, PODS.at(), RESOURCE_CLAIMS.at(), asyncio.Semaphore(1), RetryPolicy())
+    return GroupOrigins(access, room), claims
+
+
+async def test_a_group_is_ours_if_we_allocated_its_claim():
+    room = Room("train")
+    looking, _ = origins(room, written("kai-py", "allocation", "reservedFor"))
+    await looking.look()
+    assert room.owned == [("default", "train")]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [written("kube-scheduler", "allocation"), written("kai-py", "devices"), NotFound("gone")],
+    ids=["somebody else's", "we wrote another field", "gone"],
+)
+async def test_others_are_not_and_are_read_once(found):
+    room = Room("train")
+    looking, claims = origins(room, found)
+    for _ in range(3):
+        await looking.look()
+    assert (room.owned, claims.answers) == ([], [])
+
+
+async def test_a_claim_that_cannot_be_read_is_read_again(caplog):
+    room = Room("train")
+    looking, _ = origins(room, ApiError("refused"), written("kai-py", "allocation"))
+    with caplog.at_level(logging.WARNING):
+        await looking.look()
+    assert (room.owned, [record.message for record in caplog.records]) == (
+        [],
+        ["claim default/gpu, reserved for a PodGroup without pods: refused"],
+    )
+    await looking.look()
+    assert room.owned == [("default", "train")]
