@@ -11,7 +11,7 @@ from typing import Any
 from kai_py.dra.cel.masks import conjuncts
 from kai_py.dra.cel.selector import CompileError, compile_selector
 from kai_py.observe.suggestion import Suggestion
-from kai_py.simulate.manifest_remedies import pod_spec
+from kai_py.simulate.manifest_remedies import pod_specs
 from kai_py.simulate.objects import Document
 from kai_py.simulate.question import Question, first, replace
 
@@ -74,10 +74,7 @@ def _tolerate(key: str, effect: str, manifest: Document) -> None:
 
 def _claim_objects(question: Question) -> Iterator[Document]:
     """What the owners' pods name, as far as the owners' form is known."""
-    owners = question.owners(question.gang)
-    specs = list(filter(None, map(pod_spec, owners)))
-    if len(specs) != len(owners):
-        return
+    specs = pod_specs(question.owners(question.gang))
     named = [claim for spec in specs for claim in spec.get("resourceClaims") or ()]
     wanted = {("ResourceClaimTemplate", each.get("resourceClaimTemplateName")) for each in named}
     wanted |= {("ResourceClaim", each.get("resourceClaimName")) for each in named}

@@ -3,7 +3,7 @@
 Pods can't be changed where they exist: their owner is made as new with one condition less.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -45,19 +45,17 @@ def _node(name: str) -> Document:
 def fewer_node_conditions(question: Question) -> Iterator[Suggestion]:
     """Ask less of nodes: a label less, no affinity, a taint tolerated; the first that is enough."""
     owners = question.owners(question.gang)
-    specs = list(filter(None, map(pod_spec, owners)))
-    if len(specs) != len(owners):
-        return iter(())
-    changes = list(_node_changes(specs, question))
     return first(
         question.proven(text, *(replace(each, partial(_in_pods, change)) for each in owners))
-        for text, change in changes
+        for text, change in _node_changes(pod_specs(owners), question)
     )
 
 
 def _node_changes(
     specs: list[Spec], question: Question
 ) -> Iterator[tuple[str, Callable[[Spec], object]]]:
+    if not specs:
+        return
     selectors = [spec.get("nodeSelector") or {} for spec in specs]
     for key, value in dict.fromkeys(item for each in selectors for item in each.items()):
         yield f"ask for no node with label {key}={value}", partial(_without_label, key)
@@ -111,7 +109,13 @@ def _marked(question: Question, gang: Gang, marks: dict[str, str | None]) -> tup
     return tuple(patch(each, change) for each in question.owners(gang))
 
 
-def pod_spec(document: Document) -> Spec | None:
+def pod_specs(owners: Sequence[Document]) -> list[Spec]:
+    """The specs of the pods of all ``owners``; none where we do not know the form of one."""
+    specs = list(filter(None, map(_pod_spec, owners)))
+    return specs if len(specs) == len(owners) else []
+
+
+def _pod_spec(document: Document) -> Spec | None:
     """The spec of the pods that an object stands for; None where we do not know its form."""
     if document["kind"] == "Pod":
         found = document["spec"]
@@ -121,6 +125,6 @@ def pod_spec(document: Document) -> Spec | None:
 
 
 def _in_pods(change: Callable[[Spec], object], manifest: Document) -> None:
-    spec = pod_spec(manifest)
+    spec = _pod_spec(manifest)
     if spec is not None:
         change(spec)

@@ -13,7 +13,7 @@ from kai_py.plan.decisions import QueueShare, Stage
 from kai_py.simulate.changes import SERVER_FIELDS, ChangeError
 from kai_py.simulate.objects import Document
 from kai_py.simulate.steps import TakeSteps
-from kai_py.simulate.what_if import Present, Settled, compare
+from kai_py.simulate.what_if import Present, Settled, compare, least
 from kai_py.snapshot.accounting import GPU, total
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
@@ -57,6 +57,10 @@ class Question:
         """
         given = self._tried(steps)
         return given is not None and self._has_more(given)
+
+    def least(self, steps: Callable[[int], Sequence[Step]], most: int) -> int | None:
+        """The least number from 1 to ``most`` with whose steps more of the gang runs."""
+        return least(lambda count: count > 0 and self.starts(*steps(count)), most)
 
     def proven(self, text: str, *steps: Step) -> Iterator[Suggestion]:
         """The suggestion, if it is an answer; if it only gets the gang farther, it is noted."""

@@ -10,7 +10,6 @@ from kai_py.plan.decisions import QueueShare, Stage
 from kai_py.simulate.objects import Document
 from kai_py.simulate.question import Question, first, patch
 from kai_py.simulate.queue_bounds import Bound, Raise, written_together
-from kai_py.simulate.what_if import least
 from kai_py.snapshot.queue_specs import QueueSpec
 
 MOST_EVICTIONS = 1024
@@ -154,13 +153,13 @@ def more_evictions(question: Question) -> Iterator[Suggestion]:
 
 
 def _evicting(question: Question, queue: str) -> Iterator[Suggestion]:
-    def step(count: int) -> Step:
-        return set_field(queue, "maxEvictionsPerHour", count)
+    def steps(count: int) -> tuple[Step]:
+        return (set_field(queue, "maxEvictionsPerHour", count),)
 
-    enough = least(lambda count: question.starts(step(count)), most=MOST_EVICTIONS)
-    if enough is not None:
+    enough = question.least(steps, most=MOST_EVICTIONS)
+    if enough:
         text = f"let Queue {queue} lose {enough} pods an hour (maxEvictionsPerHour)"
-        yield from question.proven(text, step(enough))
+        yield from question.proven(text, *steps(enough))
 
 
 def more_disruptions(question: Question) -> Iterator[Suggestion]:
@@ -170,20 +169,19 @@ def more_disruptions(question: Question) -> Iterator[Suggestion]:
 
 def _disrupting(question: Question, budget: Document) -> Iterator[Suggestion]:
     """By the field that it has: ``maxUnavailable`` counts only pods of controllers with a scale."""
-    spec = budget.get("spec") or {}
+    keeps = "minAvailable" in (budget.get("spec") or {})
+    field = "minAvailable" if keeps else "maxUnavailable"
     healthy = (budget.get("status") or {}).get("currentHealthy", 0)
 
-    def step(count: int) -> Step:
-        if "minAvailable" not in spec:
-            return patch(budget, {"spec": {"maxUnavailable": count}})
-        return patch(budget, {"spec": {"minAvailable": max(healthy - count, 0)}})
+    def steps(count: int) -> tuple[Step]:
+        return (patch(budget, {"spec": {field: max(healthy - count, 0) if keeps else count}}),)
 
-    enough = least(lambda count: count > 0 and question.starts(step(count)), most=MOST_EVICTIONS)
+    enough = question.least(steps, most=MOST_EVICTIONS)
     if enough:
-        named = f"{step(enough).namespace}/{step(enough).name}"
-        field = "minAvailable" if "minAvailable" in spec else "maxUnavailable"
+        [step] = steps(enough)
+        named = f"{step.namespace}/{step.name}"
         text = f"let PodDisruptionBudget {named} lose {enough} pods at a time ({field})"
-        yield from question.proven(text, step(enough))
+        yield from question.proven(text, step)
 
 
 def nothing_kept(question: Question) -> Iterator[Suggestion]:

@@ -1,11 +1,10 @@
 """Which gang that asks for less, which end of another one, or how many more nodes make room?"""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from kai_py.grouping.explicit import MIN_AVAILABLE_KEY
 from kai_py.observe.suggestion import Step, Suggestion, Verb
 from kai_py.simulate.question import Question, delete, first, patch
-from kai_py.simulate.what_if import least
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.node_kinds import node_kinds
 
@@ -19,10 +18,7 @@ def fewer_pods(question: Question) -> Iterator[Suggestion]:
     floor = question.gang.tree.floor()
     if question.gang.tree.children or floor < 2:
         return
-    given_up = least(
-        lambda less: less > 0 and question.starts(*_floor(question, floor - less)),
-        most=floor - 1,
-    )
+    given_up = question.least(lambda less: _floor(question, floor - less), most=floor - 1)
     if given_up:
         text = f"let it start with {floor - given_up} of its {floor} pods (min-available)"
         yield from question.proven(text, *_floor(question, floor - given_up))
@@ -58,15 +54,10 @@ def more_nodes(question: Question) -> Iterator[Suggestion]:
 
 
 def _added(question: Question, like: str) -> Iterator[Suggestion]:
-    enough = least(_with_nodes(question, like), most=MOST_NODES)
+    def steps(count: int) -> tuple[Step]:
+        return (Step(verb=Verb.ADD_NODES, api_version="v1", kind="Node", name=like, count=count),)
+
+    enough = question.least(steps, most=MOST_NODES)
     if enough:
         plural = "s" if enough > 1 else ""
-        yield from question.proven(f"add {enough} node{plural} like {like}", _nodes(like, enough))
-
-
-def _with_nodes(question: Question, like: str) -> Callable[[int], bool]:
-    return lambda count: count > 0 and question.starts(_nodes(like, count))
-
-
-def _nodes(like: str, count: int) -> Step:
-    return Step(verb=Verb.ADD_NODES, api_version="v1", kind="Node", name=like, count=count)
+        yield from question.proven(f"add {enough} node{plural} like {like}", *steps(enough))
