@@ -115,6 +115,11 @@ def marks(gpus: Sequence[SharedGpu]) -> tuple[dict[str, str], dict[str, str]]:
     return labels, {RECEIVED_TYPE: RECEIVED_FRACTION, GPU_INDEX: index}
 
 
+def counts_gpus(resource: str) -> bool:
+    """Whether a device plugin offers whole GPUs, or MIG devices, as ``resource``."""
+    return resource.endswith("/gpu") or resource.startswith(MIG_PREFIX)
+
+
 def legacy_mig_profile(pod: Pod) -> str:
     """The MIG profile that ``pod`` names by annotation instead of requesting it, or ""."""
     named = sorted(key for key in pod.metadata.annotations if key.startswith(MIG_PREFIX))
@@ -128,9 +133,7 @@ def _requested(pod: Pod) -> Iterator[str]:
 
 
 def _whole_gpus(pod: Pod) -> Iterator[str]:
-    for name in _requested(pod):
-        if name.endswith("/gpu") or name.startswith(MIG_PREFIX):
-            yield name
+    return filter(counts_gpus, _requested(pod))
 
 
 def _check_container(pod: Pod, notes: Mapping[str, str]) -> None:

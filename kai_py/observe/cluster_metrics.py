@@ -14,11 +14,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from kai_py.api.gpu_share import counts_gpus
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.listing import Holder, holders_of
 from kai_py.observe.cluster_view import ClusterView, NodeUse
 from kai_py.policy.score.cluster import fragmented_gpus
-from kai_py.snapshot.accounting import MIG_RESOURCE
 
 MOST_DEVICES = 50_000
 NODE, CLUSTER = "node", "cluster"
@@ -187,7 +187,7 @@ def _plugin_devices(view: ClusterView) -> Iterator[tuple[tuple[str, ...], float]
     """(``POD_LABELS``, count); on nodes where the plugin offers nothing, claims stand for them."""
     nodes = view.snapshot.nodes
     for name, row in sorted(view.snapshot.resources.positions.items()):
-        if not name.endswith("/gpu") and not MIG_RESOURCE.match(name):
+        if not counts_gpus(name):
             continue
         for place in np.flatnonzero(nodes.allocatable[row] > 0):
             node = nodes.names[place]
