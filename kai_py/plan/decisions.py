@@ -214,9 +214,10 @@ class Eviction(Struct, frozen=True):
 class Shortage:
     """Room was found for ``found`` of ``needed`` pods; ``causes`` count nodes by what they lack.
 
-    ``pod``: the first that found none. ``subgroup``: that pod's, empty where the gang has none;
-    ``floor``: how many pods that needs, 0 where the gang starts without this pod or with one pod of
-    each subgroup. ``others``: pods of the gang that found room before these.
+    ``pod``: the first that found none, None where the gang has no other. ``subgroup``: that pod's,
+    empty where the gang has none; ``floor``: how many pods that needs, 0 where the gang starts
+    without this pod or with one pod of each subgroup. ``others``: pods of the gang that found room
+    before these.
     """
 
     found: int

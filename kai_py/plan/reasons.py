@@ -70,11 +70,15 @@ def of_gang(
 ) -> Obstacle:
     """``obstacle`` of ``members``, with what it means for their gang; ``placed``: uids of pods.
 
-    O(pods of the gang).
+    Whatever it meant for another gang that asked the same is gone. O(pods of the gang).
     """
     short = obstacle.shortage
     if short is None:
         return obstacle
+    if len(gang.members) == 1 and not gang.awaited:
+        if short.pod is None:
+            return obstacle
+        return replace(obstacle, shortage=Shortage(short.found, short.needed, short.causes))
     first = members[min(short.found, len(members) - 1)]
     asked = {member.pod.uid for member in members}
     others = [m for m in gang.members if m.pod.uid in placed and m.pod.uid not in asked]

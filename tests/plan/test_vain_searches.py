@@ -224,6 +224,19 @@ def test_gangs_that_come_and_ask_the_same_are_told_the_same(work):
     assert not work
 
 
+@pytest.mark.parametrize("pods", [1, 2])
+def test_gangs_that_ask_the_same_are_told_of_their_own_pods(pods):
+    full = full_cluster(actions=(Action.ALLOCATE,))
+    full.add(job_with_pods("pair", 2, gpus=2, queue="a", created=1.0))
+    full.add(job_with_pods("later", pods, gpus=2, queue="a", created=50.0))
+    for seconds in range(2):
+        short = {each.gang: each.shortage for each in full.plan(100.0 + seconds).unplaced}
+        assert short["default/Job/pair"].pod.name == "pair-0"
+        assert short["default/Job/waits"].pod is None, "it has one pod only"
+        named = short["default/Job/later"].pod
+        assert named is None if pods == 1 else named.name == "later-0"
+
+
 def fragmented(**options):
     """One GPU is free on each node; who runs there could be moved, were there any probes."""
     return cluster(

@@ -24,7 +24,7 @@ from kai_py.plan.decisions import Action
 from kai_py.plan.gang_line import GangLine
 from kai_py.plan.larger_gpus import nodes_within_bounds
 from kai_py.plan.over_bounds import over_bounds
-from kai_py.plan.reasons import Obstacle
+from kai_py.plan.reasons import Obstacle, of_gang
 from kai_py.plan.soonest import place_soonest
 from kai_py.plan.vain_searches import Answer, Book, Question
 from kai_py.snapshot.gangs import Gang
@@ -95,10 +95,10 @@ def _no_room(
     state: CycleState, gang: Gang, ask: Ask, hopeless: Hopeless, book: Book
 ) -> Obstacle | None:
     """Place the pods, or say why not."""
-    shape, size = deciding_shape(state, gang, ask), len(ask.members)
+    shape, size, placed = deciding_shape(state, gang, ask), len(ask.members), state.statement.placed
     known = None if shape is None else hopeless.get(shape)
     if known is not None and size >= known[0]:
-        return known[1]
+        return of_gang(known[1], gang, ask.members, placed)
     question = _question(gang, ask, shape)
     answer = book.recall(question)
     obstacle = place_soonest(state, gang, ask.members) if answer is None else answer.obstacle
@@ -106,9 +106,10 @@ def _no_room(
         return None
     if answer is None:
         book.note(question, Answer(obstacle=obstacle))
-    if shape is not None:
-        hopeless[shape] = (size, obstacle)
-    return obstacle
+    if shape is None:
+        return obstacle
+    hopeless[shape] = (size, obstacle)
+    return of_gang(obstacle, gang, ask.members, placed)
 
 
 def _question(gang: Gang, ask: Ask, shape: int | None) -> Question:
