@@ -76,6 +76,8 @@ def _equal(before: Snapshot, now: Snapshot, name: str) -> bool:
 def _gangs_since(before: Snapshot, now: Snapshot) -> Ground:
     """How those who have pods on nodes stand."""
     found = Ground.SAME
+    if before.gangs is now.gangs:
+        return found
     for key, gang in now.gangs.items():
         known = before.gangs.get(key)
         if known is gang:

@@ -38,8 +38,13 @@ class PodClaims:
     for_group: GroupReservation | None = None
 
 
+NO_CLAIMS = PodClaims()
+
+
 def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP) -> PodClaims:
     """Resolve every claim of ``pod``; the first obstacle is reported, the rest still resolved."""
+    if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
+        return NO_CLAIMS
     uses: list[ClaimUse] = []
     references: list[ClaimRef] = []
     keys: list[tuple[str, str]] = []

@@ -136,7 +136,8 @@ class GangLedger:
         self._post(before, gang)
         if gang.staged and gang.bound:
             self._staged[key] = None
-        if gang.pending or any(m.state is PodState.GATED for m in gang.members):
+        all_run = len(gang.bound) == len(gang.members)
+        if not all_run and any(m.state in (PodState.PENDING, PodState.GATED) for m in gang.members):
             self.pending.add(key)
 
     def _forget(self, key: str) -> None:

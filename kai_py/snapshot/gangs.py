@@ -4,7 +4,7 @@ A gang's pods are kept in the order in which they are placed: explicit order fir
 then name. Its queue is a name; whether that queue exists is the policy's question.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
@@ -151,14 +151,14 @@ class Gang:
     @cached_property
     def allocated(self) -> Charge:
         """What the bound pods cost."""
-        return total([m.charge for m in self.bound])
+        return _sum(self.bound)
 
-    @cached_property
+    @property
     def fixed(self) -> Charge:
         """What those of the bound pods cost that can't be taken back."""
         if not self.semi_preemptible:
             return {} if self.preemptible else self.allocated
-        return total(m.charge for m in self.bound if self.is_fixed(m))
+        return _sum([m for m in self.bound if self.is_fixed(m)])
 
     def is_fixed(self, member: Member) -> bool:
         """Whether the pod can't be taken back once it has room."""
@@ -183,12 +183,10 @@ class Gang:
                 core.append(member.pod.uid)
         return frozenset(core)
 
-    @cached_property
+    @property
     def requested(self) -> Charge:
         """What bound and pending pods cost together."""
-        if not self.pending:
-            return self.allocated
-        return total([m.charge for m in (*self.bound, *self.pending)])
+        return _sum((*self.bound, *self.pending)) if self.pending else self.allocated
 
     @cached_property
     def started(self) -> float:
@@ -217,3 +215,8 @@ class Gang:
     def can_be_satisfied(self) -> bool:
         """Whether enough pods exist, bound or pending, to reach the floor."""
         return satisfied(self.tree, self.counts(PodState.BOUND, PodState.PENDING))
+
+
+def _sum(members: Sequence[Member]) -> Charge:
+    """What the pods cost together; pods of one shape share what they cost, so one needs no copy."""
+    return members[0].charge if len(members) == 1 else total([m.charge for m in members])

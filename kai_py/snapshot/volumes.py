@@ -49,6 +49,8 @@ NO_VOLUMES = PodVolumes()
 
 def volume_selectors(pod: Pod, objects: RecordingOwners) -> PodVolumes:
     """Resolve the PersistentVolumeClaims of ``pod``."""
+    if not pod.spec.volumes:
+        return NO_VOLUMES
     selectors: list[NodeSelector] = []
     provision: list[str] = []
     attached: dict[Attachment, Attachment] = {}
