@@ -28,6 +28,7 @@ class CycleState:
     ``exhausted``: gang key to the last cycle in which its search ran out of them; ``searched``:
     gang key to whether one did in this cycle. ``had_their_turn``: keys of gangs that have searched
     for victims when they came to be allocated. ``vain``: what was asked in vain before.
+    ``weighable``: units that may still be looked at to find fewer victims.
     """
 
     snapshot: Snapshot
@@ -46,6 +47,7 @@ class CycleState:
     obstacles: dict[str, Obstacle] = field(default_factory=dict)
     had_their_turn: set[str] = field(default_factory=set)
     vain: VainSearches = field(default_factory=VainSearches)
+    weighable: int = 32_768
     _asks: dict[str, tuple[int, Ask | None, Floats]] = field(default_factory=dict)
     _preconditions: dict[str, Obstacle | None] = field(default_factory=dict)
 

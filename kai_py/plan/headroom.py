@@ -34,8 +34,8 @@ class Headroom:
         self._domains = required_domains(state.statement, gang, gang.tree)
         self._free = dict[int, list[float]]()
         self._freed_devices: dict[int, float] = {}
-        self._given: dict[int, list[tuple[int, float]]] = {}
-        self._wants = [_Want(state, group, self._domains) for group in by_shape(members)]
+        self._given_back = GivenBack(state)
+        self._wants = [Want(state, group, self._domains) for group in by_shape(members)]
         counts = [want.enough for want in self._wants]
         self._enough = sum(all(each) for each in zip(*counts, strict=True))
 
@@ -54,7 +54,7 @@ class Headroom:
             free = self._free.get(row)
             if free is None:
                 free = self._free[row] = self._state.statement.later[:, row].tolist()
-            for position, amount in self._given_back(member):
+            for position, amount in self._given_back.of(member):
                 free[position] += sign * amount
             if member.claims:
                 devices = self._freed_devices.get(row, 0.0) + sign * member.charge.get(GPU, 0.0)
@@ -62,15 +62,6 @@ class Headroom:
             touched[row] = None
         for row in touched:
             self._recount(row)
-
-    def _given_back(self, member: Member) -> list[tuple[int, float]]:
-        """Resource row and amount of all that a node has again when a pod of this shape leaves."""
-        known = self._given.get(member.shape.number)
-        if known is None:
-            amounts = most_of(self._state, member).tolist()
-            known = [(position, amount) for position, amount in enumerate(amounts) if amount]
-            self._given[member.shape.number] = known
-        return known
 
     def _recount(self, row: int) -> None:
         domain = 0 if self._domains is None else int(self._domains[row])
@@ -83,10 +74,30 @@ class Headroom:
         self._enough += all(want.enough[domain] for want in self._wants) - before
 
 
-class _Want:
+class GivenBack:
+    """What nodes have again when pods leave; asked once for a shape."""
+
+    def __init__(self, state: CycleState) -> None:
+        """Nothing was asked yet."""
+        self._state = state
+        self._known: dict[int, list[tuple[int, float]]] = {}
+
+    def of(self, member: Member) -> list[tuple[int, float]]:
+        """Resource row and amount of all that a node has again when a pod of this shape leaves."""
+        known = self._known.get(member.shape.number)
+        if known is None:
+            amounts = most_of(self._state, member).tolist()
+            known = [(position, amount) for position, amount in enumerate(amounts) if amount]
+            self._known[member.shape.number] = known
+        return known
+
+
+class Want:
     """``count`` pods of a shape, the copies that fit by node and their sums by domain."""
 
-    def __init__(self, state: CycleState, group: Sequence[Member], domains: Ints | None) -> None:
+    def __init__(
+        self, state: CycleState, group: Sequence[Member], domains: Ints | None = None
+    ) -> None:
         statement, nodes, shape = state.statement, state.snapshot.nodes, group[0].shape
         resources, rows = state.snapshot.resources, nodes.allocatable
         self._count = len(group)
@@ -140,6 +151,17 @@ class _Want:
             released = np.ceil(devices / self._devices) if self._devices else self._count
             fitting = min(fitting, self._with_devices[row] + released)
         return max(0, int(min(fitting, 1 if self._once else self._count)))
+
+    def scarcest(self, row: int, free: Sequence[float]) -> int | None:
+        """The resource that allows for the fewest copies there; None: devices, or nothing asked."""
+        if self._with_devices or self._share is not None:
+            return None
+        counted = [
+            (free[position] / amount, position)
+            for position, amount, mirrored in self._request
+            if not mirrored or self._allocatable[position, row] > 0
+        ]
+        return min(counted, default=(0.0, None))[1]
 
     def set(self, row: int, domain: int, copies: int) -> None:
         """The node holds so many copies now."""

@@ -4,6 +4,8 @@
         take offered units until counting says that the gang could fit
         give back, the dearest first, every unit that is not needed for that; of a gang that would
         lose its core, every pod, if those that are needed are no more than its surplus
+        where the action offers them anew (``fewer_victims``): the same once more, node by node; the
+        smaller loss of the two counts
         place the gang for real, and every victim that finds room elsewhere again: it is moved
         the caller judges the lost ones; the first it refuses is taken no more
     where all of that is refused:
@@ -19,10 +21,12 @@ left the search ends and says so.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import islice
 
 from kai_py.plan.candidates import Ask
 from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.decisions import Action
+from kai_py.plan.fewer_victims import MOST_WEIGHED, by_cheapest_nodes, loss
 from kai_py.plan.headroom import is_exact
 from kai_py.plan.moves import place_again
 from kai_py.plan.room import Room
@@ -40,6 +44,9 @@ MOST_HELPED = 2
 
 Helpers = Callable[[VictimUnit], Iterable[VictimUnit]]
 """Units whose leaving could give this one, which may not be lost, room to move to."""
+
+Anew = Callable[[int], Iterable[VictimUnit]]
+"""All that may be offered of gangs with at most this priority."""
 
 REFUSAL_PROBES = 8
 """What a refused set of victims costs beside its placement: choosing starts anew."""
@@ -62,8 +69,8 @@ class Outcome(Enum):
 class VictimSearch:
     """Makes room for ``ask`` of ``gang`` at the cost of units that ``judge`` allows to lose.
 
-    ``helpers``: asked where a unit is refused. ``probes``: placements it may try; what was not used
-    is left. ``taken``: the units that leave.
+    ``helpers``: asked where a unit is refused. ``anew``: where fewer victims are looked for.
+    ``probes``: placements it may try; what was not used is left. ``taken``: the units that leave.
     """
 
     state: CycleState
@@ -74,6 +81,7 @@ class VictimSearch:
     judge: Judge
     most_pods: int | None = None
     helpers: Helpers = _nobody
+    anew: Anew | None = None
     probes: int = 0
     taken: tuple[VictimUnit, ...] = ()
     _exact: bool = field(init=False)
@@ -101,6 +109,7 @@ class VictimSearch:
                 self.probes -= REFUSAL_PROBES
                 refused_any = True
                 continue
+            needed = self._fewer(needed)
             settled = self._settle(needed)
             if settled is None:
                 self._exact = False
@@ -127,6 +136,21 @@ class VictimSearch:
             if settled is not None and settled.refused is None:
                 return True
         return False
+
+    def _fewer(self, needed: list[VictimUnit]) -> list[VictimUnit]:
+        """``needed``, or others of no higher priority that are a smaller loss."""
+        if self.anew is None or len(pods_of(needed)) < 2:
+            return needed
+        offered = self.anew(max(unit.gang.priority for unit in needed))
+        units = list(islice(offered, min(MOST_WEIGHED, self.state.weighable)))
+        self.state.weighable -= len(units)
+        other = Choice(self.state, self.gang, self.ask)
+        supply, least = iter(by_cheapest_nodes(self.state, self.ask, units)), 0
+        while other.gather(supply, least):
+            if self._exact or self._fits(other.units):
+                return min(needed, self._needed(other), key=loss)
+            least = 2 * len(other.units)
+        return needed
 
     def _needed(self, choice: Choice) -> list[VictimUnit]:
         """The units without those that can stay; ``choice`` is as before afterwards."""

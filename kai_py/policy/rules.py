@@ -1,9 +1,10 @@
 """Which fairness rules apply: the choices on which kai_py and KAI-Scheduler differ, as one value.
 
 ``native`` divides exactly, finishes a priority before the next, shrinks guarantees in proportion
-when there is less than their sum, judges a gang only by the resources it asks for, and gives nobody
-room that a gang before it needs together with victims. ``kai`` does
-what KAI-Scheduler 0.17 does, for clusters that keep its Queues and expect its numbers.
+when there is less than their sum, judges a gang only by the resources it asks for, gives nobody
+room that a gang before it needs together with victims, and looks for the fewest victims inside a
+queue. ``kai`` does what KAI-Scheduler 0.17 does, for clusters that keep its Queues and expect its
+numbers.
 """
 
 from dataclasses import dataclass
@@ -42,6 +43,16 @@ class FreeRoom(StrEnum):
     """Those who come after it and fit; only then may anybody make others leave."""
 
 
+class Preempted(StrEnum):
+    """Who leaves for a gang of the same queue, of those with a priority no higher than need be."""
+
+    FEWEST = "fewest"
+    """As few gangs, and then as few pods, as looking at the nodes one by one finds."""
+
+    YOUNGEST = "youngest"
+    """Surplus, and then the youngest, wherever they run."""
+
+
 class MinRuntimeMethod(StrEnum):
     """Whose reclaim min runtime protects a victim from another queue."""
 
@@ -77,6 +88,7 @@ class Rules:
     default_reclaim_min_runtime: float = 0.0
     min_runtime_method: MinRuntimeMethod = MinRuntimeMethod.LCA
     free_room: FreeRoom = FreeRoom.IN_TURN
+    preempted: Preempted = Preempted.FEWEST
     mig_slices_per_gpu: float = MIG_SLICES_PER_GPU
 
     def __post_init__(self) -> None:
@@ -97,6 +109,7 @@ KAI = Rules(
     division=Division.WHOLE_UNITS,
     compared=Compared.ALL,
     free_room=FreeRoom.WHO_FITS,
+    preempted=Preempted.YOUNGEST,
     mig_slices_per_gpu=1.0,
 )
 PROFILES = {Profile.NATIVE: NATIVE, Profile.KAI: KAI}

@@ -4,12 +4,13 @@
         victims: running preemptible gangs of the same queue with a lower priority, past their
                  min runtime or as far as they keep their floors;
                  low priority first, surplus pods before cores, youngest first
-        take the fewest that make the whole gang fit
+        take the fewest that make the whole gang fit; of those with no higher priority, rather
+        others if fewer gangs, or pods, have to leave (``rules: native``)
 
 The room is held for the gang until its victims have left. ``preemptionPolicy: Never`` is honoured.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import takewhile
 
@@ -22,6 +23,7 @@ from kai_py.plan.victim_line import VictimPool
 from kai_py.plan.victim_units import VictimUnit
 from kai_py.plan.victims import VictimSearch
 from kai_py.policy.min_runtime import preempt_min_runtime, protected
+from kai_py.policy.rules import Preempted
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
 
@@ -39,8 +41,20 @@ def _plea(
 ) -> tuple[VictimSearch, Iterable[VictimUnit]]:
     queue = state.quota.queues.positions[gang.queue]
     reason = partial(_reason, gang)
-    search = VictimSearch(state, gang, ask, Action.PREEMPT, reason, _anybody)
-    return search, _units(state, pool, gang, queue, float(safe[queue]))
+    units = partial(_units, state, pool, gang, queue, float(safe[queue]))
+    anew = partial(_no_higher, units) if _seeks_fewest(state) else None
+    search = VictimSearch(state, gang, ask, Action.PREEMPT, reason, _anybody, anew=anew)
+    return search, units()
+
+
+def _seeks_fewest(state: CycleState) -> bool:
+    return state.quota.rules.preempted is Preempted.FEWEST
+
+
+def _no_higher(units: Callable[[], Iterator[VictimUnit]], priority: int) -> Iterator[VictimUnit]:
+    """The units of gangs up to ``priority`` that may leave whole."""
+    lower = takewhile(lambda unit: unit.gang.priority <= priority, units())
+    return (unit for unit in lower if not unit.in_part)
 
 
 def _units(
