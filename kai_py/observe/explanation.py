@@ -1,7 +1,7 @@
 """Why does a gang wait, or why does it run where it runs? One record for people and machines.
 
 Made from a snapshot and the plan of its cycle, so the command line, the HTTP endpoint and tests
-read the same. GPUs stand for queues' amounts; a maximum of None is no limit.
+read the same. Queues' amounts are GPUs, and what else they ration; a maximum of None is no limit.
 """
 
 import math
