@@ -4,6 +4,7 @@ Properties are judged by their answer, not by the time it takes: machines here a
 commit gives the same verdict; ``HYPOTHESIS_PROFILE=explore`` looks for new examples instead.
 """
 
+import gc
 import logging
 import os
 from collections.abc import Iterator
@@ -18,6 +19,17 @@ settings.register_profile(
     "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is imported and collected stays until the end: the garbage collector leaves it alone."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ The same for the simulation and for clusters with an API server.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import pytest
+
 from kai_py.plan.decisions import Stage
 from tests.cluster.api import Document
 from tests.cluster.fake_kubelet.nodes import FakeNode, gpu_nodes
@@ -53,6 +55,14 @@ class Situation:
     patience: float = 0.0
     definitions: Sequence[Document] = ()
     """Of kinds that are not ours."""
+
+
+def few_fast(situations: Sequence[Situation]) -> list[pytest.ParameterSet]:
+    """Every fourth stays in ``make test-fast``; the others are slow."""
+    return [
+        pytest.param(each, id=each.name, marks=[pytest.mark.slow] if rank % 4 else [])
+        for rank, each in enumerate(situations)
+    ]
 
 
 def in_queue(name: str) -> Mapping[str, str]:

@@ -20,6 +20,8 @@ LISTS = (
     "default", "gpushare40", "gpushare100", "multigpu20", "multigpu50", "gpuspec10", "gpuspec33",
     "cpu100", "cpu250",
 )  # fmt: skip
+FEW = ("default", "gpushare40", "gpuspec10")
+"""One of each kind is replayed in `make test-fast`."""
 EVERY = 40
 """One node in so many is kept."""
 
@@ -108,7 +110,9 @@ def curve(nodes, arrivals, written):
     return {at: sum(values) / len(values) for at, values in found.items()}
 
 
-@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in FEW else pytest.mark.slow) for name in LISTS]
+)
 @pytest.mark.parametrize("strategy", ["fgd", "default", "together"])
 def test_what_is_written_fits_and_adds_up_to_what_is_printed(
     published, name, strategy, tmp_path, monkeypatch, capsys

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import kai_py
@@ -19,14 +20,18 @@ NOT_TOLD = {"InTree", "WithinDeserved", "WithinMax"}
 """Reasons of conditions that say that nothing is the matter."""
 
 
+@cache
+def every_call(path: Path) -> list[ast.Call]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
 def calls(folder: Path, *names: str) -> Iterator[ast.Call]:
     """Calls of functions of these names."""
     for path in sorted(folder.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call):
-                name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-                if name in names:
-                    yield node
+        for call in every_call(path):
+            if getattr(call.func, "attr", getattr(call.func, "id", "")) in names:
+                yield call
 
 
 def fixed(message: ast.expr) -> str:

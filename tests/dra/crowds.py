@@ -37,9 +37,12 @@ valid_values = st.fixed_dictionaries(
 no_policy = st.just({"default": None, "min": None, "max": None, "step": None, "valid": ()})
 
 
+policies = st.one_of(ranges, ranges, valid_values, no_policy)
+
+
 @st.composite
 def capacities(draw):
-    policy = draw(st.one_of(ranges, ranges, valid_values, no_policy))
+    policy = draw(policies)
     return {"value": draw(st.integers(2, 5)), **policy}
 
 
@@ -51,8 +54,21 @@ draws = st.fixed_dictionaries(
 )
 
 
+shared_capacities = st.one_of(capacities(), capacities(), st.none())
+consumptions = st.dictionaries(st.sampled_from(["s0", "s1"]), draws)
+sizes = st.sampled_from([None, 1, 2, 2, 3, "2"])
+reaches = st.sampled_from(["node", "node", "all", "selector", "other"])
+taints = st.sampled_from([None] * 3 + ["None", "NoSchedule", "NoExecute"])
+holds = st.sampled_from([None] * 8 + ["whole", "share"])
+modes = st.sampled_from(["ExactCount"] * 7 + ["All"])
+counts = st.sampled_from([1, 1, 1, 2, 2, 3])
+requested = st.sampled_from([None, 1, 2, 3])
+tolerations = st.sampled_from([None, "all", "NoExecute"])
+totals = st.fixed_dictionaries({"c": st.integers(1, 4), "d": st.integers(0, 3)})
+
 RULES = ("sharing", "counters", "attributes", "selection")
 """What a question is about: with all rules in each, few questions would have an answer."""
+few_rules = st.sets(st.sampled_from(RULES), min_size=1, max_size=2)
 
 
 @st.composite
@@ -63,16 +79,16 @@ def devices(draw, name, rules):
     }  # fmt: skip
     if "sharing" in rules:
         made["share"] = draw(st.integers(0, 3)) > 0
-        made["capacity"] = draw(st.one_of(capacities(), capacities(), st.none()))
+        made["capacity"] = draw(shared_capacities)
     if "counters" in rules:
-        made["draws"] = draw(st.dictionaries(st.sampled_from(["s0", "s1"]), draws))
+        made["draws"] = draw(consumptions)
     if "attributes" in rules:
         made |= {"a": draw(attributes), "b": draw(attributes)}
     if "selection" in rules:
-        made["size"] = draw(st.sampled_from([None, 1, 2, 2, 3, "2"]))
-        made["reach"] = draw(st.sampled_from(["node", "node", "all", "selector", "other"]))
-        made["taint"] = draw(st.sampled_from([None] * 3 + ["None", "NoSchedule", "NoExecute"]))
-    held = draw(st.sampled_from([None] * 8 + ["whole", "share"]))
+        made["size"] = draw(sizes)
+        made["reach"] = draw(reaches)
+        made["taint"] = draw(taints)
+    held = draw(holds)
     if held == "share":
         held = 1 if made["share"] and made["capacity"] else None
     return made | {"held": held}
@@ -83,12 +99,12 @@ def options(draw, name, rules):
     selects, shares = "selection" in rules, "sharing" in rules
     return {
         "name": name,
-        "mode": draw(st.sampled_from(["ExactCount"] * 7 + ["All"])),
-        "count": draw(st.sampled_from([1, 1, 1, 2, 2, 3])),
+        "mode": draw(modes),
+        "count": draw(counts),
         "admin": "/" not in name and draw(st.integers(0, 7)) == 0,
-        "ask": draw(st.sampled_from([None, 1, 2, 3])) if shares else None,
+        "ask": draw(requested) if shares else None,
         "large": selects and draw(st.booleans()),
-        "tolerates": draw(st.sampled_from([None, "all", "NoExecute"])) if selects else None,
+        "tolerates": draw(tolerations) if selects else None,
     }
 
 
@@ -110,16 +126,15 @@ def claims(draw, most, rules):
 @st.composite
 def crowds(draw):
     """A question: devices of one node, what their counters hold, and the claims of a pod."""
-    rules = draw(st.sets(st.sampled_from(RULES), min_size=1, max_size=2))
+    rules = draw(few_rules)
     found = [draw(devices(f"x{index}", rules)) for index in range(draw(st.integers(1, 5)))]
-    numbers = st.fixed_dictionaries({"c": st.integers(1, 4), "d": st.integers(0, 3)})
     asked = [
         draw(claims(2, rules)),
         *(draw(claims(1, rules)) for _ in range(draw(st.integers(0, 1)))),
     ]
     return {
         "devices": found,
-        "counters": {"s0": draw(numbers), "s1": draw(numbers)},
+        "counters": {"s0": draw(totals), "s1": draw(totals)},
         "claims": asked,
     }
 

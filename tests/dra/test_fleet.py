@@ -1,6 +1,7 @@
 import copy
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,6 +52,7 @@ def one_by_one(claims, node, inventory, state, limit):
     return count
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(on_nodes=fleets(), choice=st.sampled_from(Choice))
 def test_a_fleet_answers_what_the_allocator_answers_node_by_node(on_nodes, choice):

@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from kai_py.embedded.clock import SimulatedClock
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.kubelet import RUN_SECONDS
@@ -48,6 +50,7 @@ def test_the_same_seed_gives_the_same_log_and_another_seed_another():
     assert run(seed=3) != run(seed=4)
 
 
+@pytest.mark.slow
 def test_the_log_does_not_depend_on_the_hash_seed():
     def in_process(hash_seed):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}

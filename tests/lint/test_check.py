@@ -511,6 +511,7 @@ def test_anchors_that_multiply_are_refused_in_no_time():
     assert "stands for more than" in finding.message
 
 
+@pytest.mark.slow
 def test_a_text_nested_without_end_is_one_finding():
     [finding] = lint("[" * 20_000).findings
     assert "nested too deeply" in finding.message

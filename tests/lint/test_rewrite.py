@@ -2,6 +2,7 @@
 
 import copy
 
+import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -150,6 +151,7 @@ def changes(draw):
     return before, after
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(changes(), st.booleans(), st.sampled_from([None, True, False]))
 def test_any_change_reads_back_as_meant(change, commented, flow):

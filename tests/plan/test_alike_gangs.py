@@ -3,6 +3,7 @@
 from dataclasses import replace
 from unittest.mock import patch
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -59,6 +60,7 @@ def worlds(draw):
     return world(nodes, *running, *waiting, queues=queues, gpu_strategy=strategy, rules=rules)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )

@@ -1,5 +1,6 @@
 """Claims in a cycle: allocated with the placement, whole gangs, freed by victims, never twice."""
 
+import pytest
 from msgspec.structs import replace
 
 from kai_py.api.records.core import PodStatus
@@ -211,6 +212,7 @@ def test_claims_of_running_pods_close_cards_to_the_device_plugin():
     assert len(placed(world.plan())) == 2
 
 
+@pytest.mark.slow
 def test_ten_thousand_claims_of_one_gang_stop_nobody():
     world = cluster(
         *hardware(4),

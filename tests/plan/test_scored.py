@@ -36,6 +36,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(steps, st.sampled_from(STRATEGIES), st.sampled_from(Room), st.booleans())
 def test_remembered_levels_are_those_scored_anew(done, strategy, room, keep):

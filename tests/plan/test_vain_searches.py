@@ -148,6 +148,7 @@ def budget(allowed):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=70, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(events, st.sampled_from([0.0, 10.0])), min_size=8, max_size=30),

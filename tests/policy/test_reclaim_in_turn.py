@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -68,6 +69,7 @@ def each_in_its_turn(standing, reclaimer, steps, rules):
     return True
 
 
+@pytest.mark.slow
 @settings(max_examples=800, deadline=None, derandomize=True)
 @given(scenes(), st.sampled_from([NATIVE, KAI]))
 def test_yes_means_yes_for_each(scene, rules):

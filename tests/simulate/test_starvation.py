@@ -46,6 +46,7 @@ def test_with_one_it_starts_when_the_last_of_the_others_has_ended():
     assert big.seconds <= RESERVED_AFTER + LONGEST_SMALL + 60
 
 
+@pytest.mark.slow
 def test_short_jobs_use_the_nodes_meanwhile_and_do_not_delay_it():
     silent, alone = played("reserveAfter: 30m", "expectedMinutes: 40")
     told, beside = played("reserveAfter: 30m", "expectedMinutes: 40", "expectedMinutes: 5")
