@@ -119,6 +119,7 @@ QuotingDumper.add_implicit_resolver(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,6}", fullmatch=True), VALUES, min_size=1))
 @example({"a": "0E0"})
 def test_reads_every_value_that_yaml_can_write(document):

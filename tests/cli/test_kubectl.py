@@ -25,7 +25,11 @@ def test_as_a_plugin_it_calls_itself_kubectl_kai():
 
 @pytest.mark.parametrize(
     ("words", "offered"),
-    [(["ga"], ["gangs"]), (["gangs", "--pen"], ["--pending"]), (["gangs", "-o", "y"], ["yaml"])],
+    [
+        (["gangs", "--pen"], ["--pending"]),
+        pytest.param(["ga"], ["gangs"], marks=pytest.mark.slow),
+        pytest.param(["gangs", "-o", "y"], ["yaml"], marks=pytest.mark.slow),
+    ],
 )
 def test_kubectl_completes_its_words(words, offered):
     told = run("complete", *words)

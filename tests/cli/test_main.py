@@ -100,7 +100,11 @@ def test_a_fault_of_ours_is_one_line_and_a_trace_on_demand(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "offered"), [("kai-py qu", "queues"), ("kai-py run --sched", "--scheduler-name")]
+    ("words", "offered"),
+    [
+        ("kai-py qu", "queues"),
+        pytest.param("kai-py run --sched", "--scheduler-name", marks=pytest.mark.slow),
+    ],
 )
 def test_a_shell_completes_commands_and_their_options(words, offered):
     asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}

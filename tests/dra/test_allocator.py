@@ -20,6 +20,7 @@ def bounds(request, monkeypatch):
         monkeypatch.setattr(kai_py.dra.search, "provably_infeasible", lambda *_: False)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -161,6 +161,7 @@ def test_a_fault_in_the_claim_comes_instead():
     assert "CEL compile error" in str(found)
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(on_nodes=fleets())
 def test_every_device_is_counted_once_per_option(on_nodes):

@@ -1,5 +1,6 @@
 """Whatever mixture of spellings: corrected once is corrected, and nothing asked for is lost."""
 
+import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -50,6 +51,7 @@ def claims(draw):
     return document, asked
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(claims(), st.sampled_from([None, False, True]))
 def test_every_field_asked_for_ends_under_exactly(drawn, flow):

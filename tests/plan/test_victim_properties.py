@@ -151,6 +151,7 @@ def elastic_worlds(draw):
     return world(nodes, *gangs, wants, actions=(Action.ALLOCATE, Action.PREEMPT))
 
 
+@pytest.mark.slow
 @settings(SETTINGS, max_examples=300)
 @given(elastic_worlds())
 def test_no_gang_loses_its_core_where_less_of_it_would_do(before):

@@ -294,6 +294,7 @@ def test_a_fault_is_shown_at_its_place():
     )
 
 
+@pytest.mark.slow
 def test_a_long_chain_is_no_deep_nesting():
     chain = " && ".join(["device.driver != ''"] * 3000)
     assert compile_selector(chain).matches(DEVICE)

@@ -37,6 +37,7 @@ def selector_of(text):
     return selector
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     texts=st.lists(selectors(common_atoms | own_atoms), min_size=1, max_size=3),
