@@ -4,7 +4,7 @@ Comparing costs O(resources x queues), and nothing at all per level of the tree.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kai_py.policy.fair_share import FairShare, fair_share
 from kai_py.policy.rules import Rules
@@ -29,7 +29,7 @@ class KeptShares:
     _written: Written = ((), ())
     _tree: Tree | None = None
     _amounts: Amounts | None = None
-    _shares: FairShare | None = field(default=None)
+    _shares: FairShare | None = None
 
     def tree(self, specs: Sequence[QueueSpec], resources: Sequence[str]) -> Tree:
         """The queues of ``specs`` over ``resources``, as of ``build_queues``."""

@@ -172,7 +172,7 @@ def _resting_for_less(state: CycleState, book: Book, question: Question) -> Answ
     asked, pod = question.asked, question.pod
     if not isinstance(asked, _Asked) or pod is None:
         return None
-    for known, answer in book.resting():
+    for known, answer in book.resting().items():
         less = known.asked
         if not isinstance(less, _Asked) or known.pod is None:
             continue

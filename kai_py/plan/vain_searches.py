@@ -13,7 +13,7 @@ the search would end there again, as would one for as many pods that ask for at 
 it rests it costs no probes, so that others have them.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 
 from kai_py.plan.decisions import Action
@@ -60,16 +60,24 @@ class Answer:
         return self.left is not None
 
     def rests_with(self, left: Floats) -> bool:
-        """Whether it does so where so much is ``left`` now: nowhere more than it had."""
+        """Whether it still does where so much is ``left`` now: nowhere more than it had."""
         return self.left is not None and not (left > self.left).any()
 
 
 @dataclass(slots=True)
 class Page:
-    """Answers that were found on one ground; ``paid``: for which the cycle has paid."""
+    """Answers that were found on one ground; ``paid``: for which the cycle has paid.
+
+    ``resting``: those of searches that wait for somebody to leave.
+    """
 
     answers: dict[Question, Answer] = field(default_factory=dict)
     paid: set[Question] = field(default_factory=set)
+    resting: dict[Question, Answer] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Few rest, and all who ask look among them."""
+        self.resting = {question: each for question, each in self.answers.items() if each.rests}
 
 
 class Book:
@@ -91,17 +99,17 @@ class Book:
             return known
         return None
 
-    def resting(self) -> Iterator[tuple[Question, Answer]]:
+    def resting(self) -> Mapping[Question, Answer]:
         """The searches that wait for somebody to leave."""
-        return (
-            (question, each) for question, each in self._current().answers.items() if each.rests
-        )
+        return self._current().resting
 
     def note(self, question: Question, answer: Answer) -> None:
         """Keep an answer that was just found."""
         page = self._current()
         page.answers[question] = answer
         page.paid.add(question)
+        if answer.rests:
+            page.resting[question] = answer
 
     def price(self, question: Question, answer: Answer) -> int:
         """The probes that a recalled answer costs: once in a cycle those of its search."""
@@ -164,11 +172,11 @@ class VainSearches:
             return known.answers
         if self._since() is Ground.OTHER:
             return {}
-        told = (page.answers for (asker, _), page in self._last.items() if asker is action)
+        told = (page.resting for (asker, _), page in self._last.items() if asker is action)
         return {
             question: answer
-            for answers in told
-            for question, answer in answers.items()
+            for resting in told
+            for question, answer in resting.items()
             if answer.rests_with(left)
         }
 
