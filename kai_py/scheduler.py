@@ -185,6 +185,7 @@ class Scheduler:
                 client=self._client,
                 mirror=self.mirror,
                 room=self._planner.builder,
+                groups=self._planner.builder.vacated,
                 holders=self._holders,
                 metrics=self._metrics,
                 settings=commit_settings(self._configuration),

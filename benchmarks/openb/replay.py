@@ -33,6 +33,7 @@ from kai_py.plan.quota import quota_of
 from kai_py.plan.room import Room
 from kai_py.plan.scoring import Scoring
 from kai_py.plan.shape_fits import ShapeFits
+from kai_py.plan.shape_placer import ShapePlacer
 from kai_py.plan.statement import Planned, Statement
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.rules import NATIVE
@@ -96,7 +97,7 @@ class Replay:
         quota = quota_of(snapshot, NATIVE, devices.accounting, np.zeros(len(ranked)))
         self._statement = Statement(snapshot, quota, CycleDevices(devices, snapshot))
         scoring = None if strategy is None else self._scoring(trace, strategy, snapshot)
-        self._placer = Placer(ShapeFits(self._statics), scoring=scoring)
+        self._placer = Placer(ShapePlacer(ShapeFits(self._statics), scoring=scoring))
         self._gpus = [_NodeGpus(list(range(node.gpus))) for node in ranked]
 
     def place(self, pod: TracePod, number: int) -> PlacedPod:

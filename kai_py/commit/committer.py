@@ -28,7 +28,6 @@ from kai_py.commit.transaction import GangOutcome, GangTransaction
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.decisions import Eviction, GangPlacement, Nomination, Plan
 from kai_py.snapshot.failed_devices import DeviceKey
-from kai_py.snapshot.group_claims import GroupKey
 from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)
@@ -38,7 +37,7 @@ LASTING_FAILURES = 3
 
 
 class Room(Protocol):
-    """What commit tells the snapshot builder, and asks it."""
+    """What commit tells the snapshot builder."""
 
     def assume(
         self,
@@ -73,15 +72,6 @@ class Room(Protocol):
 
     def hold(self, pod_uid: str, node: str, now: float) -> None:
         """Keep room for a nominated pod; ``now`` in seconds since the epoch."""
-
-    def own_groups(self) -> frozenset[GroupKey]:
-        """PodGroups whose claims are ours to give back."""
-
-    def unknown_groups(self) -> Mapping[ClaimRef, frozenset[str]]:
-        """PodGroups without pods of which it is not known whose they are, by claim."""
-
-    def own_group(self, namespace: str, name: str) -> None:
-        """Count a PodGroup without pods as ours."""
 
 
 ClaimLookup = Callable[[ClaimRef], ResourceClaim | None]

@@ -19,7 +19,7 @@ from kai_py.commit.clashes import Clashes
 from kai_py.commit.committer import Committer, Room
 from kai_py.commit.events import EventRecorder, TokenBucket, queue_object
 from kai_py.commit.gates import GateLifter
-from kai_py.commit.group_origins import GroupOrigins
+from kai_py.commit.group_origins import ClaimingGroups, GroupOrigins
 from kai_py.commit.holders import DeviceHolders
 from kai_py.commit.kai_messages import in_kai_words
 from kai_py.commit.kai_statuses import KaiStatuses
@@ -60,6 +60,7 @@ class Surroundings:
     client: Client
     mirror: Mirror
     room: Room
+    groups: ClaimingGroups
     holders: DeviceHolders
     metrics: Metrics
     settings: CommitSettings
@@ -98,7 +99,7 @@ class Executor:
             backoff=ObjectBackoff(given.settings.backoff),
             on_transition=self._narrator.tell_queue,
         )
-        self._origins = GroupOrigins(self._access(GATE_LANES), given.room)
+        self._origins = GroupOrigins(self._access(GATE_LANES), given.groups)
         self._gates = GateLifter(self._access(GATE_LANES), self._find_pod)
         self._native_groups = NativeGroupStatuses(given.client, given.mirror, given.settings)
         self._pod_gangs = PodGangStatuses(given.client, given.mirror, given.settings)
@@ -189,7 +190,7 @@ class Executor:
             claims = self._given.mirror.objects(RESOURCE_CLAIMS).values()
             wanted = wanted_pods(self._plan) | self.committer.pods_in_flight
             pods = self._given.mirror.objects(PODS).values()
-            groups = self._given.room.own_groups()
+            groups = self._given.groups.own_groups()
             found = find_leftovers(claims, pods, names, wanted, groups)
             due = self._grace.due(found, asyncio.get_running_loop().time())
             self.committer.give_back(due)

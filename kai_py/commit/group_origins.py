@@ -7,12 +7,12 @@ object: the group is ours if the allocation is. Every such claim is read once.
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from kai_py.api.records.document import Document, document_decoder
 from kai_py.api.references import ClaimRef
 from kai_py.commit.access import Access
-from kai_py.commit.committer import Room
+from kai_py.snapshot.group_claims import GroupKey
 from kai_py.watch.errors import ApiError, NotFound
 from kai_py.watch.kinds import RESOURCE_CLAIMS
 from kai_py.watch.resource import Kind
@@ -29,17 +29,30 @@ WRITERS: Kind[Document] = Kind(
 """Claims, read for who wrote them."""
 
 
-class GroupOrigins:
-    """Tells ``room`` of groups whose claims were allocated by us."""
+class ClaimingGroups(Protocol):
+    """PodGroups that claims are reserved for, and whose these groups are."""
 
-    def __init__(self, access: Access, room: Room) -> None:
+    def own_groups(self) -> frozenset[GroupKey]:
+        """Groups of ours, with pods or without: their claims are ours to give back."""
+
+    def unknown_groups(self) -> Mapping[ClaimRef, frozenset[str]]:
+        """Names of the groups, all without pods, of which it is not known whose they are."""
+
+    def own_group(self, namespace: str, name: str) -> None:
+        """The group is ours, although it has no pods."""
+
+
+class GroupOrigins:
+    """Tells ``groups`` of those whose claims were allocated by us."""
+
+    def __init__(self, access: Access, groups: ClaimingGroups) -> None:
         """No claim was read yet."""
-        self._access, self._room = access, room
+        self._access, self._groups = access, groups
         self._known: set[ClaimRef] = set()
 
     async def look(self) -> None:
         """Read the claims that are new; one that can't be read is read again at the next look."""
-        unknown = self._room.unknown_groups()
+        unknown = self._groups.unknown_groups()
         self._known &= unknown.keys()
         for claim, groups in unknown.items():
             if claim in self._known:
@@ -51,7 +64,7 @@ class GroupOrigins:
                 continue
             self._known.add(claim)
             for group in groups if ours else ():
-                self._room.own_group(claim.namespace, group)
+                self._groups.own_group(claim.namespace, group)
 
     async def _is_ours(self, claim: ClaimRef) -> bool:
         served = WRITERS.at(self._access.claims.version)

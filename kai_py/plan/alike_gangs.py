@@ -126,8 +126,8 @@ class AlikeGangs:
         return all(fit is not None and fit.has_room() for fit in fits)
 
     def _fit(self, gang: Gang) -> RunningFit | ScoredFit | None:
-        placer, statement = self._state.placer, self._state.statement
-        fit = placer.fit_for_singles if len(gang.members) == 1 else placer.fit_for_gangs
+        shapes, statement = self._state.placer.shapes, self._state.statement
+        fit = shapes.fit_for_singles if len(gang.members) == 1 else shapes.fit_for_gangs
         return fit(statement, gang.members[0].shape, Room.NOW)
 
     def _take_room(self, run: Sequence[Gang], *, alike: bool) -> tuple[int, list[int]]:
@@ -153,7 +153,7 @@ class AlikeGangs:
         """Where the pods of a gang go; nowhere if not all of them fit."""
         fit, pods = self._fit(gang), gang.members
         if isinstance(fit, RunningFit) and len(pods) > 1:
-            return fit.together(len(pods), self._state.placer.strategy(pods[0].shape))
+            return fit.together(len(pods), self._state.placer.shapes.strategy(pods[0].shape))
         row = None if fit is None else fit.first()
         return [] if row is None else [row]
 

@@ -31,6 +31,7 @@ from kai_py.plan.quota import PastUse, quota_of
 from kai_py.plan.reservations import Reservations
 from kai_py.plan.scoring import Scoring
 from kai_py.plan.shape_fits import ShapeFits
+from kai_py.plan.shape_placer import ShapePlacer
 from kai_py.plan.spared import Spared
 from kai_py.plan.statement import Statement
 from kai_py.plan.vain_searches import VainSearches
@@ -186,10 +187,9 @@ def _placer(
     snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory, ageing: QueueAgeing
 ) -> Placer:
     scoring = _scoring(snapshot, settings, memory.statics)
-    kept = Reservations(ageing)
-    return Placer(
-        ShapeFits(memory.statics), settings.gpu_strategy, settings.cpu_strategy, scoring, kept
-    )
+    fits = ShapeFits(memory.statics)
+    shapes = ShapePlacer(fits, settings.gpu_strategy, settings.cpu_strategy, scoring)
+    return Placer(shapes, Reservations(ageing))
 
 
 def _scoring(snapshot: Snapshot, settings: CycleSettings, statics: StaticFits) -> Scoring | None:

@@ -79,7 +79,7 @@ class CycleState:
 
     def _marks(self, *, by_share: bool) -> Hashable:
         """What decides over searches now, beside the snapshot; None if it can't be compared."""
-        scoring = self.placer.scoring
+        scoring = self.placer.shapes.scoring
         by_lot = scoring is not None and scoring.strategy is PlacementStrategy.RANDOM
         if by_lot or self.placer.reservations.kept:
             return None
@@ -97,7 +97,7 @@ class CycleState:
     @cached_property
     def _scored_for(self) -> Hashable:
         """What scores depend on beside the nodes: the pods that are taken for those to come."""
-        scoring = self.placer.scoring
+        scoring = self.placer.shapes.scoring
         if scoring is None:
             return None
         counted = ((shape.number, count) for shape, count in frequent_shapes(self.snapshot))

@@ -65,7 +65,7 @@ class Exchanges:
             or not state.spared.is_open
         ):
             return None
-        return state.placer.packed_fit(state.statement, pod.shape, Room.LATER)
+        return state.placer.shapes.packed_fit(state.statement, pod.shape, Room.LATER)
 
     def _take(self, line: GangLine, gang: Gang, fit: RunningFit, size: int) -> bool:
         """Up to ``size`` steps; whether as many were taken."""

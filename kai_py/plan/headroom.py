@@ -118,8 +118,8 @@ class Want:
         self._card = resources.positions.get(CARD)
         self._allocatable = rows
         self._devices = group[0].charge.get(GPU, 0.0) if shape.needs_devices else 0.0
-        self._mask = state.placer.fits.statics.of(shape, nodes).mask
-        fitting = state.placer.fits.copies_later(statement, shape)
+        self._mask = state.placer.shapes.fits.statics.of(shape, nodes).mask
+        fitting = state.placer.shapes.fits.copies_later(statement, shape)
         parts = statement.share_room(shape, Room.LATER, self._count)
         self._parts: list[int] = [] if parts is None else parts.total.tolist()
         self._whole = [] if self._card is None else statement.later[self._card].tolist()

@@ -62,11 +62,11 @@ def may_have_room(state: CycleState, unit: VictimUnit) -> bool:
 
 def _may_fit(state: CycleState, group: Sequence[Member]) -> bool:
     shape, positions = group[0].shape, state.snapshot.nodes.positions
-    copies = state.placer.fits.copies_later(state.statement, shape)
+    copies = state.placer.shapes.fits.copies_later(state.statement, shape)
     found = int(copies.sum())
     if found >= len(group) or len(group) == 1:
         return found >= len(group)
-    mask = state.placer.fits.statics.of(shape, state.snapshot.nodes).mask
+    mask = state.placer.shapes.fits.statics.of(shape, state.snapshot.nodes).mask
     rows = [positions.get(member.node) for member in group]
     return found + sum(row is not None and not mask[row] for row in rows) >= len(group)
 

@@ -97,7 +97,7 @@ class PassedOver:
         """Whether nodes have less for pods of one shape, and that is little."""
         state, shape = self._state, group[0].shape
         nodes, statement = state.snapshot.nodes, state.statement
-        mask = state.placer.fits.statics.of(shape, nodes).mask
+        mask = state.placer.shapes.fits.statics.of(shape, nodes).mask
         if shape.needs_devices:
             return any(each.member.shape.needs_devices and mask[each.row] for each in came)
         asked = statement.vector(shape)

@@ -8,7 +8,6 @@ fills before it took, so the result is the same as placing pod by pod.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,39 +16,21 @@ from kai_py.plan.decisions import Action
 from kai_py.plan.domains import constrained, domain_candidates, roomiest, unsatisfied
 from kai_py.plan.mixed import can_search, place_by_search
 from kai_py.plan.nearness import PREFERENCE, both, near_nodes
-from kai_py.plan.reasons import UNTOLD, Obstacle, keeping, no_room, of_gang
+from kai_py.plan.reasons import UNTOLD, Obstacle, keeping
 from kai_py.plan.reservations import Reservations, without
 from kai_py.plan.room import Room
-from kai_py.plan.running_fit import RunningFit
-from kai_py.plan.scored_fit import ScoredFit
-from kai_py.plan.scoring import Scoring
-from kai_py.plan.shape_fits import (
-    ShapeFits,
-    alternatives_passed,
-    lasting_preference,
-    only_room_decides,
-    starts_now,
-    without_devices,
-)
-from kai_py.plan.shapes import by_shape, largest_first, slack, wants_devices
+from kai_py.plan.shape_placer import Attempt, ShapePlacer, Where
+from kai_py.plan.shapes import by_shape, largest_first
 from kai_py.plan.statement import Statement
-from kai_py.policy.fill import Strategy, fill
-from kai_py.policy.fit import StaticFit
-from kai_py.policy.neighbours import has_rules
-from kai_py.policy.score.zones import fill_by_zones, wish_for_few
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.resources import Bools, Floats, Ints
-from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.resources import Bools
 
 
 @dataclass(frozen=True, slots=True)
 class Placer:
-    """How pods are placed in this cycle: where shapes fit, and the strategies."""
+    """How gangs are placed in this cycle."""
 
-    fits: ShapeFits = field(default_factory=ShapeFits)
-    gpu_strategy: Strategy = Strategy.BINPACK
-    cpu_strategy: Strategy = Strategy.BINPACK
-    scoring: Scoring | None = None
+    shapes: ShapePlacer = field(default_factory=ShapePlacer)
     reservations: Reservations = field(default_factory=Reservations)
 
     def place(
@@ -72,13 +53,13 @@ class Placer:
             allowed = without(kept, allowed, len(statement.snapshot.nodes))
         near, anywhere = near_nodes(statement, gang), gang.tree.is_unconstrained_leaf
         if len(members) == 1 and allowed is None and near is None and anywhere:
-            running = self.fit_for_singles(statement, members[0].shape, room)
+            running = self.shapes.fit_for_singles(statement, members[0].shape, room)
             row = None if running is None else running.first()
             if row is not None:
                 statement.place(gang, members, row, action, room=room)
                 return None
-        attempt = _Attempt(statement, gang, action, room, told)
-        where = _Where(
+        attempt = Attempt(statement, gang, action, room, told)
+        where = Where(
             np.ones(len(statement.snapshot.nodes), np.bool_) if allowed is None else allowed
         )
         obstacle = self._place_near(attempt, members, where, near)
@@ -86,19 +67,17 @@ class Placer:
             return obstacle
         return keeping(obstacle, len(kept), self._copies_on(attempt, members, kept))
 
-    def _copies_on(
-        self, attempt: "_Attempt", members: Sequence[Member], rows: Sequence[int]
-    ) -> int:
+    def _copies_on(self, attempt: Attempt, members: Sequence[Member], rows: Sequence[int]) -> int:
         """How many of the pods have room on these nodes, each shape by itself."""
         inside = ~without(tuple(rows), None, len(attempt.statement.snapshot.nodes))
         sizes = [(part[0].shape, len(part)) for part in by_shape(members)]
-        return sum(int(self._fitting(attempt, s, inside, n).sum()) for s, n in sizes)
+        return sum(int(self.shapes.fitting(attempt, s, inside, n).sum()) for s, n in sizes)
 
     def _place_near(
         self,
-        attempt: "_Attempt",
+        attempt: Attempt,
         members: Sequence[Member],
-        where: "_Where",
+        where: Where,
         near: Bools | None,
     ) -> Obstacle | None:
         """On the nodes ``near`` the gang if they hold it, else as many there as there is room."""
@@ -106,20 +85,22 @@ class Placer:
         if near is None:
             return self._place_group(attempt, tree, members, where)
         with attempt.statement.trial() as trial:
-            if self._place_group(attempt, tree, members, _Where(where.mask & near)) is None:
+            if self._place_group(attempt, tree, members, Where(where.mask & near)) is None:
                 trial.keep()
                 return None
         return self._place_group(
-            attempt, tree, members, _Where(where.mask, np.where(near, PREFERENCE, 0.0))
+            attempt, tree, members, Where(where.mask, np.where(near, PREFERENCE, 0.0))
         )
 
     def _place_group(
-        self, attempt: "_Attempt", group: Subgroup, members: Sequence[Member], where: "_Where"
+        self, attempt: Attempt, group: Subgroup, members: Sequence[Member], where: Where
     ) -> Obstacle | None:
         if group.topology is None:
             return self._place_inside(attempt, group, members, where)
         shapes = by_shape(members)
-        fitting = [self._fitting(attempt, each[0].shape, where.mask, len(each)) for each in shapes]
+        fitting = [
+            self.shapes.fitting(attempt, each[0].shape, where.mask, len(each)) for each in shapes
+        ]
         asked = (attempt.statement, attempt.gang, group, fitting, [len(each) for each in shapes])
         found = domain_candidates(*asked)
         if isinstance(found, Obstacle):
@@ -127,7 +108,7 @@ class Placer:
         for candidate in found:
             with attempt.statement.trial() as trial:
                 preference = both(where.preference, candidate.preference)
-                inside = _Where(where.mask & candidate.mask, preference)
+                inside = Where(where.mask & candidate.mask, preference)
                 if self._place_inside(attempt, group, members, inside) is None:
                     trial.keep()
                     return None
@@ -136,13 +117,13 @@ class Placer:
         return unsatisfied(attempt.gang, group, len(members), roomiest(*asked))
 
     def _place_inside(
-        self, attempt: "_Attempt", group: Subgroup, members: Sequence[Member], where: "_Where"
+        self, attempt: Attempt, group: Subgroup, members: Sequence[Member], where: Where
     ) -> Obstacle | None:
         if not any(constrained(child) for child in group.children):
             parts = self._hardest_first(attempt, by_shape(members), where)
             if can_search(attempt.statement, parts, attempt.action):
                 return self._place_mixed(attempt, parts, where)
-            steps = (partial(self._place_part, attempt, part, where) for part in parts)
+            steps = (partial(self.shapes.place, attempt, part, where) for part in parts)
         else:
             steps = (
                 partial(self._place_group, attempt, child, own, where)
@@ -152,249 +133,35 @@ class Placer:
         return next((obstacle for step in steps if (obstacle := step()) is not None), None)
 
     def _hardest_first(
-        self, attempt: "_Attempt", parts: Sequence[list[Member]], where: "_Where"
+        self, attempt: Attempt, parts: Sequence[list[Member]], where: Where
     ) -> Sequence[list[Member]]:
         """Of pods of one size, first those that fewer nodes are open to."""
         if len(parts) < 2:
             return parts
 
         def open_nodes(part: Sequence[Member]) -> int:
-            static = self.fits.static(attempt.statement, part[0].shape, attempt.room)
+            static = self.shapes.fits.static(attempt.statement, part[0].shape, attempt.room)
             return int((static.mask & where.mask).sum())
 
         return largest_first(sorted(parts, key=open_nodes))
 
     def _place_mixed(
-        self, attempt: "_Attempt", parts: Sequence[Sequence[Member]], where: "_Where"
+        self, attempt: Attempt, parts: Sequence[Sequence[Member]], where: Where
     ) -> Obstacle | None:
         """The largest first, and if that leaves some without room, by search."""
         statement, gang, action, room, _ = attempt
         with statement.trial() as trial:
-            steps = (self._place_part(attempt, part, where) for part in parts)
+            steps = (self.shapes.place(attempt, part, where) for part in parts)
             obstacle = next((each for each in steps if each is not None), None)
             if obstacle is None:
                 trial.keep()
                 return None
         masks = [
-            self.fits.static(statement, part[0].shape, room).mask & where.mask for part in parts
+            self.shapes.fits.static(statement, part[0].shape, room).mask & where.mask
+            for part in parts
         ]
         found = place_by_search(statement, gang, parts, masks, action, room=room)
         return None if found else obstacle
-
-    def _fitting(self, attempt: "_Attempt", shape: Shape, mask: Bools, count: int) -> Ints:
-        """(nodes,) how many pods of ``shape`` fit, devices included, at most ``count`` of those."""
-        statement, room = attempt.statement, attempt.room
-        running = self.fits.running(statement, shape, room)
-        if running is not None:
-            running.refresh()
-            return np.where(mask, running.copies, 0)
-        mask = self.fits.static(statement, shape, room).mask & mask
-        return self.fits.room(statement, shape, mask, count, room).fitting
-
-    def _place_scored(
-        self, attempt: "_Attempt", members: Sequence[Member], where: "_Where", scoring: Scoring
-    ) -> Obstacle | None:
-        """One after the other: each changes what the next one's choices are worth."""
-        statement, room, shape = attempt.statement, attempt.room, members[0].shape
-        static = self.fits.static(statement, shape, room)
-        preference = lasting_preference(statement, shape, static)
-        if where.preference is not None:
-            preference = preference + where.preference
-        if scoring.foresees and only_room_decides(statement, shape):
-            mask, nodes = static.mask & where.mask, scoring.nodes(statement, room)
-            rows = ScoredFit(nodes, shape, mask, preference).next_rows(len(members))
-            done = len(rows)
-            if done == len(members):
-                statement.place_plain(attempt.gang, members, rows, attempt.action, room)
-        else:
-            inside = where._replace(preference=preference)
-            done = self._place_in_turn(attempt, members, inside, scoring)
-        if done == len(members):
-            return None
-        if not attempt.told:
-            return UNTOLD
-        copies = self._fitting(attempt, shape, where.mask, 1)
-        return no_room(statement, shape, static, copies=copies, needed=len(members), found=done)
-
-    def _place_in_turn(
-        self, attempt: "_Attempt", members: Sequence[Member], where: "_Where", scoring: Scoring
-    ) -> int:
-        """How many found a place, each seeing those before it."""
-        statement, gang, action, room, _ = attempt
-        shape, scored = members[0].shape, scoring.nodes(statement, room)
-        static = self.fits.static(statement, shape, room)
-        for done, member in enumerate(members):
-            mask, limited = static.mask & where.mask, statement.limits.copies(shape, room, 1)
-            if limited is not None:
-                mask &= limited > 0
-            within, preference = statement.zones.within(shape, room, 1), where.preference
-            if within is not None:
-                preference = both(preference, wish_for_few(within))
-            pick = scored.pick(shape, mask, preference)
-            if pick is None or not statement.place(
-                gang, [member], pick.row, action, room=room, part=pick.part
-            ):
-                return done
-            scored.note(shape, pick.row)
-            if has_rules(shape):
-                static = self.fits.static(statement, shape, room)
-        return len(members)
-
-    def packed_fit(self, statement: Statement, shape: Shape, room: Room) -> RunningFit | None:
-        """The fit by which single pods of the shape are packed, if nothing else decides."""
-        if self.scoring is not None or self.strategy(shape) is not Strategy.BINPACK:
-            return None
-        return self.fits.running(statement, shape, room)
-
-    def fit_for_singles(
-        self, statement: Statement, shape: Shape, room: Room
-    ) -> RunningFit | ScoredFit | None:
-        """The fit by which single pods of the shape go, by score or packed, while it has room."""
-        scoring = self.scoring
-        if scoring is None:
-            return self.packed_fit(statement, shape, room)
-        if not scoring.foresees or not only_room_decides(statement, shape):
-            return None
-        if scoring.by_default and not wants_devices(shape):
-            off = self.fits.running(statement, shape, room, off_devices=True)
-            if off is not None and off.has_room():
-                return off
-        return scoring.fit(statement, shape, room, self.fits.statics)
-
-    def fit_for_gangs(self, statement: Statement, shape: Shape, room: Room) -> RunningFit | None:
-        """The fit by which pods of the shape go that start together, if room alone decides."""
-        scoring = self.scoring
-        if scoring is not None and not (scoring.by_default and wants_devices(shape)):
-            return None
-        return self.fits.running(statement, shape, room)
-
-    def _place_plain(
-        self, attempt: "_Attempt", members: Sequence[Member], where: "_Where", running: RunningFit
-    ) -> Obstacle | None:
-        statement, gang, action, room, _ = attempt
-        shape, count = members[0].shape, len(members)
-        running.refresh()
-        copies = np.where(where.mask, running.copies, 0)
-        preference = running.preference
-        if where.preference is not None:
-            preference = preference + where.preference
-        chunks = fill(count, copies, preference, running.slack, self.strategy(shape))
-        found = sum(pods for _, pods in chunks)
-        if found < count:
-            if not attempt.told:
-                return UNTOLD
-            static = self.fits.static(statement, shape, room)
-            return no_room(statement, shape, static, copies=copies, needed=count, found=found)
-        rows = [row for row, pods in chunks for _ in range(pods)]
-        statement.place_plain(gang, members, rows, action, room)
-        return None
-
-    def _place_part(
-        self, attempt: "_Attempt", members: Sequence[Member], where: "_Where"
-    ) -> Obstacle | None:
-        obstacle = self._place_shape(attempt, members, where)
-        if obstacle is None:
-            return None
-        return of_gang(obstacle, attempt.gang, members, attempt.statement.placed)
-
-    def _place_shape(
-        self, attempt: "_Attempt", members: Sequence[Member], where: "_Where"
-    ) -> Obstacle | None:
-        scoring = self.scoring
-        if scoring is None or members[0].shape.uses_claims:
-            return self._place_together(attempt, members, where)
-        together = self._better_together(attempt, members, where, scoring)
-        if together is None:
-            return self._place_scored(attempt, members, where, scoring)
-        return self._place_together(attempt, members, together)
-
-    def _better_together(
-        self, attempt: "_Attempt", members: Sequence[Member], where: "_Where", scoring: Scoring
-    ) -> "_Where | None":
-        """Where no score is asked: gangs with whole GPUs, and other pods off nodes with devices."""
-        statement, shape, count = attempt.statement, members[0].shape, len(members)
-        if scoring.by_default and wants_devices(shape):
-            return where if count > 1 and shape.gpu_share is None else None
-        if not scoring.by_default or has_rules(shape):
-            return None
-        static = self.fits.static(statement, shape, attempt.room)
-        mask = where.mask & without_devices(statement, static)
-        holds = mask.any() and self._fitting(attempt, shape, mask, count).sum() >= count
-        return where._replace(mask=mask) if holds else None
-
-    def _place_together(
-        self, attempt: "_Attempt", members: Sequence[Member], where: "_Where"
-    ) -> Obstacle | None:
-        statement, gang, action, room, _ = attempt
-        shape = members[0].shape
-        running = self.fits.running(statement, shape, room)
-        if running is not None:
-            return self._place_plain(attempt, members, where, running)
-        paired = has_rules(shape)
-        static = self.fits.static(statement, shape, room)
-        closed = np.zeros(len(statement.snapshot.nodes), dtype=np.bool_)
-        left = list(members)
-        while left:
-            mask = static.mask & where.mask & ~closed
-            together = len(left) if shape.shares_claims and len(left) == len(members) else 0
-            count = 1 if paired or together else len(left)
-            found = self.fits.room(statement, shape, mask, count, room, together=together)
-            chunks = fill_by_zones(
-                count,
-                found.fitting,
-                self._preference(attempt, shape, static, where, mask) + alternatives_passed(found),
-                slack(shape, statement.snapshot.resources, found.free),
-                self.strategy(shape),
-                within=statement.zones.within(shape, room, count),
-                first=found.first,
-            )
-            if sum(pods for _, pods in chunks) < count:
-                if not attempt.told:
-                    return UNTOLD
-                done = len(members) - len(left) + sum(pods for _, pods in chunks)
-                return no_room(
-                    statement, shape, static, copies=found.copies, needed=len(members), found=done
-                )
-            for row, pods in chunks:
-                placed = statement.place(gang, left[:pods], row, action, room=room)
-                del left[:placed]
-                if placed < pods:
-                    closed[row] = True
-                    break
-            if paired:
-                static = self.fits.static(statement, shape, room)
-        return None
-
-    def strategy(self, shape: Shape) -> Strategy:
-        """How pods of the shape share nodes."""
-        if self.gpu_strategy is self.cpu_strategy:
-            return self.gpu_strategy
-        return self.gpu_strategy if wants_devices(shape) else self.cpu_strategy
-
-    def _preference(
-        self, attempt: "_Attempt", shape: Shape, static: StaticFit, where: "_Where", mask: Bools
-    ) -> Floats:
-        statement = attempt.statement
-        preference = lasting_preference(statement, shape, static)
-        preference = preference + starts_now(statement, shape, mask, attempt.room)
-        return preference if where.preference is None else preference + where.preference
-
-
-class _Attempt(NamedTuple):
-    """What stays the same while a gang is placed; ``told``: whether anybody reads why not."""
-
-    statement: Statement
-    gang: Gang
-    action: Action
-    room: Room
-    told: bool
-
-
-class _Where(NamedTuple):
-    """Nodes that may be used, (nodes,) bool, and which of them to prefer, (nodes,) below 1."""
-
-    mask: Bools
-    preference: Floats | None = None
 
 
 def _members_of(group: Subgroup, members: Sequence[Member]) -> list[Member]:

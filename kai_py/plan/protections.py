@@ -86,7 +86,7 @@ def _fits_without_others(state: CycleState, ask: Ask, fits: dict[int, int]) -> b
     for members in by_shape(ask.members):
         shape = members[0].shape
         if shape.number not in fits:
-            static = state.placer.fits.statics.of(shape, snapshot.nodes)
+            static = state.placer.shapes.fits.statics.of(shape, snapshot.nodes)
             whole = snapshot.nodes.allocatable
             copies = copies_that_fit(shape, snapshot.resources, whole, static.mask, whole)
             able = not shape.needs_devices or state.statement.devices.ever_fits(shape)

@@ -138,7 +138,7 @@ def _may_never_fit(state: CycleState, ask: Ask) -> bool:
         if shape.needs_devices and not devices.ever_fits(shape):
             return True
         if shape.pod_anti_affinity:
-            mask = state.placer.fits.statics.of(shape, snapshot.nodes).mask
+            mask = state.placer.shapes.fits.statics.of(shape, snapshot.nodes).mask
             empty = Neighbourhood(snapshot.nodes, (), snapshot.namespaces)
             if len(group) > empty.most_apart(shape, mask):
                 return True
@@ -178,7 +178,7 @@ def _resting_for_less(state: CycleState, book: Book, question: Question) -> Answ
             continue
         if less.who != asked.who or less.size > asked.size:
             continue
-        fits = state.placer.fits
+        fits = state.placer.shapes.fits
         if is_no_easier(state.statement, fits, pod.shape, known.pod.shape):
             book.note(question, answer)
             return answer

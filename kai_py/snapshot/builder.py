@@ -14,7 +14,7 @@ from kai_py.api.records.core import Node, Pod
 from kai_py.api.records.document import Document
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.records.sameness import same_owner
-from kai_py.api.references import ClaimRef, PodRef
+from kai_py.api.references import PodRef
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owners import GroupKind
 from kai_py.snapshot.assumptions import FINISHED, SUCCEEDED, Assumptions, Standing
@@ -32,7 +32,7 @@ from kai_py.snapshot.derivation import (
 from kai_py.snapshot.failed_devices import DeviceKey, FailedDevices
 from kai_py.snapshot.gang_ledger import GangLedger, copied
 from kai_py.snapshot.gpu_holdings import CardMemory
-from kai_py.snapshot.group_claims import GROUPS, GroupKey
+from kai_py.snapshot.group_claims import GROUPS
 from kai_py.snapshot.group_schedulers import GroupSchedulers
 from kai_py.snapshot.known_queues import KnownQueues
 from kai_py.snapshot.known_topologies import KnownTopologies
@@ -91,7 +91,7 @@ class SnapshotBuilder:
         self._readings = Readings(
             identify, devices, self._card_memory, self._dependencies, self._owners
         )
-        self._vacated = VacatedClaims(
+        self.vacated = VacatedClaims(
             self._group_schedulers,
             settings.scheduler_names,
             lambda namespace, name: self._objects.get(GROUPS, namespace, name) is not None,
@@ -107,7 +107,7 @@ class SnapshotBuilder:
         self._unclaimed = UnclaimedVolumes()
         self._storage_offers = StorageOffers()
         self._tables = (
-            self._vacated,
+            self.vacated,
             self._unclaimed,
             self._storage_offers,
             self._numa,
@@ -191,18 +191,6 @@ class SnapshotBuilder:
         """Give a device that could not be made ready to nobody for a while."""
         self._failed_devices.avoid(device, why, seconds)
 
-    def own_groups(self) -> frozenset[GroupKey]:
-        """PodGroups whose claims are ours to give back."""
-        return self._vacated.own_groups()
-
-    def unknown_groups(self) -> Mapping[ClaimRef, frozenset[str]]:
-        """PodGroups without pods of which it is not known whose they are, by claim."""
-        return self._vacated.unknown_groups()
-
-    def own_group(self, namespace: str, name: str) -> None:
-        """Count a PodGroup without pods as ours."""
-        self._vacated.own_group(namespace, name)
-
     def freeze(self, now: float) -> Snapshot:
         """The cluster as known at ``now``."""
         self._failed_devices.tick(now)
@@ -247,8 +235,8 @@ class SnapshotBuilder:
             topologies=self._topologies.levels(),
             leaving=tuple(self._gangs.leaving.values()),
             disregarded=tuple(self._disregarded.values()),
-            vacancies=self._vacated.vacancies(),
-            group_users=self._vacated.group_users(self._gangs.gangs.values()),
+            vacancies=self.vacated.vacancies(),
+            group_users=self.vacated.group_users(self._gangs.gangs.values()),
             budgets=self._budgets.standing(),
             numa=self._numa.nodes(),
         )
@@ -263,7 +251,7 @@ class SnapshotBuilder:
         """Something that pods may be derived from."""
         touched = self._objects.apply(kind, old, new)
         if kind == GROUPS and isinstance(old, Document) and new is None:
-            self._vacated.forget_group(old.metadata.namespace, old.metadata.name)
+            self.vacated.forget_group(old.metadata.namespace, old.metadata.name)
         if not self._departed.keep(old, new):
             self._derive_all(touched)
         for uid, stand_in in changed_stand_ins(old, new):

@@ -31,12 +31,3 @@ class RecordingRoom:
 
     def expect_staying(self, pod_uid) -> None:
         self.leaving.discard(pod_uid)
-
-    def own_groups(self) -> frozenset:
-        return frozenset()
-
-    def unknown_groups(self) -> dict:
-        return {}
-
-    def own_group(self, namespace, name) -> None:
-        raise AssertionError("there are no groups")

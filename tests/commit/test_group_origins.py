@@ -16,7 +16,7 @@ from kai_py.watch.kinds import PODS, RESOURCE_CLAIMS
 CLAIM = ClaimRef("default", "gpu", "claim-uid")
 
 
-class Room:
+class Groups:
     def __init__(self, *groups):
         self.groups = frozenset(groups)
         self.owned = []
@@ -61,7 +61,7 @@ def origins(room, *answers):
 
 
 async def test_a_group_is_ours_if_we_allocated_its_claim():
-    room = Room("train")
+    room = Groups("train")
     looking, _ = origins(room, written("kai-py", "allocation", "reservedFor"))
     await looking.look()
     assert room.owned == [("default", "train")]
@@ -73,7 +73,7 @@ async def test_a_group_is_ours_if_we_allocated_its_claim():
     ids=["somebody else's", "we wrote another field", "gone"],
 )
 async def test_others_are_not_and_are_read_once(found):
-    room = Room("train")
+    room = Groups("train")
     looking, claims = origins(room, found)
     for _ in range(3):
         await looking.look()
@@ -81,7 +81,7 @@ async def test_others_are_not_and_are_read_once(found):
 
 
 async def test_a_claim_that_cannot_be_read_is_read_again(caplog):
-    room = Room("train")
+    room = Groups("train")
     looking, _ = origins(room, ApiError("refused"), written("kai-py", "allocation"))
     with caplog.at_level(logging.WARNING):
         await looking.look()

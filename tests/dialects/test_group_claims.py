@@ -223,7 +223,7 @@ def test_the_devices_of_another_schedulers_group_are_not_counted_on():
 
 
 def own_groups(cluster):
-    return cluster.planner.builder.own_groups()
+    return cluster.planner.builder.vacated.own_groups()
 
 
 OURS = frozenset({("default", "train")})
@@ -278,15 +278,15 @@ def test_nobody_waits_for_the_devices_of_a_group_that_nobody_gives_back():
 
 def test_whose_a_group_without_pods_is_can_be_told():
     cluster = one_node(train(), claim(on="b"), urgent())
-    builder = cluster.planner.builder
-    ((found, names),) = builder.unknown_groups().items()
+    groups = cluster.planner.builder.vacated
+    ((found, names),) = groups.unknown_groups().items()
     assert (found.name, names) == ("train-gpu", {"train"})
-    builder.own_group("default", "train")
-    assert (own_groups(cluster), builder.unknown_groups()) == (OURS, {})
+    groups.own_group("default", "train")
+    assert (own_groups(cluster), groups.unknown_groups()) == (OURS, {})
     assert outcome(cluster.plan()) == ([], ["urgent"], [])
 
 
 @pytest.mark.parametrize("scheduler", ["kai-scheduler", "default-scheduler"])
 def test_whose_a_group_with_pods_is_needs_no_telling(scheduler):
     pods = members(schedulerName=scheduler, nodeName="b")
-    assert one_node(train(), claim(on="b"), pods).planner.builder.unknown_groups() == {}
+    assert one_node(train(), claim(on="b"), pods).planner.builder.vacated.unknown_groups() == {}

@@ -42,7 +42,7 @@ FRACTION_NOISE = 1e-6
 
 def consolidate(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | None = None) -> None:
     """Run the action for those of ``gangs`` that are still pending; ``pool``: of the moment."""
-    if state.placer.gpu_strategy is Strategy.SPREAD:
+    if state.placer.shapes.gpu_strategy is Strategy.SPREAD:
         return
     waiting = list(gangs)
     if not _may_help_anybody(state, waiting):
@@ -86,7 +86,7 @@ def _helpers(state: CycleState, pool: VictimPool, refused: VictimUnit) -> Iterat
     moving, nodes = refused.members[0], state.snapshot.nodes
     wanted = _least(state, moving)
     partly_free = (state.statement.later > 0)[wanted > 0].all(axis=0)
-    open_rows = partly_free & state.placer.fits.statics.of(moving.shape, nodes).mask
+    open_rows = partly_free & state.placer.shapes.fits.statics.of(moving.shape, nodes).mask
 
     def helps(unit: VictimUnit) -> bool:
         row = nodes.positions.get(unit.members[0].node)
@@ -136,7 +136,7 @@ def _units(state: CycleState, pool: VictimPool, ask: Ask) -> Iterator[VictimUnit
     Whoever leaves comes back, so no unit empties a leaf for those that stay.
     """
     hardest = by_shape(ask.members)[0][0]
-    mask = state.placer.fits.statics.of(hardest.shape, state.snapshot.nodes).mask
+    mask = state.placer.shapes.fits.statics.of(hardest.shape, state.snapshot.nodes).mask
     on_row: dict[int, list[VictimUnit]] = {}
     for queue in pool.queues():
         for unit in pool.units(queue):
