@@ -68,7 +68,6 @@ from tests.cluster.view import View
 NUMBERS = itertools.count()
 PATIENCE = 30.0
 """Seconds, on a busy machine."""
-PODS = "/api/v1/namespaces/default/pods"
 ELECTING = EAGER.model_copy(update={"leader_election": LeaderElection(namespace=NAMESPACE)})
 HIGH = pod_spec(template=TEMPLATE, priorityClassName="high")
 SERVED_LATER = "patch compositepodgroups/status"
@@ -150,10 +149,8 @@ async def asking(real: Cluster) -> None:
 async def started_after_asking(real: Cluster) -> None:
     await asking(real)
     await eventually(lambda: real.api.items(TEMPLATES), what="a PodTemplate", within=PATIENCE)
-    await real.api.delete("/apis/batch/v1/namespaces/default/jobs/train")
-    for each in await real.api.items(PODS):  # the garbage collector rests when kinds come and go
-        with suppress(ApiError):
-            await real.api.delete(f"{PODS}/{each['metadata']['name']}")
+    async with real.run_nodes(gpu_nodes(1, plugin_gpus=2, prefix="added")):
+        await asyncio.Event().wait()
 
 
 async def asking_again(real: Cluster) -> None:

@@ -92,8 +92,7 @@ async def test_no_more_than_needed_leaves(cluster: Cluster, view: View):
         await view.wait_bound("low", 8)
         await cluster.submit(prioritised("high", 3, "high"))
         await view.wait_bound("high", 3)
-        bound = await view.bound("low")
-        assert len(bound) == 4, "two jobs of two pods stay whole"
+        bound = await view.wait_bound("low", 4)  # the second pod of a pair may still be leaving
         assert len({name.rsplit("-", 1)[0] for name in bound}) == 2
 
 

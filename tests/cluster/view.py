@@ -59,13 +59,13 @@ class View:
     async def wait_bound(self, prefix: str, count: int, *, within: float = 15.0) -> dict[str, str]:
         """Wait until exactly `count` pods are bound; return them."""
 
-        async def reached() -> bool:
+        async def reached() -> tuple[dict[str, str]]:
             bound = await self.bound(prefix)
             assert len(bound) == count, f"{len(bound)} of {count} bound: {await self.say(prefix)}"
-            return True
+            return (bound,)
 
-        await eventually(reached, within=within)
-        return await self.bound(prefix)
+        (bound,) = await eventually(reached, within=within)
+        return bound
 
     async def wait_pending(
         self, prefix: str, count: int, *, reason: str, within: float = 15.0
