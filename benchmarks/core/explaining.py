@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from benchmarks.core.cluster import Cluster
 from benchmarks.core.objects import NODE_GPUS, NOW, Work, departments, node_name, nodes
-from benchmarks.core.scenarios import objects_of
+from benchmarks.core.problems import objects_of
 from benchmarks.row import Benchmark, Measured
 from benchmarks.timing import median_seconds, peak_resident_mb
 from kai_py.api.queue import API_VERSION

@@ -109,6 +109,7 @@ class Work:
     gpus: int = 1
     cpu: int = 1
     number: int = 0
+    priority: int | None = None
     on: tuple[int, ...] = ()
     one_per_rack: bool = False
     within: str = ""
@@ -150,6 +151,8 @@ class Work:
         spec = pod_spec(self.gpus, self.cpu)
         if node is not None:
             spec = replace(spec, node_name=node_name(node))
+        if self.priority is not None:
+            spec = replace(spec, priority=self.priority)
         if self.one_per_rack:
             spec = replace(spec, affinity=ONE_PER_RACK)
         return Pod(

@@ -19,7 +19,7 @@ from benchmarks.core.objects import (
     nodes,
     pod_spec,
 )
-from benchmarks.core.scenarios import objects_of
+from benchmarks.core.problems import objects_of
 from benchmarks.row import Benchmark, Measured
 from benchmarks.timing import median_seconds, peak_resident_mb
 from kai_py.api.records.core import ObjectMeta, Pod, PodStatus

@@ -37,7 +37,8 @@ class Headroom:
         self._given_back = GivenBack(state)
         self._wants = [Want(state, group, self._domains) for group in by_shape(members)]
         counts = [want.enough for want in self._wants]
-        self._enough = sum(all(each) for each in zip(*counts, strict=True))
+        self._reached = [all(each) for each in zip(*counts, strict=True)]
+        self._enough = sum(self._reached)
 
     @property
     def enough(self) -> bool:
@@ -63,15 +64,23 @@ class Headroom:
         for row in touched:
             self._recount(row)
 
+    def gained(self, node: str) -> bool:
+        """Whether a node has room for more copies than before anybody was released."""
+        row = self._state.snapshot.nodes.positions.get(node)
+        return row is not None and any(want.gained(row) for want in self._wants)
+
     def _recount(self, row: int) -> None:
         domain = 0 if self._domains is None else int(self._domains[row])
         if domain == NOWHERE:
             return
-        before = all(want.enough[domain] for want in self._wants)
         free, devices = self._free[row], self._freed_devices.get(row, 0.0)
+        changed = False
         for want in self._wants:
-            want.set(row, domain, want.copies(row, free, devices))
-        self._enough += all(want.enough[domain] for want in self._wants) - before
+            changed |= want.set(row, domain, want.copies(row, free, devices))
+        if changed:
+            before, now = self._reached[domain], all(want.enough[domain] for want in self._wants)
+            self._enough += now - before
+            self._reached[domain] = now
 
 
 class GivenBack:
@@ -144,6 +153,8 @@ class Want:
         for position, amount, mirrored in self._request:
             if not mirrored or self._allocatable[position, row] > 0:
                 fitting = min(fitting, free[position] / amount)
+                if fitting < 1.0:
+                    return 0
         if self._share is not None:
             opened = 0.0 if self._card is None else free[self._card] - self._whole[row]
             fitting = min(fitting, self._parts[row] + max(opened, 0.0) * self._per_card[row])
@@ -163,12 +174,22 @@ class Want:
         ]
         return min(counted, default=(0.0, None))[1]
 
-    def set(self, row: int, domain: int, copies: int) -> None:
-        """The node holds so many copies now."""
+    def gained(self, row: int) -> bool:
+        """Whether the node holds more copies than at first."""
+        copies = self._by_row.get(row)
+        return copies is not None and copies > self._at_first[row]
+
+    def set(self, row: int, domain: int, copies: int) -> bool:
+        """The node holds so many copies now; whether it held others before."""
         before = self._by_row.get(row)
-        self._sums[domain] += copies - (int(self._at_first[row]) if before is None else before)
+        if before is None:
+            before = int(self._at_first[row])
+        if copies == before:
+            return False
+        self._sums[domain] += copies - before
         self._by_row[row] = copies
         self.enough[domain] = self._sums[domain] >= self._count
+        return True
 
 
 def _sums(fitting: Ints, domains: Ints | None) -> list[int]:

@@ -5,7 +5,8 @@ its queue and every queue above it stay within ``max`` once it has come. Both ar
 the unit) each; nothing is placed.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from kai_py.plan.candidates import Ask
 from kai_py.plan.cycle_state import CycleState
@@ -54,6 +55,26 @@ class Choice:
         self._headroom.release(unit.members, sign)
         self._bounds.release(unit, sign)
 
+    def useless(self, units: Sequence[VictimUnit]) -> list[VictimUnit]:
+        """Units of which each, alone of its gang, can stay whoever else does, as far as is counted.
+
+        Copies on a node only grow with what is released there: where all of it made room for none,
+        a part of it does not.
+        """
+        if not self._bounds.free_of_cost:
+            return []
+        gained = dict[str, bool]()
+        for unit in units:
+            for member in unit.members:
+                if member.node not in gained:
+                    gained[member.node] = self._headroom.gained(member.node)
+        of_gang = Counter(unit.gang.key for unit in units)
+        return [
+            unit
+            for unit in units
+            if of_gang[unit.gang.key] == 1 and not any(gained[m.node] for m in unit.members)
+        ]
+
     def ban(self, unit: VictimUnit) -> None:
         """The unit stays, whatever else is taken, and with it what would leave it behind."""
         self._banned.setdefault(unit.gang.key, []).append(unit)
@@ -67,7 +88,7 @@ class _Bounds:
 
     def __init__(self, state: CycleState, gang: Gang, ask: Ask) -> None:
         standing, queue = state.quota.standing, state.quota.queues.positions[gang.queue]
-        self.hold = self._free_of_cost = True
+        self.hold = self.free_of_cost = True
         if not standing.queues.has_max[queue]:
             return
         line = standing.queues.ancestors(queue)
@@ -77,11 +98,11 @@ class _Bounds:
         self._max = standing.queues.max[:, line]
         self._shared = shared_depth(standing.queues, queue)
         self._check()
-        self._free_of_cost = self.hold
+        self.free_of_cost = self.hold
 
     def release(self, unit: VictimUnit, sign: float) -> None:
         """The unit's queue, as far as it shares its line with the gang's, holds less."""
-        if self._free_of_cost:
+        if self.free_of_cost:
             return
         shared = self._shared[self._state.quota.queues.positions[unit.gang.queue]]
         self._held[:, :shared] -= sign * cost_of(self._state, unit)[:, None]

@@ -170,12 +170,16 @@ class VictimSearch:
     def _fewest(
         self, choice: Choice, units: Sequence[VictimUnit]
     ) -> tuple[list[VictimUnit], list[VictimUnit]]:
-        """Those of ``units`` that are needed, and those that can stay, counted as back."""
+        """Those of ``units`` that are needed, and those that can stay and are counted as back.
+
+        Who can stay without a count is in neither.
+        """
         if self._exact and len(units) == 1:
             return list(units), []
         spared = [] if self._exact else self._far_away(choice, units)
+        useless = choice.useless(units) if self._exact else []
         kept = {id(unit): unit for unit in units}
-        for unit in spared:
+        for unit in (*spared, *useless):
             del kept[id(unit)]
         by_gang: dict[str, list[VictimUnit]] = {}
         for unit in kept.values():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.core import scenarios
+from benchmarks.core import problems
 from benchmarks.core.cluster import Cluster, counts
 from benchmarks.core.objects import NODE_GPUS, RACK, Work, departments, nodes
 from benchmarks.core.steady import Churn, full_cluster
@@ -37,40 +37,40 @@ def test_a_work_of_several_pods_is_a_gang():
 
 @pytest.mark.parametrize("factor", [1, 2])
 def test_pending_jobs_are_dealt_to_the_queues(factor):
-    cluster = scenarios.allocate(2, 8)(factor)
+    cluster = problems.allocate(2, 8)(factor)
     queues = [gang.queue for gang in cluster.snapshot().gangs.values()]
     assert sorted(queues) == sorted(f"queue-{i % 4}" for i in range(8 * factor))
-    assert decided(cluster) == scenarios.bound(8)(factor)
+    assert decided(cluster) == problems.bound(8)(factor)
 
 
 def test_every_second_job_runs():
-    cluster = scenarios.half_running(4, 16)(1)
+    cluster = problems.half_running(4, 16)(1)
     running = [g for g in cluster.snapshot().gangs.values() if g.bound]
     assert {gang.queue for gang in running} == {"queue-0", "queue-2"}
     assert decided(cluster) == "8 bound"
 
 
 def test_gangs_fill_the_cluster():
-    assert decided(scenarios.gangs(2, 4, 4)(1)) == "16 bound"
+    assert decided(problems.gangs(2, 4, 4)(1)) == "16 bound"
 
 
 def test_a_gang_of_whole_nodes_reclaims_half_the_cluster():
-    assert decided(scenarios.reclaim_large(4)(1)) == "2 nominated, 16 evicted"
+    assert decided(problems.reclaim_large(4)(1)) == "2 nominated, 16 evicted"
 
 
 def test_single_jobs_reclaim_the_cluster():
-    assert decided(scenarios.reclaim_many(2)(1)) == "16 nominated, 16 evicted"
+    assert decided(problems.reclaim_many(2)(1)) == "16 nominated, 16 evicted"
 
 
 def test_one_gpu_less_than_needed_may_be_reclaimed():
-    assert decided(scenarios.unschedulable(12)(1)) == "nothing to do"
-    assert decided(scenarios.unschedulable(12, beyond=80)(1)) == "10 nominated, 80 evicted"
+    assert decided(problems.unschedulable(12)(1)) == "nothing to do"
+    assert decided(problems.unschedulable(12, beyond=80)(1)) == "10 nominated, 80 evicted"
 
 
 def test_ten_pods_that_repel_each_other_need_ten_racks():
     assert len({each.metadata.labels[RACK] for each in nodes(20, racks=9)}) == 9
-    assert decided(scenarios.unschedulable(20, beyond=80, racks=9)(1)) == "nothing to do"
-    assert decided(scenarios.unschedulable(20, beyond=80, racks=10)(1)) != "nothing to do"
+    assert decided(problems.unschedulable(20, beyond=80, racks=9)(1)) == "nothing to do"
+    assert decided(problems.unschedulable(20, beyond=80, racks=10)(1)) != "nothing to do"
 
 
 def test_a_full_cluster_has_nothing_to_do_until_pods_end():
@@ -98,7 +98,7 @@ def test_rows_have_names_of_their_own_and_are_chosen_by_them():
 
 
 def test_a_gang_stays_within_its_block():
-    cluster = scenarios.one_gang_in_a_block(8, 4, 4)(1)
+    cluster = problems.one_gang_in_a_block(8, 4, 4)(1)
     plan = cluster.decide(cluster.snapshot())
     assert counts(plan) == "4 bound"
     (gang,) = plan.placements
@@ -106,9 +106,13 @@ def test_a_gang_stays_within_its_block():
 
 
 def test_no_rack_can_be_cleared():
-    assert decided(scenarios.unschedulable_in_a_rack(24, 2)(1)) == "nothing to do"
+    assert decided(problems.unschedulable_in_a_rack(24, 2)(1)) == "nothing to do"
 
 
 def test_consolidation_can_run_alone():
-    cluster = scenarios.half_running(4, 16, actions=(Action.CONSOLIDATE,))(1)
+    cluster = problems.half_running(4, 16, actions=(Action.CONSOLIDATE,))(1)
     assert decided(cluster) == "8 nominated"
+
+
+def test_jobs_for_whole_nodes_preempt_the_jobs_on_one_node_each():
+    assert decided(problems.preempt_for_nodes(3, 2)(1)) == "2 nominated, 16 evicted"
