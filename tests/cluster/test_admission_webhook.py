@@ -153,7 +153,7 @@ async def pods_get_scheduler_and_queue(real: Cluster, view: View) -> None:
     async def given() -> bool:
         await real.submit(plain_pod("after-label"))
         (found,) = await view.pods("after-label")
-        seen = (found["spec"]["schedulerName"], found["metadata"]["labels"].get(QUEUE_KEY))
+        seen = (found["spec"]["schedulerName"], found["metadata"].get("labels", {}).get(QUEUE_KEY))
         if seen != (SCHEDULER, "team-a"):
             await real.api.delete(f"{view.path('pods')}/after-label")
         return seen == (SCHEDULER, "team-a")
