@@ -13,8 +13,9 @@ async def eventually(
 ) -> T:
     """Return the first truthy answer of `probe`; fail, showing the last one, after `within` s.
 
-    An AssertionError in `probe` counts as "not yet" and is raised when time is up; so does a
-    LookupError, as what a controller has yet to write is absent before it is wrong.
+    An AssertionError in `probe` counts as "not yet" and is raised when time is up; so do a
+    LookupError and a ValueError (`(one,) = found`), as what a controller has yet to write is absent
+    before it is wrong.
     """
     deadline = time.monotonic() + within
     late: Exception
@@ -24,7 +25,7 @@ async def eventually(
             if answer:
                 return answer
             late = AssertionError(f"{what} not reached in {within} s, last seen: {answer!r}")
-        except (AssertionError, LookupError) as error:
+        except (AssertionError, LookupError, ValueError) as error:
             late = error
         if time.monotonic() > deadline:
             raise late

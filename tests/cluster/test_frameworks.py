@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.api import Document
+from tests.cluster.api import ApiError, Document
 from tests.cluster.clusters import Cluster
 from tests.cluster.eventually import eventually
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.cluster.manifests import IN_TEAM_A, claim_template, pod, queue
-from tests.cluster.scheduling import DEFINITIONS
-from tests.cluster.view import View, condition
+from tests.cluster.scheduling import DEFINITIONS, is_served
+from tests.cluster.view import View
 
 pytestmark = pytest.mark.usefixtures("scheduler")
 
@@ -133,13 +133,19 @@ def owned(framework: Framework, of: Document) -> list[Document]:
 async def served(cluster: Cluster, framework: Framework) -> AsyncIterator[None]:
     """The framework's kind, any content, for the duration of the block."""
     name = f"{framework.plural}.{framework.group}"
-    await cluster.api.create(definition(framework, name))
+    defined = definition(framework, name)
 
-    async def established() -> bool:
-        stored = await cluster.api.get(f"{DEFINITIONS}/{name}")
-        return condition(stored, "Established").get("status") == "True"
+    async def created() -> bool:
+        try:
+            await cluster.api.create(defined)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":  # the one of another test may still be going
+                raise
+            return False
+        return True
 
-    await eventually(established, what=f"{name} served")
+    await eventually(created, what=f"{name} defined")
+    await eventually(lambda: is_served(cluster.api, defined), what=f"{name} served")
     try:
         yield
     finally:
