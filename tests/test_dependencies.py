@@ -7,6 +7,8 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 BY_NAME = {"kubernetes"}
 """Imported by name, where it is first needed (kai_py/watch/credentials.py)."""
@@ -24,6 +26,7 @@ def imported(source: Path) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_every_import_is_declared_and_every_declaration_imported():
     modules = {name for source in (ROOT / "kai_py").rglob("*.py") for name in imported(source)}
     foreign = (modules | BY_NAME) - sys.stdlib_module_names - {"kai_py"}

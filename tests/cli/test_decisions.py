@@ -68,6 +68,7 @@ async def test_followed_they_come_as_they_are_made(url, log, capsys):
     assert [json.loads(line)["number"] for line in seen.splitlines()] == [1, 2]
 
 
+@pytest.mark.slow
 async def test_followed_across_a_restart_nothing_is_missed(log, capsys, monkeypatch):
     monkeypatch.setattr(decisions, "FIRST_PAUSE", 0.05)
     source = Source(lambda: view_of(ROOM), log, ShareHistory())

@@ -155,6 +155,7 @@ def test_shells_are_told_how_to_complete(shell):
     assert "_KAI_PY_COMPLETE=complete_" + shell in shown.stdout
 
 
+@pytest.mark.slow
 def test_a_terminal_that_lacks_a_sign_shows_another_one():
     shown = subprocess.run(
         [*KAI_PY, "queues", "--help"],

@@ -84,6 +84,7 @@ def test_prometheus_takes_the_rules(rules):
     assert "SUCCESS" in promtool("check", "rules", rules)
 
 
+@pytest.mark.slow
 @with_promtool
 def test_rules_and_alerts_say_what_they_should(rules):
     cases = Path(__file__).with_name("rules_test.yaml")

@@ -41,6 +41,7 @@ def test_w13_first_fit_is_what_exhaustive_search_finds(bounds, question):
     assert got == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(question=questions())
 def test_no_device_gets_two_holders_and_no_counter_is_overdrawn(question):

@@ -1,5 +1,6 @@
 """Of all answers that there are the allocator finds one, and says no only where there is none."""
 
+import pytest
 from hypothesis import given, settings
 
 from kai_py.api.records.core import Node, ObjectMeta
@@ -11,6 +12,7 @@ from .feasible import assignments, is_valid
 NODE = Node(metadata=ObjectMeta(name="n", labels={"rack": "r"}))
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(question=crowds())
 def test_an_answer_is_found_where_there_is_one(question):

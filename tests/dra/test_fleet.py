@@ -69,6 +69,7 @@ def test_a_fleet_answers_what_the_allocator_answers_node_by_node(on_nodes, choic
         assert counts[row] == one_by_one(claims, node, inventory, state, 3)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(on_nodes=fleets())
 def test_answers_follow_the_state_and_return_with_it(on_nodes):

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import combinations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -156,6 +157,7 @@ def _gpus(each):
     return int(each.members[0].charge["gpu"])
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(full_nodes(floors=3))
 def test_never_more_is_lost_than_by_age(before):

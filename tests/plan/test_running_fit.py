@@ -1,6 +1,7 @@
 """The kept fit equals a fresh one, and its first node is the one that ``fill`` takes for a pod."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -79,6 +80,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(steps, st.booleans(), st.sampled_from(list(Room)))
 def test_kept_equals_fresh(done, tiers, kept_for):

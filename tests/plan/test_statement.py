@@ -1,6 +1,7 @@
 """A trial that is not kept leaves nothing behind, whatever was done in it."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,6 +122,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(steps, steps)
 def test_undoing_restores_everything(kept, undone):

@@ -1,6 +1,7 @@
 """All turns at once are those of the line, taken one by one."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,6 +32,7 @@ def one_by_one(standing, waiting, costs, rules):
     return order
 
 
+@pytest.mark.slow
 @given(scenes(), st.data(), one_cost, st.sampled_from([NATIVE, KAI]))
 def test_turns_at_once_equal_the_line(scene, data, amounts, rules):
     standing, _ = scene

@@ -40,6 +40,7 @@ def test_without_a_reservation_it_starves():
     assert played()[1].seconds is None
 
 
+@pytest.mark.slow
 def test_with_one_it_starts_when_the_last_of_the_others_has_ended():
     _, big = played("reserveAfter: 30m")
     assert big.seconds is not None
