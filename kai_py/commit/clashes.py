@@ -27,6 +27,7 @@ from kai_py.commit.holders import Clash, DeviceHolders
 from kai_py.commit.narrator import Narrator
 from kai_py.config import DoubleAllocation
 from kai_py.snapshot.assumptions import FINISHED
+from kai_py.snapshot.group_claims import GROUPS, group_of
 from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)
@@ -141,13 +142,7 @@ class Clashes:
 def _pods_of(
     namespace: str, consumer: ConsumerReference, pods: Mapping[tuple[str, str], Pod]
 ) -> list[Pod]:
-    if consumer.resource != "podgroups":
+    if consumer.resource != GROUPS:
         pod = pods.get((namespace, consumer.name))
         return [pod] if pod is not None and pod.metadata.uid == consumer.uid else []
-    return [
-        pod
-        for pod in pods.values()
-        if pod.metadata.namespace == namespace
-        and pod.spec.scheduling_group is not None
-        and pod.spec.scheduling_group.pod_group_name == consumer.name
-    ]
+    return [pod for pod in pods.values() if group_of(pod) == (namespace, consumer.name)]

@@ -39,7 +39,7 @@ class ClaimingGroups(Protocol):
         """Names of the groups, all without pods, of which it is not known whose they are."""
 
     def own_group(self, namespace: str, name: str) -> None:
-        """The group is ours, although it has no pods."""
+        """The group is ours, also once it has no pods; nothing for one that is not there."""
 
 
 class GroupOrigins:

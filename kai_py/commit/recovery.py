@@ -22,7 +22,7 @@ from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef
 from kai_py.plan.decisions import Plan
 from kai_py.snapshot.assumptions import FINISHED
-from kai_py.snapshot.group_claims import GROUPS, GroupKey
+from kai_py.snapshot.group_claims import GROUPS, GroupKey, group_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +72,13 @@ def find_leftovers(
     )
 
 
-def _group_of(pod: Pod) -> GroupKey | None:
-    group = pod.spec.scheduling_group
-    return None if group is None else (pod.metadata.namespace, group.pod_group_name)
-
-
 def _idle_groups(
     pods: Iterable[Pod], idle: Set[str], groups: Collection[GroupKey]
 ) -> frozenset[GroupKey]:
     """PodGroups all of whose pods that have not ended are ``idle``."""
     found = dict.fromkeys(groups, True)
     for pod in pods:
-        key = _group_of(pod)
+        key = group_of(pod)
         if key is not None and pod.status.phase not in FINISHED:
             found[key] = found.get(key, True) and pod.metadata.uid in idle
     return frozenset(key for key, every in found.items() if every)

@@ -44,12 +44,20 @@ class GroupClaims:
 NO_GROUP = GroupClaims()
 
 
+def group_of(pod: Pod) -> GroupKey | None:
+    """The PodGroup that ``pod`` names, whether it exists or not."""
+    group = pod.spec.scheduling_group
+    if group is None or not group.pod_group_name:
+        return None
+    return pod.metadata.namespace, group.pod_group_name
+
+
 def group_claims(pod: Pod, find: FindNamed) -> GroupClaims:
     """What the PodGroup of ``pod`` claims, as far as it is known."""
-    asked = pod.spec.scheduling_group
-    if asked is None or not asked.pod_group_name or not pod.spec.resource_claims:
+    named = group_of(pod) if pod.spec.resource_claims else None
+    if named is None:
         return NO_GROUP
-    found = find(GROUPS, pod.metadata.namespace, asked.pod_group_name)
+    found = find(GROUPS, *named)
     if not isinstance(found, Document):
         return NO_GROUP
     wanted = found.first_at("spec.resourceClaims") or []

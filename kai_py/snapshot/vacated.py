@@ -19,7 +19,7 @@ from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef
 from kai_py.snapshot.assumptions import FINISHED
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.group_claims import GROUPS, GroupKey, group_users
+from kai_py.snapshot.group_claims import GROUPS, GroupKey, group_of, group_users
 from kai_py.snapshot.group_schedulers import GroupSchedulers
 from kai_py.snapshot.snapshot import Vacancy
 
@@ -79,8 +79,9 @@ class VacatedClaims:
         }
 
     def own_group(self, namespace: str, name: str) -> None:
-        """The group is ours, although it has no pods."""
-        self._own_groups.add((namespace, name))
+        """The group is ours, also once it has no pods; nothing for one that is not there."""
+        if self._is_group(namespace, name):
+            self._own_groups.add((namespace, name))
 
     def forget_group(self, namespace: str, name: str) -> None:
         """The group was deleted."""
@@ -105,11 +106,9 @@ class VacatedClaims:
 
     def _see_group(self, pod: Pod) -> None:
         """A group that is not known yet is seen with a later change of the pod, or its end."""
-        group, namespace = pod.spec.scheduling_group, pod.metadata.namespace
-        if group is None or pod.spec.scheduler_name not in self._ours:
-            return
-        if self._is_group(namespace, group.pod_group_name):
-            self.own_group(namespace, group.pod_group_name)
+        named = group_of(pod)
+        if named is not None and pod.spec.scheduler_name in self._ours:
+            self.own_group(*named)
 
     def _apply_claim(self, old: object | None, new: object | None) -> None:
         before, after = _reservations(old, "pods"), _reservations(new, "pods")

@@ -27,6 +27,7 @@ from kai_py.observe.live.picture import (
 from kai_py.observe.natural_order import natural
 from kai_py.plan.decisions import Plan, QueueShare
 from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.group_claims import GROUPS, group_of
 from kai_py.snapshot.requests import pod_requests
 from kai_py.watch.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from kai_py.watch.mirror import Mirror
@@ -100,9 +101,9 @@ def _held_devices(
 ) -> dict[tuple[str, str], Slot]:
     by_uid = {pod.metadata.uid: pod for pod in pods}
     by_group = {
-        (pod.metadata.namespace, pod.spec.scheduling_group.pod_group_name): pod
+        group: pod
         for pod in by_uid.values()
-        if pod.spec.scheduling_group is not None and pod.spec.node_name and not _is_over(pod)
+        if (group := group_of(pod)) is not None and pod.spec.node_name and not _is_over(pod)
     }
     held: dict[tuple[str, str], Slot] = {}
     for claim in claims:
@@ -110,7 +111,7 @@ def _held_devices(
             continue
         found = (
             by_group.get((claim.metadata.namespace, ref.name))
-            if ref.resource == "podgroups"
+            if ref.resource == GROUPS
             else by_uid.get(ref.uid)
             for ref in claim.status.reserved_for
         )
