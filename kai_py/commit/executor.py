@@ -99,7 +99,11 @@ class Executor:
             backoff=ObjectBackoff(given.settings.backoff),
             on_transition=self._narrator.tell_queue,
         )
-        self._origins = GroupOrigins(self._access(given.settings.status_concurrency), given.groups)
+        self._origins = GroupOrigins(
+            self._access(given.settings.status_concurrency),
+            given.groups,
+            ObjectBackoff(given.settings.backoff),
+        )
         self._gates = GateLifter(self._access(GATE_LANES), self._find_pod)
         self._native_groups = NativeGroupStatuses(given.client, given.mirror, given.settings)
         self._pod_gangs = PodGangStatuses(given.client, given.mirror, given.settings)

@@ -5,6 +5,7 @@ and the next one has nothing to know the group by. The API server notes who wrot
 object: the group is ours if the allocation is. Every such claim is read once.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 from kai_py.api.records.document import Document, document_decoder
 from kai_py.api.references import ClaimRef
 from kai_py.commit.access import Access
+from kai_py.commit.retry import ObjectBackoff
 from kai_py.snapshot.group_claims import GroupKey
 from kai_py.watch.errors import ApiError, NotFound
 from kai_py.watch.kinds import RESOURCE_CLAIMS
@@ -45,23 +47,26 @@ class ClaimingGroups(Protocol):
 class GroupOrigins:
     """Tells ``groups`` of those whose claims were allocated by us."""
 
-    def __init__(self, access: Access, groups: ClaimingGroups) -> None:
+    def __init__(self, access: Access, groups: ClaimingGroups, backoff: ObjectBackoff) -> None:
         """No claim was read yet."""
-        self._access, self._groups = access, groups
+        self._access, self._groups, self._backoff = access, groups, backoff
         self._known: set[ClaimRef] = set()
 
     async def look(self) -> None:
-        """Read the claims that are new; one that can't be read is read again at the next look."""
+        """Read the claims that are new; one that can't be read is read again later."""
+        now = asyncio.get_running_loop().time()
         unknown = self._groups.unknown_groups()
         self._known &= unknown.keys()
         for claim, groups in unknown.items():
-            if claim in self._known:
+            if claim in self._known or not self._backoff.ready(claim.uid, now):
                 continue
             try:
                 ours = await self._is_ours(claim)
             except ApiError as error:
+                self._backoff.failed(claim.uid, now)
                 log.warning("claim %s, reserved for a PodGroup without pods: %s", claim, error)
                 continue
+            self._backoff.succeeded(claim.uid)
             self._known.add(claim)
             for group in groups if ours else ():
                 self._groups.own_group(claim.namespace, group)

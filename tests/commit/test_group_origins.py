@@ -9,7 +9,7 @@ import pytest
 from kai_py.api.references import ClaimRef
 from kai_py.commit.access import Access
 from kai_py.commit.group_origins import WRITERS, GroupOrigins
-from kai_py.commit.retry import RetryPolicy
+from kai_py.commit.retry import ObjectBackoff, RetryPolicy
 from kai_py.watch.errors import ApiError, NotFound
 from kai_py.watch.kinds import PODS, RESOURCE_CLAIMS
 
@@ -54,10 +54,10 @@ def written(manager, *fields):
     return WRITERS.at().decode(json.dumps(found).encode())
 
 
-def origins(room, *answers):
+def origins(room, *answers, wait=0.0):
     claims = Claims(*answers)
     access = Access(claims, PODS.at(), RESOURCE_CLAIMS.at(), asyncio.Semaphore(1), RetryPolicy())
-    return GroupOrigins(access, room), claims
+    return GroupOrigins(access, room, ObjectBackoff(RetryPolicy(base=wait))), claims
 
 
 async def test_a_group_is_ours_if_we_allocated_its_claim():
@@ -91,3 +91,10 @@ async def test_a_claim_that_cannot_be_read_is_read_again(caplog):
     )
     await looking.look()
     assert room.owned == [("default", "train")]
+
+
+async def test_but_not_at_every_look():
+    looking, claims = origins(Groups("train"), ApiError("refused"), wait=60.0)
+    for _ in range(3):
+        await looking.look()
+    assert claims.answers == []
