@@ -35,7 +35,7 @@ from kai_py.observe.http_api import Source
 from kai_py.observe.kai_metrics import KaiQueueMetrics
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.share_history import ShareHistory
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from kai_py.planner import Planner
 from kai_py.relevance import is_relevant
 from kai_py.snapshot.resources import Floats

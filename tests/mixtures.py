@@ -5,7 +5,7 @@ As in ``tests.situations``: what a user would submit, for the simulation and for
 
 from dataclasses import replace
 
-from kai_py.plan.decisions import Stage
+from kai_py.plan.plan import Stage
 from tests.cluster.api import Document
 from tests.cluster.fake_kubelet.nodes import GPU_DRIVER, FakeNode, gpu_nodes
 from tests.cluster.kai_definitions import KINDS, definition

@@ -31,7 +31,7 @@ from kai_py.api.records.resource_versions import from_json
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.identify import Grouper
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.queue_objects import queue_spec
 

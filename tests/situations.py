@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from kai_py.plan.decisions import Stage
+from kai_py.plan.plan import Stage
 from tests.cluster.api import Document
 from tests.cluster.fake_kubelet.nodes import FakeNode, gpu_nodes
 from tests.cluster.manifests import (

@@ -21,9 +21,9 @@ from kai_py.api.queue import API_VERSION
 from kai_py.config import Configuration
 from kai_py.observe.explanation import Explainer
 from kai_py.plan import cycle
-from kai_py.plan.cycle_state import CycleState
-from kai_py.plan.decisions import Action, Plan
-from kai_py.plan.protections import tell_protections
+from kai_py.plan.plan import Action, Plan
+from kai_py.plan.session import CycleState
+from kai_py.plan.victims.protections import tell_protections
 from kai_py.simulate.changes import AddNodes
 from kai_py.simulate.objects import Document
 from kai_py.simulate.what_if import Present

@@ -18,7 +18,7 @@ from benchmarks.core.objects import (
 )
 from kai_py.api.records.core import Pod
 from kai_py.api.records.job import Job
-from kai_py.plan.decisions import Action
+from kai_py.plan.plan import Action
 
 
 def singles(count: int, *, queues: int = 4, shapes: int = 1, start: int = 0) -> list[Work]:

@@ -26,7 +26,7 @@ from benchmarks.core.problems import (
     unschedulable_in_a_rack,
     won,
 )
-from kai_py.plan.decisions import Action
+from kai_py.plan.plan import Action
 
 
 @dataclass(frozen=True, kw_only=True)

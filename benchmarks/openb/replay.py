@@ -26,15 +26,15 @@ from kai_py.api.records.core import (
 from kai_py.api.references import PodRef
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import Owner, Subgroup
-from kai_py.plan.decisions import Action
-from kai_py.plan.device_trial import CycleDevices
-from kai_py.plan.place import Placer
-from kai_py.plan.quota import quota_of
-from kai_py.plan.room import Room
-from kai_py.plan.scoring import Scoring
-from kai_py.plan.shape_fits import ShapeFits
-from kai_py.plan.shape_placer import ShapePlacer
-from kai_py.plan.statement import Planned, Statement
+from kai_py.plan.placement.fit import ShapeFits
+from kai_py.plan.placement.gang import Placer
+from kai_py.plan.placement.pods import ShapePlacer
+from kai_py.plan.placement.strategy import Scoring
+from kai_py.plan.plan import Action
+from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.devices import CycleDevices
+from kai_py.plan.state.queues import quota_of
+from kai_py.plan.state.statement import Planned, Statement
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.rules import NATIVE
 from kai_py.policy.score.stranding import could_strand

@@ -18,7 +18,7 @@ from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.reading import look_and_plan
 from kai_py.cli.tables import print_table
 from kai_py.observe.explanation import RUNNING, STARTING
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 

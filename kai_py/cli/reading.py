@@ -16,8 +16,8 @@ from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.config import Configuration
 from kai_py.grouping.owners import GroupKind
 from kai_py.observe.health import unread_kinds
-from kai_py.plan.decisions import Plan
-from kai_py.plan.quota import Quota
+from kai_py.plan.plan import Plan
+from kai_py.plan.state.queues import Quota
 from kai_py.planner import Planner
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.client import Client

@@ -18,7 +18,7 @@ from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.progress import progress
 from kai_py.cli.recorded import read_recorded
 from kai_py.observe.plan_text import describe_plan
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from kai_py.planner import Planner
 
 

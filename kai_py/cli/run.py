@@ -32,7 +32,7 @@ from kai_py.observe.log import configure_logging
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.plan_text import describe_plan
 from kai_py.observe.token_review import TokenReviews
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from kai_py.scheduler import Scheduler
 from kai_py.simulate.advisor import advised
 

@@ -31,7 +31,7 @@ from kai_py.observe.live.picture import Picture
 from kai_py.observe.live.quitting import quit_key
 from kai_py.observe.live.screen import Screen, show
 from kai_py.observe.metrics import Metrics
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from kai_py.scheduler import Scheduler
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import NODES

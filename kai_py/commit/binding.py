@@ -20,7 +20,7 @@ from kai_py.api.records.core import Pod
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.access import Access
 from kai_py.commit.retry import TRANSIENT
-from kai_py.plan.decisions import Placement
+from kai_py.plan.plan import Placement
 from kai_py.watch.errors import ApiError, Conflict, Invalid, NotFound
 from kai_py.watch.kinds import VOLUME_CLAIMS, VOLUMES
 

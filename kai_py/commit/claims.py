@@ -35,7 +35,7 @@ from kai_py.api.records.resource import (
 from kai_py.api.records.resource_versions import encode_allocation
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.preconditions import preconditions
-from kai_py.plan.decisions import GangPlacement
+from kai_py.plan.plan import GangPlacement
 from kai_py.watch.client import PatchType
 
 

@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from kai_py.api.references import PodRef
 from kai_py.commit.access import Access
-from kai_py.plan.decisions import Eviction
+from kai_py.plan.plan import Eviction
 from kai_py.watch.client import PatchType
 from kai_py.watch.errors import ApiError, Conflict, NotFound, TooManyRequests
 

@@ -36,7 +36,7 @@ from kai_py.commit.status import pending_statuses
 from kai_py.commit.status_writer import StatusWriter
 from kai_py.grouping.gang import Owner
 from kai_py.observe.metrics import Metrics
-from kai_py.plan.decisions import ObjectProblem, Plan
+from kai_py.plan.plan import ObjectProblem, Plan
 from kai_py.snapshot.claims import pod_claims
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.client import Client

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from kai_py.api.timestamp import timestamp
 from kai_py.grouping.terms import Wording
-from kai_py.plan.decisions import Action, Eviction, Plan, QueueShare, Shortage, Stage, Unplaced
+from kai_py.plan.plan import Action, Eviction, Plan, QueueShare, Shortage, Stage, Unplaced
 from kai_py.policy.min_runtime import preemption_delay
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, PodState

@@ -17,7 +17,7 @@ from kai_py.api.timestamp import timestamp
 from kai_py.commit.preconditions import preconditions
 from kai_py.dialects.kai.keys import LAST_EVICTION, STALE_SINCE
 from kai_py.dialects.kai.times import moment
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.resource import Key
 

@@ -24,7 +24,7 @@ from kai_py.commit.kai_amounts import resource_list
 from kai_py.commit.kai_messages import kai_message
 from kai_py.commit.preconditions import preconditions
 from kai_py.commit.queue_status import merge_patch
-from kai_py.plan.decisions import SHORT_OF_ROOM, Plan, QueueShare, Stage, Unplaced
+from kai_py.plan.plan import SHORT_OF_ROOM, Plan, QueueShare, Stage, Unplaced
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.resource import Key

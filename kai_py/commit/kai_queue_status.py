@@ -17,7 +17,7 @@ from kai_py.api.timestamp import timestamp
 from kai_py.commit.kai_amounts import resource_list
 from kai_py.commit.preconditions import preconditions
 from kai_py.commit.queue_conditions import Finding, findings
-from kai_py.plan.decisions import Plan, QueueShare
+from kai_py.plan.plan import Plan, QueueShare
 from kai_py.watch.resource import Key
 
 CONDITION_TYPES: Mapping[str, str] = {READY: "Ready", ORPHAN: "Orphan", OVER_DESERVED: "OverQuota"}

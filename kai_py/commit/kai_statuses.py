@@ -13,7 +13,7 @@ from kai_py.commit.kai_pod_group_status import kai_pod_group_patch, kai_pod_grou
 from kai_py.commit.kai_queue_status import kai_queue_patch, kai_queue_reports
 from kai_py.commit.report_writer import report_writer
 from kai_py.commit.settings import CommitSettings
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import KAI_POD_GROUPS, KAI_QUEUES

@@ -16,7 +16,7 @@ from kai_py.commit.access import Access, is_gone
 from kai_py.commit.claims import Lost
 from kai_py.commit.preconditions import preconditions
 from kai_py.commit.retry import persist
-from kai_py.plan.decisions import ClaimToMake
+from kai_py.plan.plan import ClaimToMake
 from kai_py.watch.errors import AlreadyExists, ApiError, Conflict
 
 

@@ -38,7 +38,7 @@ from kai_py.commit.queue_conditions import ACCEPTED, Finding
 from kai_py.commit.status import PendingStatus
 from kai_py.commit.transaction import GangOutcome
 from kai_py.grouping.gang import Owner
-from kai_py.plan.decisions import Eviction, GangPlacement, ObjectProblem, Stage, Unplaced
+from kai_py.plan.plan import Eviction, GangPlacement, ObjectProblem, Stage, Unplaced
 from kai_py.watch.kinds import WatchedQueue
 
 NO_DETAILS: Mapping[str, str] = MappingProxyType({})

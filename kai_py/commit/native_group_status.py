@@ -31,7 +31,7 @@ from kai_py.commit.report_writer import report_writer
 from kai_py.commit.settings import CommitSettings
 from kai_py.commit.status import SCHEDULER_ERROR, UNSCHEDULABLE
 from kai_py.grouping.gang import Subgroup, satisfied
-from kai_py.plan.decisions import Plan, Stage, Unplaced
+from kai_py.plan.plan import Plan, Stage, Unplaced
 from kai_py.snapshot.gangs import Gang, PodState
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import COMPOSITE_GROUPS, NATIVE_GROUPS

@@ -23,7 +23,7 @@ from kai_py.commit.group_conditions import (
 )
 from kai_py.commit.report_writer import report_writer
 from kai_py.commit.settings import CommitSettings
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import POD_GANGS

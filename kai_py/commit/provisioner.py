@@ -29,7 +29,7 @@ from kai_py.commit.provisioning import (
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.commit.settings import CommitSettings
 from kai_py.grouping.gang import Owner
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.client import Client
 from kai_py.watch.errors import AlreadyExists, ApiError, NotFound

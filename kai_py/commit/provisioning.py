@@ -22,7 +22,7 @@ from kai_py.api.queue import GROUP
 from kai_py.api.records.document import Document
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Owner
-from kai_py.plan.decisions import SHORT_OF_ROOM, Plan, Stage, Unplaced
+from kai_py.plan.plan import SHORT_OF_ROOM, Plan, Stage, Unplaced
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.resource import Key
 

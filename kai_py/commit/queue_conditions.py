@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kai_py.api.queue_status import ORPHAN, OVER_DESERVED, OVER_MAX, READY
-from kai_py.plan.decisions import QueueShare
+from kai_py.plan.plan import QueueShare
 from kai_py.snapshot.queue_objects import amount_text, field_of
 from kai_py.snapshot.queue_specs import QueueFault, QueueProblem
 

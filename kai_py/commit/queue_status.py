@@ -16,7 +16,7 @@ from kai_py.api.queue_status import Condition, PendingReason, QueueStatus, Usage
 from kai_py.commit.amounts import written
 from kai_py.commit.preconditions import preconditions
 from kai_py.commit.queue_conditions import Finding, findings
-from kai_py.plan.decisions import Plan, QueueShare
+from kai_py.plan.plan import Plan, QueueShare
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.queue_objects import GPUS, eviction_status, in_api_units, usage_status
 from kai_py.watch.kinds import WatchedQueue

@@ -14,7 +14,7 @@ from kai_py.commit.queue_status import (
 )
 from kai_py.commit.report_writer import Reported, ReportWriter
 from kai_py.commit.retry import ObjectBackoff
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import WatchedQueue
 from kai_py.watch.resource import Resource

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from kai_py.snapshot.assumptions import FINISHED
 from kai_py.snapshot.group_claims import GROUPS, GroupKey, group_of
 

@@ -12,7 +12,7 @@ Cost: the names of the nodes per cycle in which a gang calls.
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
-from kai_py.plan.decisions import SHORT_OF_ROOM, Plan, Stage, Unplaced
+from kai_py.plan.plan import SHORT_OF_ROOM, Plan, Stage, Unplaced
 
 
 @dataclass(slots=True)

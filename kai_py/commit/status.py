@@ -20,7 +20,7 @@ from typing import Any
 from kai_py.api.records.core import Condition, Pod
 from kai_py.api.references import PodRef
 from kai_py.api.timestamp import timestamp
-from kai_py.plan.decisions import SHORT_OF_ROOM, Plan, Stage, Unplaced
+from kai_py.plan.plan import SHORT_OF_ROOM, Plan, Stage, Unplaced
 
 POD_SCHEDULED = "PodScheduled"
 UNSCHEDULABLE = "Unschedulable"

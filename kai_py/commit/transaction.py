@@ -38,7 +38,7 @@ from kai_py.commit.holders import DeviceHolders, DoubleAllocation
 from kai_py.commit.made_claims import make, tell_pod, unmake
 from kai_py.commit.readiness import Lacking, Unready, listed, readiness, wait_until_ready
 from kai_py.commit.settings import CommitSettings
-from kai_py.plan.decisions import GangPlacement, Placement
+from kai_py.plan.plan import GangPlacement, Placement
 from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)

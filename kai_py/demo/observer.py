@@ -25,7 +25,7 @@ from kai_py.demo.happenings import (
 )
 from kai_py.observe.cluster_events import CLUSTER_EVENTS, ClusterEvent
 from kai_py.observe.live.membership import OWNER_KINDS, MirroredOwners
-from kai_py.plan.decisions import Plan, QueueShare
+from kai_py.plan.plan import Plan, QueueShare
 from kai_py.snapshot.accounting import GPU
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import NAMESPACES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES

@@ -18,7 +18,7 @@ from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.kubelet import Pace
 from kai_py.embedded.nodes import h100_node, h100_slices, nvidia_device_classes
 from kai_py.observe.metrics import Metrics
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from kai_py.scheduler import Scheduler
 from kai_py.watch.client import connect
 from kai_py.watch.credentials import Anonymous

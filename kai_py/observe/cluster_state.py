@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kai_py.observe.cluster_view import OTHERS, ClusterView, NodeUse
 from kai_py.observe.queue_rows import QueueRow, queue_rows
-from kai_py.plan.decisions import Unplaced
+from kai_py.plan.plan import Unplaced
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from kai_py.observe.natural_order import natural
 from kai_py.observe.waiting_lines import places_in_line
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from kai_py.plan.decisions import Action, Eviction, GangPlacement, Plan, Unplaced
+from kai_py.plan.plan import Action, Eviction, GangPlacement, Plan, Unplaced
 from kai_py.snapshot.accounting import GPU
 
 KEPT = 5000

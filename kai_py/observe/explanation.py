@@ -16,7 +16,7 @@ from kai_py.observe.decision_log import Decision
 from kai_py.observe.subject import Subject, asked_claim, gang_keys, key_of_gone
 from kai_py.observe.suggestion import Suggestion
 from kai_py.observe.waiting_lines import places_in_line
-from kai_py.plan.decisions import Plan, Protection, QueueShare, Shortage, Unplaced
+from kai_py.plan.plan import Plan, Protection, QueueShare, Shortage, Unplaced
 from kai_py.policy.limits import units_of
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang

@@ -13,7 +13,7 @@ from itertools import product
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from kai_py.observe.exemplar import exemplar
-from kai_py.plan.decisions import Action, Plan
+from kai_py.plan.plan import Action, Plan
 
 CYCLE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 GANG_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)

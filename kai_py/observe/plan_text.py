@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kai_py.plan.decisions import GangPlacement, Placement, Plan
+from kai_py.plan.plan import GangPlacement, Placement, Plan
 
 
 def describe_plan(plan: Plan) -> str:

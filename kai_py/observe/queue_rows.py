@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from kai_py.plan.decisions import Plan, QueueShare
+from kai_py.plan.plan import Plan, QueueShare
 from kai_py.snapshot.queue_objects import in_api_units
 
 

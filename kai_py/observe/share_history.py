@@ -6,7 +6,7 @@ dropped and the interval doubles: memory is bounded, and the whole time stays in
 
 from dataclasses import dataclass
 
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from kai_py.snapshot.accounting import GPU
 
 FIRST_INTERVAL = 1.0

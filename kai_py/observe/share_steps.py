@@ -8,7 +8,7 @@ use). The numbers are those of the cycle's own division, not computed again.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kai_py.plan.quota import Quota
+from kai_py.plan.state.queues import Quota
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.queue_objects import in_api_units
 

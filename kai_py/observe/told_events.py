@@ -13,7 +13,7 @@ from datetime import datetime
 from kai_py.api import event_details as details
 from kai_py.api.records.core import ObjectMeta, Record
 from kai_py.observe.decision_log import Decision, DecisionKind, decisions_about, whose_room
-from kai_py.plan.decisions import Action, Plan
+from kai_py.plan.plan import Action, Plan
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.client import Client
 from kai_py.watch.resource import define_kind

@@ -5,7 +5,7 @@ Complexity: O(waiting gangs x log of them).
 
 from collections.abc import Mapping, Sequence
 
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from kai_py.snapshot.snapshot import Snapshot
 
 

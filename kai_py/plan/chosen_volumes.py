@@ -11,8 +11,8 @@ import numpy as np
 
 from kai_py.api.references import ClaimRef
 from kai_py.plan.kept_copies import KeptCopies
-from kai_py.plan.node_limits import Undo
-from kai_py.plan.room import Room
+from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.limits.base import Undo
 from kai_py.policy.node_selector import matches_selector
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Ints

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from kai_py.api.records.resource import ConsumerReference, ResourceClaim
-from kai_py.plan.devices import Undo
+from kai_py.plan.state.device_api import Undo
 from kai_py.snapshot.group_claims import GROUPS
 
 

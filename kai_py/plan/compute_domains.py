@@ -17,7 +17,7 @@ import numpy as np
 from kai_py.api.records.resource import ResourceClaimSpec
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import TopologyConstraint
-from kai_py.plan.domains import constrained
+from kai_py.plan.placement.topology import constrained
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 

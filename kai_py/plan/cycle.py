@@ -19,22 +19,22 @@ from kai_py.plan.actions.reserve import announce, reserve
 from kai_py.plan.actions.resume import resume
 from kai_py.plan.actions.stale import stale
 from kai_py.plan.compute_domains import in_cliques
-from kai_py.plan.cycle_state import CycleState
-from kai_py.plan.decisions import Action, Plan
-from kai_py.plan.device_trial import CycleDevices
 from kai_py.plan.kept_shares import KeptShares
 from kai_py.plan.outcome import evictions_of, plan_of
 from kai_py.plan.past_evictions import PastEvictions
-from kai_py.plan.place import Placer
-from kai_py.plan.protections import tell_protections
-from kai_py.plan.quota import PastUse, quota_of
-from kai_py.plan.reservations import Reservations
-from kai_py.plan.scoring import Scoring
-from kai_py.plan.shape_fits import ShapeFits
-from kai_py.plan.shape_placer import ShapePlacer
-from kai_py.plan.spared import Spared
-from kai_py.plan.statement import Statement
+from kai_py.plan.placement.fit import ShapeFits
+from kai_py.plan.placement.gang import Placer
+from kai_py.plan.placement.pods import ShapePlacer
+from kai_py.plan.placement.strategy import Scoring
+from kai_py.plan.plan import Action, Plan
+from kai_py.plan.session import CycleState
+from kai_py.plan.state.devices import CycleDevices
+from kai_py.plan.state.eviction_limits import Spared
+from kai_py.plan.state.queues import PastUse, quota_of
+from kai_py.plan.state.reservations import Reservations
+from kai_py.plan.state.statement import Statement
 from kai_py.plan.vain_searches import VainSearches
+from kai_py.plan.victims.protections import tell_protections
 from kai_py.policy.ageing import NO_AGEING, Ageing, QueueAgeing
 from kai_py.policy.fill import Strategy
 from kai_py.policy.fit import StaticFits

@@ -4,9 +4,9 @@ Where all pods are of one shape, and neither a topology nor nodes that are kept 
 gang, the shape and how many there are decide. O(pods asked for).
 """
 
-from kai_py.plan.candidates import Ask
-from kai_py.plan.cycle_state import CycleState
-from kai_py.plan.domains import constrained
+from kai_py.plan.placement.next_pods import Ask
+from kai_py.plan.placement.topology import constrained
+from kai_py.plan.session import CycleState
 from kai_py.snapshot.gangs import Gang
 
 

@@ -5,8 +5,8 @@ room decides about either. A whole GPU is no less than any part of one. O(nodes)
 """
 
 from kai_py.api.gpu_share import CARD
-from kai_py.plan.shape_fits import ShapeFits
-from kai_py.plan.statement import Statement
+from kai_py.plan.placement.fit import ShapeFits
+from kai_py.plan.state.statement import Statement
 from kai_py.policy.neighbours import has_rules
 from kai_py.snapshot.shape import Shape
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from kai_py.plan.room import Room
+from kai_py.plan.state.capacity import Room
 
 Item = TypeVar("Item")
 

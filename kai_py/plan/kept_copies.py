@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kai_py.plan.room import Room
+from kai_py.plan.state.capacity import Room
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.shape import Shape
 

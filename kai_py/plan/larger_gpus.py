@@ -7,8 +7,8 @@ at the price of the smallest GPU among those nodes. O(sizes of GPUs x depth).
 
 import numpy as np
 
-from kai_py.plan.candidates import Ask
-from kai_py.plan.cycle_state import CycleState
+from kai_py.plan.placement.next_pods import Ask
+from kai_py.plan.session import CycleState
 from kai_py.policy.limits import check_limits
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang

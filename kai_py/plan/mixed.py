@@ -6,10 +6,10 @@ try many placements, each of which would pay for a search of its own.
 
 from collections.abc import Sequence
 
-from kai_py.plan.decisions import Action
-from kai_py.plan.room import Room
-from kai_py.plan.running_fit import fits_by_room
-from kai_py.plan.statement import Statement
+from kai_py.plan.placement.running_fit import fits_by_room
+from kai_py.plan.plan import Action
+from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.statement import Statement
 from kai_py.policy.repair import Kind, assignment
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools

@@ -8,7 +8,7 @@ if all that it asks for fits, else it prefers those nodes and takes others too.
 import numpy as np
 
 from kai_py.grouping.terms import Near
-from kai_py.plan.statement import Statement
+from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Bools, Floats
 

@@ -7,9 +7,10 @@ way leaves, or moves. Every gang with pods left over is told the first stage tha
 from collections.abc import Sequence
 
 from kai_py.dra.inventory import Inventory
-from kai_py.plan.candidates import kept_back, subgroup_lacks, surplus_of
-from kai_py.plan.cycle_state import CycleState
-from kai_py.plan.decisions import (
+from kai_py.plan.explain.objects import object_problems
+from kai_py.plan.explain.reasons import Obstacle
+from kai_py.plan.placement.next_pods import kept_back, subgroup_lacks, surplus_of
+from kai_py.plan.plan import (
     SHORT_OF_ROOM,
     Admission,
     Eviction,
@@ -20,11 +21,10 @@ from kai_py.plan.decisions import (
     Stage,
     Unplaced,
 )
-from kai_py.plan.object_problems import object_problems
 from kai_py.plan.queue_shares import queue_shares
-from kai_py.plan.reasons import Obstacle
-from kai_py.plan.room import Room
-from kai_py.plan.statement import Evicted, Planned
+from kai_py.plan.session import CycleState
+from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.statement import Evicted, Planned
 from kai_py.plan.suspension import suspended_gangs
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.suspended import is_stand_in

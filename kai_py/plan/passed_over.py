@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from kai_py.api.gpu_share import CARD
-from kai_py.plan.candidates import Ask
-from kai_py.plan.cycle_state import CycleState
-from kai_py.plan.domains import constrained
+from kai_py.plan.placement.next_pods import Ask
+from kai_py.plan.placement.topology import constrained
+from kai_py.plan.session import CycleState
 from kai_py.plan.shapes import by_shape
-from kai_py.plan.statement import Planned
+from kai_py.plan.state.statement import Planned
 from kai_py.policy.fit import copies_that_fit
 from kai_py.policy.limits import check_limits
 from kai_py.policy.reclaim_rules import Reclaimer, may_reclaim

@@ -9,7 +9,7 @@ gang in one cycle is one record. O(records) per cycle; records end after an hour
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from kai_py.plan.decisions import Action, Eviction
+from kai_py.plan.plan import Action, Eviction
 from kai_py.snapshot.queue_specs import EvictionRecord, QueueSpec
 
 HOUR = 3600.0

@@ -5,9 +5,9 @@ from math import isnan
 
 import numpy as np
 
-from kai_py.plan.decisions import QueueShare
-from kai_py.plan.quota import Quota
-from kai_py.plan.spared import Spared
+from kai_py.plan.plan import QueueShare
+from kai_py.plan.state.eviction_limits import Spared
+from kai_py.plan.state.queues import Quota
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
 

@@ -9,10 +9,10 @@ O(queues) per gang, after one pass over the units of each queue.
 import numpy as np
 
 from kai_py.api.gpu_share import CARD
-from kai_py.plan.candidates import Ask
-from kai_py.plan.cycle_state import CycleState
-from kai_py.plan.room import Room
-from kai_py.plan.victim_line import VictimPool
+from kai_py.plan.placement.next_pods import Ask
+from kai_py.plan.session import CycleState
+from kai_py.plan.state.capacity import Room
+from kai_py.plan.victims.order import VictimPool
 from kai_py.policy.reclaim_rules import Reclaimer, most_victims
 from kai_py.policy.standing import facing
 from kai_py.snapshot.accounting import GPU

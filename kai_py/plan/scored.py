@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kai_py.api.gpu_share import CARD
-from kai_py.plan.room import Room
-from kai_py.plan.statement import Statement
+from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import copies_that_fit
 from kai_py.policy.score.rooms import (
     ANY_DEVICE,

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from kai_py.plan.cycle_state import CycleState
-from kai_py.plan.decisions import Action
-from kai_py.plan.reasons import Obstacle
-from kai_py.plan.room import Room
+from kai_py.plan.explain.reasons import Obstacle
+from kai_py.plan.plan import Action
+from kai_py.plan.session import CycleState
+from kai_py.plan.state.capacity import Room
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools
 

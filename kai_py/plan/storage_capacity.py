@@ -12,8 +12,8 @@ from functools import reduce
 import numpy as np
 
 from kai_py.api.records.core import LabelSelector, NodeSelector, NodeSelectorTerm, Requirement
-from kai_py.plan.node_limits import Undo
-from kai_py.plan.room import Room
+from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.limits.base import Undo
 from kai_py.policy.node_selector import matches_selector
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.nodes import NodeColumns

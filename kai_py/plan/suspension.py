@@ -6,8 +6,8 @@ others: a part of a Job can't be suspended, and what is moved goes on elsewhere.
 
 from collections.abc import Mapping
 
-from kai_py.plan.decisions import Action
-from kai_py.plan.statement import Statement
+from kai_py.plan.plan import Action
+from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.gangs import Gang
 
 FOR_OTHERS = (Action.PREEMPT, Action.RECLAIM)

@@ -16,10 +16,10 @@ it rests it costs no probes, so that others have them.
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 
-from kai_py.plan.decisions import Action
+from kai_py.plan.explain.reasons import Obstacle
 from kai_py.plan.ground import Ground, ground_since
-from kai_py.plan.reasons import Obstacle
-from kai_py.plan.statement import Statement
+from kai_py.plan.plan import Action
+from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot

@@ -8,11 +8,11 @@ the unit) each; nothing is placed.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from kai_py.plan.candidates import Ask
-from kai_py.plan.cycle_state import CycleState
-from kai_py.plan.headroom import Headroom
-from kai_py.plan.victim_line import cost_of
-from kai_py.plan.victim_units import VictimUnit, stays_behind
+from kai_py.plan.placement.next_pods import Ask
+from kai_py.plan.session import CycleState
+from kai_py.plan.victims.count import Headroom
+from kai_py.plan.victims.order import cost_of
+from kai_py.plan.victims.units import VictimUnit, stays_behind
 from kai_py.policy.standing import exceeds, shared_depth
 from kai_py.snapshot.gangs import Gang
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from kai_py.grouping.gang import Subgroup, satisfied
-from kai_py.plan.statement import Statement
-from kai_py.plan.victim_units import VictimUnit, pods_of
+from kai_py.plan.state.statement import Statement
+from kai_py.plan.victims.units import VictimUnit, pods_of
 from kai_py.snapshot.gangs import Gang
 
 

@@ -22,7 +22,7 @@ from kai_py.embedded.eventlog import Change, ChangeType
 from kai_py.embedded.kubelet import Pace
 from kai_py.embedded.resources import Resource
 from kai_py.grouping.owners import GroupKind
-from kai_py.plan.decisions import Eviction, GangPlacement, Plan
+from kai_py.plan.plan import Eviction, GangPlacement, Plan
 from kai_py.planner import Planner
 from kai_py.relevance import is_relevant
 from kai_py.simulate.execution import carry_out

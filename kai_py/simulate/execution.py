@@ -19,7 +19,7 @@ from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import ApiError
 from kai_py.embedded.resources import CLAIMS, JOBS, PODS, VOLUME_CLAIMS, VOLUMES
 from kai_py.embedded.subresources import bind, evict
-from kai_py.plan.decisions import ClaimToMake, Eviction, GangPlacement, Placement, Plan
+from kai_py.plan.plan import ClaimToMake, Eviction, GangPlacement, Placement, Plan
 from kai_py.snapshot.builder import SnapshotBuilder
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kai_py.observe.suggestion import Step, Suggestion, Verb
-from kai_py.plan.decisions import QueueShare, Stage
+from kai_py.plan.plan import QueueShare, Stage
 from kai_py.simulate.changes import SERVER_FIELDS, ChangeError
 from kai_py.simulate.objects import Document
 from kai_py.simulate.steps import TakeSteps

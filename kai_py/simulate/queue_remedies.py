@@ -6,7 +6,7 @@ from functools import partial
 
 from kai_py.api.queue import API_VERSION
 from kai_py.observe.suggestion import Step, Suggestion, Verb
-from kai_py.plan.decisions import QueueShare, Stage
+from kai_py.plan.plan import QueueShare, Stage
 from kai_py.simulate.objects import Document
 from kai_py.simulate.question import Question, first, patch
 from kai_py.simulate.queue_bounds import Bound, Raise, written_together

@@ -15,7 +15,7 @@ import numpy as np
 from kai_py.config import Configuration
 from kai_py.embedded.clock import SIMULATION_START
 from kai_py.embedded.kubelet import Pace
-from kai_py.plan.decisions import Action, Plan
+from kai_py.plan.plan import Action, Plan
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.scenario import Arrival, Scenario, arrivals, queue_manifest
 from kai_py.simulate.workloads import (

@@ -10,7 +10,7 @@ were made, with what it costs others.
 from collections.abc import Callable, Iterator, Sequence
 
 from kai_py.observe.suggestion import Suggestion
-from kai_py.plan.decisions import Stage
+from kai_py.plan.plan import Stage
 from kai_py.simulate.device_remedies import fewer_device_conditions, tolerated_devices
 from kai_py.simulate.manifest_remedies import (
     fewer_node_conditions,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from kai_py.config import Configuration
 from kai_py.grouping.gang import satisfied
 from kai_py.observe.suggestion import QueueChange
-from kai_py.plan.decisions import SHORT_OF_ROOM, Eviction, Plan, QueueShare, Stage
+from kai_py.plan.plan import SHORT_OF_ROOM, Eviction, Plan, QueueShare, Stage
 from kai_py.simulate.changes import AddNodes, Change
 from kai_py.simulate.cluster import Course, SimulatedCluster
 from kai_py.simulate.copies import in_copy

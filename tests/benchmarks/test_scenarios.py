@@ -7,7 +7,7 @@ from benchmarks.core.cluster import Cluster, counts
 from benchmarks.core.objects import NODE_GPUS, RACK, Work, departments, nodes
 from benchmarks.core.steady import Churn, full_cluster
 from benchmarks.registry import benchmarks, chosen
-from kai_py.plan.decisions import Action
+from kai_py.plan.plan import Action
 
 
 def decided(cluster: Cluster) -> str:

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from kai_py.cli.cluster_objects import read_now
 from kai_py.config import Configuration
 from kai_py.observe.decision_log import DecisionKind
-from kai_py.plan.decisions import Stage
+from kai_py.plan.plan import Stage
 from kai_py.simulate.changes import AddNodes, AddObjects, Change, RemoveGang
 from kai_py.simulate.what_if import Comparison, what_if
 from tests.cluster.api import Document

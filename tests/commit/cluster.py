@@ -33,7 +33,7 @@ from kai_py.embedded.store import Store
 from kai_py.embedded.writes import Request, perform, read
 from kai_py.grouping.gang import Owner
 from kai_py.observe.metrics import Metrics
-from kai_py.plan.decisions import Action, ClaimAllocation, GangPlacement, Placement
+from kai_py.plan.plan import Action, ClaimAllocation, GangPlacement, Placement
 from kai_py.watch import kinds
 from kai_py.watch.client import Client
 from kai_py.watch.errors import TimedOut, from_answer

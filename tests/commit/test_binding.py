@@ -4,7 +4,7 @@ from kai_py.api.gpu_share import SharedGpu, marks
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.binding import BindingOutcome
 from kai_py.embedded.resources import VOLUME_CLAIMS, VOLUMES
-from kai_py.plan.decisions import Placement
+from kai_py.plan.plan import Placement
 from tests.commit.cluster import NAMESPACE, gang_of, run
 
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from kai_py.commit.settings import CommitSettings
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import BUDGETS, PODS
-from kai_py.plan.decisions import Action, Eviction, Nomination, Plan
+from kai_py.plan.plan import Action, Eviction, Nomination, Plan
 from tests.commit.cluster import (
     JOB,
     NAMESPACE,

@@ -15,7 +15,7 @@ from kai_py.commit.status import PendingStatus
 from kai_py.commit.transaction import GangOutcome
 from kai_py.embedded.resources import EVENTS
 from kai_py.grouping.gang import Owner
-from kai_py.plan.decisions import Action, Eviction, Plan, Stage, Unplaced
+from kai_py.plan.plan import Action, Eviction, Plan, Stage, Unplaced
 from tests.commit.cluster import JOB, NO_ROLE, Cluster, gang_with_claims, refuse
 from tests.commit.room import RecordingRoom
 

@@ -14,7 +14,7 @@ from kai_py.api.records.resource import (
 from kai_py.commit.transaction import GangTransaction
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import CLAIMS, PODS
-from kai_py.plan.decisions import ClaimToMake, Placement
+from kai_py.plan.plan import ClaimToMake, Placement
 from tests.commit.cluster import (
     NAMESPACE,
     SETTINGS,

@@ -17,7 +17,7 @@ from kai_py.commit.queue_status import (
     wanted_status,
 )
 from kai_py.embedded.patches.merge import apply_merge_patch
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from kai_py.snapshot.queue_objects import queue_spec
 from kai_py.snapshot.queue_specs import EvictionRecord, UsageRecord
 from kai_py.watch.kinds import WatchedQueue

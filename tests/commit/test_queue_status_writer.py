@@ -13,7 +13,7 @@ from kai_py.commit.queue_status_writer import QueueStatusWriter
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.embedded.crds import CustomResources, definitions_resource
 from kai_py.embedded.deletion import delete
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import QUEUES
 from tests.commit.cluster import QUICK, Cluster, refuse

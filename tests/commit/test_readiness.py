@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from kai_py.commit.readiness import ReadinessPolicy
 from kai_py.commit.transaction import GangTransaction
 from kai_py.embedded.resources import CLAIMS
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from tests.commit.cluster import (
     NAMESPACE,
     SETTINGS,

@@ -4,7 +4,7 @@ import pytest
 
 from kai_py.commit.scale_ups import ScaleUps
 from kai_py.grouping.gang import Owner
-from kai_py.plan.decisions import Plan, Shortage, Stage, Unplaced
+from kai_py.plan.plan import Plan, Shortage, Stage, Unplaced
 
 SETTLED = 300.0
 

@@ -9,7 +9,7 @@ from kai_py.api.records.suspended_job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
 from kai_py.api.references import PodRef
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import JOBS
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from tests.commit.cluster import (
     JOB,
     NAMESPACE,

@@ -8,7 +8,7 @@ from kai_py.api.records.resource import AllocationResult
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import ACTIONS as BUILT
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
-from kai_py.plan.decisions import Action, Plan
+from kai_py.plan.plan import Action, Plan
 from kai_py.policy.fill import Strategy
 from kai_py.policy.rules import KAI
 from kai_py.snapshot.accounting import Accounting

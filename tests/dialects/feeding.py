@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from kai_py.config import Configuration
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from kai_py.planner import Planner
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.kinds import WATCHED

@@ -19,7 +19,7 @@ from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_metrics import DecisionMetrics
 from kai_py.observe.kai_metrics import KaiQueueMetrics
 from kai_py.observe.metrics import Metrics
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from tests import scenario
 from tests.docs.pages import DOCS
 

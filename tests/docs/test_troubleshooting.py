@@ -8,7 +8,7 @@ from pathlib import Path
 
 import kai_py
 from kai_py.commit import queue_conditions
-from kai_py.plan.decisions import Stage
+from kai_py.plan.plan import Stage
 from kai_py.snapshot.queue_specs import QueueFault
 from tests.docs.pages import DOCS
 

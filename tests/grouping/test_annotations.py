@@ -9,7 +9,7 @@ from kai_py.grouping.frameworks.pytorch import PYTORCH_JOB
 from kai_py.grouping.lineage import Link
 from kai_py.grouping.owners import GroupKind
 from kai_py.grouping.queue_choice import Defaults
-from kai_py.plan.decisions import Stage
+from kai_py.plan.plan import Stage
 from tests.dialects.feeding import Cluster, documents, node, placed, pod
 from tests.dialects.kai.test_segments import INDEX, racks
 from tests.dialects.kai.test_workloads import job

@@ -12,7 +12,7 @@ from kai_py.demo.script import script_for
 from kai_py.observe.http import serve
 from kai_py.observe.http_access import TOKEN_VARIABLE, Access
 from kai_py.observe.suggestion import MistakenQuestionError, QueueChange, Suggestion
-from kai_py.plan.decisions import Stage
+from kai_py.plan.plan import Stage
 from kai_py.simulate.what_if import Comparison, NodesNeeded, Placed, Waiting
 from kai_py.snapshot.queue_specs import QueueSpec
 from tests import scenario

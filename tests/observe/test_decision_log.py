@@ -6,7 +6,7 @@ from dataclasses import replace
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Owner
 from kai_py.observe.decision_log import DecisionLog
-from kai_py.plan.decisions import (
+from kai_py.plan.plan import (
     Action,
     Eviction,
     GangPlacement,

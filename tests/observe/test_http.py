@@ -19,7 +19,7 @@ from kai_py.observe.metrics import Metrics
 from kai_py.observe.share_history import ShareHistory
 from kai_py.observe.suggestion import Step, Suggestion, Verb
 from kai_py.observe.token_review import Refusal
-from kai_py.plan.decisions import Plan, QueueShare, Stage, Unplaced
+from kai_py.plan.plan import Plan, QueueShare, Stage, Unplaced
 from tests.observe.views import view_of
 from tests.worlds import gang, world
 

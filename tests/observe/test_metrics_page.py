@@ -12,7 +12,7 @@ from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics
 from kai_py.observe.metrics import Metrics
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 from tests.observe.views import view_of
 from tests.worlds import gang, world
 

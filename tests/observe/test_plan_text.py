@@ -1,6 +1,6 @@
 from kai_py.grouping.gang import Owner
 from kai_py.observe.plan_text import describe_plan
-from kai_py.plan.decisions import (
+from kai_py.plan.plan import (
     Action,
     Eviction,
     Nomination,

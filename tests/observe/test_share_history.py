@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from kai_py.observe import share_history
 from kai_py.observe.share_history import ShareHistory
-from kai_py.plan.decisions import Plan, QueueShare
+from kai_py.plan.plan import Plan, QueueShare
 
 
 def plan(allocated):

@@ -15,7 +15,7 @@ from kai_py.embedded.events import from_events_group
 from kai_py.grouping.gang import Owner
 from kai_py.observe.decision_log import DecisionKind
 from kai_py.observe.told_events import UNTOLD, Told, ToldEvent, told_decisions
-from kai_py.plan.decisions import (
+from kai_py.plan.plan import (
     Action,
     Eviction,
     GangPlacement,

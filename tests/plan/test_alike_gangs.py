@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.plan.alike_gangs import AlikeGangs
+from kai_py.plan.actions.allocate_batch import AlikeGangs
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
-from kai_py.plan.gang_line import GangLine
+from kai_py.plan.gang_queue import GangLine
 from kai_py.policy.fill import Strategy
 from kai_py.policy.rules import KAI, NATIVE
 from kai_py.snapshot.queue_specs import QueueSpec
@@ -66,7 +66,7 @@ def worlds(draw):
 )
 @given(worlds())
 def test_the_plan_is_that_of_one_by_one(each: World):
-    with patch.multiple("kai_py.plan.alike_gangs", FIRST_REACH=3, FEW=0):
+    with patch.multiple("kai_py.plan.actions.allocate_batch", FIRST_REACH=3, FEW=0):
         at_once = each.plan()
     with patch.object(AlikeGangs, "place", return_value=False):
         assert each.plan() == at_once

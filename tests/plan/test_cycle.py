@@ -6,7 +6,7 @@ from kai_py.api.records.core import (
     Volume,
 )
 from kai_py.api.records.storage import PersistentVolumeClaim, StorageClass, VolumeClaimSpec
-from kai_py.plan.decisions import Stage
+from kai_py.plan.plan import Stage
 from tests.scenario import START, cluster, evicted, job, job_with_pods, node, placed, pod, queue
 
 

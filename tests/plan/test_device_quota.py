@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from kai_py.plan.decisions import Stage
+from kai_py.plan.plan import Stage
 from tests.scenario import (
     claim,
     claiming,

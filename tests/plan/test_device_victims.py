@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from kai_py.plan.decisions import Action
-from kai_py.plan.device_trial import CycleDevices
-from kai_py.plan.room import Room
+from kai_py.plan.plan import Action
+from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.devices import CycleDevices
 from tests.scenario import (
     claim,
     claiming,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kai_py.plan.decisions import Action
-from kai_py.plan.exchanges import Exchanges
-from kai_py.plan.victims import VictimSearch
+from kai_py.plan.plan import Action
+from kai_py.plan.victims.batch import Exchanges
+from kai_py.plan.victims.search import VictimSearch
 from kai_py.policy.rules import KAI, NATIVE
 from kai_py.snapshot.queue_specs import QueueSpec
 from tests.worlds import World, gang, world

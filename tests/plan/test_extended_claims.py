@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from kai_py.api.records.core import ExtendedResourceClaimStatus
 from kai_py.api.records.resource import DeviceClassSpec, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
-from kai_py.plan.decisions import Stage
+from kai_py.plan.plan import Stage
 from tests.scenario import (
     cluster,
     device_class,

@@ -1,6 +1,6 @@
 """Parts of GPUs through the whole cycle: what users write, what is decided and said."""
 
-from kai_py.plan.decisions import Stage
+from kai_py.plan.plan import Stage
 from kai_py.policy.fill import Strategy
 from tests.scenario import cluster, job_with_pods, node, placed, pod, queue, shared
 

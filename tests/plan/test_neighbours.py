@@ -11,7 +11,7 @@ from kai_py.api.records.core import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
-from kai_py.plan.victims import VictimSearch
+from kai_py.plan.victims.search import VictimSearch
 from tests.scenario import cluster, evicted, job_with_pods, node, placed, pod, queue
 
 WEB = {"app": "web"}

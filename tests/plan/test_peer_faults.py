@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.plan.decisions import Action
+from kai_py.plan.plan import Action
 from kai_py.snapshot.queue_specs import QueueSpec
 from tests.scenario import cluster, evicted, job, node, placed, pod, queue
 from tests.worlds import gang, member, subgroup, world

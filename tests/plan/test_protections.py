@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from kai_py.api.records.core import Condition
-from kai_py.plan.decisions import ProtectionRule, Stage
+from kai_py.plan.plan import ProtectionRule, Stage
 from tests.plan.test_spared import budget
 from tests.scenario import START, at, cluster, job_with_pods, node, pod, queue
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kai_py.api.records.core import PodStatus
-from kai_py.plan.decisions import Stage
+from kai_py.plan.plan import Stage
 from kai_py.snapshot.queue_specs import QueueSpec, inherited
 from tests.scenario import at, cluster, job_with_pods, node, placed, pod, queue
 from tests.worlds import gang, world

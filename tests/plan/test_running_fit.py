@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.plan.cycle import CycleSettings
-from kai_py.plan.decisions import Action
-from kai_py.plan.device_trial import CycleDevices
-from kai_py.plan.quota import quota_of
-from kai_py.plan.room import Room
-from kai_py.plan.running_fit import RunningFit, is_plain
-from kai_py.plan.statement import Evicted, Statement
+from kai_py.plan.placement.running_fit import RunningFit, is_plain
+from kai_py.plan.plan import Action
+from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.devices import CycleDevices
+from kai_py.plan.state.queues import quota_of
+from kai_py.plan.state.statement import Evicted, Statement
 from kai_py.policy.fill import fill
 from kai_py.policy.fit import copies_that_fit
 from tests.scenario import cluster, node, placed, pod, queue, shared

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai_py.plan.alike_gangs import AlikeGangs
-from kai_py.plan.decisions import Action
-from kai_py.plan.room import Room
-from kai_py.plan.scoring import Scoring
-from kai_py.plan.statement import Evicted
+from kai_py.plan.actions.allocate_batch import AlikeGangs
+from kai_py.plan.placement.strategy import Scoring
+from kai_py.plan.plan import Action
+from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.statement import Evicted
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.strategies import PlacementStrategy
 from tests.plan.test_statement import statement

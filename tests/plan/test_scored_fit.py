@@ -6,14 +6,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai_py.plan import scored_fit
-from kai_py.plan.decisions import Action
-from kai_py.plan.device_trial import CycleDevices
-from kai_py.plan.quota import quota_of
-from kai_py.plan.room import Room
-from kai_py.plan.scored_fit import ScoredFit
-from kai_py.plan.scoring import Scoring
-from kai_py.plan.statement import Statement
+from kai_py.plan.placement import score_nodes
+from kai_py.plan.placement.score_nodes import ScoredFit
+from kai_py.plan.placement.strategy import Scoring
+from kai_py.plan.plan import Action
+from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.devices import CycleDevices
+from kai_py.plan.state.queues import quota_of
+from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.rules import NATIVE
 from kai_py.policy.score.strategies import PlacementStrategy
@@ -76,8 +76,8 @@ def test_rows_ahead_are_those_of_one_pod_after_the_other(
     for pods in kinds(trial):
         shape = pods[0][1].shape
         with (
-            mock.patch.object(scored_fit, "NODES_AT_ONCE", chunk[0]),
-            mock.patch.object(scored_fit, "COPIES_AT_ONCE", chunk[1]),
+            mock.patch.object(score_nodes, "NODES_AT_ONCE", chunk[0]),
+            mock.patch.object(score_nodes, "COPIES_AT_ONCE", chunk[1]),
         ):
             foreseen = fit_of(trial, shape, strategy, mask, preference).next_rows(count)
         each = fit_of(trial, shape, strategy, mask, preference)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kai_py.plan.decisions import Action, Stage
+from kai_py.plan.plan import Action, Stage
 from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.queue_specs import QueueSpec
 from tests.scenario import cluster, evicted, job, node, placed, pod, queue

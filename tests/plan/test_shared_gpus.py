@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kai_py.api.gpu_share import UNKNOWN_INDEX, GpuShare
 from kai_py.api.references import PodRef
-from kai_py.plan.room import Room
-from kai_py.plan.shared_gpus import SharedGpus
+from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.limits.gpu_sharing import SharedGpus
 from kai_py.policy.fill import Strategy
 from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.gpu_sharing import GpuSharing

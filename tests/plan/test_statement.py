@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.plan.cycle import CycleSettings
-from kai_py.plan.decisions import Action
-from kai_py.plan.device_trial import CycleDevices
-from kai_py.plan.quota import quota_of
-from kai_py.plan.room import Room
-from kai_py.plan.statement import Evicted, Statement
+from kai_py.plan.plan import Action
+from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.devices import CycleDevices
+from kai_py.plan.state.queues import quota_of
+from kai_py.plan.state.statement import Evicted, Statement
 from tests.plan.test_host_ports import listening
 from tests.plan.test_numa_zones import report, whole
 from tests.plan.test_volumes import bound, local, local_class, takes, unbound, using

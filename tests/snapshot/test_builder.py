@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kai_py.api.references import PodRef
-from kai_py.plan.decisions import Stage
+from kai_py.plan.plan import Stage
 from kai_py.snapshot.gangs import PodState
 from tests.scenario import (
     claim,

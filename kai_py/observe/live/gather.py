@@ -25,7 +25,7 @@ from kai_py.observe.live.picture import (
     SlotState,
 )
 from kai_py.observe.natural_order import natural
-from kai_py.plan.decisions import Plan, QueueShare
+from kai_py.plan.plan import Plan, QueueShare
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.group_claims import GROUPS, group_of
 from kai_py.snapshot.requests import pod_requests

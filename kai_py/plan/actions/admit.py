@@ -11,11 +11,11 @@ Order: priority, with what waiting counts, then age. O(waiting pods), only while
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from kai_py.plan.candidates import next_ask, precondition
-from kai_py.plan.cycle_state import CycleState
-from kai_py.plan.decisions import Admission
-from kai_py.plan.over_bounds import over_bounds
-from kai_py.plan.reasons import Obstacle
+from kai_py.plan.explain.reasons import Obstacle
+from kai_py.plan.placement.next_pods import next_ask, precondition
+from kai_py.plan.plan import Admission
+from kai_py.plan.quota_check import over_bounds
+from kai_py.plan.session import CycleState
 from kai_py.snapshot.gangs import Gang, Member, PodState
 
 

@@ -13,9 +13,9 @@ have their turns afterwards, like everybody who was not passed over.
 from collections.abc import Callable, Iterable, Sequence
 
 from kai_py.plan.actions.allocate import allocate
-from kai_py.plan.cycle_state import CycleState
 from kai_py.plan.passed_over import Kind, PassedOver, kind_of
-from kai_py.plan.victim_line import VictimPool
+from kai_py.plan.session import CycleState
+from kai_py.plan.victims.order import VictimPool
 from kai_py.snapshot.gangs import Gang
 
 MOST_SERVED = 16

@@ -19,15 +19,15 @@ from itertools import islice
 import numpy as np
 
 from kai_py.api.gpu_share import CARD
-from kai_py.plan.candidates import Ask
-from kai_py.plan.cycle_state import CycleState
-from kai_py.plan.decisions import Action
-from kai_py.plan.room import Room
-from kai_py.plan.seek_room import Seeking, seek_room
+from kai_py.plan.placement.next_pods import Ask
+from kai_py.plan.plan import Action
+from kai_py.plan.session import CycleState
 from kai_py.plan.shapes import by_shape
-from kai_py.plan.victim_line import VictimPool
-from kai_py.plan.victim_units import VictimUnit
-from kai_py.plan.victims import VictimSearch
+from kai_py.plan.state.capacity import Room
+from kai_py.plan.victims.action import Seeking, seek_room
+from kai_py.plan.victims.order import VictimPool
+from kai_py.plan.victims.search import VictimSearch
+from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.fill import Strategy
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member

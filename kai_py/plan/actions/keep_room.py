@@ -5,8 +5,8 @@ start first, and until they exist, or the time for promised room is over since t
 gang was bound, stand-ins for them take it. They are never written anywhere.
 """
 
-from kai_py.plan.cycle_state import CycleState
-from kai_py.plan.over_bounds import over_bounds
+from kai_py.plan.quota_check import over_bounds
+from kai_py.plan.session import CycleState
 from kai_py.plan.soonest import place_soonest
 from kai_py.snapshot.awaited import stand_in
 from kai_py.snapshot.gangs import Gang

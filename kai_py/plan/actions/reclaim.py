@@ -17,21 +17,21 @@ from functools import cache, partial
 
 import numpy as np
 
-from kai_py.plan.candidates import Ask
-from kai_py.plan.cycle_state import CycleState
-from kai_py.plan.decisions import Action
-from kai_py.plan.exchanges import Exchanges, Verdict
+from kai_py.plan.placement.next_pods import Ask
+from kai_py.plan.plan import Action
 from kai_py.plan.reclaim_bound import may_suffice
-from kai_py.plan.seek_room import Seeking, seek_room
+from kai_py.plan.session import CycleState
 from kai_py.plan.victim_cores import as_far_as_safe
-from kai_py.plan.victim_line import (
+from kai_py.plan.victims.action import Seeking, seek_room
+from kai_py.plan.victims.batch import Exchanges, Verdict
+from kai_py.plan.victims.order import (
     VictimPool,
     cost_of,
     most_saturated_first,
     one_after_the_other,
 )
-from kai_py.plan.victim_units import VictimUnit
-from kai_py.plan.victims import VictimSearch
+from kai_py.plan.victims.search import VictimSearch
+from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.min_runtime import protected, reclaim_min_runtime
 from kai_py.policy.reclaim_in_turn import may_reclaim_in_turn
 from kai_py.policy.reclaim_rules import (

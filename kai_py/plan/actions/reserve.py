@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kai_py.plan.candidates import Ask
-from kai_py.plan.cycle_state import CycleState
-from kai_py.plan.decisions import Action, Stage
-from kai_py.plan.reasons import Obstacle
-from kai_py.plan.reservations import Reservation, without
-from kai_py.plan.room import Room
-from kai_py.plan.statement import Evicted
+from kai_py.plan.explain.reasons import Obstacle
+from kai_py.plan.placement.next_pods import Ask
+from kai_py.plan.plan import Action, Stage
+from kai_py.plan.session import CycleState
+from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.reservations import Reservation, without
+from kai_py.plan.state.statement import Evicted
 from kai_py.policy.limits import check_deserved, check_max
 from kai_py.policy.standing import exceeds_any
 from kai_py.snapshot.gangs import Gang, Member

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from kai_py.plan.candidates import next_ask
-from kai_py.plan.cycle_state import CycleState
-from kai_py.plan.over_bounds import over_bounds
+from kai_py.plan.placement.next_pods import next_ask
+from kai_py.plan.quota_check import over_bounds
+from kai_py.plan.session import CycleState
 from kai_py.plan.soonest import place_soonest
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Bools

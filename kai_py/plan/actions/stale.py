@@ -8,10 +8,10 @@ where the rest runs. A gang with pods that ended well is not stale, it is finish
 from collections.abc import Iterable
 
 from kai_py.grouping.gang import satisfied
-from kai_py.plan.candidates import active_counts
-from kai_py.plan.cycle_state import CycleState
-from kai_py.plan.decisions import Action
-from kai_py.plan.statement import Evicted
+from kai_py.plan.placement.next_pods import active_counts
+from kai_py.plan.plan import Action
+from kai_py.plan.session import CycleState
+from kai_py.plan.state.statement import Evicted
 from kai_py.snapshot.gangs import Gang
 
 

@@ -28,7 +28,7 @@ from kai_py.api.records.resource import (
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.observe.live.gather import Gatherer
 from kai_py.observe.live.picture import Slot, SlotState
-from kai_py.plan.decisions import Plan
+from kai_py.plan.plan import Plan
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FREE = Slot()

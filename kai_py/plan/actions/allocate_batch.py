@@ -1,0 +1,180 @@
+"""Small gangs that are alike, placed many at a time: whose turns are next, and where do they go?
+
+The order of turns follows from what each costs (``policy.turns``), so queues are not asked gang by
+gang. Single pods of one kind find their nodes at once too, by how many fit on each or by their
+scores (``next_rows`` of the fit); else room is found for one gang after the other. The plan is that
+of placing them one by one:
+
+    run = the next turns, as long as every queue has a gang like its first to offer,
+          no max is passed, and there is room now
+    place the run; whatever comes next is a turn like any other
+
+Alike are preemptible gangs of equally many pods, all of one shape and one cost, that start together
+and that nothing but room on nodes stops. Only so many gangs of each queue are looked at as the last
+run used, twice over, and fewer after none was found, so looking costs no more than placing did.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from itertools import takewhile
+
+import numpy as np
+
+from kai_py.plan.gang_queue import GangLine
+from kai_py.plan.placement.running_fit import RunningFit
+from kai_py.plan.placement.score_nodes import ScoredFit
+from kai_py.plan.session import CycleState
+from kai_py.plan.state.capacity import Room
+from kai_py.policy.turns import Costs, turns
+from kai_py.snapshot.gangs import Gang, PodState
+from kai_py.snapshot.queues import Index
+
+FIRST_REACH = 128
+"""Gangs of each queue that are looked at first."""
+
+LONGEST_PAUSE = 64
+"""Turns after which a run is looked for again at the latest."""
+
+FEW = 4
+"""So many gangs are placed one by one as fast."""
+
+MOST_PODS = 16
+"""Pods of a gang; larger ones gain nothing."""
+
+
+class AlikeGangs:
+    """Takes runs of alike gangs from ``line``."""
+
+    def __init__(self, state: CycleState, line: GangLine) -> None:
+        """Nothing is looked at yet."""
+        self._state, self._line = state, line
+        self._reach = FIRST_REACH
+        self._pause = self._left = 0
+
+    def place(self) -> bool:
+        """Place the next run in free room; False where one gang is to be tried after the other."""
+        if self._left:
+            self._left -= 1
+            return False
+        taken = self._run()
+        if taken:
+            self._pause, self._reach = 0, 2 * max(taken.values())
+            self._line.skip(taken)
+            return True
+        self._reach = 1 + max(FEW, self._reach // 2)
+        self._pause = min(LONGEST_PAUSE, 2 * self._pause + 1)
+        self._left = self._pause - 1
+        return False
+
+    def _run(self) -> Counter[int]:
+        """Place a run; how many of its turns each queue had."""
+        first = {queue: gangs[0] for queue, gangs in self._line.heads(1).items()}
+        if not first or not all(self._is_like(gang, gang) for gang in first.values()):
+            return Counter()
+        costs, kinds = self._costs(first), {_kind(gang): gang for gang in first.values()}
+        if not costs.are_of_the_same(list(first)) or not self._have_room(kinds.values()):
+            return Counter()
+        alike = {
+            queue: list(takewhile(partial(self._is_like, other=first[queue]), gangs))
+            for queue, gangs in self._line.heads(self._reach).items()
+        }
+        order = self._turns({queue: len(gangs) for queue, gangs in alike.items()}, costs)
+        if not order.size:
+            return Counter()
+        following = {queue: iter(gangs) for queue, gangs in alike.items()}
+        run = [next(following[queue]) for queue in order.tolist()]
+        count, rows = self._take_room(run, alike=len(kinds) == 1)
+        run, order = run[:count], order[:count]
+        self._state.statement.place_turns(run, rows, order, costs)
+        for gang in run:
+            self._state.clear(gang)
+        return Counter(order.tolist())
+
+    def _is_like(self, gang: Gang, other: Gang) -> bool:
+        """Whether the gang is like ``other``, and waits; all of such a gang is placed, or none."""
+        placed = self._state.statement.placed
+        return is_alike(gang, other) and gang.members[0].pod.uid not in placed
+
+    def _costs(self, first: Mapping[int, Gang]) -> Costs:
+        """What gangs cost that are like the first of their queues."""
+        quota, queues = self._state.quota, list(first)
+        pod = np.zeros_like(quota.standing.allocated)
+        pods = np.zeros(len(quota.queues), np.int64)
+        pod[:, queues] = np.transpose([quota.cost(g.members[0].charge) for g in first.values()])
+        pods[queues] = [len(gang.members) for gang in first.values()]
+        return Costs(pod, pods)
+
+    def _turns(self, counts: Mapping[int, int], costs: Costs) -> Index:
+        """The next turns, until a queue comes to a gang not looked at or of another kind."""
+        if sum(counts.values()) <= FEW:
+            return np.empty(0, np.int32)
+        quota = self._state.quota
+        order = turns(quota.standing, counts, costs, quota.rules)
+        end = len(order)
+        for queue, count in counts.items():
+            its_turns = np.flatnonzero(order == queue)
+            if len(its_turns) == count and not self._line.ends_with(queue, count):
+                end = min(end, int(its_turns[-1]) + 1)
+        return order[:end]
+
+    def _have_room(self, gangs: Iterable[Gang]) -> bool:
+        """Whether nothing but room decides about the pods of all these gangs, and there is some."""
+        if self._state.placer.reservations.kept:
+            return False
+        fits = map(self._fit, gangs)
+        return all(fit is not None and fit.has_room() for fit in fits)
+
+    def _fit(self, gang: Gang) -> RunningFit | ScoredFit | None:
+        shapes, statement = self._state.placer.shapes, self._state.statement
+        fit = shapes.fit_for_singles if len(gang.members) == 1 else shapes.fit_for_gangs
+        return fit(statement, gang.members[0].shape, Room.NOW)
+
+    def _take_room(self, run: Sequence[Gang], *, alike: bool) -> tuple[int, list[int]]:
+        """Take the room of the next gangs, as far as they fit; how many do, a row for each pod.
+
+        ``alike``: across queues, too.
+        """
+        statement, rows = self._state.statement, list[int]()
+        if alike and len(run[0].members) == 1:
+            fit = self._fit(run[0])
+            rows = [] if fit is None else fit.next_rows(len(run))
+            statement.occupy(run[0].members[0].shape, rows, Room.NOW)
+            return len(rows), rows
+        for count, gang in enumerate(run):
+            found = self._rows(gang)
+            if not found:
+                return count, rows
+            statement.occupy(gang.members[0].shape, found, Room.NOW)
+            rows += found
+        return len(run), rows
+
+    def _rows(self, gang: Gang) -> list[int]:
+        """Where the pods of a gang go; nowhere if not all of them fit."""
+        fit, pods = self._fit(gang), gang.members
+        if isinstance(fit, RunningFit) and len(pods) > 1:
+            return fit.together(len(pods), self._state.placer.shapes.strategy(pods[0].shape))
+        row = None if fit is None else fit.first()
+        return [] if row is None else [row]
+
+
+def is_alike(gang: Gang, other: Gang) -> bool:
+    """Whether the gang asks for what ``other`` does: pods of one kind, together, anywhere."""
+    pods, tree = gang.members, gang.tree
+    if not 0 < len(pods) == len(other.members) <= MOST_PODS or gang.awaited or gang.near:
+        return False
+    if tree.min_members != len(pods) or not tree.is_unconstrained_leaf:
+        return False
+    shape, charge = other.members[0].shape.number, pods[0].charge
+    if charge is not other.members[0].charge and charge != other.members[0].charge:
+        return False
+    for pod in pods:
+        if pod.shape.number != shape or pod.charge is not charge:
+            return False
+        if pod.state is not PodState.PENDING or pod.waiting:
+            return False
+    return gang.can_give_back(pods)
+
+
+def _kind(gang: Gang) -> tuple[int, int]:
+    return gang.members[0].shape.number, len(gang.members)

@@ -1,0 +1,1 @@
+"""Unschedulable reasons: why pods could not be placed."""

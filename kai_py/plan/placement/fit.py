@@ -1,0 +1,184 @@
+"""How many pods of a shape fit on each node as things stand, and which of the nodes are preferred?
+
+What of the verdict lasts for the cycle is kept: the static masks, and for shapes to which nothing
+but room matters a ``RunningFit`` that follows each change. O(nodes x resources) for anything else.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from kai_py.dra.question import Alternatives
+from kai_py.plan.placement.running_fit import RunningFit, is_plain
+from kai_py.plan.shapes import slack_row, wants_devices
+from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.statement import Statement
+from kai_py.policy.fit import StaticFit, StaticFits, copies_that_fit
+from kai_py.policy.neighbours import has_rules, narrowed
+from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints
+from kai_py.snapshot.shape import Shape
+
+MOST_RUNNING = 64
+"""Shapes whose fit is kept up to date at a time."""
+
+GPU_NODE_MALUS = 0.5
+"""Pods without devices avoid GPU nodes; below 1, so that any stated preference outweighs it."""
+
+ALTERNATIVE_MALUS = 1e-5
+"""What an alternative of a claim counts that is passed over; a claim has 256 of them at most."""
+
+NOW_BONUS = 1e-7
+"""What room that is free already counts; less than any other preference."""
+
+
+class ShapeRoom(NamedTuple):
+    """Pods of a shape that nodes take; all arrays are (nodes,).
+
+    ``copies``: by resources and limits of nodes; ``fitting``: and by devices; ``shared``: of those
+    the pods that get parts of GPUs in use, None if the shape asks for no parts. ``free``:
+    (resources, nodes) what was left for them. ``alternatives``: of those that their claims list.
+    """
+
+    copies: Ints
+    fitting: Ints
+    shared: Ints | None
+    free: Floats
+    alternatives: Alternatives | None = None
+
+    @property
+    def first(self) -> Ints | None:
+        """The pods to place before others of the same node: they get what is better."""
+        if self.alternatives is None:
+            return self.shared
+        return np.minimum(self.alternatives.pods, self.fitting)
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeFits:
+    """The static verdicts so far, and the fits that are kept up to date."""
+
+    statics: StaticFits = field(default_factory=StaticFits)
+    _running: dict[tuple[int, Room, bool], RunningFit] = field(default_factory=dict)
+
+    def static(self, statement: Statement, shape: Shape, room: Room) -> StaticFit:
+        """The static verdict, narrowed by rules between pods where there are any."""
+        static = self.statics.of(shape, statement.snapshot.nodes)
+        if not has_rules(shape) and not statement.snapshot.neighbours:
+            return static
+        return narrowed(statement.neighbourhood(room), shape, static)
+
+    def room(
+        self,
+        statement: Statement,
+        shape: Shape,
+        mask: Bools,
+        count: int,
+        room: Room,
+        *,
+        together: int = 0,
+    ) -> ShapeRoom:
+        """The room for ``count`` pods on the nodes of ``mask``.
+
+        ``together``: keep to nodes that hold so many by resources, where there are any.
+        """
+        free, nodes = statement.free(room), statement.snapshot.nodes
+        copies = copies_that_fit(shape, statement.snapshot.resources, free, mask, nodes.allocatable)
+        if together:
+            roomy = copies >= together
+            copies = np.where(roomy, copies, 0) if roomy.any() else copies
+        limited = statement.limits.copies(shape, room, count)
+        if limited is not None:
+            np.minimum(copies, limited, out=copies)
+        parts = statement.share_room(shape, room, count)
+        if parts is not None:
+            np.minimum(copies, parts.total, out=copies)
+        fitting, alternatives = copies, None
+        if shape.needs_devices:
+            found = statement.devices.copies(shape, copies > 0, count, room)
+            fitting = np.minimum(copies, found)
+            alternatives = statement.devices.alternatives(shape, fitting > 0, count, room)
+        shared = None if parts is None else np.minimum(parts.shared, fitting)
+        return ShapeRoom(copies, fitting, shared, free, alternatives)
+
+    def running(
+        self, statement: Statement, shape: Shape, room: Room, *, off_devices: bool = False
+    ) -> RunningFit | None:
+        """The fit of a shape kept from pod to pod, where nothing but room decides.
+
+        ``off_devices``: only on nodes without devices, where it prefers no other to them.
+        """
+        key = shape.number, room, off_devices
+        known = self._running.get(key)
+        if known is not None and known.statement is statement:
+            return known
+        if not only_room_decides(statement, shape):
+            return None
+        static = self.static(statement, shape, room)
+        made = RunningFit(
+            statement,
+            shape,
+            without_devices(statement, static) if off_devices else static.mask,
+            lasting_preference(statement, shape, static),
+            slack_row(shape, statement.snapshot.resources),
+            room=room,
+            now_bonus=NOW_BONUS,
+        )
+        if len(self._running) >= MOST_RUNNING:
+            del self._running[next(iter(self._running))]
+        self._running[key] = made
+        return made
+
+    def copies_later(self, statement: Statement, shape: Shape) -> Ints:
+        """(nodes,) pods that fit by resources alone once those who leave have left; a fresh array.
+
+        Rules between pods and devices of claims are not asked.
+        """
+        known = self.running(statement, shape, Room.LATER)
+        if known is not None:
+            known.refresh()
+            return known.copies.copy()
+        nodes = statement.snapshot.nodes
+        mask = self.statics.of(shape, nodes).mask
+        free = statement.free(Room.LATER)
+        return copies_that_fit(shape, statement.snapshot.resources, free, mask, nodes.allocatable)
+
+
+def lasting_preference(statement: Statement, shape: Shape, static: StaticFit) -> Floats:
+    """What stays the same in a cycle: stated preferences, and GPU nodes kept for those in need."""
+    if wants_devices(shape):
+        return static.preference
+    return static.preference - GPU_NODE_MALUS * device_nodes(statement)
+
+
+def device_nodes(statement: Statement) -> Bools:
+    """(nodes,) bool: the node reports anything beyond the base resources."""
+    return np.asarray(statement.snapshot.nodes.allocatable[len(BASE_RESOURCES) :].any(axis=0))
+
+
+def without_devices(statement: Statement, static: StaticFit) -> Bools:
+    """(nodes,) bool: nodes without devices that take the pod, if it prefers no other to them."""
+    if static.preference.min(initial=0.0) != static.preference.max(initial=0.0):
+        return np.zeros(len(static.mask), dtype=np.bool_)
+    return static.mask & ~device_nodes(statement)
+
+
+def only_room_decides(statement: Statement, shape: Shape) -> bool:
+    """Whether a pod fits a node that takes it as soon as what it requests is free there."""
+    return not statement.snapshot.neighbours and is_plain(shape, statement.limits)
+
+
+def alternatives_passed(room: ShapeRoom) -> Floats | float:
+    """(nodes,) a preference for nodes where claims get what they list first."""
+    if room.alternatives is None:
+        return 0.0
+    return room.alternatives.depth.astype(np.float64) * -ALTERNATIVE_MALUS
+
+
+def starts_now(statement: Statement, shape: Shape, mask: Bools, room: Room) -> Floats | float:
+    """(nodes,) a preference for nodes with room now, where others would have to be waited for."""
+    if room is Room.NOW or not (statement.later > statement.idle).any():
+        return 0.0
+    allocatable, resources = statement.snapshot.nodes.allocatable, statement.snapshot.resources
+    copies = copies_that_fit(shape, resources, statement.free(Room.NOW), mask, allocatable)
+    return np.where(copies > 0, NOW_BONUS, 0.0)

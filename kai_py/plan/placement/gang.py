@@ -1,0 +1,169 @@
+"""Placing the pods of a gang: down its tree, largest shape first, all pods of a shape in one fill.
+
+A subgroup with a topology constraint is tried in one domain after the other; its children are
+placed inside. The caller opens the trial; a failure leaves it to be undone. Each fill sees what the
+fills before it took, so the result is the same as placing pod by pod.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from kai_py.grouping.gang import Subgroup
+from kai_py.plan.explain.reasons import UNTOLD, Obstacle, keeping
+from kai_py.plan.mixed import can_search, place_by_search
+from kai_py.plan.nearness import PREFERENCE, both, near_nodes
+from kai_py.plan.placement.pods import Attempt, ShapePlacer, Where
+from kai_py.plan.placement.topology import constrained, domain_candidates, roomiest, unsatisfied
+from kai_py.plan.plan import Action
+from kai_py.plan.shapes import by_shape, largest_first
+from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.reservations import Reservations, without
+from kai_py.plan.state.statement import Statement
+from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.resources import Bools
+
+
+@dataclass(frozen=True, slots=True)
+class Placer:
+    """How gangs are placed in this cycle."""
+
+    shapes: ShapePlacer = field(default_factory=ShapePlacer)
+    reservations: Reservations = field(default_factory=Reservations)
+
+    def place(
+        self,
+        statement: Statement,
+        gang: Gang,
+        members: Sequence[Member],
+        action: Action,
+        *,
+        room: Room,
+        allowed: Bools | None = None,
+        told: bool = True,
+    ) -> Obstacle | None:
+        """Place all of ``members`` or say what stops them; ``allowed``: (nodes,) bool.
+
+        ``told``: whether anybody reads what stops them.
+        """
+        kept = self.reservations.closed_to(gang)
+        if kept:
+            allowed = without(kept, allowed, len(statement.snapshot.nodes))
+        near, anywhere = near_nodes(statement, gang), gang.tree.is_unconstrained_leaf
+        if len(members) == 1 and allowed is None and near is None and anywhere:
+            running = self.shapes.fit_for_singles(statement, members[0].shape, room)
+            row = None if running is None else running.first()
+            if row is not None:
+                statement.place(gang, members, row, action, room=room)
+                return None
+        attempt = Attempt(statement, gang, action, room, told)
+        where = Where(
+            np.ones(len(statement.snapshot.nodes), np.bool_) if allowed is None else allowed
+        )
+        obstacle = self._place_near(attempt, members, where, near)
+        if obstacle is None or not kept or not told:
+            return obstacle
+        return keeping(obstacle, len(kept), self._copies_on(attempt, members, kept))
+
+    def _copies_on(self, attempt: Attempt, members: Sequence[Member], rows: Sequence[int]) -> int:
+        """How many of the pods have room on these nodes, each shape by itself."""
+        inside = ~without(tuple(rows), None, len(attempt.statement.snapshot.nodes))
+        sizes = [(part[0].shape, len(part)) for part in by_shape(members)]
+        return sum(int(self.shapes.fitting(attempt, s, inside, n).sum()) for s, n in sizes)
+
+    def _place_near(
+        self,
+        attempt: Attempt,
+        members: Sequence[Member],
+        where: Where,
+        near: Bools | None,
+    ) -> Obstacle | None:
+        """On the nodes ``near`` the gang if they hold it, else as many there as there is room."""
+        tree = attempt.gang.tree
+        if near is None:
+            return self._place_group(attempt, tree, members, where)
+        with attempt.statement.trial() as trial:
+            if self._place_group(attempt, tree, members, Where(where.mask & near)) is None:
+                trial.keep()
+                return None
+        return self._place_group(
+            attempt, tree, members, Where(where.mask, np.where(near, PREFERENCE, 0.0))
+        )
+
+    def _place_group(
+        self, attempt: Attempt, group: Subgroup, members: Sequence[Member], where: Where
+    ) -> Obstacle | None:
+        if group.topology is None:
+            return self._place_inside(attempt, group, members, where)
+        shapes = by_shape(members)
+        fitting = [
+            self.shapes.fitting(attempt, each[0].shape, where.mask, len(each)) for each in shapes
+        ]
+        asked = (attempt.statement, attempt.gang, group, fitting, [len(each) for each in shapes])
+        found = domain_candidates(*asked)
+        if isinstance(found, Obstacle):
+            return found
+        for candidate in found:
+            with attempt.statement.trial() as trial:
+                preference = both(where.preference, candidate.preference)
+                inside = Where(where.mask & candidate.mask, preference)
+                if self._place_inside(attempt, group, members, inside) is None:
+                    trial.keep()
+                    return None
+        if not attempt.told:
+            return UNTOLD
+        return unsatisfied(attempt.gang, group, len(members), roomiest(*asked))
+
+    def _place_inside(
+        self, attempt: Attempt, group: Subgroup, members: Sequence[Member], where: Where
+    ) -> Obstacle | None:
+        if not any(constrained(child) for child in group.children):
+            parts = self._hardest_first(attempt, by_shape(members), where)
+            if can_search(attempt.statement, parts, attempt.action):
+                return self._place_mixed(attempt, parts, where)
+            steps = (partial(self.shapes.place, attempt, part, where) for part in parts)
+        else:
+            steps = (
+                partial(self._place_group, attempt, child, own, where)
+                for child in group.children
+                if (own := _members_of(child, members))
+            )
+        return next((obstacle for step in steps if (obstacle := step()) is not None), None)
+
+    def _hardest_first(
+        self, attempt: Attempt, parts: Sequence[list[Member]], where: Where
+    ) -> Sequence[list[Member]]:
+        """Of pods of one size, first those that fewer nodes are open to."""
+        if len(parts) < 2:
+            return parts
+
+        def open_nodes(part: Sequence[Member]) -> int:
+            static = self.shapes.fits.static(attempt.statement, part[0].shape, attempt.room)
+            return int((static.mask & where.mask).sum())
+
+        return largest_first(sorted(parts, key=open_nodes))
+
+    def _place_mixed(
+        self, attempt: Attempt, parts: Sequence[Sequence[Member]], where: Where
+    ) -> Obstacle | None:
+        """The largest first, and if that leaves some without room, by search."""
+        statement, gang, action, room, _ = attempt
+        with statement.trial() as trial:
+            steps = (self.shapes.place(attempt, part, where) for part in parts)
+            obstacle = next((each for each in steps if each is not None), None)
+            if obstacle is None:
+                trial.keep()
+                return None
+        masks = [
+            self.shapes.fits.static(statement, part[0].shape, room).mask & where.mask
+            for part in parts
+        ]
+        found = place_by_search(statement, gang, parts, masks, action, room=room)
+        return None if found else obstacle
+
+
+def _members_of(group: Subgroup, members: Sequence[Member]) -> list[Member]:
+    leaves = {leaf.name for leaf in group.leaves()}
+    return [member for member in members if member.leaf in leaves]

@@ -1,0 +1,209 @@
+"""Which pods of a gang to place next, and what must be true before any is.
+
+A gang whose floor is not reached asks for exactly the pods that reach it, all or nothing, and with
+them for room for the pods that its framework makes once these run. A gang
+that has its floor asks for its surplus: pod by pod, or an optional subgroup at a time.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kai_py.api.references import PodRef
+from kai_py.grouping.gang import Subgroup, satisfied
+from kai_py.plan.explain.reasons import Obstacle
+from kai_py.plan.plan import Stage
+from kai_py.plan.state.queues import Quota
+from kai_py.plan.state.statement import Statement
+from kai_py.policy.queue_access import NamespaceLabels, closed_queue
+from kai_py.snapshot.gangs import Gang, Member, PodState
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Pods to place together, all or none. ``surplus``: the gang has its floor without them.
+
+    ``more``: the gang has further pods to ask for once these are placed.
+    """
+
+    members: tuple[Member, ...]
+    surplus: bool
+    more: bool = False
+
+
+def precondition(gang: Gang, quota: Quota, namespaces: NamespaceLabels) -> Obstacle | None:
+    """What must happen before the gang can be placed at all."""
+    if gang.problem:
+        return Obstacle(Stage.MEMBERS if gang.owner_unknown else Stage.INVALID, gang.problem)
+    queue = quota.queue_of(gang)
+    if queue is None:
+        named = f'queue "{gang.queue}" does not exist' if gang.queue else "no queue is named"
+        hint = "create it, or set scheduling.kai.io/queue-name to an existing queue"
+        return Obstacle(Stage.QUEUE, f"{named}; {hint}.")
+    if not quota.queues.is_leaf[queue]:
+        hint = "pods go to queues without children"
+        return Obstacle(Stage.QUEUE, f'queue "{gang.queue}" has children; {hint}.')
+    closed = closed_queue(quota.queues, queue, gang.owner.namespace, namespaces)
+    if closed:
+        hint = f'use another queue, or change spec.namespaces of queue "{closed}"'
+        named = f'queue "{closed}" takes no workloads of namespace "{gang.owner.namespace}"'
+        return Obstacle(Stage.INVALID, f"{named}; {hint}.")
+    broken = next((m for m in gang.members if m.problem), None)
+    if broken is not None:
+        return Obstacle(Stage.INVALID, broken.problem)
+    return _members_missing(gang) or _claims_missing(gang)
+
+
+def next_ask(gang: Gang, statement: Statement) -> Ask | None:
+    """The pods to place next, given what this cycle decided already; None when none is left."""
+    left = [m for m in gang.pending if m.pod.uid not in statement.placed and not m.waiting]
+    if not left:
+        return None
+    if (
+        not gang.awaited
+        and not gang.tree.children
+        and len(left) == len(gang.members) == gang.tree.min_members
+    ):
+        return Ask(tuple(left), surplus=False)
+    have, by_leaf = active_counts(gang, statement), members_by_leaf(left)
+    surplus = satisfied(gang.tree, have)
+    wanted = (_one_more if surplus else _floor)(gang.tree, have, by_leaf)
+    if not wanted:
+        return None
+    chosen = tuple(m for m in left if m.pod.uid in wanted)
+    later = () if surplus else gang.awaited
+    return Ask((*chosen, *later), surplus, more=len(chosen) < len(left))
+
+
+def surplus_of(gang: Gang, statement: Statement) -> tuple[PodRef, ...]:
+    """Pods still to place that the gang starts without; none if a single pod starts it.
+
+    Where one pod is enough, every pod stands for itself.
+    """
+    floor = gang.tree.floor()
+    if floor <= 1 or len(gang.members) <= floor:
+        return ()
+    left = [m for m in gang.pending if m.pod.uid not in statement.placed]
+    have = active_counts(gang, statement)
+    core = _floor(gang.tree, have, members_by_leaf(left))
+    if not core and not satisfied(gang.tree, have):
+        return ()
+    return tuple(m.pod for m in left if m.pod.uid not in core)
+
+
+def active_counts(gang: Gang, statement: Statement) -> dict[str, int]:
+    """Pods per leaf that hold room or were given some, as this cycle has decided so far."""
+    counts: dict[str, int] = {}
+    for member in gang.members:
+        uid = member.pod.uid
+        stays = member.state == PodState.BOUND and uid not in statement.evicted
+        if stays or uid in statement.placed:
+            counts[member.leaf] = counts.get(member.leaf, 0) + 1
+    return counts
+
+
+def elastic_rank(gang: Gang, statement: Statement) -> int:
+    """0 below the floor, 1 exactly at it, 2 above: less served gangs come first."""
+    have = active_counts(gang, statement)
+    if not satisfied(gang.tree, have):
+        return 0
+    return 1 if sum(have.values()) <= gang.tree.floor() else 2
+
+
+def neediest_first(children: Iterable[Subgroup], have: Mapping[str, int]) -> list[Subgroup]:
+    """Siblings below their floor first, required before optional, least of its floor, by name."""
+
+    def rank(child: Subgroup) -> tuple[bool, bool, float, str]:
+        floor = child.floor()
+        held = sum(have.get(leaf.name, 0) for leaf in child.leaves())
+        part = held / floor if floor else float(held)
+        return (satisfied(child, have), floor == 0, part, child.name)
+
+    return sorted(children, key=rank)
+
+
+def subgroup_lacks(gang: Gang) -> Obstacle | None:
+    """Which subgroup, without which the gang runs, has too few pods to start."""
+    exist = gang.counts(PodState.BOUND, PodState.PENDING)
+    for leaf in gang.tree.leaves():
+        have = exist.get(leaf.name, 0)
+        if have < leaf.min_members:
+            text = f"subgroup {leaf.name} starts with {leaf.min_members} pods; {have} exist."
+            return Obstacle(Stage.MEMBERS, text)
+    return None
+
+
+def _members_missing(gang: Gang) -> Obstacle | None:
+    if gang.is_satisfied or gang.can_be_satisfied:
+        return None
+    gated = sum(m.state == PodState.GATED for m in gang.members)
+    exist = len(gang.pending) + len(gang.bound)
+    stage = Stage.GATED if gated else Stage.MEMBERS
+    waits = f"{exist} exist" + (f", {gated} are held by scheduling gates" if gated else "")
+    leaves = {leaf.name for leaf in gang.tree.leaves()}
+    strange = next((m for m in gang.pending if m.waiting and m.leaf not in leaves), None)
+    why = f"; pod {strange.pod}: {strange.waiting}" if strange is not None else ""
+    return Obstacle(stage, f"the gang starts with {gang.tree.floor()} pods; {waits}{why}.")
+
+
+def _claims_missing(gang: Gang) -> Obstacle | None:
+    waiting = next((m for m in gang.pending if m.waiting), None)
+    if waiting is None:
+        return None
+    able = gang.counts(PodState.BOUND)
+    for member in gang.pending:
+        if not member.waiting:
+            able[member.leaf] = able.get(member.leaf, 0) + 1
+    if satisfied(gang.tree, able) and any(not m.waiting for m in gang.pending):
+        return None
+    return kept_back(gang, waiting)
+
+
+def kept_back(gang: Gang, member: Member) -> Obstacle:
+    """What a pod waits for by itself: its claims, or a subgroup that its gang has."""
+    strange = member.leaf not in {leaf.name for leaf in gang.tree.leaves()}
+    stage = Stage.INVALID if strange else Stage.CLAIMS
+    return Obstacle(stage, f"pod {member.pod}: {member.waiting}.")
+
+
+def members_by_leaf(members: Iterable[Member]) -> dict[str, list[Member]]:
+    """The pods of each leaf, in the order given."""
+    leaves: dict[str, list[Member]] = {}
+    for member in members:
+        leaves.setdefault(member.leaf, []).append(member)
+    return leaves
+
+
+def _floor(tree: Subgroup, have: Mapping[str, int], left: Mapping[str, list[Member]]) -> set[str]:
+    """Uids of the first pods that bring ``tree`` to its floor; empty if there are too few."""
+    if not tree.children:
+        missing = tree.min_members - have.get(tree.name, 0)
+        able = left.get(tree.name, [])
+        if not 0 < missing <= len(able):
+            return set()
+        return {member.pod.uid for member in able[:missing]}
+    needed = len(tree.children) if tree.min_subgroups is None else tree.min_subgroups
+    needed -= sum(satisfied(child, have) for child in tree.children)
+    chosen: set[str] = set()
+    for child in neediest_first(tree.children, have):
+        if needed <= 0 or satisfied(child, have):
+            break
+        uids = _floor(child, have, left)
+        if uids:
+            chosen |= uids
+            needed -= 1
+    return chosen if needed <= 0 else set()
+
+
+def _one_more(
+    tree: Subgroup, have: Mapping[str, int], left: Mapping[str, list[Member]]
+) -> set[str]:
+    """Uids of the next surplus: one pod of a leaf, or what an optional subgroup starts with."""
+    if not satisfied(tree, have):
+        return _floor(tree, have, left)
+    if not tree.children:
+        return {member.pod.uid for member in left.get(tree.name, [])[:1]}
+    for child in neediest_first(tree.children, have):
+        uids = _one_more(child, have, left)
+        if uids:
+            return uids
+    return set()

@@ -1,0 +1,188 @@
+"""From a subgroup's topology constraint to the node sets to try it in."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from kai_py.grouping.gang import Subgroup, TopologyConstraint
+from kai_py.plan.explain.reasons import Obstacle
+from kai_py.plan.plan import Stage
+from kai_py.plan.state.statement import Statement
+from kai_py.policy.fit import copies_that_fit, static_fit
+from kai_py.policy.topology import Candidate, candidates
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.labels import NOWHERE, Level
+from kai_py.snapshot.resources import Bools, Ints
+from kai_py.snapshot.snapshot import Snapshot
+
+
+def constrained(tree: Subgroup) -> bool:
+    """Whether any node of the tree has a topology constraint."""
+    return tree.topology is not None or any(constrained(child) for child in tree.children)
+
+
+def domain_candidates(
+    statement: Statement,
+    gang: Gang,
+    group: Subgroup,
+    copies: Sequence[Ints],
+    counts: Sequence[int],
+) -> Iterator[Candidate] | Obstacle:
+    """Node sets in which ``group`` may be placed, in order, or what is wrong with its constraint.
+
+    ``copies``, ``counts``: per shape of its pods (nodes,) how many fit and how many are wanted.
+    """
+    constraint = settled(statement.snapshot, gang, group) or TopologyConstraint()
+    keys = _level_keys(statement.snapshot, constraint)
+    if keys is None:
+        return Obstacle(Stage.TOPOLOGY, f"Requested topology {constraint.topology} does not exist")
+    for level in (constraint.required_level, constraint.preferred_level):
+        if level and level not in keys:
+            named = f"topology {constraint.topology}" if constraint.topology else "the topology"
+            return Obstacle(Stage.TOPOLOGY, f"{named} has no level {level}")
+    return candidates(
+        statement.snapshot.nodes.levels(keys),
+        copies,
+        counts,
+        required=_position(keys, constraint.required_level),
+        preferred=_position(keys, constraint.preferred_level),
+        pinned=_pinned(statement, gang, group),
+    )
+
+
+def required_domains(statement: Statement, gang: Gang, group: Subgroup) -> Ints | None:
+    """(nodes,) int64: the domain in which ``group`` may be placed that each node lies in.
+
+    ``NOWHERE`` for nodes that are out of the question; None when no level is required.
+    """
+    constraint = settled(statement.snapshot, gang, group)
+    if constraint is None or not constraint.required_level:
+        return None
+    level = _level(statement.snapshot, constraint, constraint.required_level)
+    if level is None:
+        return np.full(len(statement.snapshot.nodes), NOWHERE)
+    pinned = _pinned(statement, gang, group)
+    if pinned is None:
+        return level.codes
+    return np.where(np.isin(level.codes, level.codes[pinned]), level.codes, NOWHERE)
+
+
+def settled(snapshot: Snapshot, gang: Gang, group: Subgroup) -> TopologyConstraint | None:
+    """The group's constraint with its ``fitting_level`` as required or preferred level.
+
+    Required if the pods of its floor fit into some domain of that level by what nodes report and
+    no pod uses; gangs with claims, whose devices are not in that count, prefer it.
+    """
+    constraint = group.topology
+    if constraint is None or not constraint.fitting_level:
+        return constraint
+    bounds = {"required_level": constraint.fitting_level}
+    if not _fits_empty(snapshot, gang, group, constraint):
+        bounds = {"preferred_level": constraint.fitting_level}
+    return replace(constraint, **bounds, fitting_level="")
+
+
+def _fits_empty(
+    snapshot: Snapshot, gang: Gang, group: Subgroup, constraint: TopologyConstraint
+) -> bool:
+    level = _level(snapshot, constraint, constraint.fitting_level)
+    if level is None:
+        return True
+    leaves = {leaf.name for leaf in group.leaves()}
+    shapes = [m.shape for m in gang.members if m.leaf in leaves][: max(1, group.floor())]
+    holds = np.ones(len(level.names), dtype=np.bool_)
+    room = snapshot.nodes.allocatable
+    for number in dict.fromkeys(shape.number for shape in shapes):
+        alike = [shape for shape in shapes if shape.number == number]
+        if alike[0].uses_claims:
+            return False
+        mask = static_fit(alike[0], snapshot.nodes).mask
+        copies = copies_that_fit(alike[0], snapshot.resources, room, mask, room)
+        holds &= level.sums(copies) >= len(alike)
+    return bool(holds.any())
+
+
+def roomiest(
+    statement: Statement,
+    gang: Gang,
+    group: Subgroup,
+    copies: Sequence[Ints],
+    counts: Sequence[int],
+) -> tuple[str, int]:
+    """The domain with room for most of the pods, and for how many; "" where the level is unknown.
+
+    Arguments as of ``domain_candidates``.
+    """
+    constraint = settled(statement.snapshot, gang, group) or TopologyConstraint()
+    level = _level(statement.snapshot, constraint, constraint.required_level)
+    if level is None:
+        return "", 0
+    room = np.zeros(len(level.names), dtype=np.int64)
+    for each, count in zip(copies, counts, strict=True):
+        room += np.minimum(level.sums(each), count)
+    if not len(room):
+        return "", 0
+    best = int(np.argmax(room))
+    return level.names[best], int(room[best])
+
+
+def unsatisfied(gang: Gang, group: Subgroup, wanted: int, best: tuple[str, int]) -> Obstacle:
+    """No domain holds the group; ``best``: the one with room for most of its pods."""
+    constraint = group.topology or TopologyConstraint()
+    part = f", subgroup {group.name}" if group.name else ""
+    level = constraint.required_level or constraint.preferred_level or constraint.fitting_level
+    return Obstacle(
+        Stage.TOPOLOGY,
+        f"topology {constraint.topology}, requirement {level} couldn't be satisfied for "
+        f"{gang.owner.namespace}/{gang.owner.name}{part}: {_room_in(best, wanted)}",
+    )
+
+
+def _room_in(best: tuple[str, int], wanted: int) -> str:
+    name, room = best
+    if not name or not 0 < room < wanted:
+        return f"no domain has room for {wanted} pods"
+    return f"no domain has room for {wanted} pods, {name} for {room} of them"
+
+
+def _level_keys(snapshot: Snapshot, constraint: TopologyConstraint) -> tuple[str, ...] | None:
+    if constraint.topology:
+        return snapshot.topologies.get(constraint.topology)
+    named = (constraint.required_level, constraint.fitting_level, constraint.preferred_level)
+    return tuple(dict.fromkeys(level for level in named if level))
+
+
+def _level(snapshot: Snapshot, constraint: TopologyConstraint, name: str) -> Level | None:
+    """The domains of the level called ``name``; None where the topology has none of that name."""
+    keys = _level_keys(snapshot, constraint)
+    if keys is None or name not in keys:
+        return None
+    return snapshot.nodes.levels(keys)[keys.index(name)]
+
+
+def _position(keys: Sequence[str], level: str) -> int | None:
+    return keys.index(level) if level else None
+
+
+def _pinned(statement: Statement, gang: Gang, group: Subgroup) -> Bools | None:
+    """(nodes,) bool: where pods of the group run or were placed; None when none is."""
+    leaves = {leaf.name for leaf in group.leaves()}
+    nodes = statement.snapshot.nodes
+    rows = [
+        nodes.positions[member.node]
+        for member in gang.bound
+        if member.leaf in leaves
+        and member.node in nodes.positions
+        and member.pod.uid not in statement.evicted
+    ]
+    rows += [
+        planned.row
+        for member in gang.members
+        if member.leaf in leaves and (planned := statement.placed.get(member.pod.uid)) is not None
+    ]
+    if not rows:
+        return None
+    pinned = np.zeros(len(nodes), dtype=np.bool_)
+    pinned[rows] = True
+    return pinned

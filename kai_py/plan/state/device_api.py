@@ -1,0 +1,59 @@
+"""What placement needs to know of devices, whoever keeps them.
+
+A claim is allocated by the first pod that is placed with it; pods placed later share what was
+found. Everything can be undone, in reverse order.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kai_py.dra.question import Alternatives
+from kai_py.plan.plan import ClaimAllocation, ClaimToMake
+from kai_py.plan.state.capacity import Room
+from kai_py.snapshot.gangs import Member
+from kai_py.snapshot.resources import Bools, Ints
+from kai_py.snapshot.shape import Shape
+
+Undo = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Devices found for a pod: what to write for claims that had none, and how to undo it.
+
+    ``make``: the claim that serves its extended resources on a node without a device plugin.
+    ``saved``: how much less its queue pays for them than for the most that it could have got.
+    """
+
+    allocate: tuple[ClaimAllocation, ...] = ()
+    undo: Undo | None = None
+    make: ClaimToMake | None = None
+    saved: Mapping[str, float] = field(default_factory=dict)
+
+
+class DeviceTrial(Protocol):
+    """Devices of all nodes, as far as decided."""
+
+    def copies(self, shape: Shape, mask: Bools, count: int, room: Room) -> Ints:
+        """(nodes,) int64: how many pods of ``shape``, at most ``count``, find devices where."""
+
+    def alternatives(
+        self, shape: Shape, mask: Bools, count: int, room: Room
+    ) -> Alternatives | None:
+        """(nodes,) each: what of their lists of alternatives up to ``count`` pods get.
+
+        None where they have no such lists. To be asked after ``copies``.
+        """
+
+    def take(self, member: Member, row: int, room: Room) -> Taken | None:
+        """Allocate the pod's claims on a node; None when the devices are not there."""
+
+    def give_back(self, member: Member) -> Undo | None:
+        """Free what a leaving pod held; claims that others share stay allocated."""
+
+    def ever_fits(self, shape: Shape) -> bool:
+        """Whether some node has the devices for one pod of ``shape`` when nobody holds any."""
+
+    def why_not(self, shape: Shape, mask: Bools) -> str:
+        """One sentence: what keeps the claims of ``shape`` from being allocated in ``mask``."""

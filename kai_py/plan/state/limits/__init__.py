@@ -1,0 +1,1 @@
+"""Limits of nodes beside their resources: ports, NUMA zones, volumes, shared GPUs."""

@@ -1,0 +1,366 @@
+"""The working state of a cycle, and trials on it that can be undone.
+
+Everything an action does goes through ``place`` and ``evict``, which keep node room, device state,
+limits of nodes and queue usage in step. A trial undoes what it did unless it is kept:
+
+    with statement.trial() as trial:
+        ...
+        if good:
+            trial.keep()
+
+Undoing runs the log backwards, so trials nest. Costs are per pod, never per node.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial
+
+import numpy as np
+from msgspec import Struct
+
+from kai_py.api.gpu_share import CARD, SharedGpu
+from kai_py.api.references import ClaimRef
+from kai_py.plan.chosen_volumes import ChosenVolumes
+from kai_py.plan.exclusive_volumes import ExclusiveVolumes
+from kai_py.plan.plan import Action, ClaimAllocation, ClaimToMake
+from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.device_api import DeviceTrial
+from kai_py.plan.state.limits.base import NodeLimits
+from kai_py.plan.state.limits.gpu_sharing import SharedGpus, ShareRoom
+from kai_py.plan.state.limits.host_ports import HostPorts
+from kai_py.plan.state.limits.numa import NumaZones
+from kai_py.plan.state.limits.volumes import AttachedVolumes
+from kai_py.plan.state.queues import Quota
+from kai_py.plan.storage_capacity import StorageCapacity
+from kai_py.policy.fill import Strategy
+from kai_py.policy.neighbours import Neighbourhood
+from kai_py.policy.turns import Costs
+from kai_py.snapshot.accounting import GPU, total
+from kai_py.snapshot.gangs import Charge, Gang, Member
+from kai_py.snapshot.neighbour import Neighbour
+from kai_py.snapshot.queues import Index
+from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.snapshot import Snapshot
+
+
+class Planned(Struct, frozen=True):
+    """A pod placed in this cycle."""
+
+    member: Member
+    gang: Gang
+    row: int
+    room: Room
+    action: Action
+    allocate: tuple[ClaimAllocation, ...] = ()
+    reserve: tuple[ClaimRef, ...] = ()
+    gpus: tuple[SharedGpu, ...] = ()
+    make: ClaimToMake | None = None
+
+
+class Evicted(Struct, frozen=True):
+    """A pod that must leave in this cycle, for whom and why."""
+
+    member: Member
+    gang: Gang
+    action: Action
+    beneficiary: Gang
+    reason: str
+
+
+class Trial:
+    """A stretch of work that is undone when its block is left, unless kept."""
+
+    def __init__(self, undo: Callable[[], None]) -> None:
+        """Not kept yet."""
+        self.kept = False
+        self._undo = undo
+
+    def keep(self) -> None:
+        """Let the work stand."""
+        self.kept = True
+
+    def __enter__(self) -> "Trial":
+        """The work begins."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The work ends."""
+        if not self.kept:
+            self._undo()
+
+
+class Statement:
+    """What the cycle has decided so far, on top of a snapshot.
+
+    ``idle``: (resources, nodes) free right now. ``later``: free once everybody who leaves has left
+    and everybody who was promised room has come. A pod that starts now needs both. GPUs that pods
+    share are in neither but in ``shared``. ``changes``: the nodes whose room changed, in order.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        quota: Quota,
+        devices: DeviceTrial,
+        sharing: Strategy = Strategy.BINPACK,
+    ) -> None:
+        """Start from what the snapshot holds; ``sharing``: which GPU of a node to share."""
+        self.snapshot = snapshot
+        self.quota = quota
+        self.devices = devices
+        self.idle: Floats = snapshot.nodes.allocatable - snapshot.used
+        self.later: Floats = self.idle + snapshot.releasing
+        self._is_waited_for = bool(snapshot.releasing.any())
+        self.shared = SharedGpus(snapshot.gpu_sharing)
+        ports = HostPorts(len(snapshot.nodes), snapshot.host_ports)
+        volumes = AttachedVolumes(snapshot), ExclusiveVolumes(snapshot)
+        self.volumes = ChosenVolumes(snapshot)
+        made = StorageCapacity(snapshot)
+        self.zones = NumaZones(snapshot)
+        limits, zones = (ports, *volumes, self.volumes, made), (self.zones,)
+        self.limits = (
+            NodeLimits((*limits, *zones)) if self.zones.refuses else NodeLimits(limits, zones)
+        )
+        self._sharing = sharing
+        self._card = snapshot.resources.positions.get(CARD)
+        self.changes: list[int] = []
+        self.placed: dict[str, Planned] = {}
+        self.evicted: dict[str, Evicted] = {}
+        self._vectors: dict[int, Floats] = {}
+        self._undo: list[Callable[[], None]] = []
+
+    def trial(self) -> Trial:
+        """Undo everything done in the block unless ``keep`` was called."""
+        return Trial(partial(self._roll_back, len(self._undo)))
+
+    def free(self, room: Room) -> Floats:
+        """(resources, nodes) what is left for pods that start now, or that wait for room.
+
+        It may follow what is placed and evicted afterwards, and is not to be written to.
+        """
+        if room is Room.LATER or not self._is_waited_for:
+            return self.later
+        return np.minimum(self.idle, self.later)
+
+    def free_on(self, row: int, room: Room) -> list[float]:
+        """(resources,) what ``free`` says of one node."""
+        later: list[float] = self.later[:, row].tolist()
+        if room is Room.LATER or not self._is_waited_for:
+            return later
+        return list(map(min, self.idle[:, row].tolist(), later))
+
+    def share_room(self, shape: Shape, room: Room, count: int) -> ShareRoom | None:
+        """Where parts of GPUs are left for ``count`` pods; None if the shape asks for none."""
+        if shape.gpu_share is None:
+            return None
+        whole = np.zeros(len(self.snapshot.nodes))
+        if self._card is not None:
+            whole = self.free(room)[self._card]
+        return self.shared.room(shape.gpu_share, whole, room, count)
+
+    def vector(self, shape: Shape) -> Floats:
+        """(resources,) request of a shape; resources that no node has are left out."""
+        known = self._vectors.get(shape.number)
+        if known is None:
+            positions = self.snapshot.resources.positions
+            asked = total((shape.requests, shape.mirrored))
+            listed = {name: amount for name, amount in asked.items() if name in positions}
+            known = self._vectors[shape.number] = self.snapshot.resources.vector(listed)
+        return known
+
+    @cached_property
+    def standing(self) -> Mapping[str, Neighbour]:
+        """By uid, pods on nodes as rules between pods see them; nobody where there are none."""
+        return {pod.uid: pod for pod in self.snapshot.neighbours}
+
+    def neighbourhood(self, room: Room) -> Neighbourhood:
+        """Pods on nodes now, or once those who leave have left; with those placed so far."""
+        nodes = self.snapshot.nodes
+        gone = self.evicted if room is Room.LATER else {}
+        standing = [
+            pod
+            for pod in self.snapshot.neighbours
+            if pod.node in nodes.positions and pod.uid not in gone
+        ]
+        for uid, planned in self.placed.items():
+            shape = planned.member.shape
+            refuses = shape.pod_anti_affinity.required if shape.pod_anti_affinity else ()
+            node = nodes.names[planned.row]
+            standing.append(Neighbour(uid, node, shape.namespace, shape.labels, refuses))
+        return Neighbourhood(nodes, standing, self.snapshot.namespaces)
+
+    def place(
+        self,
+        gang: Gang,
+        members: Sequence[Member],
+        row: int,
+        action: Action,
+        *,
+        room: Room,
+        part: float | None = None,
+    ) -> int:
+        """Place ``members``, all of one shape, on a node; returns how many found all they need.
+
+        ``part``: share the GPU that has so much (0 to 1) of its memory free.
+        """
+        placed = 0
+        for member in members:
+            mark = len(self._undo)
+            limited = self.limits.take(member, row, room)
+            self._undo += limited or ()
+            gpus = None if limited is None else self._share(member, row, room, part)
+            taken = None if gpus is None else self.devices.take(member, row, room)
+            if gpus is None or taken is None:
+                self._roll_back(mark)
+                break
+            if taken.undo is not None:
+                self._undo.append(taken.undo)
+            planned = Planned(
+                member, gang, row, room, action, taken.allocate, member.claims, gpus, taken.make
+            )
+            self._put(member.pod.uid, planned)
+            if taken.saved:
+                self._charge(gang, taken.saved, -1.0, fixed=gang.is_fixed(member))
+            placed += 1
+        if placed:
+            self._occupy(members[0].shape, row, placed, room)
+            for member in members[:placed]:
+                cost = self._cost_on(member, row)
+                self._charge(gang, cost, 1.0, fixed=gang.is_fixed(member))
+        return placed
+
+    def place_plain(
+        self, gang: Gang, members: Sequence[Member], rows: Sequence[int], action: Action, room: Room
+    ) -> None:
+        """Place pods of one shape, which asks for nothing but room on a node, each on its row."""
+        self.occupy(members[0].shape, rows, room)
+        self._put_all([(gang, member) for member in members], rows, action, room)
+        paying = Counter((id(member.charge), gang.is_fixed(member)) for member in members)
+        charges = {id(member.charge): member.charge for member in members}
+        for (charge, fixed), count in paying.items():
+            self._charge(gang, charges[charge], 1.0, count, fixed=fixed)
+
+    def place_turns(
+        self, gangs: Sequence[Gang], rows: Sequence[int], leaves: Index, costs: Costs
+    ) -> None:
+        """Start gangs that can be taken back, in the turns of ``leaves`` (n,), their queues.
+
+        The room of their pods is taken already: one on each of ``rows``.
+        """
+        pods = [(gang, member) for gang in gangs for member in gang.members]
+        self._put_all(pods, rows, Action.ALLOCATE, Room.NOW)
+        self._undo.append(self.quota.charge_turns(leaves, costs))
+
+    def occupy(self, shape: Shape, rows: Sequence[int], room: Room) -> None:
+        """Take the room of pods of a plain shape, one on each of ``rows``; a row may come often."""
+        counts = Counter(rows)
+        if len(counts) == 1:
+            self._occupy(shape, rows[0], len(rows), room)
+            return
+        taken = np.outer(self.vector(shape), list(counts.values()))
+        self._shift_rows(list(counts), -taken, room)
+        self._undo.append(lambda: self._shift_rows(list(counts), taken, room))
+
+    def evict(self, victim: Evicted) -> None:
+        """Take a bound pod off its node: its room is free once it has left."""
+        member = victim.member
+        row = self.snapshot.nodes.positions.get(member.node)
+        self.evicted[member.pod.uid] = victim
+        self._undo.append(lambda: self._drop(self.evicted, member.pod.uid))
+        undo = self.devices.give_back(member)
+        if undo is not None:
+            self._undo.append(undo)
+        if row is not None:
+            self._shift(row, self.vector(member.shape), Room.LATER)
+            self._undo += self.limits.give_back(member, row)
+            if member.gpus:
+                ended, unshare = self.shared.give_back(member, row)
+                self._undo.append(unshare)
+                self._shift_card(row, ended, Room.LATER)
+        fixed = victim.gang.is_fixed(member)
+        self._charge(victim.gang, member.charge, -1.0, fixed=fixed)
+
+    def _share(
+        self, member: Member, row: int, room: Room, part: float | None
+    ) -> tuple[SharedGpu, ...] | None:
+        """Parts of GPUs for a pod that asks for them; None when the node has no room for them."""
+        if member.shape.gpu_share is None:
+            return ()
+        whole = 0.0 if self._card is None else float(self.free(room)[self._card, row])
+        wanted = self._sharing if part is None else part
+        parts = self.shared.take(member, row, room, whole, wanted)
+        if parts is None:
+            return None
+        self._undo.append(parts.undo)
+        self._shift_card(row, -parts.opened, room)
+        return parts.gpus
+
+    def _shift_card(self, row: int, whole: int, room: Room) -> None:
+        if not whole or self._card is None:
+            return
+        amounts = np.zeros(len(self.later))
+        amounts[self._card] = whole
+        self._shift(row, amounts, room)
+
+    def _cost_on(self, member: Member, row: int) -> Charge:
+        """What a pod costs on a node: an amount of GPU memory is worth more of a small GPU."""
+        share, sharing = member.shape.gpu_share, self.snapshot.gpu_sharing
+        if share is None or not share.memory or member.node:
+            return member.charge
+        there = share.gpus(float(sharing.memory[row])) - share.gpus(sharing.smallest)
+        return total((member.charge, {GPU: there}))
+
+    def _put(self, uid: str, planned: Planned) -> None:
+        self.placed[uid] = planned
+        self._undo.append(lambda: self._drop(self.placed, uid))
+
+    def _put_all(
+        self, pods: Sequence[tuple[Gang, Member]], rows: Sequence[int], action: Action, room: Room
+    ) -> None:
+        for (gang, member), row in zip(pods, rows, strict=True):
+            self.placed[member.pod.uid] = Planned(member, gang, row, room, action)
+        self._undo.append(lambda: self._drop_all(member.pod.uid for _, member in pods))
+
+    def _occupy(self, shape: Shape, row: int, count: int, room: Room) -> None:
+        amounts = self.vector(shape) if count == 1 else self.vector(shape) * count
+        self._shift(row, -amounts, room)
+
+    def _shift_rows(self, rows: Sequence[int], amounts: Floats, room: Room) -> None:
+        """Add ``amounts`` (resources, rows) to what is free on different rows."""
+        self.later[:, rows] += amounts
+        if room is Room.NOW:
+            self.idle[:, rows] += amounts
+        else:
+            self._is_waited_for = True
+        self.changes += rows
+
+    def _shift(self, row: int, amounts: Floats, room: Room) -> None:
+        """Add ``amounts`` (resources,) to what is free on a node."""
+        self._add(row, amounts, room)
+        self._undo.append(lambda: self._add(row, -amounts, room))
+
+    def _charge(
+        self, gang: Gang, charge: Charge, sign: float, count: int = 1, *, fixed: bool
+    ) -> None:
+        self._undo.append(self.quota.charge(gang, charge, sign, count, fixed=fixed))
+
+    def _roll_back(self, mark: int) -> None:
+        while len(self._undo) > mark:
+            self._undo.pop()()
+
+    def _add(self, row: int, amounts: Floats, room: Room) -> None:
+        self.later[:, row] += amounts
+        if room is Room.NOW:
+            self.idle[:, row] += amounts
+        else:
+            self._is_waited_for = True
+        self.changes.append(row)
+
+    def _drop_all(self, uids: Iterable[str]) -> None:
+        for uid in uids:
+            del self.placed[uid]
+
+    @staticmethod
+    def _drop(table: dict[str, Planned] | dict[str, Evicted], uid: str) -> None:
+        del table[uid]

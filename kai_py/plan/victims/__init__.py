@@ -1,0 +1,1 @@
+"""Victims of preemption, reclaim and consolidation: candidates, search, relocation."""

@@ -1,0 +1,133 @@
+"""One victim for one waiting pod, many times over: searches of single pods that are alike.
+
+Where a search ended with one victim, those of the pods that come next and are like it mostly end
+so, too. Each step here is what such a search would do:
+
+    take the room that is there for one more pod; without any, the next victim leaves and gives it
+    the pod goes there, and the victim finds no room elsewhere
+
+but whether the steps may be taken is asked once for all of them, twice as many as the time before.
+Where a step goes another way those before it stand, where they may not be taken all are undone,
+and searching goes on from there.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from kai_py.plan.actions.allocate_batch import is_alike
+from kai_py.plan.gang_queue import GangLine
+from kai_py.plan.placement.running_fit import RunningFit
+from kai_py.plan.plan import Action
+from kai_py.plan.session import CycleState
+from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.statement import Evicted
+from kai_py.plan.victims.count import is_exact
+from kai_py.plan.victims.relocate import may_have_room
+from kai_py.plan.victims.units import VictimUnit
+from kai_py.snapshot.gangs import Gang
+
+Verdict = Callable[[int, Sequence[VictimUnit]], bool]
+"""Whether so many gangs may take these units, one after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanges:
+    """Goes on where a search for a single pod ended.
+
+    Asked before the first of several steps for gangs like the one given: ``supply``, which units
+    are offered if every one of them leaves, and ``judge``, what may be taken. ``reason``: why the
+    pods of a unit leave for a gang.
+    """
+
+    state: CycleState
+    action: Action
+    supply: Callable[[Gang], Iterator[VictimUnit]]
+    judge: Callable[[Gang], Verdict]
+    reason: Callable[[Gang, VictimUnit], str]
+
+    def follow(self, line: GangLine, gang: Gang) -> None:
+        """Serve the gangs that come next in ``line`` as long as they are like ``gang``."""
+        fit = self._fit(gang)
+        size = 1
+        while fit is not None and self._take(line, gang, fit, size):
+            size *= 2
+
+    def _fit(self, gang: Gang) -> RunningFit | None:
+        """The room for pods like that of ``gang``; None where more than room decides."""
+        state = self.state
+        pod, queue = gang.members[0], state.quota.queues.positions[gang.queue]
+        if (
+            len(gang.members) != 1
+            or not is_alike(gang, gang)
+            or not is_exact(state, gang, gang.members)
+            or state.quota.queues.has_max[queue]
+            or state.placer.reservations.kept
+            or not state.spared.is_open
+        ):
+            return None
+        return state.placer.shapes.packed_fit(state.statement, pod.shape, Room.LATER)
+
+    def _take(self, line: GangLine, gang: Gang, fit: RunningFit, size: int) -> bool:
+        """Up to ``size`` steps; whether as many were taken."""
+        state, served, taken = self.state, list[Gang](), list[VictimUnit]()
+        supply, may_take = self.supply(gang), self.judge(gang)
+        with state.statement.trial() as trial:
+            while len(served) < min(size, state.probes):
+                following = line.pop()
+                if following is None:
+                    break
+                if not self._is_like(following, gang) or not self._step(
+                    line, following, fit, supply, taken
+                ):
+                    line.put_back([following])
+                    break
+                served.append(following)
+            if served and may_take(len(served), taken):
+                trial.keep()
+        if not trial.kept:
+            line.put_back(served)
+            self._update(line, taken)
+            return False
+        for each in served:
+            state.clear(each)
+            state.searched.setdefault(each.key, False)
+        state.probes -= len(served)
+        return len(served) == size
+
+    def _is_like(self, following: Gang, gang: Gang) -> bool:
+        return following.queue == gang.queue and is_alike(following, gang)
+
+    def _step(
+        self,
+        line: GangLine,
+        gang: Gang,
+        fit: RunningFit,
+        supply: Iterator[VictimUnit],
+        taken: list[VictimUnit],
+    ) -> bool:
+        """Place the gang, at the cost of the next unit if there is no room; whether it was so."""
+        statement, row = self.state.statement, fit.first()
+        if row is not None:
+            return statement.place(gang, gang.members, row, self.action, room=Room.LATER) == 1
+        unit = next(supply, None)
+        if unit is None or unit.in_part:
+            return False
+        with statement.trial() as trial:
+            reason = self.reason(gang, unit)
+            for member in unit.members:
+                statement.evict(Evicted(member, unit.gang, self.action, gang, reason))
+            row = fit.first()
+            if row is None:
+                return False
+            statement.place(gang, gang.members, row, self.action, room=Room.LATER)
+            if may_have_room(self.state, unit):
+                return False
+            trial.keep()
+        taken.append(unit)
+        self._update(line, [unit])
+        return True
+
+    def _update(self, line: GangLine, taken: Sequence[VictimUnit]) -> None:
+        positions = self.state.quota.queues.positions
+        for queue in dict.fromkeys(positions[unit.gang.queue] for unit in taken):
+            line.update(queue)

@@ -1,0 +1,241 @@
+"""How many pods of an ask find room once certain pods have left, without placing any.
+
+For each shape of the ask the copies that fit are summed over the nodes, or over the nodes of each
+domain where the gang must stay within one; releasing a pod changes one node. For an ask of one
+shape without claims, limits of nodes, subgroups with bounds of their own or neighbours to mind the
+count is exact: the ask fits if and only if a sum reaches it. For every other ask the count is
+necessary, and only placing tells. O(nodes) once, O(resources) per pod released.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from kai_py.api.gpu_share import CARD
+from kai_py.plan.placement.topology import constrained, required_domains
+from kai_py.plan.session import CycleState
+from kai_py.plan.shapes import by_shape
+from kai_py.plan.state.capacity import Room
+from kai_py.policy.fit import where_reported
+from kai_py.policy.neighbours import has_rules
+from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.labels import NOWHERE
+from kai_py.snapshot.resources import Floats, Ints
+from kai_py.snapshot.shape import Shape
+
+
+class Headroom:
+    """Room for the pods of an ask as others are released."""
+
+    def __init__(self, state: CycleState, gang: Gang, members: Sequence[Member]) -> None:
+        """Nobody is released yet."""
+        self._state = state
+        self._domains = required_domains(state.statement, gang, gang.tree)
+        self._free = dict[int, list[float]]()
+        self._freed_devices: dict[int, float] = {}
+        self._given_back = GivenBack(state)
+        self._wants = [Want(state, group, self._domains) for group in by_shape(members)]
+        counts = [want.enough for want in self._wants]
+        self._reached = [all(each) for each in zip(*counts, strict=True)]
+        self._enough = sum(self._reached)
+
+    @property
+    def enough(self) -> bool:
+        """Whether every shape finds its number of copies, in one domain."""
+        return self._enough > 0
+
+    def release(self, members: Iterable[Member], sign: float = 1.0) -> None:
+        """Count these pods as gone (or, with -1, as back again)."""
+        touched: dict[int, None] = {}
+        for member in members:
+            row = self._state.snapshot.nodes.positions.get(member.node)
+            if row is None:
+                continue
+            free = self._free.get(row)
+            if free is None:
+                free = self._free[row] = self._state.statement.later[:, row].tolist()
+            for position, amount in self._given_back.of(member):
+                free[position] += sign * amount
+            if member.claims:
+                devices = self._freed_devices.get(row, 0.0) + sign * member.charge.get(GPU, 0.0)
+                self._freed_devices[row] = devices
+            touched[row] = None
+        for row in touched:
+            self._recount(row)
+
+    def gained(self, node: str) -> bool:
+        """Whether a node has room for more copies than before anybody was released."""
+        row = self._state.snapshot.nodes.positions.get(node)
+        return row is not None and any(want.gained(row) for want in self._wants)
+
+    def _recount(self, row: int) -> None:
+        domain = 0 if self._domains is None else int(self._domains[row])
+        if domain == NOWHERE:
+            return
+        free, devices = self._free[row], self._freed_devices.get(row, 0.0)
+        changed = False
+        for want in self._wants:
+            changed |= want.set(row, domain, want.copies(row, free, devices))
+        if changed:
+            before, now = self._reached[domain], all(want.enough[domain] for want in self._wants)
+            self._enough += now - before
+            self._reached[domain] = now
+
+
+class GivenBack:
+    """What nodes have again when pods leave; asked once for a shape."""
+
+    def __init__(self, state: CycleState) -> None:
+        """Nothing was asked yet."""
+        self._state = state
+        self._known: dict[int, list[tuple[int, float]]] = {}
+
+    def of(self, member: Member) -> list[tuple[int, float]]:
+        """Resource row and amount of all that a node has again when a pod of this shape leaves."""
+        known = self._known.get(member.shape.number)
+        if known is None:
+            amounts = most_of(self._state, member).tolist()
+            known = [(position, amount) for position, amount in enumerate(amounts) if amount]
+            self._known[member.shape.number] = known
+        return known
+
+
+class Want:
+    """``count`` pods of a shape, the copies that fit by node and their sums by domain."""
+
+    def __init__(
+        self, state: CycleState, group: Sequence[Member], domains: Ints | None = None
+    ) -> None:
+        statement, nodes, shape = state.statement, state.snapshot.nodes, group[0].shape
+        resources, rows = state.snapshot.resources, nodes.allocatable
+        self._count = len(group)
+        reported = shape.reported_requests
+        self._possible = all(name in resources.positions for name in reported)
+        self._request = [
+            (resources.positions[name], amount, False)
+            for name, amount in reported.items()
+            if self._possible
+        ]
+        self._request += [
+            (resources.positions[name], amount, True)
+            for name, amount in where_reported(shape)
+            if name in resources.positions
+        ]
+        self._once = bool(shape.host_ports)
+        self._share = shape.gpu_share
+        self._card = resources.positions.get(CARD)
+        self._allocatable = rows
+        self._devices = group[0].charge.get(GPU, 0.0) if shape.needs_devices else 0.0
+        self._mask = state.placer.shapes.fits.statics.of(shape, nodes).mask
+        fitting = state.placer.shapes.fits.copies_later(statement, shape)
+        parts = statement.share_room(shape, Room.LATER, self._count)
+        self._parts: list[int] = [] if parts is None else parts.total.tolist()
+        self._whole = [] if self._card is None else statement.later[self._card].tolist()
+        if parts is not None:
+            fitting = np.minimum(fitting, parts.total)
+        self._per_card: list[float] = _per_card(state, shape)
+        self._with_devices: list[int] = []
+        if shape.needs_devices:
+            found = statement.devices.copies(shape, self._mask, self._count, Room.LATER)
+            self._with_devices, fitting = found.tolist(), np.minimum(fitting, found)
+        fitting = np.minimum(fitting, self._count)
+        self._at_first = fitting
+        self._by_row: dict[int, int] = {}
+        self._sums = _sums(fitting, domains)
+        self.enough = [copies >= self._count for copies in self._sums]
+
+    def copies(self, row: int, free: Sequence[float], devices: float) -> int:
+        """Copies that fit on one node with this much free, and so many devices released."""
+        if not self._mask[row] or not self._possible:
+            return 0
+        fitting = float("inf")
+        for position, amount, mirrored in self._request:
+            if not mirrored or self._allocatable[position, row] > 0:
+                fitting = min(fitting, free[position] / amount)
+                if fitting < 1.0:
+                    return 0
+        if self._share is not None:
+            opened = 0.0 if self._card is None else free[self._card] - self._whole[row]
+            fitting = min(fitting, self._parts[row] + max(opened, 0.0) * self._per_card[row])
+        if self._with_devices:
+            released = np.ceil(devices / self._devices) if self._devices else self._count
+            fitting = min(fitting, self._with_devices[row] + released)
+        return max(0, int(min(fitting, 1 if self._once else self._count)))
+
+    def scarcest(self, row: int, free: Sequence[float]) -> int | None:
+        """The resource that allows for the fewest copies there; None: devices, or nothing asked."""
+        if self._with_devices or self._share is not None:
+            return None
+        counted = [
+            (free[position] / amount, position)
+            for position, amount, mirrored in self._request
+            if not mirrored or self._allocatable[position, row] > 0
+        ]
+        return min(counted, default=(0.0, None))[1]
+
+    def gained(self, row: int) -> bool:
+        """Whether the node holds more copies than at first."""
+        copies = self._by_row.get(row)
+        return copies is not None and copies > self._at_first[row]
+
+    def set(self, row: int, domain: int, copies: int) -> bool:
+        """The node holds so many copies now; whether it held others before."""
+        before = self._by_row.get(row)
+        if before is None:
+            before = int(self._at_first[row])
+        if copies == before:
+            return False
+        self._sums[domain] += copies - before
+        self._by_row[row] = copies
+        self.enough[domain] = self._sums[domain] >= self._count
+        return True
+
+
+def _sums(fitting: Ints, domains: Ints | None) -> list[int]:
+    """Copies by domain; of all nodes where none is required."""
+    if domains is None:
+        return [int(fitting.sum())]
+    sums = np.zeros(int(domains.max(initial=0)) + 1, dtype=np.int64)
+    inside = domains != NOWHERE
+    np.add.at(sums, domains[inside], fitting[inside])
+    listed: list[int] = sums.tolist()
+    return listed
+
+
+def _per_card(state: CycleState, shape: Shape) -> list[float]:
+    """By node, the most pods of the shape that one whole GPU has parts for."""
+    if shape.gpu_share is None:
+        return []
+    need = state.statement.shared.need(shape.gpu_share)
+    per_card: list[float] = np.ceil(state.snapshot.gpu_sharing.memory / need).tolist()
+    return per_card
+
+
+def most_of(state: CycleState, member: Member) -> Floats:
+    """(resources,) the most that a node has again when the pod leaves; a part counts as its GPU."""
+    vector, card = (
+        state.statement.vector(member.shape),
+        state.snapshot.resources.positions.get(CARD),
+    )
+    share = member.shape.gpu_share
+    if share is None or card is None:
+        return vector
+    whole = vector.copy()
+    whole[card] += share.devices
+    return whole
+
+
+def is_exact(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool:
+    """Whether enough headroom is all it takes to place ``members``."""
+    shape = members[0].shape
+    return (
+        all(member.shape is shape for member in members)
+        and not any(constrained(child) for child in gang.tree.children)
+        and not state.snapshot.neighbours
+        and not has_rules(shape)
+        and not shape.uses_claims
+        and shape.gpu_share is None
+        and not state.snapshot.gpu_sharing.rows.size
+        and not state.statement.limits.of(shape)
+    )

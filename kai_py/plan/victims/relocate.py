@@ -1,0 +1,138 @@
+"""Which victims find room elsewhere? They are moved: what was running runs on, somewhere else.
+
+Gangs are placed again by priority, then age, each with its core before its surplus. A subgroup or
+core is placed whole or lost; surplus of a leaf that lost its floor is lost with it. Those of its
+pods whose room nobody took stay where they are: a pod placed on its own node is not evicted. The
+claims of a pod that were made for it alone are made anew with it, so that it gets other devices,
+wherever they are. Pods that name claims of others are not moved. Rules between pods are asked of
+those who stay as of those who move: the one for whom room is made may refuse them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kai_py.plan.plan import Action
+from kai_py.plan.quota_check import over_bounds
+from kai_py.plan.session import CycleState
+from kai_py.plan.shapes import by_shape
+from kai_py.plan.state.capacity import Room
+from kai_py.plan.victims.units import VictimUnit
+from kai_py.snapshot.gangs import Gang, Member
+
+
+def place_again(state: CycleState, units: Sequence[VictimUnit], action: Action) -> list[VictimUnit]:
+    """Place evicted ``units`` of running gangs where there is room; those that found none."""
+    by_gang: dict[str, list[VictimUnit]] = {}
+    for unit in units:
+        by_gang.setdefault(unit.gang.key, []).append(unit)
+    moved: set[int] = set()
+    for group in sorted(by_gang.values(), key=lambda group: _rank(group[0].gang)):
+        lost_leaves: set[str] = set()
+        for unit in reversed(group):
+            orphaned = any(member.leaf in lost_leaves for member in unit.members)
+            if not orphaned and _place(state, unit, action):
+                moved.add(id(unit))
+            else:
+                lost_leaves.update(unit.empties)
+    return [unit for unit in units if id(unit) not in moved]
+
+
+def _rank(gang: Gang) -> tuple[int, float, str]:
+    return (-gang.priority, gang.created, gang.key)
+
+
+def _place(state: CycleState, unit: VictimUnit, action: Action) -> bool:
+    gang, quota = unit.gang, state.quota
+    if quota.queue_of(gang) is None or not all(map(_owns_its_claims, unit.members)):
+        return False
+    if over_bounds(quota, gang, unit.members, quota.cost_of(unit.members)) is not None:
+        return False
+    if not may_have_room(state, unit):
+        return False
+    may_stay = len(unit.members) > 1 or unit.members[0].claims
+    if may_stay and _try(state, unit, action, staying=True):
+        return True
+    return _try(state, unit, action, staying=False)
+
+
+def may_have_room(state: CycleState, unit: VictimUnit) -> bool:
+    """Whether the nodes have the resources for the pods of a unit: most victims find none."""
+    return all(_may_fit(state, group) for group in by_shape(_afresh(state, unit.members)))
+
+
+def _may_fit(state: CycleState, group: Sequence[Member]) -> bool:
+    shape, positions = group[0].shape, state.snapshot.nodes.positions
+    copies = state.placer.shapes.fits.copies_later(state.statement, shape)
+    found = int(copies.sum())
+    if found >= len(group) or len(group) == 1:
+        return found >= len(group)
+    mask = state.placer.shapes.fits.statics.of(shape, state.snapshot.nodes).mask
+    rows = [positions.get(member.node) for member in group]
+    return found + sum(row is not None and not mask[row] for row in rows) >= len(group)
+
+
+def _try(state: CycleState, unit: VictimUnit, action: Action, *, staying: bool) -> bool:
+    with state.statement.trial() as trial:
+        left = [m for m in unit.members if not (staying and _stay(state, unit.gang, m, action))]
+        blocked = left and state.placer.place(
+            state.statement, unit.gang, _afresh(state, left), action, room=Room.LATER, told=False
+        )
+        if not blocked:
+            trial.keep()
+    return trial.kept
+
+
+def _stay(state: CycleState, gang: Gang, member: Member, action: Action) -> bool:
+    statement, row = state.statement, state.snapshot.nodes.positions.get(member.node)
+    if (
+        row is None
+        or member.gpus
+        or (statement.later[:, row] < statement.vector(member.shape)).any()
+    ):
+        return False
+    if not _is_welcome(state, member, row):
+        return False
+    return statement.place(gang, [member], row, action, room=Room.LATER) == 1
+
+
+def _is_welcome(state: CycleState, member: Member, row: int) -> bool:
+    """Whether the rules between pods let the pod be on a node with those who come there."""
+    statement = state.statement
+    if not statement.standing:
+        return True
+    rules = statement.neighbourhood(Room.LATER).filters(_labelled(state, member).shape)
+    return all(passes[row] for _, passes in rules)
+
+
+def _owns_its_claims(member: Member) -> bool:
+    """Whether every claim of the pod goes with it."""
+    claims = (use.claim for use in member.shape.claims if use.claim is not None)
+    return all(
+        any(owner.uid == member.pod.uid for owner in claim.metadata.owner_references)
+        for claim in claims
+    )
+
+
+def _afresh(state: CycleState, members: Sequence[Member]) -> list[Member]:
+    """The pods as they come back: labelled, and with claims that have no devices yet."""
+    known = [_labelled(state, member) for member in members]
+    return [_with_new_claims(member) if member.claims else member for member in known]
+
+
+def _labelled(state: CycleState, member: Member) -> Member:
+    """The pod with the labels by which others may refuse it; it may have come before they did."""
+    seen = state.statement.standing.get(member.pod.uid)
+    if seen is None or member.shape.labels == seen.labels:
+        return member
+    shape = replace(member.shape, namespace=seen.namespace, labels=seen.labels)
+    return replace(member, shape=shape)
+
+
+def _with_new_claims(member: Member) -> Member:
+    """``member`` as its successor; the number of the shape stays its own from cycle to cycle."""
+    shape = member.shape
+    uses = tuple(replace(use, claim=None, pinned=None) for use in shape.claims)
+    new = replace(shape, number=-2 - shape.number, claims=uses)
+    kept = member.claims[: len(uses)]
+    claims = tuple(replace(r, name=f"{r.name}/new", uid=f"{r.uid}/new") for r in kept)
+    return replace(member, shape=new, claims=claims)

@@ -1,0 +1,148 @@
+"""What leaves together when a gang must give room, and in which order.
+
+A gang gives its surplus first: pods above a leaf's floor one by one, then subgroups above what
+their parent needs. What is left is its core: it leaves as a whole, because a gang without its floor
+is worth nothing. A semi-preemptible gang never gives the pods up to the floor of a leaf. Leaves and
+subgroups that have most of their floor give first; one that is to leave whole gives no part of
+itself.
+
+O(pods x subgroups) per gang.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kai_py.grouping.gang import Subgroup, satisfied
+from kai_py.plan.placement.next_pods import active_counts, members_by_leaf, neediest_first
+from kai_py.plan.state.statement import Statement
+from kai_py.snapshot.gangs import Gang, Member
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VictimUnit:
+    """Pods that leave together, of one gang.
+
+    ``empties``: the leaves that lose their floor with it, so that units of them that were offered
+    before can't stay behind. A unit that empties none is surplus. ``in_part``: its gang must keep
+    its floors, so only as many of its pods may leave as are surplus.
+    """
+
+    gang: Gang
+    members: tuple[Member, ...]
+    empties: tuple[str, ...] = ()
+    in_part: bool = False
+
+    @property
+    def is_surplus(self) -> bool:
+        """Whether every leaf of the gang keeps its floor without the unit."""
+        return not self.empties
+
+
+def victim_units(gang: Gang, statement: Statement) -> list[VictimUnit]:
+    """The units of a running gang, in the order in which it gives them.
+
+    Pods that leave anyway are in no unit. Pods that were placed in this cycle do not run yet: they
+    count for no floor, and what they are part of is not offered whole.
+    """
+    units = _units(gang, statement)
+    if not gang.semi_preemptible:
+        return units
+    return [unit for unit in units if gang.can_give_back(unit.members)]
+
+
+def _units(gang: Gang, statement: Statement) -> list[VictimUnit]:
+    staying = [m for m in gang.bound if m.pod.uid not in statement.evicted]
+    if not staying:
+        return []
+    leaves = tuple(leaf.name for leaf in gang.tree.leaves())
+    if len(gang.members) == len(staying) == gang.tree.floor():
+        return [VictimUnit(gang, tuple(staying), leaves)]
+    starting = frozenset(m.leaf for m in gang.members if m.pod.uid in statement.placed)
+    stock = _Stock(Counter(m.leaf for m in staying), members_by_leaf(staying), starting)
+    units: list[VictimUnit] = []
+    if satisfied(gang.tree, active_counts(gang, statement)):
+        while (
+            unit := _pod(gang, gang.tree, stock) or _subgroup(gang, gang.tree, stock)
+        ) is not None:
+            units.append(unit)
+    core = [member for member in staying if member in stock.left.get(member.leaf, ())]
+    if core and not starting:
+        units.append(VictimUnit(gang, tuple(core), leaves))
+    return units
+
+
+def stays_behind(unit: VictimUnit, others: Iterable[VictimUnit]) -> bool:
+    """Whether ``unit`` would be left in a leaf that one of ``others`` empties."""
+    leaves = {member.leaf for member in unit.members}
+    return any(
+        other is not unit
+        and other.gang.key == unit.gang.key
+        and not leaves.isdisjoint(other.empties)
+        for other in others
+    )
+
+
+def pods_of(units: Iterable[VictimUnit]) -> list[Member]:
+    """The pods of all units, in order."""
+    return [member for unit in units for member in unit.members]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stock:
+    """The running pods that are left while units are taken, counted and listed by leaf.
+
+    ``starting``: the leaves that were given pods in this cycle.
+    """
+
+    have: Counter[str]
+    left: Mapping[str, list[Member]]
+    starting: frozenset[str]
+
+    def take(self, leaf: str, count: int) -> list[Member]:
+        taken = [self.left[leaf].pop() for _ in range(count)]
+        self.have[leaf] -= count
+        return taken
+
+
+def _pod(gang: Gang, tree: Subgroup, stock: _Stock) -> VictimUnit | None:
+    """One pod above the floor of its leaf."""
+    if tree.leaves_whole:
+        return None
+    if not tree.children:
+        above = stock.have.get(tree.name, 0) > tree.min_members
+        if not above or not stock.left.get(tree.name):
+            return None
+        return VictimUnit(gang, tuple(stock.take(tree.name, 1)))
+    for child in reversed(neediest_first(tree.children, stock.have)):
+        unit = _pod(gang, child, stock)
+        if unit is not None:
+            return unit
+    return None
+
+
+def _subgroup(gang: Gang, tree: Subgroup, stock: _Stock) -> VictimUnit | None:
+    """All pods of one subgroup that its parent can do without."""
+    if tree.leaves_whole:
+        return None
+    children = neediest_first(tree.children, stock.have)
+    reached = sum(satisfied(child, stock.have) for child in children)
+    needed = len(children) if tree.min_subgroups is None else tree.min_subgroups
+    idle = [child for child in children if not satisfied(child, stock.have)]
+    for child in idle + (children[::-1] if reached > needed else []):
+        taken = _all_pods(child, stock)
+        if taken:
+            return VictimUnit(gang, tuple(taken), tuple(leaf.name for leaf in child.leaves()))
+    for child in reversed(children):
+        unit = _subgroup(gang, child, stock)
+        if unit is not None:
+            return unit
+    return None
+
+
+def _all_pods(group: Subgroup, stock: _Stock) -> list[Member]:
+    """Everything below ``group``, unless part of it is only being started."""
+    leaves = [leaf.name for leaf in group.leaves()]
+    if not stock.starting.isdisjoint(leaves):
+        return []
+    return [m for leaf in leaves for m in stock.take(leaf, len(stock.left.get(leaf, ())))]
