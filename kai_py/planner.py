@@ -22,8 +22,7 @@ from kai_py.dra.features import Choice
 from kai_py.dra.inventory import Inventory
 from kai_py.grouping.owners import GroupKind
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
-from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, run_cycle
-from kai_py.plan.deadlines import next_deadline
+from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, next_deadline, run_cycle
 from kai_py.plan.plan import Action, Plan
 from kai_py.plan.state.queues import PastUse, Quota, gpus_of_nodes, quota_of
 from kai_py.policy.ageing import Ageing

@@ -133,3 +133,8 @@ def satisfied(tree: Subgroup, members: Mapping[str, int]) -> bool:
     reached = sum(satisfied(child, members) for child in tree.children)
     needed = len(tree.children) if tree.min_subgroups is None else tree.min_subgroups
     return reached >= needed
+
+
+def constrained(tree: Subgroup) -> bool:
+    """Whether any node of the tree has a topology constraint."""
+    return tree.topology is not None or any(constrained(child) for child in tree.children)

@@ -2,9 +2,21 @@
 
 Pure: the same snapshot, rules and settings give the same plan, byte for byte. The clock is
 ``snapshot.now``. ``CycleMemory`` keeps what would be computed again, and past use.
+
+When could the next plan differ though nothing in the cluster changes?
+
+The clock alone ends four things: the grace of a gang that runs below its floor, the delay before a
+waiting gang may evict others, the time for which room is kept for pods that come later, and, while
+somebody waits, the time for which a running gang is safe.
+Of the min runtimes every one that is set anywhere counts for every gang: a cycle too many costs
+little. Moments are rounded up to whole seconds, so that many of them make few cycles.
+
+Complexity: O(gangs that wait, are short or come in stages), and while somebody waits O(gangs x
+different min runtimes).
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kai_py.dra.cluster_devices import ClusterDevices
@@ -12,33 +24,30 @@ from kai_py.plan.actions.admit import admit
 from kai_py.plan.actions.allocate import allocate
 from kai_py.plan.actions.allocate_in_turn import Seeker, allocate_in_turn
 from kai_py.plan.actions.consolidate import consolidate
-from kai_py.plan.actions.keep_room import keep_room
 from kai_py.plan.actions.preempt import preempt
 from kai_py.plan.actions.reclaim import reclaim
 from kai_py.plan.actions.reserve import announce, reserve
-from kai_py.plan.actions.resume import resume
+from kai_py.plan.actions.resume import keep_room, resume
 from kai_py.plan.actions.stale import stale
-from kai_py.plan.compute_domains import in_cliques
-from kai_py.plan.kept_shares import KeptShares
 from kai_py.plan.outcome import evictions_of, plan_of
-from kai_py.plan.past_evictions import PastEvictions
 from kai_py.plan.placement.fit import ShapeFits
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.pods import ShapePlacer
 from kai_py.plan.placement.strategy import Scoring
 from kai_py.plan.plan import Action, Plan
+from kai_py.plan.search_cache import VainSearches
 from kai_py.plan.session import CycleState
+from kai_py.plan.state.claims import in_cliques
 from kai_py.plan.state.devices import CycleDevices
-from kai_py.plan.state.eviction_limits import Spared
-from kai_py.plan.state.queues import PastUse, quota_of
+from kai_py.plan.state.eviction_limits import PastEvictions, Spared
+from kai_py.plan.state.queues import KeptShares, PastUse, quota_of
 from kai_py.plan.state.reservations import Reservations
 from kai_py.plan.state.statement import Statement
-from kai_py.plan.vain_searches import VainSearches
 from kai_py.plan.victims.protections import tell_protections
 from kai_py.policy.ageing import NO_AGEING, Ageing, QueueAgeing
 from kai_py.policy.fill import Strategy
 from kai_py.policy.fit import StaticFits
-from kai_py.policy.min_runtime import min_runtimes
+from kai_py.policy.min_runtime import min_runtimes, preemption_delay
 from kai_py.policy.rules import NATIVE, FreeRoom, Rules
 from kai_py.policy.score.stranding import could_strand
 from kai_py.policy.score.strategies import PlacementStrategy
@@ -205,3 +214,34 @@ def _scoring(snapshot: Snapshot, settings: CycleSettings, statics: StaticFits) -
     if not could_strand(shapes.values(), snapshot, statics):
         return None
     return Scoring.of(settings.default_strategy, snapshot, statics, by_default=True)
+
+
+def next_deadline(snapshot: Snapshot, settings: CycleSettings) -> float | None:
+    """The first such moment after ``snapshot.now``, seconds since the epoch; None if none comes."""
+    moments = _moments(snapshot, settings)
+    return min((math.ceil(at) for at in moments if at > snapshot.now), default=None)
+
+
+def _moments(snapshot: Snapshot, settings: CycleSettings) -> Iterator[float]:
+    runtimes = min_runtimes(snapshot.queues, settings.rules) if snapshot.pending else ()
+    for gang in (snapshot.gangs[key] for key in snapshot.short):
+        if gang.stale_since is not None:
+            yield from _end_of_grace(gang, gang.stale_since, settings.staleness_grace)
+    for gang in (snapshot.gangs[key] for key in snapshot.staged):
+        yield gang.started + settings.hold_seconds
+    for gang in snapshot.gangs.values() if runtimes else ():
+        if gang.bound:
+            yield from (gang.started + runtime for runtime in runtimes)
+    for key in snapshot.pending:
+        gang = snapshot.gangs[key]
+        delayed = preemption_delay(
+            gang.created, gang.last_evicted, gang.preemption_delay, snapshot.now
+        )
+        if delayed is not None:
+            yield delayed.until
+
+
+def _end_of_grace(gang: Gang, since: float, default: float) -> Iterator[float]:
+    grace = default if gang.staleness_grace is None else gang.staleness_grace
+    if grace >= 0:
+        yield since + grace

@@ -11,7 +11,7 @@ from kai_py.plan.placement.next_pods import elastic_rank
 from kai_py.plan.session import CycleState
 from kai_py.policy.gang_order import Rank, gang_rank
 from kai_py.policy.queue_line import QueueLine
-from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.gangs import Gang, PodState
 
 
 class GangLine:
@@ -85,3 +85,25 @@ class GangLine:
     def _rank(self, gang: Gang) -> Rank:
         served = elastic_rank(gang, self._state.statement)
         return gang_rank(gang, served, self._state.ageing.gained(gang))
+
+
+MOST_PODS = 16
+"""Pods of a gang; larger ones gain nothing."""
+
+
+def is_alike(gang: Gang, other: Gang) -> bool:
+    """Whether the gang asks for what ``other`` does: pods of one kind, together, anywhere."""
+    pods, tree = gang.members, gang.tree
+    if not 0 < len(pods) == len(other.members) <= MOST_PODS or gang.awaited or gang.near:
+        return False
+    if tree.min_members != len(pods) or not tree.is_unconstrained_leaf:
+        return False
+    shape, charge = other.members[0].shape.number, pods[0].charge
+    if charge is not other.members[0].charge and charge != other.members[0].charge:
+        return False
+    for pod in pods:
+        if pod.shape.number != shape or pod.charge is not charge:
+            return False
+        if pod.state is not PodState.PENDING or pod.waiting:
+            return False
+    return gang.can_give_back(pods)

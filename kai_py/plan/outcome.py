@@ -2,9 +2,19 @@
 
 What was placed for now starts, gang by gang; what was placed for later is nominated; who is in the
 way leaves, or moves. Every gang with pods left over is told the first stage that stops it.
+
+What does a cycle tell of every queue?
+
+Whose Jobs are suspended in place of evicting their pods?
+
+Those that ask for it, or all if so configured, and only for evictions that take the whole gang for
+others: a part of a Job can't be suspended, and what is moved goes on elsewhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import isnan
+
+import numpy as np
 
 from kai_py.dra.inventory import Inventory
 from kai_py.plan.explain.objects import object_problems
@@ -12,22 +22,88 @@ from kai_py.plan.explain.reasons import Obstacle
 from kai_py.plan.placement.next_pods import kept_back, subgroup_lacks, surplus_of
 from kai_py.plan.plan import (
     SHORT_OF_ROOM,
+    Action,
     Admission,
     Eviction,
     GangPlacement,
     Nomination,
     Placement,
     Plan,
+    QueueShare,
     Stage,
     Unplaced,
 )
-from kai_py.plan.queue_shares import queue_shares
 from kai_py.plan.session import CycleState
 from kai_py.plan.state.capacity import Room
-from kai_py.plan.state.statement import Evicted, Planned
-from kai_py.plan.suspension import suspended_gangs
+from kai_py.plan.state.eviction_limits import Spared
+from kai_py.plan.state.queues import Quota
+from kai_py.plan.state.statement import Evicted, Planned, Statement
 from kai_py.snapshot.gangs import Gang, Member, PodState
+from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.suspended import is_stand_in
+
+FOR_OTHERS = (Action.PREEMPT, Action.RECLAIM)
+
+
+def suspended_gangs(
+    statement: Statement, moved: Mapping[str, str], *, by_default: bool
+) -> frozenset[str]:
+    """Keys of the gangs; ``moved``: pods, by uid, that found room elsewhere."""
+    leaving: dict[str, int] = {}
+    gangs: dict[str, Gang] = {}
+    for uid, victim in statement.evicted.items():
+        gang = victim.gang
+        if victim.action in FOR_OTHERS and uid not in moved and _wants(gang, by_default=by_default):
+            gangs[gang.key] = gang
+            leaving[gang.key] = leaving.get(gang.key, 0) + 1
+    return frozenset(
+        key
+        for key, count in leaving.items()
+        if count == len(gangs[key].bound)
+        and not any(member.pod.uid in statement.placed for member in gangs[key].members)
+    )
+
+
+def _wants(gang: Gang, *, by_default: bool) -> bool:
+    is_job = gang.owner.kind == "Job" and gang.owner.api_version.startswith("batch/")
+    return is_job and (by_default if gang.suspend is None else gang.suspend)
+
+
+def queue_shares(quota: Quota, pending: Sequence[Gang], spared: Spared) -> tuple[QueueShare, ...]:
+    """Every queue as this cycle saw it, by name; includes what the cycle placed."""
+    waiting: dict[str, int] = {}
+    for gang in pending:
+        waiting[gang.queue] = waiting.get(gang.queue, 0) + 1
+    queues, standing, shares = quota.queues, quota.standing, quota.shares
+    deserved, maximum = _by_queue(quota, queues.deserved), _by_queue(quota, queues.max)
+    fair, allocated = _by_queue(quota, shares.fair), _by_queue(quota, standing.allocated)
+    demand, fixed = _by_queue(quota, quota.demand), _by_queue(quota, standing.non_preemptible)
+    cut = _by_queue(quota, np.where(shares.scaled, shares.deserved, np.nan))
+    return tuple(
+        QueueShare(
+            queue=name,
+            deserved=deserved[q],
+            maximum=maximum[q],
+            fair_share=fair[q],
+            allocated=allocated[q],
+            requested=demand[q],
+            pending_gangs=waiting.get(name, 0),
+            problems=tuple(each for each in quota.problems if each.queue == name),
+            parent=queues.names[queues.parent[q]] if queues.depth[q] else "",
+            cut={name: left for name, left in cut[q].items() if not isnan(left)},
+            non_preemptible=fixed[q],
+            priority=int(queues.priority[q]),
+            usage=quota.usage.get(name),
+            evictions=spared.remembered(name),
+        )
+        for name, q in sorted(queues.positions.items())
+    )
+
+
+def _by_queue(quota: Quota, amounts: Floats) -> list[dict[str, float]]:
+    """Of each queue, its amounts (resources, queues) by name."""
+    return [dict(zip(quota.resources, column, strict=True)) for column in amounts.T.tolist()]
+
 
 LATER_PODS_COUNT = SHORT_OF_ROOM | {Stage.QUEUE_MAX, Stage.NON_PREEMPTIBLE}
 """Stages at which pods that do not exist yet are asked for together with those that do."""

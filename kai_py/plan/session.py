@@ -1,21 +1,31 @@
-"""What the actions of one cycle share: the statement, the queues, the placer, open obstacles."""
+"""What the actions of one cycle share: the statement, the queues, the placer, open obstacles.
+
+Pods of a gang go into room that is free now, or else into room that is being freed.
+
+Which asks need the same room, so that what one gang was told holds for others?
+
+Where all pods are of one shape, and neither a topology nor nodes that are kept for others bind the
+gang, the shape and how many there are decide. O(pods asked for).
+"""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from kai_py.grouping.gang import constrained
 from kai_py.plan.explain.reasons import Obstacle
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.next_pods import Ask, next_ask, precondition
 from kai_py.plan.plan import Action
+from kai_py.plan.search_cache import Book, Page, VainSearches
+from kai_py.plan.state.capacity import Room
 from kai_py.plan.state.eviction_limits import Spared
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement
-from kai_py.plan.vain_searches import Book, Page, VainSearches
 from kai_py.policy.ageing import QueueAgeing
 from kai_py.policy.score.strategies import PlacementStrategy, frequent_shapes
-from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.snapshot import Snapshot
 
 
@@ -141,3 +151,41 @@ class CycleState:
         members = ask.members if ask is not None else gang.pending[:1]
         found = self._asks[gang.key] = (evicted, ask, self.quota.cost_of(members))
         return found
+
+
+def place_soonest(
+    state: CycleState,
+    gang: Gang,
+    members: Sequence[Member],
+    *,
+    allowed: Bools | None = None,
+    told: bool = True,
+) -> Obstacle | None:
+    """Place all of ``members``, or say what stops them now; arguments as of ``Placer.place``."""
+    obstacle: Obstacle | None = None
+    for room in (Room.NOW, Room.LATER):
+        with state.statement.trial() as trial:
+            blocked = state.placer.place(
+                state.statement,
+                gang,
+                members,
+                Action.ALLOCATE,
+                room=room,
+                allowed=allowed,
+                told=told and obstacle is None,
+            )
+            if blocked is None:
+                trial.keep()
+                return None
+        obstacle = obstacle or blocked
+        if not state.frees_room:
+            break
+    return obstacle
+
+
+def deciding_shape(state: CycleState, gang: Gang, ask: Ask) -> int | None:
+    """The number of the shape of all pods asked for; None where more than it decides over room."""
+    if state.placer.reservations.kept or constrained(gang.tree):
+        return None
+    first = ask.members[0].shape.number
+    return first if all(member.shape.number == first for member in ask.members) else None

@@ -2,8 +2,8 @@
 
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
-from kai_py.plan.compute_domains import CLIQUE, DRIVER
 from kai_py.plan.plan import Action, Stage
+from kai_py.plan.state.claims import CLIQUE, DRIVER
 from tests.scenario import claiming, cluster, job, node, placed, pod, queue
 
 CHANNELS = f"compute-domain-default-channel.{DRIVER}"

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from kai_py.plan import kept_shares
-from kai_py.plan.kept_shares import KeptShares
+from kai_py.plan.state import queues
+from kai_py.plan.state.queues import KeptShares
 from kai_py.policy.rules import KAI, NATIVE
 from kai_py.snapshot.queue_specs import QueueSpec
 
@@ -16,13 +16,13 @@ QUEUES = (QueueSpec(name="a", deserved={"gpu": 4.0}), QueueSpec(name="b"))
 def divisions(monkeypatch):
     """How often shares were divided."""
     calls = []
-    real = kept_shares.fair_share
+    real = queues.fair_share
 
     def counted(*args):
         calls.append(args)
         return real(*args)
 
-    monkeypatch.setattr(kept_shares, "fair_share", counted)
+    monkeypatch.setattr(queues, "fair_share", counted)
     return calls
 
 

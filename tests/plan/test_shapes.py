@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from kai_py.plan.shapes import by_shape
+from kai_py.plan.placement.fit import by_shape
 from tests.worlds import member
 
 

@@ -13,7 +13,7 @@ from kai_py.api.records.disruption import (
 )
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
-from kai_py.plan.past_evictions import MOST_RECORDS, PastEvictions
+from kai_py.plan.state.eviction_limits import MOST_RECORDS, PastEvictions
 from kai_py.snapshot.queue_specs import EvictionRecord, QueueSpec
 from tests.scenario import cluster, evicted, node, pod, queue
 from tests.worlds import gang, world

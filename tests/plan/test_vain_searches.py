@@ -22,7 +22,7 @@ from kai_py.api.records.disruption import (
 )
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.plan import Action, Stage
-from kai_py.plan.vain_searches import VainSearches
+from kai_py.plan.search_cache import VainSearches
 from kai_py.plan.victims.search import VictimSearch
 from kai_py.policy.score.strategies import PlacementStrategy
 from tests.scenario import cluster, job_with_pods, node, pod, queue, shared

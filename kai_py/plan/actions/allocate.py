@@ -16,17 +16,13 @@ somebody does, what was tried in the last cycle is not tried again where nothing
 from collections.abc import Callable, Iterable
 
 from kai_py.plan.actions.allocate_batch import AlikeGangs
-from kai_py.plan.actions.reserve import kept_from
-from kai_py.plan.deciding_shape import deciding_shape
 from kai_py.plan.explain.reasons import Obstacle, of_gang
 from kai_py.plan.gang_queue import GangLine
-from kai_py.plan.larger_gpus import nodes_within_bounds
 from kai_py.plan.placement.next_pods import Ask
 from kai_py.plan.plan import Action
-from kai_py.plan.quota_check import over_bounds
-from kai_py.plan.session import CycleState
-from kai_py.plan.soonest import place_soonest
-from kai_py.plan.vain_searches import Answer, Book, Question
+from kai_py.plan.quota_check import kept_from, nodes_within_bounds, over_bounds
+from kai_py.plan.search_cache import Answer, Book, Question
+from kai_py.plan.session import CycleState, deciding_shape, place_soonest
 from kai_py.snapshot.gangs import Gang
 
 Hopeless = dict[int, tuple[int, Obstacle]]

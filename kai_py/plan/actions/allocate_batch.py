@@ -21,13 +21,13 @@ from itertools import takewhile
 
 import numpy as np
 
-from kai_py.plan.gang_queue import GangLine
+from kai_py.plan.gang_queue import GangLine, is_alike
 from kai_py.plan.placement.running_fit import RunningFit
 from kai_py.plan.placement.score_nodes import ScoredFit
 from kai_py.plan.session import CycleState
 from kai_py.plan.state.capacity import Room
 from kai_py.policy.turns import Costs, turns
-from kai_py.snapshot.gangs import Gang, PodState
+from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.queues import Index
 
 FIRST_REACH = 128
@@ -38,9 +38,6 @@ LONGEST_PAUSE = 64
 
 FEW = 4
 """So many gangs are placed one by one as fast."""
-
-MOST_PODS = 16
-"""Pods of a gang; larger ones gain nothing."""
 
 
 class AlikeGangs:
@@ -156,24 +153,6 @@ class AlikeGangs:
             return fit.together(len(pods), self._state.placer.shapes.strategy(pods[0].shape))
         row = None if fit is None else fit.first()
         return [] if row is None else [row]
-
-
-def is_alike(gang: Gang, other: Gang) -> bool:
-    """Whether the gang asks for what ``other`` does: pods of one kind, together, anywhere."""
-    pods, tree = gang.members, gang.tree
-    if not 0 < len(pods) == len(other.members) <= MOST_PODS or gang.awaited or gang.near:
-        return False
-    if tree.min_members != len(pods) or not tree.is_unconstrained_leaf:
-        return False
-    shape, charge = other.members[0].shape.number, pods[0].charge
-    if charge is not other.members[0].charge and charge != other.members[0].charge:
-        return False
-    for pod in pods:
-        if pod.shape.number != shape or pod.charge is not charge:
-            return False
-        if pod.state is not PodState.PENDING or pod.waiting:
-            return False
-    return gang.can_give_back(pods)
 
 
 def _kind(gang: Gang) -> tuple[int, int]:

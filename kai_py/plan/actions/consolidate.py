@@ -19,10 +19,10 @@ from itertools import islice
 import numpy as np
 
 from kai_py.api.gpu_share import CARD
+from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import Ask
 from kai_py.plan.plan import Action
 from kai_py.plan.session import CycleState
-from kai_py.plan.shapes import by_shape
 from kai_py.plan.state.capacity import Room
 from kai_py.plan.victims.action import Seeking, seek_room
 from kai_py.plan.victims.order import VictimPool

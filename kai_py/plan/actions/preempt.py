@@ -17,11 +17,10 @@ from itertools import takewhile
 from kai_py.plan.placement.next_pods import Ask
 from kai_py.plan.plan import Action
 from kai_py.plan.session import CycleState
-from kai_py.plan.victim_cores import as_far_as_safe
 from kai_py.plan.victims.action import Seeking, seek_room
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.search import VictimSearch
-from kai_py.plan.victims.units import VictimUnit
+from kai_py.plan.victims.units import VictimUnit, as_far_as_safe
 from kai_py.policy.min_runtime import preempt_min_runtime, protected
 from kai_py.policy.rules import Preempted
 from kai_py.snapshot.gangs import Gang

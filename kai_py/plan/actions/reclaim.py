@@ -19,11 +19,10 @@ import numpy as np
 
 from kai_py.plan.placement.next_pods import Ask
 from kai_py.plan.plan import Action
-from kai_py.plan.reclaim_bound import may_suffice
 from kai_py.plan.session import CycleState
-from kai_py.plan.victim_cores import as_far_as_safe
 from kai_py.plan.victims.action import Seeking, seek_room
 from kai_py.plan.victims.batch import Exchanges, Verdict
+from kai_py.plan.victims.count import may_suffice
 from kai_py.plan.victims.order import (
     VictimPool,
     cost_of,
@@ -31,7 +30,7 @@ from kai_py.plan.victims.order import (
     one_after_the_other,
 )
 from kai_py.plan.victims.search import VictimSearch
-from kai_py.plan.victims.units import VictimUnit
+from kai_py.plan.victims.units import VictimUnit, as_far_as_safe
 from kai_py.policy.min_runtime import protected, reclaim_min_runtime
 from kai_py.policy.reclaim_in_turn import may_reclaim_in_turn
 from kai_py.policy.reclaim_rules import (

@@ -18,18 +18,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kai_py.plan.explain.reasons import Obstacle
 from kai_py.plan.placement.next_pods import Ask
-from kai_py.plan.plan import Action, Stage
+from kai_py.plan.plan import Action
 from kai_py.plan.session import CycleState
 from kai_py.plan.state.capacity import Room
 from kai_py.plan.state.reservations import Reservation, without
 from kai_py.plan.state.statement import Evicted
-from kai_py.policy.limits import check_deserved, check_max
+from kai_py.policy.limits import check_deserved
 from kai_py.policy.standing import exceeds_any
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.queue_specs import inherited
-from kai_py.snapshot.resources import Bools, Floats
+from kai_py.snapshot.resources import Bools
 
 ENDLESS = frozenset({"DaemonSet", "Deployment", "ReplicaSet", "Service", "StatefulSet"})
 """Kinds of owners whose pods run until somebody ends them."""
@@ -71,21 +70,6 @@ def announce(state: CycleState) -> None:
             more = f" and {len(each.rows) - 3} more" if len(each.rows) > 3 else ""
             kept = f"{obstacle.message} Nodes are kept for it as they empty: {names}{more}."
             state.stop(each.gang, replace(obstacle, message=kept))
-
-
-def kept_from(state: CycleState, gang: Gang, cost: Floats) -> Obstacle | None:
-    """What is left below the queue's bounds may be kept for a gang that has waited longer."""
-    if not state.placer.reservations.kept:
-        return None
-    ahead = state.placer.reservations.ahead_of(gang)
-    if ahead is None:
-        return None
-    quota = state.quota
-    queue, both = quota.queues.positions[gang.queue], cost + ahead.cost
-    if check_max(quota.standing, queue, np.where(cost > 0, both, 0.0)) is None:
-        return None
-    why = f"what is left of queue {gang.queue} is kept for {ahead.gang.key}, which waits longer"
-    return Obstacle(Stage.QUEUE_MAX, f"{why}.")
 
 
 def _due(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:

@@ -2,22 +2,82 @@
 
 What of the verdict lasts for the cycle is kept: the static masks, and for shapes to which nothing
 but room matters a ``RunningFit`` that follows each change. O(nodes x resources) for anything else.
+
+What kind of pods are these, which are the largest, and how empty is a node for them?
+
+Does room for a pod of one shape mean room for one of another? Then the other is no harder.
+
+Every node that takes the one takes the other, it asks for no more of anything, and nothing but
+room decides about either. A whole GPU is no less than any part of one. O(nodes).
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
+from kai_py.api.gpu_share import CARD
 from kai_py.dra.question import Alternatives
 from kai_py.plan.placement.running_fit import RunningFit, is_plain
-from kai_py.plan.shapes import slack_row, wants_devices
 from kai_py.plan.state.capacity import Room
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import StaticFit, StaticFits, copies_that_fit
 from kai_py.policy.neighbours import has_rules, narrowed
-from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints
+from kai_py.snapshot.gangs import Member
+from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints, ResourceIndex
 from kai_py.snapshot.shape import Shape
+
+
+def by_shape(members: Sequence[Member]) -> list[list[Member]]:
+    """Members grouped by shape, the largest first; order within a group is kept.
+
+    Those of one size stand in the order of their first pods. Labels tell pods apart even if their
+    numbers don't: those of ``moves`` get theirs late.
+    """
+    if len(members) == 1:
+        return [list(members)]
+    groups: dict[object, list[Member]] = {}
+    for member in members:
+        shape = member.shape
+        key = (shape.number, *sorted(shape.labels.items())) if shape.labels else shape.number
+        groups.setdefault(key, []).append(member)
+    return largest_first(groups.values())
+
+
+def largest_first(groups: Iterable[list[Member]]) -> list[list[Member]]:
+    """Groups of pods of one shape by their size; those of one size keep their order."""
+    return sorted(groups, key=_size, reverse=True)
+
+
+def wants_devices(shape: Shape) -> bool:
+    """Whether a pod of the shape asks for anything beyond the base resources."""
+    extended = any(name not in BASE_RESOURCES for name in shape.requests)
+    return bool(shape.claims) or extended or shape.gpu_share is not None
+
+
+def _size(group: Sequence[Member]) -> tuple[float, float, float]:
+    charge, requests = group[0].charge, group[0].shape.requests
+    return (
+        charge.get("gpu", 0.0),
+        requests.get("cpu", 0.0),
+        requests.get("memory", 0.0),
+    )
+
+
+def slack(shape: Shape, resources: ResourceIndex, free: Floats) -> Floats:
+    """(nodes,) how empty a node is in the resource the shape is packed by."""
+    row = slack_row(shape, resources)
+    return np.zeros(free.shape[1]) if row is None else free[row]
+
+
+def slack_row(shape: Shape, resources: ResourceIndex) -> int | None:
+    """The row of that resource; None where no node has it."""
+    extended = [name for name in shape.requests if name not in BASE_RESOURCES]
+    if shape.gpu_share is not None:
+        extended.insert(0, CARD)
+    return resources.positions.get(extended[0] if extended else "cpu")
+
 
 MOST_RUNNING = 64
 """Shapes whose fit is kept up to date at a time."""
@@ -182,3 +242,32 @@ def starts_now(statement: Statement, shape: Shape, mask: Bools, room: Room) -> F
     allocatable, resources = statement.snapshot.nodes.allocatable, statement.snapshot.resources
     copies = copies_that_fit(shape, resources, statement.free(Room.NOW), mask, allocatable)
     return np.where(copies > 0, NOW_BONUS, 0.0)
+
+
+def is_no_easier(statement: Statement, fits: ShapeFits, shape: Shape, other: Shape) -> bool:
+    """Whether a pod of ``shape`` has room nowhere where one of ``other`` has none."""
+    if shape is other:
+        return True
+    if not _by_room(shape) or not _by_room(other) or statement.limits.of(other):
+        return False
+    if any(shape.requests.get(name, 0.0) < amount for name, amount in other.requests.items()):
+        return False
+    if not _shares_no_less(shape, other):
+        return False
+    nodes = statement.snapshot.nodes
+    return not (fits.statics.of(shape, nodes).mask & ~fits.statics.of(other, nodes).mask).any()
+
+
+def _by_room(shape: Shape) -> bool:
+    return not (shape.uses_claims or shape.mirrored or has_rules(shape))
+
+
+def _shares_no_less(shape: Shape, other: Shape) -> bool:
+    ours, theirs = shape.gpu_share, other.gpu_share
+    if theirs is None:
+        return True
+    if ours is None:
+        return not theirs.memory and shape.requests.get(CARD, 0.0) >= theirs.devices
+    return ours.devices == theirs.devices and (
+        ours.portion >= theirs.portion and ours.memory >= theirs.memory
+    )

@@ -11,20 +11,21 @@ from typing import NamedTuple
 import numpy as np
 
 from kai_py.plan.explain.reasons import UNTOLD, Obstacle, no_room, of_gang
-from kai_py.plan.nearness import both
 from kai_py.plan.placement.fit import (
     ShapeFits,
     alternatives_passed,
     lasting_preference,
     only_room_decides,
+    slack,
     starts_now,
+    wants_devices,
     without_devices,
 )
 from kai_py.plan.placement.running_fit import RunningFit
 from kai_py.plan.placement.score_nodes import ScoredFit
 from kai_py.plan.placement.strategy import Scoring
+from kai_py.plan.placement.topology import both
 from kai_py.plan.plan import Action
-from kai_py.plan.shapes import slack, wants_devices
 from kai_py.plan.state.capacity import Room
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fill import Strategy, fill

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from kai_py.plan.placement.fit import lasting_preference
-from kai_py.plan.placement.score_nodes import ScoredFit
-from kai_py.plan.scored import ScoredNodes
+from kai_py.plan.placement.score_nodes import ScoredFit, ScoredNodes
 from kai_py.plan.state.capacity import Room
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import StaticFits

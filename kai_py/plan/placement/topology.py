@@ -1,4 +1,11 @@
-"""From a subgroup's topology constraint to the node sets to try it in."""
+"""From a subgroup's topology constraint to the node sets to try it in.
+
+Where would a gang rather be, because another gang is there?
+
+The nodes on which pods of the other gang run or were placed, or all nodes that share their value of
+a label. Of several wishes the first that somebody runs for counts. It is a wish: a gang goes there
+if all that it asks for fits, else it prefers those nodes and takes others too.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -6,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
+from kai_py.grouping.terms import Near
 from kai_py.plan.explain.reasons import Obstacle
 from kai_py.plan.plan import Stage
 from kai_py.plan.state.statement import Statement
@@ -13,13 +21,8 @@ from kai_py.policy.fit import copies_that_fit, static_fit
 from kai_py.policy.topology import Candidate, candidates
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.labels import NOWHERE, Level
-from kai_py.snapshot.resources import Bools, Ints
+from kai_py.snapshot.resources import Bools, Floats, Ints
 from kai_py.snapshot.snapshot import Snapshot
-
-
-def constrained(tree: Subgroup) -> bool:
-    """Whether any node of the tree has a topology constraint."""
-    return tree.topology is not None or any(constrained(child) for child in tree.children)
 
 
 def domain_candidates(
@@ -186,3 +189,42 @@ def _pinned(statement: Statement, gang: Gang, group: Subgroup) -> Bools | None:
     pinned = np.zeros(len(nodes), dtype=np.bool_)
     pinned[rows] = True
     return pinned
+
+
+PREFERENCE = 0.25
+"""What nearness is worth among other preferences of a gang, which are below 1."""
+
+
+def near_nodes(statement: Statement, gang: Gang) -> Bools | None:
+    """(nodes,) bool: where the gang would rather be; None if it does not care."""
+    for wish in gang.near:
+        nodes = _nodes(statement, wish)
+        if nodes.any():
+            return nodes
+    return None
+
+
+def both(one: Floats | None, other: Floats | None) -> Floats | None:
+    """Two preferences, (nodes,) each, as one."""
+    if one is None or other is None:
+        return one if other is None else other
+    return one + other
+
+
+def _nodes(statement: Statement, wish: Near) -> Bools:
+    columns = statement.snapshot.nodes
+    inside = np.zeros(len(columns), dtype=np.bool_)
+    other = statement.snapshot.gangs.get(wish.gang)
+    if other is None:
+        return inside
+    for member in other.members:
+        planned = statement.placed.get(member.pod.uid)
+        row = columns.positions.get(member.node) if planned is None else planned.row
+        if row is not None:
+            inside[row] = True
+    if not wish.level:
+        return inside
+    codes = columns.label(wish.level).codes
+    held = np.unique(codes[inside & (codes != 0)])
+    near: Bools = np.isin(codes, held)
+    return near

@@ -3,10 +3,27 @@
 A node whose device plugin reports a resource serves it as ever; where none does, a claim is made
 for the pod (KEP-5004). Nodes that lack the same resources get the same claim. It is written by the
 name it has here, so that a repeated attempt finds what an earlier one made.
+
+Who uses which claim in a cycle: devices are free once the last user has left.
+
+Users are those the claim is reserved for and the pods placed with it in this cycle; for a PodGroup
+stand those of its pods that have a node. Once none has, the claim is given back
+(``kai_py.commit.recovery``).
+
+Where may the pods of a ComputeDomain be? Within one NVLink clique.
+
+A channel of NVIDIA's ComputeDomain driver lets a pod reach the memory of GPUs on other nodes, as
+far as NVLink goes: the clique that a node's label names. A gang of pods that claim channels, and
+that names no topology itself, stays in one clique. Each node has one channel; a gang that wants
+more channels than any clique has nodes only prefers a clique.
+
+Complexity: O(waiting gangs) where a DeviceClass selects channels, nothing elsewhere.
+Source: NVIDIA's driver for ComputeDomains, resource.nvidia.com/v1beta1.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
@@ -17,10 +34,15 @@ from kai_py.api.records.resource import (
     AllocationResult,
     ConsumerReference,
     ResourceClaim,
+    ResourceClaimSpec,
     ResourceClaimStatus,
 )
+from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.grouping.gang import TopologyConstraint, constrained
 from kai_py.plan.plan import ClaimToMake
-from kai_py.snapshot.gangs import Member
+from kai_py.plan.state.device_api import Undo
+from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.group_claims import GROUPS
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
@@ -96,3 +118,91 @@ def _unnamed(shape: Shape, missing: Sequence[str]) -> tuple[ResourceClaim, ...]:
 
 def _suffix(*parts: object) -> str:
     return hashlib.sha256(msgspec.msgpack.encode(parts)).hexdigest()[:10]
+
+
+@dataclass(slots=True, eq=False)
+class ClaimUsers:
+    """Users by the uid of the claim; everything can be undone in reverse order."""
+
+    of_groups: Mapping[str, Set[str]] = field(default_factory=dict)
+    """Pods that use the claim of their group; other groups keep theirs."""
+    _joined: dict[str, dict[str, None]] = field(default_factory=dict)
+    _left: dict[str, dict[str, None]] = field(default_factory=dict)
+
+    def join(self, claim_uid: str, pod_uid: str) -> Undo:
+        """Count a pod that is placed as a user."""
+        return _added(self._joined.setdefault(claim_uid, {}), pod_uid)
+
+    def leave(self, claim_uid: str, pod_uid: str) -> Undo | None:
+        """Count a pod as gone; None when it was already."""
+        gone = self._left.setdefault(claim_uid, {})
+        return None if pod_uid in gone else _added(gone, pod_uid)
+
+    def any_left(self, claim: ResourceClaim) -> bool:
+        """Tell whether anybody still uses the claim."""
+        users = {
+            uid
+            for consumer in claim.status.reserved_for
+            for uid in self._standing_for(consumer, claim.metadata.uid)
+        }
+        users |= self._joined.get(claim.metadata.uid, {}).keys()
+        return not users <= self._left.get(claim.metadata.uid, {}).keys()
+
+    def _standing_for(self, consumer: ConsumerReference, claim_uid: str) -> Set[str]:
+        if consumer.resource != GROUPS:
+            return {consumer.uid}
+        return self.of_groups.get(claim_uid, {consumer.uid})
+
+
+def _added(users: dict[str, None], uid: str) -> Undo:
+    users[uid] = None
+
+    def undo() -> None:
+        del users[uid]
+
+    return undo
+
+
+CLIQUE = "nvidia.com/gpu.clique"
+DRIVER = "compute-domain.nvidia.com"
+
+
+def in_cliques(snapshot: Snapshot, devices: ClusterDevices) -> Snapshot:
+    """The snapshot, with every waiting gang that claims channels kept in a clique."""
+    classes = devices.classes_of(DRIVER)
+    cliques = snapshot.nodes.label(CLIQUE).codes
+    if not classes or not cliques.any():
+        return snapshot
+    largest = int(np.bincount(cliques)[1:].max())
+    kept = {
+        key: _kept(snapshot.gangs[key], classes, largest)
+        for key in snapshot.pending
+        if not constrained(snapshot.gangs[key].tree)
+    }
+    return replace(snapshot, gangs={**snapshot.gangs, **kept})
+
+
+def _kept(gang: Gang, classes: Set[str], largest: int) -> Gang:
+    """The gang in one clique if any of its pods claims a channel."""
+    channels = {
+        claim
+        for member in gang.members
+        for use, claim in zip(member.shape.claims, member.claims, strict=False)
+        if _asks_for(use.spec, classes)
+    }
+    if not channels:
+        return gang
+    topology = TopologyConstraint(required_level=CLIQUE)
+    if len(channels) > largest:
+        topology = TopologyConstraint(preferred_level=CLIQUE)
+    return replace(gang, tree=replace(gang.tree, topology=topology))
+
+
+def _asks_for(spec: ResourceClaimSpec, classes: Set[str]) -> bool:
+    return any(
+        asked.device_class_name in classes
+        for request in spec.devices.requests
+        for asked in (
+            (request.exactly,) if request.exactly is not None else request.first_available
+        )
+    )

@@ -21,10 +21,9 @@ from kai_py.dra.funnel import device_funnel
 from kai_py.dra.funnel_text import tell
 from kai_py.dra.holdings import DeviceState
 from kai_py.dra.question import Alternatives
-from kai_py.plan.claim_users import ClaimUsers
 from kai_py.plan.plan import ClaimAllocation
 from kai_py.plan.state.capacity import Room
-from kai_py.plan.state.claims import claim_to_make, claims_of_pod, claims_to_make
+from kai_py.plan.state.claims import ClaimUsers, claim_to_make, claims_of_pod, claims_to_make
 from kai_py.plan.state.device_api import Taken, Undo
 from kai_py.policy.node_selector import matches_selector
 from kai_py.snapshot.accounting import total

@@ -3,6 +3,10 @@
 Amounts are (quota resources, queues) and include everything below a queue, so charging a pod adds
 its cost to the queue and all its ancestors. A gang whose queue does not exist is charged nowhere;
 its pods that already run are found in ``unknown``.
+
+Queues and fair shares from cycle to cycle, worked out again once what they follow from changes.
+
+Comparing costs O(resources x queues), and nothing at all per level of the tree.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,8 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kai_py.plan.kept_shares import KeptShares
-from kai_py.policy.fair_share import FairShare
+from kai_py.policy.fair_share import FairShare, fair_share
 from kai_py.policy.measured_usage import MeasuredUsage
 from kai_py.policy.rules import Rules
 from kai_py.policy.standing import Standing
@@ -19,10 +22,49 @@ from kai_py.policy.turns import Costs, taken
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU, Accounting, total
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.queue_specs import DEVICE_ATTRIBUTE, QueueProblem, UsageRecord
-from kai_py.snapshot.queues import Index, QueueTable
+from kai_py.snapshot.queue_specs import DEVICE_ATTRIBUTE, QueueProblem, QueueSpec, UsageRecord
+from kai_py.snapshot.queues import Index, QueueTable, build_queues
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
+
+Tree = tuple[QueueTable, tuple[QueueProblem, ...]]
+"""All queues, and what is wrong with which of them."""
+
+Written = tuple[tuple[QueueSpec, ...], tuple[str, ...]]
+"""The queues as users wrote them, and the resources that are counted."""
+
+Amounts = tuple[bytes, bytes, bytes | None, Rules]
+"""What is there, asked for and was used, and the rules by which it is divided."""
+
+
+@dataclass(slots=True)
+class KeptShares:
+    """What was worked out last. Nobody writes to it."""
+
+    _written: Written = ((), ())
+    _tree: Tree | None = None
+    _amounts: Amounts | None = None
+    _shares: FairShare | None = None
+
+    def tree(self, specs: Sequence[QueueSpec], resources: Sequence[str]) -> Tree:
+        """The queues of ``specs`` over ``resources``, as of ``build_queues``."""
+        written = tuple(specs), tuple(resources)
+        if self._tree is None or written != self._written:
+            self._written, self._tree = written, build_queues(specs, resources)
+            self._shares = None
+        return self._tree
+
+    def divided(
+        self, queues: QueueTable, total: Floats, demand: Floats, rules: Rules, past: Floats | None
+    ) -> FairShare:
+        """The fair shares among the queues that ``tree`` gave last, as of ``fair_share``."""
+        used = None if past is None else past.tobytes()
+        amounts = total.tobytes(), demand.tobytes(), used, rules
+        if self._shares is None or amounts != self._amounts:
+            self._amounts = amounts
+            self._shares = fair_share(queues, total, demand, rules, past)
+        return self._shares
+
 
 PastUse = UsageHistory | MeasuredUsage
 """What knows the past use of queues: we, or somebody who is asked."""

@@ -20,8 +20,6 @@ from msgspec import Struct
 
 from kai_py.api.gpu_share import CARD, SharedGpu
 from kai_py.api.references import ClaimRef
-from kai_py.plan.chosen_volumes import ChosenVolumes
-from kai_py.plan.exclusive_volumes import ExclusiveVolumes
 from kai_py.plan.plan import Action, ClaimAllocation, ClaimToMake
 from kai_py.plan.state.capacity import Room
 from kai_py.plan.state.device_api import DeviceTrial
@@ -29,9 +27,13 @@ from kai_py.plan.state.limits.base import NodeLimits
 from kai_py.plan.state.limits.gpu_sharing import SharedGpus, ShareRoom
 from kai_py.plan.state.limits.host_ports import HostPorts
 from kai_py.plan.state.limits.numa import NumaZones
-from kai_py.plan.state.limits.volumes import AttachedVolumes
+from kai_py.plan.state.limits.volumes import (
+    AttachedVolumes,
+    ChosenVolumes,
+    ExclusiveVolumes,
+    StorageCapacity,
+)
 from kai_py.plan.state.queues import Quota
-from kai_py.plan.storage_capacity import StorageCapacity
 from kai_py.policy.fill import Strategy
 from kai_py.policy.neighbours import Neighbourhood
 from kai_py.policy.turns import Costs

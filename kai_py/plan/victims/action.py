@@ -15,16 +15,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kai_py.grouping.terms import Near
-from kai_py.plan.actions.reserve import kept_from
-from kai_py.plan.deciding_shape import deciding_shape
 from kai_py.plan.explain.reasons import Obstacle
 from kai_py.plan.gang_queue import GangLine
-from kai_py.plan.harder import is_no_easier
+from kai_py.plan.placement.fit import by_shape, is_no_easier
 from kai_py.plan.placement.next_pods import Ask, next_ask
 from kai_py.plan.plan import Action, Stage
-from kai_py.plan.session import CycleState
-from kai_py.plan.shapes import by_shape
-from kai_py.plan.vain_searches import Answer, Book, Question
+from kai_py.plan.quota_check import kept_from
+from kai_py.plan.search_cache import Answer, Book, Question
+from kai_py.plan.session import CycleState, deciding_shape
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.search import Outcome, VictimSearch
 from kai_py.plan.victims.units import VictimUnit

@@ -14,8 +14,7 @@ and searching goes on from there.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from kai_py.plan.actions.allocate_batch import is_alike
-from kai_py.plan.gang_queue import GangLine
+from kai_py.plan.gang_queue import GangLine, is_alike
 from kai_py.plan.placement.running_fit import RunningFit
 from kai_py.plan.plan import Action
 from kai_py.plan.session import CycleState

@@ -15,9 +15,9 @@ for n units.
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
+from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import Ask
 from kai_py.plan.session import CycleState
-from kai_py.plan.shapes import by_shape
 from kai_py.plan.victims.count import GivenBack, Want
 from kai_py.plan.victims.units import VictimUnit, stays_behind
 from kai_py.snapshot.accounting import GPU

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kai_py.plan.explain.reasons import Obstacle
+from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import Ask
 from kai_py.plan.plan import Action, Protection, ProtectionRule, Stage
 from kai_py.plan.session import CycleState
-from kai_py.plan.shapes import by_shape
 from kai_py.plan.victims.order import VictimPool
 from kai_py.policy.fit import copies_that_fit
 from kai_py.policy.limits import units_of

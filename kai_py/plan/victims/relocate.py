@@ -11,10 +11,10 @@ those who stay as of those who move: the one for whom room is made may refuse th
 from collections.abc import Sequence
 from dataclasses import replace
 
+from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.plan import Action
 from kai_py.plan.quota_check import over_bounds
 from kai_py.plan.session import CycleState
-from kai_py.plan.shapes import by_shape
 from kai_py.plan.state.capacity import Room
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.snapshot.gangs import Gang, Member

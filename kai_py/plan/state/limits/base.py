@@ -4,11 +4,23 @@ Host ports, NUMA zones, volumes that can be attached: each is a limit that knows
 shape it lets on each node, and that follows what a statement places and evicts. It costs nothing
 for pods that it does not concern. Some refuse nobody and are only followed, because where a pod is
 better off depends on them.
+
+Which things are taken on which node, now and later?
+
+A thing is held by any number of pods: it is free again when the last of them has left. *Later*
+those who leave have left, and those who were promised room have come; who starts now must get along
+with both.
+
+How many pods of a shape does a limit let on each node?
+
+Asked of all nodes that have the limit once, and then only of those where something changed.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -100,3 +112,89 @@ class NodeLimits:
             for limit in self.of(shape)
         )
         return [f"{count} {reason}" for count, reason in counts if count]
+
+
+Item = TypeVar("Item")
+
+
+class HeldItems(Generic[Item]):
+    """Holders of each thing, by node row."""
+
+    def __init__(self, held: Mapping[int, Iterable[tuple[Item, bool]]]) -> None:
+        """``held``: per node each thing with every holder of it, and whether that one leaves."""
+        self._now: dict[int, Counter[Item]] = {}
+        self._later: dict[int, Counter[Item]] = {}
+        for row, things in held.items():
+            listed = list(things)
+            self._now[row] = Counter(item for item, _ in listed)
+            self._later[row] = Counter(item for item, leaves in listed if not leaves)
+
+    @property
+    def rows(self) -> list[int]:
+        """Nodes on which anything is, or was, held; in order."""
+        return sorted(self._now.keys() | self._later.keys())
+
+    def on(self, row: int, room: Room) -> dict[Item, None]:
+        """What is taken on a node for those who come now, or later."""
+        later = self._later.get(row, Counter[Item]())
+        both = later if room is Room.LATER else self._now.get(row, Counter[Item]()) + later
+        return {item: None for item, holders in both.items() if holders > 0}
+
+    def hold(self, row: int, items: Sequence[Item]) -> Callable[[], None]:
+        """One more holder of each, from now on or later; returns how to undo that."""
+        _count(self._later, row, items, 1)
+        return lambda: _count(self._later, row, items, -1)
+
+    def release(self, row: int, items: Sequence[Item]) -> Callable[[], None]:
+        """One holder less of each, later; returns how to undo that."""
+        _count(self._later, row, items, -1)
+        return lambda: _count(self._later, row, items, 1)
+
+
+def _count(table: dict[int, Counter[Item]], row: int, items: Sequence[Item], change: int) -> None:
+    counter = table.setdefault(row, Counter())
+    for item in items:
+        counter[item] += change
+
+
+Ask = Callable[[int, Shape, Room, int], int]
+"""Node row, shape, room and most to pods, exact up to most."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """(nodes,) pods, exact up to ``most``, and how many changes they take into account."""
+
+    copies: Ints
+    most: int
+    seen: int
+
+
+class KeptCopies:
+    """Answers by shape and room for those nodes that have the limit; others let any number on."""
+
+    def __init__(self, nodes: int, limited: Collection[int], ask: Ask) -> None:
+        """``limited``: rows of the nodes that ``ask`` is asked about."""
+        self._nodes = nodes
+        self._limited = limited
+        self._ask = ask
+        self._known: dict[tuple[int, Room], _Known] = {}
+        self._changes: list[int] = []
+
+    def changed(self, row: int) -> None:
+        """Ask about a node again."""
+        self._changes.append(row)
+
+    def of(self, shape: Shape, room: Room, most: int) -> Ints:
+        """(nodes,) pods of the shape, at least ``most`` without a limit; not to be written to."""
+        known = self._known.get((shape.number, room))
+        rows: Iterable[int] = self._limited
+        if known is None or known.most < most:
+            known = _Known(np.full(self._nodes, most, dtype=np.int64), most, 0)
+            self._known[shape.number, room] = known
+        else:
+            rows = dict.fromkeys(self._changes[known.seen :])
+        known.seen = len(self._changes)
+        for row in rows:
+            known.copies[row] = self._ask(row, shape, room, known.most)
+        return known.copies

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from kai_py.plan.held_items import HeldItems
 from kai_py.plan.state.capacity import Room
-from kai_py.plan.state.limits.base import Undo
+from kai_py.plan.state.limits.base import HeldItems, Undo
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.shape import HostPort, Shape

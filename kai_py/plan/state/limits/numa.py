@@ -11,9 +11,8 @@ from functools import partial
 
 import numpy as np
 
-from kai_py.plan.kept_copies import KeptCopies
 from kai_py.plan.state.capacity import Room
-from kai_py.plan.state.limits.base import Undo
+from kai_py.plan.state.limits.base import KeptCopies, Undo
 from kai_py.policy.numa import admitted, given_back, minus, pods_by_zones
 from kai_py.snapshot.alignment import Alignment
 from kai_py.snapshot.gangs import Member
