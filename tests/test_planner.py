@@ -5,7 +5,7 @@ from kai_py.api.records.core import ObjectMeta
 from kai_py.config import parse_configuration
 from kai_py.planner import Planner
 from kai_py.watch.kinds import WatchedQueue
-from tests.scenario import START, node, placed, pod, shared
+from tests.support.scenario import START, node, placed, pod, shared
 
 QUEUES = ("a", "b")
 

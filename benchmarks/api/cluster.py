@@ -15,10 +15,10 @@ from typing import TypeVar
 from benchmarks.api import documents
 from benchmarks.api.watching import PODS
 from benchmarks.processes import kai_py_run, processor_seconds
-from tests.cluster.api import Api, Document
 from tests.cluster.controlplane import ControlPlane, Process, control_plane
-from tests.cluster.eventually import eventually
-from tests.cluster.scheduling import install_definitions
+from tests.support.cluster.api import Api, Document
+from tests.support.cluster.eventually import eventually
+from tests.support.cluster.scheduling import install_definitions
 
 T = TypeVar("T")
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"

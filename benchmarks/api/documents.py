@@ -1,6 +1,6 @@
 """What is written to the API server: nodes of the peer's scale tests, pods for GPUs, a gang."""
 
-from tests.cluster.api import Document
+from tests.support.cluster.api import Document
 
 KUBE_SCHEDULER, KAI_PY = "default-scheduler", "kai-scheduler"
 QUEUE = "fill"

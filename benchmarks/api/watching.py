@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from tests.cluster.api import Api
+from tests.support.cluster.api import Api
 
 PODS = "/api/v1/namespaces/default/pods"
 

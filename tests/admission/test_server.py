@@ -8,7 +8,7 @@ from kai_py.admission.server import CertificateFiles, keep
 from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.watch.errors import NotFound
 from tests.admission.test_certificate import OURS, issue, write
-from tests.cluster.eventually import eventually
+from tests.support.cluster.eventually import eventually
 
 
 async def test_the_secret_is_looked_at_every_ten_minutes(client, tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from kai_py.observe.http_access import TOKEN_VARIABLE, Access
 from kai_py.observe.http_api import Source
 from kai_py.observe.share_history import ShareHistory
 from tests.observe.views import view_of
-from tests.worlds import gang, world
+from tests.support.worlds import gang, world
 
 WAITS = world({"n1": 4}, gang("train", pods=2, gpus=8)).snapshot(0.0)
 ROOM = world({"n1": 16}, gang("train", pods=2, gpus=8)).snapshot(60.0)

@@ -24,7 +24,7 @@ from kai_py.demo.workloads import Workload, job_manifest
 from kai_py.watch.client import connect
 from kai_py.watch.credentials import Kubeconfig
 from kai_py.watch.kinds import JOBS, PODS, QUEUES
-from tests.cluster.eventually import eventually
+from tests.support.cluster.eventually import eventually
 
 pytestmark = pytest.mark.cluster
 

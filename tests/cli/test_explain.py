@@ -15,14 +15,14 @@ from kai_py.observe.http_access import Access
 from kai_py.observe.http_api import Source
 from kai_py.observe.share_history import ShareHistory
 from kai_py.simulate.objects import write_objects
-from tests.mixtures import MIXTURES
 from tests.observe.views import view_of
-from tests.scenario import claim, claiming, device_class, gpu_slice, node, pod
-from tests.scenario import cluster as scenario
-from tests.scenario import queue as team
 from tests.simulate.clusters import job, queue, simulated
 from tests.simulate.test_situations import staged
-from tests.worlds import gang, world
+from tests.support.mixtures import MIXTURES
+from tests.support.scenario import claim, claiming, device_class, gpu_slice, node, pod
+from tests.support.scenario import cluster as scenario
+from tests.support.scenario import queue as team
+from tests.support.worlds import gang, world
 
 
 @pytest.fixture(scope="module")

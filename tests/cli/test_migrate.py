@@ -8,7 +8,7 @@ import typer
 
 from kai_py.cli.migrate import command
 from kai_py.embedded.cluster import EmbeddedCluster
-from tests.cluster.kai_definitions import KINDS, definition
+from tests.support.cluster.kai_definitions import KINDS, definition
 
 SHARDS = ("kai.scheduler", "v1", "SchedulingShard", "schedulingshards", "Cluster")
 OBJECTS = """

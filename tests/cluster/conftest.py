@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 import kai_py.scheduler as scheduler_module
-from tests.cluster.clusters import CLUSTERS, Cluster, real_cluster
 from tests.cluster.controlplane import ControlPlane, Process, binaries, control_plane
-from tests.cluster.scheduling import EAGER, Running, install_definitions, scheduling
-from tests.cluster.sweep import Sweep
-from tests.cluster.view import View
+from tests.support.cluster.clusters import CLUSTERS, Cluster, real_cluster
+from tests.support.cluster.scheduling import EAGER, Running, install_definitions, scheduling
+from tests.support.cluster.sweep import Sweep
+from tests.support.cluster.view import View
 
 Kubectl = Callable[..., Awaitable[str]]
 NUMBERS = itertools.count()

@@ -7,7 +7,7 @@ from tests.dialects.feeding import node as document_node
 from tests.dialects.feeding import pod as document_pod
 from tests.dialects.kai.test_pod_groups import QUEUE, member, members, pod_group, priority_class
 from tests.dialects.kai.test_queues import kai_queue
-from tests.scenario import cluster, job_with_pods, node, pod, queue
+from tests.support.scenario import cluster, job_with_pods, node, pod, queue
 
 
 def told(*objects):

@@ -20,7 +20,7 @@ from kai_py.commit.status import differs, pending_statuses, status_patch
 from kai_py.dialects.kai.keys import LAST_EVICTION, STALE_SINCE
 from kai_py.embedded.patches.merge import apply_merge_patch
 from kai_py.grouping.gang import Owner
-from tests.scenario import START, cluster, job, job_with_pods, node, pod, queue
+from tests.support.scenario import START, cluster, job, job_with_pods, node, pod, queue
 
 NOW = datetime(2026, 5, 1, 12, 30, 15, tzinfo=UTC)
 LATER = datetime(2026, 5, 1, 13, 0, 0, tzinfo=UTC)

@@ -21,8 +21,8 @@ from kai_py.plan.plan import Plan
 from kai_py.snapshot.queue_objects import queue_spec
 from kai_py.snapshot.queue_specs import EvictionRecord, UsageRecord
 from kai_py.watch.kinds import WatchedQueue
-from tests.scenario import cluster as scenario
-from tests.scenario import gpu_slice, job_with_pods, node, pod, queue
+from tests.support.scenario import cluster as scenario
+from tests.support.scenario import gpu_slice, job_with_pods, node, pod, queue
 
 NOW = datetime(2026, 5, 1, 12, 30, 15, 999, tzinfo=UTC)
 INTERVAL = 5.0

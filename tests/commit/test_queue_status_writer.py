@@ -17,8 +17,8 @@ from kai_py.plan.plan import Plan
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import QUEUES
 from tests.commit.cluster import QUICK, Cluster, refuse
-from tests.scenario import cluster as scenario
-from tests.scenario import node, pod, queue
+from tests.support.scenario import cluster as scenario
+from tests.support.scenario import node, pod, queue
 from tests.watch import virtual_time
 
 INTERVAL = 5.0

@@ -8,8 +8,8 @@ from kai_py.commit.status_writer import StatusWriter
 from kai_py.embedded.resources import PODS
 from kai_py.plan.plan import Nomination, Plan, Stage, Unplaced
 from tests.commit.cluster import JOB, NAMESPACE, NO_ROLE, Cluster, refuse
-from tests.scenario import cluster as clustered
-from tests.scenario import job, node, pod, queue
+from tests.support.scenario import cluster as clustered
+from tests.support.scenario import job, node, pod, queue
 
 INTERVAL = 10.0
 

@@ -1,6 +1,6 @@
 """Manifests of the documentation: valid to lint, and the pods in them complete.
 
-tests/cluster/test_docs.py sends them to an API server.
+tests/cluster/docs/test_pages.py sends them to an API server.
 """
 
 import pytest

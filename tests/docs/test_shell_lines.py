@@ -1,6 +1,6 @@
 """What the documentation tells to type beside `kai-py` and kubectl exists: make, helm, pip, podman.
 
-kubectl is run by tests/cluster/test_docs_commands.py.
+kubectl is run by tests/cluster/docs/test_commands.py.
 """
 
 import itertools

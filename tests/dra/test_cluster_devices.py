@@ -5,8 +5,8 @@ import pytest
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.identity import PoolID
 from kai_py.snapshot.snapshot import DeviceObjects
-from tests.plan.test_device_safety import slices
-from tests.scenario import claim
+from tests.plan.state.test_device_safety import slices
+from tests.support.scenario import claim
 
 POOL = PoolID("gpu.nvidia.com", "n0")
 SLICES = {piece.metadata.name: piece for piece in slices("n0")}

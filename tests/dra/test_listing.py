@@ -4,8 +4,17 @@ from kai_py.api.records.resource import DeviceTaintRule, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
 from kai_py.cli.devices import Grouping, count_rows, entries_of, tree_rows
 from kai_py.dra.listing import DeviceStatus
-from tests.plan.test_device_safety import slices
-from tests.scenario import claim, claiming, cluster, device_class, gpu_slice, node, pod, queue
+from tests.plan.state.test_device_safety import slices
+from tests.support.scenario import (
+    claim,
+    claiming,
+    cluster,
+    device_class,
+    gpu_slice,
+    node,
+    pod,
+    queue,
+)
 
 
 def entries(*objects):

@@ -6,8 +6,8 @@ from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.http import Probes
 from kai_py.observe.http_api import Source
 from kai_py.observe.share_history import ShareHistory
-from tests import scenario
 from tests.observe.views import view_of
+from tests.support import scenario
 
 
 class Shown:

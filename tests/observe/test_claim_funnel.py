@@ -1,7 +1,16 @@
 """What becomes of the devices that a claim might have, as counts that add up."""
 
 from kai_py.observe.claim_funnel import claim_funnel
-from tests.scenario import claim, claiming, cluster, device_class, gpu_slice, node, pod, queue
+from tests.support.scenario import (
+    claim,
+    claiming,
+    cluster,
+    device_class,
+    gpu_slice,
+    node,
+    pod,
+    queue,
+)
 
 H200 = 'device.attributes["gpu.nvidia.com"].productName == "H200"'
 

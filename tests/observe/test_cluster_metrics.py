@@ -11,9 +11,9 @@ from kai_py.observe.cluster_metrics import (
     largest_free,
     pod_gpus,
 )
-from tests import scenario
 from tests.observe.views import view_of
-from tests.worlds import gang, world
+from tests.support import scenario
+from tests.support.worlds import gang, world
 
 ZONE, RACK = "topology.kubernetes.io/zone", "topology.kubernetes.io/rack"
 

@@ -15,11 +15,11 @@ from kai_py.observe.suggestion import MistakenQuestionError, QueueChange, Sugges
 from kai_py.plan.plan import Stage
 from kai_py.simulate.what_if import Comparison, NodesNeeded, Placed, Waiting
 from kai_py.snapshot.queue_specs import QueueSpec
-from tests import scenario
 from tests.dra.test_listing import mig
 from tests.observe.browser import browsing, find_browser
 from tests.observe.shown import Shown, large_cluster
-from tests.worlds import gang, world
+from tests.support import scenario
+from tests.support.worlds import gang, world
 
 pytestmark = [
     pytest.mark.slow,

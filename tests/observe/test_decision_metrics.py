@@ -7,7 +7,7 @@ from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics, size_label
 from kai_py.snapshot.queue_specs import QueueSpec
 from tests.observe.views import view_of
-from tests.worlds import gang, world
+from tests.support.worlds import gang, world
 
 
 def counted(*snapshots):

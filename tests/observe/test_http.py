@@ -21,7 +21,7 @@ from kai_py.observe.suggestion import Step, Suggestion, Verb
 from kai_py.observe.token_review import Refusal
 from kai_py.plan.plan import Plan, QueueShare, Stage, Unplaced
 from tests.observe.views import view_of
-from tests.worlds import gang, world
+from tests.support.worlds import gang, world
 
 JOB = Owner("batch/v1", "Job", "team-a", "train", "u")
 

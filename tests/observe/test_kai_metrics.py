@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry
 
 from kai_py.observe.kai_metrics import KaiQueueMetrics
 from kai_py.plan.plan import Plan
-from tests.scenario import cluster, node, pod, queue
+from tests.support.scenario import cluster, node, pod, queue
 
 
 def shown(plan, registry, metrics):

@@ -14,7 +14,7 @@ from kai_py.observe.decision_metrics import DecisionMetrics
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import Plan
 from tests.observe.views import view_of
-from tests.worlds import gang, world
+from tests.support.worlds import gang, world
 
 DOCS = Path(__file__).parents[2] / "docs"
 NAMED = re.compile(r"\bkai_(?:py|device)_\w+")

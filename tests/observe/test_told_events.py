@@ -27,7 +27,7 @@ from kai_py.plan.plan import (
 )
 from kai_py.snapshot.queue_specs import EvictionRecord
 from tests.observe.views import view_of
-from tests.worlds import gang, world
+from tests.support.worlds import gang, world
 
 JOB = Owner("batch/v1", "Job", "default", "train", "uid")
 KEY = "default/Job/train"

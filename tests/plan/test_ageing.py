@@ -6,7 +6,7 @@ from kai_py.cli.gangs import gang_rows
 from kai_py.observe.explanation import Explainer
 from kai_py.observe.subject import gangs_of_queue
 from kai_py.plan.plan import Stage
-from tests.scenario import cluster, job_with_pods, node, placed, pod, queue
+from tests.support.scenario import cluster, job_with_pods, node, placed, pod, queue
 
 AGEING = "scheduling.kai.io/ageing"
 

@@ -7,7 +7,17 @@ from kai_py.api.records.core import (
 )
 from kai_py.api.records.storage import PersistentVolumeClaim, StorageClass, VolumeClaimSpec
 from kai_py.plan.plan import Stage
-from tests.scenario import START, cluster, evicted, job, job_with_pods, node, placed, pod, queue
+from tests.support.scenario import (
+    START,
+    cluster,
+    evicted,
+    job,
+    job_with_pods,
+    node,
+    placed,
+    pod,
+    queue,
+)
 
 
 def test_a_gang_starts_whole_on_the_fewest_nodes():

@@ -12,7 +12,7 @@ from tests.dialects.feeding import Cluster as Documents
 from tests.dialects.feeding import node as document_node
 from tests.dialects.feeding import pod as document_pod
 from tests.dialects.kai.test_queues import kai_queue
-from tests.scenario import START, at, cluster, job, job_with_pods, node, pod, queue
+from tests.support.scenario import START, at, cluster, job, job_with_pods, node, pod, queue
 
 SETTINGS = cycle_settings(Configuration())
 

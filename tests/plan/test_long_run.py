@@ -14,8 +14,8 @@ from kai_py.plan.plan import Action
 from kai_py.policy.rules import NATIVE
 from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.queue_specs import QueueSpec
-from tests.scenario import START
-from tests.worlds import World, gang, replayed
+from tests.support.scenario import START
+from tests.support.worlds import World, gang, replayed
 
 MIN_RUNTIME = 300.0
 CYCLE = 20.0

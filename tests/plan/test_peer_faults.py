@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kai_py.plan.plan import Action
 from kai_py.snapshot.queue_specs import QueueSpec
-from tests.scenario import cluster, evicted, job, node, placed, pod, queue
-from tests.worlds import gang, member, subgroup, world
+from tests.support.scenario import cluster, evicted, job, node, placed, pod, queue
+from tests.support.worlds import gang, member, subgroup, world
 
 ROOT = Path(__file__).parents[2]
 PAIR = subgroup("", needs=1, children=[subgroup("a", 1), subgroup("b", 1)])

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kai_py.policy.ageing import NO_AGEING, Ageing, QueueAgeing
 from kai_py.policy.gang_order import gang_rank
 from kai_py.snapshot.queue_specs import QueueSpec
-from tests.scenario import START
-from tests.worlds import gang
+from tests.support.scenario import START
+from tests.support.worlds import gang
 
 NOW = START + 1000.0
 

@@ -11,7 +11,7 @@ from kai_py.policy.tolerations import tolerates
 from kai_py.snapshot.nodes import node_columns
 from kai_py.snapshot.resources import ResourceIndex
 from kai_py.snapshot.shape import Shape
-from tests.scenario import node
+from tests.support.scenario import node
 
 RESOURCES = ResourceIndex().extended(["nvidia.com/gpu"])
 

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from kai_py.policy.gang_order import gang_rank, in_turns
-from tests.worlds import gang
+from tests.support.worlds import gang
 
 
 def rank(each, served=0, gained=0):

@@ -8,7 +8,7 @@ from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Requirement
 from kai_py.policy.node_selector import matches_labels, matches_selector
 from kai_py.snapshot.nodes import node_columns
 from kai_py.snapshot.resources import ResourceIndex
-from tests.scenario import node
+from tests.support.scenario import node
 
 KEYS = ("zone", "gen")
 VALUES = ("a", "b", "3", "12")

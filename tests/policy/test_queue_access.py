@@ -2,7 +2,7 @@ import pytest
 
 from kai_py.policy.queue_access import closed_queue
 from kai_py.snapshot.queues import build_queues
-from tests.scenario import queue
+from tests.support.scenario import queue
 
 LABELS = {"ml": {"team": "ml"}, "web": {"team": "web"}, "bare": {}}
 BY_NAME = {"namespaces": {"names": ["ml"]}}

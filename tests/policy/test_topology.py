@@ -6,7 +6,7 @@ from kai_py.policy.topology import candidates
 from kai_py.snapshot.labels import NOWHERE
 from kai_py.snapshot.nodes import node_columns, with_node
 from kai_py.snapshot.resources import ResourceIndex
-from tests.scenario import node
+from tests.support.scenario import node
 
 LABELS = [
     {"zone": "z1", "rack": "r1"},

@@ -14,8 +14,8 @@ from kai_py.observe.suggestion import MistakenQuestionError, NoAdviceError
 from kai_py.simulate import advisor
 from kai_py.simulate.advisor import Advisor
 from kai_py.simulate.what_if import NodesNeeded
-from tests.cluster.eventually import eventually
 from tests.simulate.clusters import job, queue, template
+from tests.support.cluster.eventually import eventually
 
 pytestmark = pytest.mark.cluster
 

@@ -10,9 +10,9 @@ from kai_py.simulate.changes import (
     node_pattern,
 )
 from kai_py.simulate.queue_change import SetQueue
-from tests.cluster.kai_definitions import KINDS, definition
-from tests.mixtures import kai_queue
 from tests.simulate.clusters import job, queue, running, simulated
+from tests.support.cluster.kai_definitions import KINDS, definition
+from tests.support.mixtures import kai_queue
 
 
 def test_added_nodes_have_devices_of_their_own():

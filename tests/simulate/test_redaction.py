@@ -10,11 +10,11 @@ from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.objects import Document
 from kai_py.simulate.redaction import redact
 from tests.cluster.fake_kubelet.nodes import gpu_nodes, node_document, slice_document
-from tests.cluster.manifests import claim_template, gpu_request, job, pod, pod_spec
-from tests.mixtures import MIXTURES, budget, volume_in
 from tests.simulate.clusters import NOW, queue, simulated
 from tests.simulate.test_situations import staged
-from tests.situations import SITUATIONS, Situation, few_fast
+from tests.support.cluster.manifests import claim_template, gpu_request, job, pod, pod_spec
+from tests.support.mixtures import MIXTURES, budget, volume_in
+from tests.support.situations import SITUATIONS, Situation, few_fast
 
 SECRET = "acme-secret"
 ADDRESS = "10.9.8.7"

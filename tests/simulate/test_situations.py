@@ -12,9 +12,9 @@ from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.steps import TakeSteps
 from kai_py.snapshot.accounting import GPU
 from tests.cluster.fake_kubelet.nodes import gpu_class_document, node_document, slice_document
-from tests.mixtures import MIXTURES
 from tests.simulate.clusters import NOW
-from tests.situations import SITUATIONS, Situation, few_fast
+from tests.support.mixtures import MIXTURES
+from tests.support.situations import SITUATIONS, Situation, few_fast
 
 NEWS = "2027-01-15T08:00:00Z"
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from kai_py.api.references import PodRef
 from kai_py.plan.plan import Stage
 from kai_py.snapshot.gangs import PodState
-from tests.scenario import (
+from tests.support.scenario import (
     claim,
     claiming,
     cluster,

@@ -9,7 +9,7 @@ from kai_py.snapshot.claims import pod_claims
 from kai_py.snapshot.derivation import Demand, charge, gpus_of, holding, member
 from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.shape import ShapeTable
-from tests.scenario import claim, claiming, pod, shared
+from tests.support.scenario import claim, claiming, pod, shared
 
 ACCOUNTING = Accounting(
     class_weight=lambda _: 1.0, device_weight=lambda *_: 1.0, class_resource=lambda _: ""

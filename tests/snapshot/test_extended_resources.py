@@ -11,7 +11,7 @@ from kai_py.snapshot.extended_resources import (
     extended_resources,
 )
 from kai_py.snapshot.requests import pod_requests
-from tests.scenario import at
+from tests.support.scenario import at
 
 GPU = "nvidia.com/gpu"
 NAMES = {"gpu": GPU, "nic": "example.com/nic"}

@@ -1,8 +1,8 @@
 """Kinds of nodes, as somebody who thinks about more nodes chooses from them."""
 
 from kai_py.snapshot.node_kinds import node_kinds
-from tests import scenario
 from tests.simulate.clusters import simulated
+from tests.support import scenario
 
 
 def test_nodes_that_are_alike_are_one_kind_the_most_frequent_first():

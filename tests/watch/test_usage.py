@@ -12,7 +12,7 @@ from aiohttp import web
 
 from kai_py.api.measured_usage import MeasuredUsage, UsageWindow, WindowType
 from kai_py.watch.usage import UsageError, follow_usage, measured_usage, window_start
-from tests.prometheus import prometheus
+from tests.support.prometheus import prometheus
 
 HOUR = 3600
 NOW = int(time.time()) // HOUR * HOUR - 24 * HOUR

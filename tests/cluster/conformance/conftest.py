@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from tests.cluster.clusters import Cluster
 from tests.cluster.conformance.place import Place
+from tests.support.cluster.clusters import Cluster
 
 NUMBERS = itertools.count()
 

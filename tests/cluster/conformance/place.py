@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.api import Api, ApiError
-from tests.cluster.clusters import Cluster
-from tests.cluster.eventually import eventually
+from tests.support.cluster.api import Api, ApiError
+from tests.support.cluster.clusters import Cluster
+from tests.support.cluster.eventually import eventually
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.api import STRATEGIC_MERGE_PATCH
 from tests.cluster.conformance.place import Json, Place, allocation, claim, pod, refusal
+from tests.support.cluster.api import STRATEGIC_MERGE_PATCH
 
 
 async def test_claims_keep_their_spec_and_their_allocation(place: Place):

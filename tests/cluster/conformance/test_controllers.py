@@ -1,7 +1,7 @@
 """What the controllers around the scheduler do."""
 
 from tests.cluster.conformance.place import Json, Place, claim, config_map
-from tests.cluster.eventually import eventually
+from tests.support.cluster.eventually import eventually
 
 
 async def test_dependents_go_with_their_owner(place: Place):

@@ -1,7 +1,7 @@
 """Custom resources: pruning, defaults, checks, status."""
 
-from tests.cluster.api import STRATEGIC_MERGE_PATCH
 from tests.cluster.conformance.place import Place, refusal, serve_widgets, widget
+from tests.support.cluster.api import STRATEGIC_MERGE_PATCH
 
 
 async def test_custom_resources_are_pruned_defaulted_and_checked(place: Place):

@@ -2,8 +2,8 @@
 
 import json
 
-from tests.cluster.api import JSON_PATCH, STRATEGIC_MERGE_PATCH
 from tests.cluster.conformance.place import Json, Place, bind, config_map, pod, refusal
+from tests.support.cluster.api import JSON_PATCH, STRATEGIC_MERGE_PATCH
 
 APPLY = "application/apply-patch+yaml"
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.api import STRATEGIC_MERGE_PATCH
 from tests.cluster.conformance.place import Json, Place, bind, pod, refusal
-from tests.cluster.eventually import eventually
+from tests.support.cluster.api import STRATEGIC_MERGE_PATCH
+from tests.support.cluster.eventually import eventually
 
 
 async def test_status_is_written_apart(place: Place):

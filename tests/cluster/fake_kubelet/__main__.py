@@ -7,8 +7,8 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from tests.cluster.api import Api
 from tests.cluster.fake_kubelet import FakeKubelet, gpu_nodes
+from tests.support.cluster.api import Api
 
 
 async def serve(options: argparse.Namespace) -> None:

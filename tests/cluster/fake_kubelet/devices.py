@@ -7,7 +7,7 @@ thing, so this is where a device that two schedulers gave away twice comes to li
 
 from collections.abc import Iterable, Iterator
 
-from tests.cluster.api import Document
+from tests.support.cluster.api import Document
 
 Device = tuple[str, str, str]
 

@@ -21,13 +21,13 @@ import aiohttp
 import msgspec
 
 from kai_py.api.timestamp import timestamp
-from tests.cluster.api import STRATEGIC_MERGE_PATCH, Api, ApiError
 from tests.cluster.fake_kubelet import pods
 from tests.cluster.fake_kubelet.admission import Admission
 from tests.cluster.fake_kubelet.devices import Devices
 from tests.cluster.fake_kubelet.nodes import FakeNode
 from tests.cluster.fake_kubelet.pods import Pod
 from tests.cluster.fake_kubelet.registration import register, renew_lease
+from tests.support.cluster.api import STRATEGIC_MERGE_PATCH, Api, ApiError
 
 _log = logging.getLogger(__name__)
 

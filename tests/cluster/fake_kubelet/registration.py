@@ -12,8 +12,6 @@ from datetime import UTC, datetime
 import aiohttp
 
 from kai_py.api.timestamp import timestamp
-from tests.cluster.api import Api, ApiError
-from tests.cluster.eventually import eventually
 from tests.cluster.fake_kubelet.nodes import (
     LEASE_NAMESPACE,
     Document,
@@ -23,6 +21,8 @@ from tests.cluster.fake_kubelet.nodes import (
     node_document,
     slice_document,
 )
+from tests.support.cluster.api import Api, ApiError
+from tests.support.cluster.eventually import eventually
 
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases"
 _SLICES = "/apis/resource.k8s.io/v1/resourceslices"

@@ -4,7 +4,7 @@ import pytest
 
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.stranding import could_strand
-from tests.scenario import claim, claiming, cluster, node, pod, queue, shared
+from tests.support.scenario import claim, claiming, cluster, node, pod, queue, shared
 
 
 def strands(pods, *objects):

@@ -1,0 +1,126 @@
+"""Gangs that wait on the real control plane: twelve stages, and where reasons meet.
+
+The explanation names the stage, and taking the steps of its first suggestion, as they are, starts
+the gang and costs whom it says.
+"""
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+
+import pytest
+
+from kai_py.cli.cluster_objects import read_now
+from kai_py.config import Configuration
+from kai_py.observe.explanation import Explanation
+from kai_py.observe.subject import Subject
+from kai_py.observe.suggestion import Step, Verb
+from kai_py.simulate.advice import advise
+from tests.support.cluster.api import Api, ApiError
+from tests.support.cluster.clusters import Cluster
+from tests.support.cluster.eventually import eventually
+from tests.support.cluster.scheduling import Running, install, install_definitions, scheduling
+from tests.support.cluster.view import View
+from tests.support.mixtures import MIXTURES
+from tests.support.situations import SITUATIONS, Situation
+
+
+@pytest.mark.parametrize("situation", [*SITUATIONS, *MIXTURES], ids=lambda each: each.name)
+async def test_the_stage_is_named_and_the_first_suggestion_starts_the_gang(
+    real: Cluster, situation: Situation
+):
+    view = View(real.api)
+    await install_definitions(real.api)
+    for definition in situation.definitions:
+        await install(real.api, definition)
+    async with AsyncExitStack() as stack:
+        running = await stack.enter_async_context(scheduling(real))
+        await stack.enter_async_context(real.run_nodes(situation.nodes))
+        await real.submit(*situation.objects)
+        for document, pods in situation.before:
+            await real.submit(document)
+            await view.wait_bound(document["metadata"]["name"], pods)
+        await asyncio.sleep(situation.patience)
+        await real.submit(*situation.waits)
+        message = await told(running, situation)
+        found = await explained(real, situation)
+        assert found.state == situation.stage
+        assert found.message == message
+        first = found.suggestions[0]
+        assert first.text == situation.suggests
+        assert await view.bound("waiting") == {}
+        for step in (each for each in reversed(first.steps) if each.verb is Verb.REPLACE):
+            await take_away(real.api, step)
+        for step in first.steps:
+            await take(real, step)
+        await view.wait_bound("waiting", situation.pods, within=30)
+        for gang in first.evicts:
+            await eventually(lambda gang=gang: has_lost(view, gang), what=f"{gang} preempted")
+        for document, _ in situation.before:
+            name = document["metadata"]["name"]
+            if f"default/Job/{name}" not in first.evicts:
+                assert not await has_lost(view, f"default/Job/{name}")
+
+
+async def has_lost(view: View, gang: str) -> bool:
+    """Whether an event says that a Job lost pods."""
+    events = await view.events(kind="Job", name=gang.rpartition("/")[2], reason="Preempted")
+    return bool(events)
+
+
+async def told(running: Running, situation: Situation) -> str:
+    """Wait until the scheduler says which stage stops the gang; give the sentence."""
+
+    async def said() -> str:
+        view = running.scheduler.last_view
+        waiting = {each.gang: each for each in view.plan.unplaced} if view is not None else {}
+        found = waiting[situation.gang]
+        assert (found.stage, situation.says in found.message) == (situation.stage, True), found
+        return found.message
+
+    return await eventually(said, what=f"the stage of {situation.gang}")
+
+
+async def explained(cluster: Cluster, situation: Situation) -> Explanation:
+    """What ``kai-py explain`` answers."""
+    documents = await read_now(str(cluster.kubeconfig), "")
+    [found] = await asyncio.to_thread(
+        advise,
+        documents,
+        Configuration(),
+        now=time.time(),
+        subject=Subject.GANG,
+        name=situation.gang,
+    )
+    return found
+
+
+async def take(cluster: Cluster, step: Step) -> None:
+    """Do what a step says."""
+    if step.verb is Verb.PATCH:
+        await cluster.api.patch(await path(cluster.api, step), step.patch)
+    elif step.verb is Verb.DELETE:
+        await take_away(cluster.api, step)
+    else:
+        assert step.document is not None, step
+        await cluster.submit(step.document)
+
+
+async def take_away(api: Api, step: Step) -> None:
+    """Delete an object with what it owns, and wait until it is gone."""
+    where = await path(api, step)
+    await api.delete(where, propagationPolicy="Background")
+
+    async def gone() -> bool:
+        try:
+            await api.get(where)
+        except ApiError as error:
+            return error.code == 404
+        return False
+
+    await eventually(gone, what=f"{step.kind} {step.name} gone")
+
+
+async def path(api: Api, step: Step) -> str:
+    found = (await api.types(step.api_version))[step.kind]
+    return found.path(step.name, namespace=step.namespace)

@@ -1,0 +1,395 @@
+"""Without any one of its permissions to write, the scheduler is refused something that it needs.
+
+For every verb on every resource that its roles let it write there is a situation here, in which an
+account that may do everything else is refused. That all of them together suffice is what the other
+tests on the real API server show, whose schedulers may do this and no more. Composite groups are
+left out: Kubernetes serves them from 1.37 on only.
+"""
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kai_py.admission.certificate import kept_certificate
+from kai_py.admission.trust import publish
+from kai_py.api.admission import WEBHOOK_NAME
+from kai_py.api.queue import ADMISSION_GATE
+from kai_py.cli.connection import cluster_client
+from kai_py.config import Configuration, LeaderElection, Webhook
+from kai_py.deploy.parts import permissions
+from kai_py.deploy.permissions import (
+    READ,
+    cluster_rules,
+    lease_rules,
+    webhook_cluster_grants,
+    webhook_grants,
+)
+from kai_py.observe.http import serve
+from kai_py.observe.http_access import Access
+from kai_py.observe.metrics import Metrics
+from kai_py.observe.token_review import TokenReviews
+from kai_py.scheduler import Scheduler
+from kai_py.watch.errors import Forbidden
+from tests.cluster.claims.test_local_volumes import CLASS, pods_with_claims, volume
+from tests.cluster.dialects.test_grove import POD_GANG, SPEAKING
+from tests.cluster.dialects.test_kai_dialect import kai_queue, members, pod_group
+from tests.cluster.dialects.test_provisioning import ASKING, REQUEST, REQUESTS, TEMPLATES
+from tests.cluster.fake_kubelet import FakeNode, gpu_nodes
+from tests.cluster.faults.test_leader_election import LEASE
+from tests.cluster.gangs.test_frameworks import Framework, served
+from tests.cluster.queues.test_suspended_jobs import ASKS
+from tests.support.cluster.account import NAMESPACE, kubeconfig_of
+from tests.support.cluster.api import ApiError, Document
+from tests.support.cluster.clusters import Cluster
+from tests.support.cluster.eventually import eventually
+from tests.support.cluster.installation import SPACES, install
+from tests.support.cluster.kai_definitions import install_kai_definitions
+from tests.support.cluster.manifests import (
+    IN_TEAM_A,
+    TEMPLATE,
+    claim_template,
+    job,
+    pod,
+    pod_spec,
+    priority_class,
+    queue,
+)
+from tests.support.cluster.scheduling import EAGER, install_definitions
+from tests.support.cluster.view import View
+
+NUMBERS = itertools.count()
+PATIENCE = 30.0
+"""Seconds, on a busy machine."""
+ELECTING = EAGER.model_copy(update={"leader_election": LeaderElection(namespace=NAMESPACE)})
+HIGH = pod_spec(template=TEMPLATE, priorityClassName="high")
+SERVED_LATER = "patch compositepodgroups/status"
+Permission = tuple[str, str, str]
+"""Verb, resource, group."""
+Rules = tuple[list[Document], list[Document]]
+"""For the cluster, and for one namespace."""
+OF_THE_SCHEDULER: Rules = (cluster_rules(), lease_rules())
+Act = Callable[[Cluster], Awaitable[object]]
+
+
+async def claiming(real: Cluster) -> None:
+    await real.submit(queue(), claim_template(), job("train", 2))
+
+
+async def preempting(real: Cluster) -> None:
+    await real.submit(queue(), priority_class("high", 1000), claim_template(), job("low", 4))
+    await View(real.api).wait_bound("low", 4, within=PATIENCE)
+    await real.submit(job("urgent", 4, HIGH))
+
+
+async def suspending(real: Cluster) -> None:
+    low = job("low", 4, annotations=ASKS)
+    await real.submit(queue(), priority_class("high", 1000), claim_template(), low)
+    await View(real.api).wait_bound("low", 4, within=PATIENCE)
+    await real.submit(job("urgent", 4, HIGH))
+
+
+async def waiting(real: Cluster) -> None:
+    await real.submit(queue(), pod("big", pod_spec(gpus=9)))
+
+
+async def gated(real: Cluster) -> None:
+    await real.submit(queue(), pod("p", pod_spec(schedulingGates=[{"name": ADMISSION_GATE}])))
+
+
+async def provisioned(real: Cluster) -> None:
+    await real.submit(queue(), CLASS | {"provisioner": "example.com/disks"}, *pods_with_claims(1))
+
+
+async def local(real: Cluster) -> None:
+    await real.submit(queue(), CLASS, volume("disk-0", "node-0"), *pods_with_claims(1))
+
+
+async def extended(real: Cluster) -> None:
+    await real.submit(queue(), pod("train", pod_spec(gpus=2)))
+
+
+async def queues_of_kai(real: Cluster) -> None:
+    await real.submit(kai_queue("kai-team"))
+
+
+async def groups_of_kai(real: Cluster) -> None:
+    await real.submit(kai_queue("kai-team"), claim_template(), pod_group("big", minMember=9))
+    await real.submit(*members("big", 9))
+
+
+async def stale_group_of_kai(real: Cluster) -> None:
+    await install_kai_definitions(real.api)
+    short = pod_group("short", minMember=3)
+    await real.submit(kai_queue("kai-team"), claim_template(), short, *members("short", 3))
+    await View(real.api).wait_bound("short", 3, within=PATIENCE)
+    await real.api.delete("/api/v1/namespaces/default/pods/short-pod-2")
+
+
+async def gang_of_grove(real: Cluster) -> None:
+    parts = [{"name": "a-0", "minReplicas": 1}]
+    meta = {"name": "a", "namespace": "default", "annotations": dict(IN_TEAM_A)}
+    kind = {"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang", "metadata": meta}
+    labels = {"grove.io/podgang": "a", "grove.io/podclique": "a-0"}
+    await real.submit(queue(), kind | {"spec": {"podgroups": parts}})
+    await real.submit(pod("a-0-0", pod_spec(), labels=labels))
+
+
+async def asking(real: Cluster) -> None:
+    await real.submit(queue(), job("train", 4, pod_spec(gpus=1)))
+
+
+async def started_after_asking(real: Cluster) -> None:
+    await asking(real)
+    await eventually(lambda: real.api.items(TEMPLATES), what="a PodTemplate", within=PATIENCE)
+    async with real.run_nodes(gpu_nodes(1, plugin_gpus=2, prefix="added")):
+        await asyncio.Event().wait()
+
+
+async def asking_again(real: Cluster) -> None:
+    """The templates of the request before are still there."""
+    await asking(real)
+    (template,) = await eventually(
+        lambda: real.api.items(TEMPLATES), what="a PodTemplate", within=PATIENCE
+    )
+    kept = {"metadata": {"ownerReferences": None}}
+    await real.api.patch(f"{TEMPLATES}/{template['metadata']['name']}", kept)
+    (request,) = await real.api.items(REQUESTS)
+    await real.api.delete(f"{REQUESTS}/{request['metadata']['name']}")
+
+
+@dataclass(frozen=True)
+class Need:
+    """A situation in which the scheduler needs a permission; `besides`: others taken away too."""
+
+    act: Act
+    nodes: Sequence[FakeNode] = field(default_factory=lambda: gpu_nodes(1, published_gpus=4))
+    configuration: Configuration = EAGER
+    besides: frozenset[str] = frozenset()
+    kinds: tuple[Framework, ...] = ()
+    """Kinds of others that are served meanwhile."""
+    kai: bool = False
+    """KAI's kinds are served."""
+    code: str = "403"
+    """How the API server refuses."""
+    reads: bool = False
+    """Somebody with a token asks for what the dashboard shows."""
+
+
+CLAIMS = Need(claiming)
+ELECTS = Need(waiting, configuration=ELECTING)
+READS = Need(waiting, reads=True)
+PROVISIONS = Need(asking, gpu_nodes(1, plugin_gpus=2), ASKING, kinds=(REQUEST,))
+STARTS = replace(PROVISIONS, act=started_after_asking)
+NEEDS = {
+    "create pods/binding": CLAIMS,
+    "create pods/eviction": Need(preempting),
+    "patch pods/status": Need(waiting),
+    "patch pods": Need(gated),
+    "patch jobs": Need(suspending),
+    "patch persistentvolumeclaims": Need(provisioned),
+    "patch persistentvolumes": Need(local),
+    "create resourceclaims": Need(extended),
+    "delete resourceclaims": Need(extended, besides=frozenset({"create pods/binding"})),
+    "patch resourceclaims": CLAIMS,
+    "patch resourceclaims/status": CLAIMS,
+    "patch resourceclaims/binding": replace(CLAIMS, code="422"),
+    "patch queues/status scheduling.kai.io": Need(waiting),
+    "patch queues/status scheduling.run.ai": Need(queues_of_kai, kai=True),
+    "patch podgroups/status scheduling.run.ai": Need(groups_of_kai, kai=True),
+    "patch podgroups": Need(stale_group_of_kai, kai=True),
+    "patch podgangs/status": Need(gang_of_grove, configuration=SPEAKING, kinds=(POD_GANG,)),
+    "create provisioningrequests": PROVISIONS,
+    "delete provisioningrequests": STARTS,
+    "create podtemplates": PROVISIONS,
+    "delete podtemplates": STARTS,
+    "get podtemplates": replace(PROVISIONS, act=asking_again),
+    "create events": Need(waiting),
+    "create tokenreviews": READS,
+    "create subjectaccessreviews": READS,
+    "create leases": ELECTS,
+    "get leases": ELECTS,
+    "patch leases": ELECTS,
+}
+NATIVE = "patch podgroups/status scheduling.k8s.io"
+"""Is needed in test_native_groups.py, whose control plane has Kubernetes' own groups."""
+
+
+def permissions_to_write() -> dict[str, Permission]:
+    """All of them, by verb and resource, and by group where that is not enough."""
+    found = [
+        (verb, resource, rule["apiGroups"][0])
+        for rules in OF_THE_SCHEDULER
+        for rule in rules
+        if tuple(rule["verbs"]) != READ
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    ]
+    pairs = [permission[:2] for permission in found]
+    return {
+        " ".join(permission if pairs.count(permission[:2]) > 1 else permission[:2]): permission
+        for permission in found
+    }
+
+
+def without(rules: list[Document], taken: set[Permission]) -> list[Document]:
+    """The rules without these permissions to write."""
+    return [
+        {**rule, "resources": [resource], "verbs": left}
+        for rule in rules
+        for resource in rule["resources"]
+        if (
+            left := [
+                verb for verb in rule["verbs"]
+                if (verb, resource, rule["apiGroups"][0]) not in taken
+            ]
+        )
+    ]  # fmt: skip
+
+
+async def account_without(
+    real: Cluster,
+    taken: set[Permission],
+    path: Path,
+    *,
+    rules: Rules = OF_THE_SCHEDULER,
+    namespace: str = NAMESPACE,
+) -> Path:
+    """The kubeconfig of an account with rules for the cluster and a namespace, but for these."""
+    own = f"without-{next(NUMBERS)}"
+    everywhere, inside = (without(every, taken) for every in rules)
+    for document in permissions(own, namespace, everywhere, namespace, inside):
+        await real.api.create(document)
+    return await kubeconfig_of(real.api, namespace, own, path)
+
+
+@asynccontextmanager
+async def at_work(kubeconfig: Path, need: Need) -> AsyncIterator[Metrics]:
+    """A scheduler that may be refused, and if needed a reader of what it serves."""
+    metrics = Metrics(CollectorRegistry())
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(
+            cluster_client(str(kubeconfig), "", on_call=metrics.count_call)
+        )
+        scheduler = Scheduler(client, need.configuration, metrics, identity="refused")
+        task = asyncio.create_task(scheduler.run())
+        try:
+            if need.reads:
+                access = Access("0.0.0.0", review=TokenReviews(client))
+                port = await stack.enter_async_context(serve(scheduler.probes(), access, 0))
+                await read(f"http://127.0.0.1:{port}/v1/decisions", token_in(kubeconfig))
+            yield metrics
+        finally:
+            scheduler.stop()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(task, 20)
+
+
+def token_in(kubeconfig: Path) -> str:
+    return str(json.loads(kubeconfig.read_text())["users"][0]["user"]["token"])
+
+
+async def read(url: str, token: str) -> None:
+    headers = {"Authorization": f"Bearer {token}"}
+    async with aiohttp.ClientSession() as session, session.get(url, headers=headers):
+        pass
+
+
+def answers(metrics: Metrics) -> set[tuple[str, str]]:
+    """Verb and code of the answers that the API server gave."""
+    return {
+        (sample.labels["verb"], sample.labels["code"])
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "kai_py_api_calls_total" and sample.value > 0
+    }
+
+
+async def is_refused_without(real: Cluster, name: str, need: Need, tmp_path: Path) -> None:
+    """Take one permission away and wait until that is felt."""
+    await install_definitions(real.api)
+    with suppress(ApiError):
+        await real.api.delete(LEASE)
+    known = permissions_to_write()
+    taken = {known[each] for each in need.besides | {name}}
+    kubeconfig = await account_without(real, taken, tmp_path / "kubeconfig")
+    verb = name.partition(" ")[0]
+    if need.kai:
+        await install_kai_definitions(real.api)
+    async with AsyncExitStack() as stack:
+        for kind in need.kinds:
+            await stack.enter_async_context(served(real, kind))
+        await stack.enter_async_context(real.run_nodes(need.nodes))
+        metrics = await stack.enter_async_context(at_work(kubeconfig, need))
+        acting = asyncio.create_task(need.act(real))
+
+        async def felt() -> bool:
+            return (verb, need.code) in answers(metrics)
+
+        try:
+            await eventually(felt, within=2 * PATIENCE, what=f"a refusal without {name}")
+        finally:
+            acting.cancel()
+            with suppress(asyncio.CancelledError):
+                await acting
+
+
+def test_every_permission_to_write_has_its_need() -> None:
+    assert {*NEEDS, NATIVE, SERVED_LATER} == permissions_to_write().keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NEEDS)
+async def test_without_it_the_scheduler_is_refused(
+    real: Cluster, name: str, tmp_path: Path
+) -> None:
+    await is_refused_without(real, name, NEEDS[name], tmp_path)
+
+
+def webhook_rules() -> Rules:
+    return (
+        [grant.rule for grant in webhook_cluster_grants()],
+        [grant.rule for grant in webhook_grants()],
+    )
+
+
+def of_the_webhook() -> list[Permission]:
+    """What the webhooks may do to what is theirs: their Secret and their registrations."""
+    return sorted(
+        (verb, resource, rule["apiGroups"][0])
+        for rules in webhook_rules()
+        for rule in rules
+        if "resourceNames" in rule or "create" in rule["verbs"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("permission", of_the_webhook(), ids=lambda each: f"{each[0]} {each[1]}")
+async def test_without_it_the_webhooks_are_refused(
+    real: Cluster, permission: Permission, tmp_path: Path
+) -> None:
+    space = next(SPACES)
+    wanted = Webhook(namespace=space)
+    configuration = Configuration(webhook=wanted, leader_election=LeaderElection(namespace=space))
+    await install(real, space, configuration, webhook=True)
+    kubeconfig = await account_without(
+        real, {permission}, tmp_path / "kubeconfig", rules=webhook_rules(), namespace=space
+    )
+    metrics = Metrics(CollectorRegistry())
+    secret = f"/api/v1/namespaces/{space}/secrets/{WEBHOOK_NAME}"
+    async with cluster_client(str(kubeconfig), "", on_call=metrics.count_call) as client:
+        with suppress(Forbidden):
+            await kept_certificate(client, wanted)
+            await real.api.patch(secret, {"data": {"tls.crt": ""}})
+            await kept_certificate(client, wanted)
+        await publish(client, b"a certificate")
+    assert (permission[0], "403") in answers(metrics)

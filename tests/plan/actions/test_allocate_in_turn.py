@@ -1,0 +1,169 @@
+"""Free room that a gang needs together with victims goes to nobody who comes after it."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_py.plan.actions import allocate_in_turn
+from kai_py.plan.plan import Action, Stage
+from kai_py.policy.rules import KAI, NATIVE, FreeRoom
+from kai_py.snapshot.queue_specs import QueueSpec
+from tests.support.scenario import cluster, evicted, node, placed, pod, queue
+from tests.support.worlds import gang, replayed, world
+
+WHO_FITS = replace(NATIVE, free_room=FreeRoom.WHO_FITS)
+
+
+def contested(low, **settings):
+    """Half of a node is free; ``high`` wants all of it, and ``low`` comes after it."""
+    return world(
+        {"a": 8},
+        gang("runs", nodes="a", gpus=4),
+        gang("high", pods=1, gpus=8, priority=10, created=5),
+        low,
+        **settings,
+    )
+
+
+def test_who_comes_first_takes_free_room_and_victims_together():
+    plan = contested(gang("low", pods=1, gpus=4, created=6)).plan()
+    assert evicted(plan) == ["runs-0"]
+    assert [each.pod.name for each in plan.nominations] == ["high-0"]
+    assert placed(plan) == {}
+    assert {each.gang: each.stage for each in plan.unplaced} == {
+        "default/Gang/high": Stage.NOMINATED,
+        "default/Gang/low": Stage.RESOURCES,
+    }
+
+
+def test_the_younger_of_two_alike_does_not_start_in_the_way_of_the_older():
+    plan = contested(gang("young", pods=1, gpus=4, priority=10, created=6)).plan()
+    assert [each.pod.name for each in plan.nominations] == ["high-0"]
+
+
+@pytest.mark.parametrize("rules", [KAI, WHO_FITS])
+def test_by_other_rules_who_fits_starts_and_leaves_a_cycle_later(rules):
+    before = contested(gang("low", pods=1, gpus=4, created=6), rules=rules)
+    plan = before.plan()
+    assert placed(plan) == {"low-0": "a"}
+    assert evicted(plan) == []
+    assert evicted(replayed(before, plan).plan()) == ["low-0", "runs-0"]
+
+
+def test_what_is_in_nobodys_way_starts_in_the_same_cycle():
+    before = contested(gang("low", pods=1, created=6))
+    plan = replace(before, nodes={"a": 8, "b": 5}).plan()
+    assert [(each.pod.name, each.moved_to) for each in plan.evictions] == [("runs-0", "b")]
+    assert placed(plan) == {"low-0": "b"}
+
+
+@pytest.mark.parametrize(("gpus", "passes"), [(0, 1), (1, 2)])
+def test_what_only_takes_from_plenty_does_not_lead_to_a_second_pass(monkeypatch, gpus, passes):
+    made, one_pass = [], allocate_in_turn.allocate
+    monkeypatch.setattr(allocate_in_turn, "allocate", lambda *given: made.append(one_pass(*given)))
+    plan = cluster(
+        node("a"),
+        queue("team", 8),
+        pod("runs", 4, queue="team", node="a"),
+        pod("high", 8, queue="team", priority=10),
+        pod("low", gpus, queue="team", created=5),
+    ).plan(1000.0)
+    assert evicted(plan) == ["runs"]
+    assert len(made) == passes
+
+
+def test_where_nobody_may_leave_who_fits_starts():
+    held = replace(gang("runs", nodes="a", gpus=4), preemptible=False)
+    before = contested(gang("low", pods=1, gpus=4, created=6))
+    plan = replace(before, gangs=(held, *before.gangs[1:])).plan()
+    assert placed(plan) == {"low-0": "a"}
+    assert evicted(plan) == []
+
+
+def test_reclaim_comes_before_borrowing():
+    plan = cluster(
+        node("a"),
+        queue("team", 8),
+        queue("other"),
+        pod("runs", 4, queue="other", node="a"),
+        pod("due", 8, queue="team"),
+        pod("borrows", 4, queue="other"),
+    ).plan(1000.0)
+    assert evicted(plan) == ["runs"]
+    assert placed(plan) == {}
+
+
+def test_a_later_gang_does_not_use_up_the_share_of_its_queue():
+    plan = cluster(
+        node("a"),
+        node("b", 3),
+        queue("team", 8),
+        queue("other"),
+        pod("runs", 4, queue="other", node="a"),
+        pod("due", 8, queue="team", priority=1),
+        pod("small", 3, queue="team", created=5),
+    ).plan(1000.0)
+    assert evicted(plan) == ["runs"]
+    assert [each.pod.name for each in plan.nominations] == ["due"]
+    assert placed(plan) == {"small": "b"}, "beside it, free room may be borrowed"
+
+
+def test_a_later_gang_does_not_use_up_the_max_of_its_queue():
+    capped = QueueSpec(name="team", deserved={"gpu": 8.0}, max={"gpu": 8.0})
+    plan = world(
+        {"a": 8, "b": 8},
+        gang("runs", nodes="a", gpus=4),
+        gang("high", pods=1, gpus=8, priority=10, created=5),
+        gang("low", pods=1, gpus=4, created=6),
+        queues=(capped,),
+    ).plan()
+    assert evicted(plan) == ["runs-0"]
+    assert placed(plan) == {}
+
+
+@st.composite
+def worlds(draw):
+    """Up to three nodes of eight GPUs with running gangs, and some that wait, in one queue."""
+    nodes = dict.fromkeys("abc"[: draw(st.integers(1, 3))], 8)
+    free, gangs = dict(nodes), []
+    for number in range(draw(st.integers(0, 6))):
+        name, gpus = draw(st.sampled_from(sorted(nodes))), draw(st.sampled_from([1, 2, 4]))
+        if free[name] >= gpus:
+            free[name] -= gpus
+            priority = draw(st.integers(0, 3))
+            gangs.append(gang(f"r{number}", nodes=name, gpus=gpus, priority=priority))
+    waiting = [
+        gang(
+            f"w{number}",
+            pods=draw(st.integers(1, 2)),
+            gpus=draw(st.sampled_from([1, 2, 4, 8])),
+            priority=draw(st.integers(0, 3)),
+            created=draw(st.integers(0, 9)),
+        )
+        for number in range(draw(st.integers(1, 5)))
+    ]
+    return world(nodes, *gangs, *waiting, actions=(Action.ALLOCATE, Action.PREEMPT))
+
+
+@given(worlds())
+def test_nobody_leaves_a_cycle_after_it_started(before):
+    plan = before.plan()
+    started = set(placed(plan))
+    after = replayed(before, plan).plan()
+    assert started.isdisjoint(evicted(after))
+
+
+@given(worlds())
+def test_whoever_is_alone_in_line_gets_what_it_would_get_first(before):
+    """The first gang in line is served as if nobody else waited."""
+    waiting = [each for each in before.gangs if each.pending]
+    first = min(waiting, key=lambda each: (-each.priority, each.created, each.key))
+    alone = replace(before, gangs=tuple(g for g in before.gangs if g.bound or g is first))
+
+    def served(plan):
+        promised = {each.pod.name for each in plan.nominations}
+        return (promised | set(placed(plan))) & {member.pod.name for member in first.members}
+
+    assert served(before.plan()) == served(alone.plan())

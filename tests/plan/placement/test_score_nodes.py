@@ -1,0 +1,170 @@
+"""Scored placement: what is remembered between pods equals scoring everything anew."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai_py.plan.actions.allocate_batch import AlikeGangs
+from kai_py.plan.placement.strategy import Scoring
+from kai_py.plan.plan import Action
+from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.statement import Evicted
+from kai_py.policy.fit import StaticFits
+from kai_py.policy.score.strategies import PlacementStrategy
+from tests.plan.state.test_statement import statement
+from tests.support.scenario import cluster, job_with_pods, node, placed, pod, queue, shared
+from tests.support.worlds import gang, member, world
+
+STRATEGIES = [each for each in PlacementStrategy if each is not PlacementStrategy.RANDOM]
+
+
+def picks(scoring, trial):
+    everywhere, flat = np.ones(len(trial.snapshot.nodes), dtype=bool), np.zeros(2)
+    shapes = {m.shape.number: m.shape for g in trial.snapshot.gangs.values() for m in g.members}
+    return [
+        scoring.nodes(trial, room).pick(shapes[number], everywhere, flat)
+        for number in sorted(shapes)
+        for room in Room
+    ]
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["place", "evict"]), st.integers(0, 9), st.integers(0, 1)), max_size=8
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(steps, st.sampled_from(STRATEGIES), st.sampled_from(Room), st.booleans())
+def test_remembered_levels_are_those_scored_anew(done, strategy, room, keep):
+    trial = statement()
+    scoring = Scoring.of(strategy, trial.snapshot, StaticFits())
+    picks(scoring, trial)
+    with trial.trial() as block:
+        for kind, index, row in done:
+            act(trial, scoring, kind, index, row, room)
+            picks(scoring, trial)
+        if keep:
+            block.keep()
+    fresh = Scoring.of(strategy, trial.snapshot, StaticFits())
+    if strategy is PlacementStrategy.CLUSTERING:
+        return
+    assert picks(scoring, trial) == picks(fresh, trial)
+
+
+def act(trial, scoring, kind, index, row, room):
+    gangs = sorted(trial.snapshot.gangs.values(), key=lambda gang: gang.key)
+    if kind == "place":
+        waiting = [(g, m) for g in gangs for m in g.pending if m.pod.uid not in trial.placed]
+        gang, member = waiting[index % len(waiting)]
+        if trial.place(gang, [member], row, Action.ALLOCATE, room=room):
+            scoring.nodes(trial, room).note(member.shape, row)
+        return
+    running = [(g, m) for g in gangs for m in g.bound if m.pod.uid not in trial.evicted]
+    if running:
+        gang, member = running[index % len(running)]
+        trial.evict(Evicted(member, gang, Action.PREEMPT, gang, "test"))
+
+
+@pytest.mark.parametrize("strategy", PlacementStrategy)
+def test_every_strategy_fills_a_cluster_and_never_more(strategy):
+    pods = [shared(pod(f"p{i}", 0, queue="q"), "0.5") for i in range(9)]
+    world = cluster(queue("q", 64), node("a", 2), node("b", 2), pods, strategy=strategy)
+    plan = world.plan()
+    assert len(placed(plan)) == 8
+    held: dict[str, float] = {}
+    for placement in plan.placements:
+        for each in placement.pods:
+            [gpu] = each.gpus
+            held[gpu.group] = held.get(gpu.group, 0.0) + 0.5
+    assert set(held.values()) == {1.0}
+    assert "1 Insufficient GPU fraction" not in plan.unplaced[0].message
+    assert "Insufficient GPU fraction" in plan.unplaced[0].message
+
+
+@pytest.mark.parametrize("strategy", PlacementStrategy)
+def test_gangs_stay_whole(strategy):
+    gang = job_with_pods("j", 3, 2, queue="q")
+    settings = {"strategy": strategy}
+    assert not placed(cluster(queue("q", 64), node("a", 4), gang, **settings).plan())
+    assert len(placed(cluster(queue("q", 64), node("a", 6), gang, **settings).plan())) == 3
+
+
+@pytest.mark.parametrize("strategy", PlacementStrategy)
+def test_mixed_gangs_that_fit_are_placed(strategy):
+    mixed = gang("mixed", nodes="---")
+    shaped = (
+        member(m.pod.name, size, "") for m, size in zip(mixed.members, (2, 4, 3), strict=True)
+    )
+    rooms = {"a": 4, "b": 5}
+    plan = world(rooms, replace(mixed, members=tuple(shaped)), strategy=strategy).plan()
+    assert sorted(placed(plan).values()) == ["a", "b", "b"]
+
+
+@pytest.mark.parametrize("strategy", [PlacementStrategy.FGD, PlacementStrategy.FRUGAL])
+def test_fragmentation_keeps_whole_gpus_for_those_who_want_them(strategy):
+    parts = [shared(pod(f"old{i}", 0, queue="q", node="a"), "0.5", group="g") for i in range(1)]
+    waits = [shared(pod("half", 0, queue="q"), "0.5"), pod("one", 1, queue="q", created=9)]
+    nodes = (node("a", 2), node("b", 1))
+    plan = cluster(queue("q", 64), *nodes, parts, waits, strategy=strategy).plan()
+    assert placed(plan)["half"] == "a"
+    [group] = [p.gpus[0].group for g in plan.placements for p in g.pods if p.gpus]
+    assert group == "g"
+
+
+DEFAULT = {"default_strategy": PlacementStrategy.FRUGAL}
+
+
+def test_gangs_with_whole_gpus_keep_to_few_nodes_by_default():
+    """By score each of its pods would go to the node that has few cores left."""
+    heavy = pod("heavy", 1, queue="q", requests={"cpu": "40"}, created=9)
+    nodes = node("a-short", 2, cpu="8"), node("b-short", 2, cpu="8"), node("c", 4)
+    gang = job_with_pods("j", 4, 1, queue="q")
+    found = placed(cluster(queue("q", 64), *nodes, gang, heavy, **DEFAULT).plan())
+    assert {row for name, row in found.items() if name != "heavy"} == {"c"}
+    named = {"strategy": PlacementStrategy.FRUGAL}
+    found = placed(cluster(queue("q", 64), *nodes, gang, heavy, **named).plan())
+    assert {row for name, row in found.items() if name != "heavy"} == {"a-short", "b-short"}
+
+
+@pytest.mark.parametrize(
+    "chosen", [{"strategy": each} for each in PlacementStrategy] + [DEFAULT], ids=str
+)
+@pytest.mark.parametrize("pods", [1, 3])
+def test_pods_without_devices_leave_gpu_nodes_alone_while_others_have_room(chosen, pods):
+    nodes = node("a", 8), node("b", 0, cpu="3"), node("c", 8)
+    world = cluster(queue("q", 64), *nodes, job_with_pods("j", pods, 0, queue="q"), **chosen)
+    assert set(placed(world.plan()).values()) == {"b"}
+    bigger = cluster(queue("q", 64), *nodes, job_with_pods("j", 4, 0, queue="q"), **chosen)
+    assert len(placed(bigger.plan())) == 4
+
+
+def test_pods_without_devices_take_the_cores_of_gpu_nodes_that_gpus_can_spare():
+    """The others would be packed onto the node with the fewest cores left."""
+    heavy = [pod(f"h{i}", 1, queue="q", created=9, requests={"cpu": "8"}) for i in range(4)]
+    light = pod("light", 0, queue="q", requests={"cpu": "4"})
+    nodes = node("a", 2, cpu="16"), node("b", 2, cpu="20"), node("c", 0, cpu="3")
+    found = placed(cluster(queue("q", 64), *nodes, heavy, light, **DEFAULT).plan())
+    assert found["light"] == "b"
+    assert len(found) == 5
+
+
+def test_gangs_without_devices_go_where_few_nodes_hold_them_by_default():
+    nodes = node("a", 8), node("b", 0, cpu="2"), node("c", 0, cpu="4")
+    gang = job_with_pods("j", 4, 0, queue="q")
+    found = placed(cluster(queue("q", 64), *nodes, gang, **DEFAULT).plan())
+    assert set(found.values()) == {"c"}
+
+
+def test_single_pods_placed_together_go_where_they_go_one_by_one(monkeypatch):
+    nodes = [node(f"n{i}", i % 5, cpu=str(9 + 7 * i)) for i in range(8)]
+    pods = [
+        pod(f"p{i:02d}", i // 24, queue="q", created=i, requests={"cpu": "3"}) for i in range(48)
+    ]
+    together = placed(cluster(queue("q", 64), nodes, pods, **DEFAULT).plan())
+    monkeypatch.setattr(AlikeGangs, "place", lambda self: False)
+    assert placed(cluster(queue("q", 64), nodes, pods, **DEFAULT).plan()) == together
+    assert len(together) > 30

@@ -1,0 +1,167 @@
+"""Parts of GPUs through the whole cycle: what users write, what is decided and said."""
+
+from kai_py.plan.plan import Stage
+from kai_py.policy.fill import Strategy
+from tests.support.scenario import cluster, job_with_pods, node, placed, pod, queue, shared
+
+MEMORY = {"nvidia.com/gpu.memory": "40960"}
+
+
+def groups(plan):
+    return {p.pod.name: [g.group for g in p.gpus] for gang in plan.placements for p in gang.pods}
+
+
+def halves(count, **options):
+    return [shared(pod(f"h{i}", 0, queue="q", **options), "0.5") for i in range(count)]
+
+
+def test_parts_share_a_gpu_before_they_take_another():
+    plan = cluster(queue("q", 8), node("a", 2), halves(3)).plan()
+    assert groups(plan) == {"h0": ["pod-h0"], "h1": ["pod-h0"], "h2": ["pod-h2"]}
+
+
+def test_a_shared_gpu_is_no_whole_gpu_any_more():
+    world = cluster(queue("q", 8), node("a", 2), halves(1), pod("whole", 2, queue="q"))
+    plan = world.plan()
+    assert placed(plan) == {"whole": "a"} or placed(plan) == {"h0": "a"}
+    assert len(plan.unplaced) == 1
+
+
+def test_running_pods_keep_the_gpu_of_their_label():
+    running = shared(pod("r", 0, queue="q", node="b"), "0.6", group="g7", index="3")
+    world = cluster(queue("q", 8), node("a", 8), node("b", 8), running, halves(1))
+    assert groups(world.plan()) == {"h0": ["pod-h0"]}
+    small = shared(pod("s", 0, queue="q"), "0.4")
+    plan = world.add(small).plan()
+    assert groups(plan)["s"] in (["g7"], ["pod-h0"])
+    snapshot = world.snapshot()
+    assert snapshot.gpu_sharing.index.tolist() == [3]
+    row = snapshot.nodes.positions["b"]
+    assert snapshot.used[snapshot.resources.positions["nvidia.com/gpu"], row] == 1
+
+
+def test_what_is_being_bound_counts_already():
+    world = cluster(queue("q", 8), node("a", 1), halves(2))
+    plan = world.plan()
+    for gang in plan.placements:
+        for each in gang.pods:
+            world.builder.assume(each.pod, each.node, {}, each.gpus)
+    late = shared(pod("late", 0, queue="q"), "0.1")
+    plan = world.add(late).plan()
+    assert not plan.placements
+    [told] = plan.unplaced
+    assert told.stage is Stage.RESOURCES
+    assert "1 Insufficient GPU fraction (0.1 of its memory is asked of a GPU)" in told.message
+    for uid in ("pod-h0", "pod-h1"):
+        world.builder.forget(uid)
+    assert placed(world.plan()) == {"h0": "a", "h1": "a"} or "late" in placed(world.plan())
+
+
+def test_a_leaving_part_is_room_for_later():
+    leaving = shared(pod("old", 0, queue="q", node="a", leaving=True), "0.9", group="g")
+    world = cluster(queue("q", 8), node("a", 1), leaving, pod("whole", 1, queue="q"))
+    plan = world.plan()
+    assert [n.pod.name for n in plan.nominations] == ["whole"]
+    stays = shared(pod("stay", 0, queue="q", node="a"), "0.1", group="g")
+    assert not world.add(stays).plan().nominations
+
+
+def test_a_reservation_pod_of_kai_and_its_group_are_one_gpu():
+    keeper = pod(
+        "gpu-reservation", 1, node="a", scheduler_name="other", labels={"runai-gpu-group": "g"}
+    )
+    part = shared(pod("r", 0, queue="q", node="a"), "0.5", group="g")
+    world = cluster(queue("q", 8), node("a", 2), keeper, part, pod("whole", 1, queue="q"))
+    assert placed(world.plan()) == {"whole": "a"}
+
+
+def test_a_part_without_a_group_keeps_a_gpu_to_itself():
+    part = shared(pod("r", 0, queue="q", node="a"), "0.5")
+    plan = cluster(queue("q", 8), node("a", 1), part, halves(1)).plan()
+    assert groups(plan) == {"h0": ["pod-r-0"]}
+    whole = cluster(queue("q", 8), node("a", 1), part, pod("whole", 1, queue="q")).plan()
+    assert not whole.placements
+
+
+def test_a_bad_annotation_stops_only_its_own_pod():
+    bad = shared(pod("bad", 0, queue="q"), "2")
+    plan = cluster(queue("q", 8), node("a", 2), bad, halves(1)).plan()
+    assert placed(plan) == {"h0": "a"}
+    [told] = plan.unplaced
+    assert told.stage is Stage.INVALID
+    assert told.message.startswith('pod default/bad: annotation gpu-fraction: "2" must be')
+
+
+def test_memory_is_a_part_of_the_node_s_own_gpus_and_is_charged_so():
+    small = {"nvidia.com/gpu.memory": "20480"}
+    half = shared(pod("half", 0, queue="q"), gpu_memory="20400")
+    world = cluster(queue("q", 0, 0.5), node("a", 1, labels=MEMORY), half)
+    assert placed(world.plan()) == {"half": "a"}
+    world = cluster(queue("q", 0, 0.5), node("a", 1, labels=small), half)
+    [told] = world.plan().unplaced
+    assert told.stage is Stage.QUEUE_MAX
+    unlabelled = cluster(queue("q", 8), node("a", 1), half).plan()
+    assert "label nvidia.com/gpu.memory is missing" in unlabelled.unplaced[0].message
+
+
+def test_the_charge_follows_the_label_of_the_node():
+    half = shared(pod("half", 0, queue="q", node="a"), group="g", gpu_memory="20400")
+    world = cluster(queue("q", 8), half)
+    world.snapshot()
+    usage = world.add(node("a", 1, labels=MEMORY)).snapshot().queue_usage["q"]
+    assert usage["gpu"] == 20400 / 40900
+
+
+def test_fractions_count_against_limits():
+    plan = cluster(queue("q", 0, 1.2), node("a", 4), halves(3)).plan()
+    assert len(placed(plan)) == 2
+    assert plan.unplaced[0].stage is Stage.QUEUE_MAX
+
+
+def test_several_parts_are_on_distinct_gpus():
+    two = shared(pod("two", 0, queue="q"), "0.5", gpu_fraction_num_devices="2")
+    plan = cluster(queue("q", 8), node("a", 1), node("b", 2), two, halves(1)).plan()
+    assert placed(plan)["two"] == "b"
+    assert len(set(groups(plan)["two"])) == 2
+
+
+def test_a_gang_of_parts_starts_whole_or_not():
+    owner, *pods = job_with_pods("j", 5, 0, queue="q")
+    gang = [owner, *(shared(each, "0.5") for each in pods)]
+    assert not cluster(queue("q", 8), node("a", 2), gang).plan().placements
+    assert len(placed(cluster(queue("q", 8), node("a", 3), gang).plan())) == 5
+
+
+def test_spreading_takes_another_gpu_of_the_node():
+    world = cluster(queue("q", 8), node("a", 2), halves(2), sharing_strategy=Strategy.SPREAD)
+    assert groups(world.plan()) == {"h0": ["pod-h0"], "h1": ["pod-h1"]}
+
+
+def test_memory_goes_to_larger_gpus_where_it_would_be_too_much_of_a_small_one():
+    """30 GiB are 3/4 of one GPU and 3/8 of the other; the queue may hold half a GPU."""
+    large = {"nvidia.com/gpu.memory": "81920"}
+    wanted = [shared(pod(f"p{i}", 0, queue="q", created=i), gpu_memory="30720") for i in range(2)]
+    nodes = [node("a", 8, labels=MEMORY), node("b", 8, labels=large)]
+    plan = cluster(queue("q", maximum=0.5), nodes, wanted).plan()
+    assert placed(plan) == {"p0": "b"}
+    assert [each.stage for each in plan.unplaced] == [Stage.QUEUE_MAX]
+
+
+def test_whole_gpus_are_reclaimed_from_parts():
+    runs = [
+        shared(pod(f"r{i}", 0, queue="rich", node="a", created=-9), "0.5", group="g")
+        for i in range(2)
+    ]
+    world = cluster(queue("rich", 0), queue("poor", 1), node("a", 1), runs)
+    plan = world.add(pod("w", 1, queue="poor")).plan()
+    assert sorted(e.pod.name for e in plan.evictions) == ["r0", "r1"]
+    assert [n.pod.name for n in plan.nominations] == ["w"]
+
+
+def test_legacy_mig_pods_close_the_mig_devices_of_their_node():
+    legacy = pod("old", 0, queue="q", node="a", annotations={"nvidia.com/mig-1g.5gb": "1"})
+    wanted = pod("new", 0, queue="q", requests={"nvidia.com/mig-1g.5gb": "1"})
+    there = node("a", 0)
+    there.status.allocatable["nvidia.com/mig-1g.5gb"] = "7"
+    assert not cluster(queue("q", 8), there, legacy, wanted).plan().placements
+    assert placed(cluster(queue("q", 8), there, wanted).plan()) == {"new": "a"}

@@ -1,0 +1,270 @@
+"""Claims in a cycle: allocated with the placement, whole gangs, freed by victims, never twice."""
+
+import pytest
+from msgspec.structs import replace
+
+from kai_py.api.records.core import PodStatus
+from kai_py.api.records.resource import ResourceClaim
+from kai_py.api.records.resource_versions import from_json
+from kai_py.plan.plan import Stage
+from tests.support.scenario import (
+    at,
+    claim,
+    claiming,
+    claiming_job,
+    cluster,
+    device_class,
+    evicted,
+    gpu_slice,
+    node,
+    placed,
+    pod,
+    queue,
+)
+
+
+def hardware(nodes: int = 1, gpus: int = 8):
+    made = [device_class()]
+    for i in range(nodes):
+        made += [node(f"n{i}", 0), gpu_slice(f"n{i}", gpus)]
+    return made
+
+
+def devices(plan) -> list[tuple[str, str]]:
+    return [
+        (result.pool, result.device)
+        for gang in plan.placements
+        for each in gang.pods
+        for found in each.allocate
+        for result in found.allocation.devices.results
+    ]
+
+
+def test_a_gang_gets_distinct_devices_on_the_fewest_nodes():
+    plan = cluster(*hardware(3), queue("team", 8), claiming_job("train", 8, queue="team")).plan()
+    assert len(placed(plan)) == 8
+    assert len(set(placed(plan).values())) == 1
+    assert len(set(devices(plan))) == 8
+
+
+def test_with_one_device_too_few_nothing_is_allocated():
+    world = cluster(*hardware(1, 7), queue("team", 8), claiming_job("train", 8, queue="team"))
+    plan = world.plan()
+    assert placed(plan) == {}
+    [unplaced] = plan.unplaced
+    assert unplaced.stage is Stage.DEVICES
+    assert unplaced.message.startswith("8 pods must start together but room was found for 7")
+    assert "cannot allocate all claims" in unplaced.message
+    assert world.devices.state.pools == {}, "a trial leaves nothing behind"
+
+
+def test_claims_count_in_the_queue():
+    plan = cluster(
+        *hardware(1),
+        queue("team", 2, 4),
+        claiming_job("big", 5, queue="team"),
+        claiming_job("small", 4, queue="team", created=1),
+    ).plan()
+    assert sorted(placed(plan)) == [f"small-{i}" for i in range(4)]
+    assert plan.unplaced[0].stage is Stage.QUEUE_MAX
+    [share] = plan.queues
+    assert share.allocated["gpu"] == 4
+
+
+def test_devices_that_others_hold_are_not_given_again():
+    held = claim("theirs", 3, held_by=["other"], on=[("n0", f"gpu-{i}") for i in range(3)])
+    plan = cluster(
+        *hardware(1, 4),
+        queue("team", 8),
+        held,
+        claiming_job("two", 2, queue="team"),
+        claiming_job("one", 1, queue="team", created=1),
+    ).plan()
+    assert placed(plan) == {"one-0": "n0"}
+    assert devices(plan) == [("n0", "gpu-3")]
+
+
+def test_a_pod_with_an_allocated_claim_goes_where_the_claim_is():
+    mine = claim("mine", held_by=["p"], on=[("n1", "gpu-5")])
+    plan = cluster(
+        *hardware(3),
+        queue("team", 8),
+        mine,
+        claiming(pod("p", 0, queue="team"), "mine", template=False),
+    ).plan()
+    assert placed(plan) == {"p": "n1"}
+    assert devices(plan) == []
+    assert [str(ref) for ref in plan.placements[0].pods[0].reserve] == ["default/mine"]
+
+
+def test_sharers_of_a_claim_are_placed_together_and_pay_once():
+    world = cluster(*hardware(3), queue("team", 1, 1), claim("shared"))
+    for i in range(3):
+        world.add(claiming(pod(f"p{i}", 0, queue="team"), "shared", template=False))
+    plan = world.plan()
+    assert len(placed(plan)) == 3
+    assert len(set(placed(plan).values())) == 1
+    assert len(devices(plan)) == 1
+
+
+def test_a_selector_that_matches_nothing_says_so():
+    lonely = claim("c", owner="p", selector='device.attributes["gpu.nvidia.com"].type == "tpu"')
+    plan = cluster(
+        *hardware(2),
+        queue("team", 8),
+        lonely,
+        claiming(pod("p", 0, queue="team"), "c"),
+    ).plan()
+    [unplaced] = plan.unplaced
+    assert unplaced.stage is Stage.DEVICES
+    assert "no device matches selector" in unplaced.message
+
+
+def test_a_broken_selector_names_itself_and_stops_nobody():
+    broken = claim("c", owner="bad", selector="device.driver ==")
+    plan = cluster(
+        *hardware(1),
+        queue("team", 8),
+        broken,
+        claiming(pod("bad", 0, queue="team"), "c"),
+        claiming_job("good", 2, queue="team"),
+    ).plan()
+    assert sorted(placed(plan)) == ["good-0", "good-1"]
+    assert "CEL compile error" in plan.unplaced[0].message
+
+
+def test_a_claim_that_is_not_there_yet_is_waited_for():
+    plan = cluster(
+        *hardware(1), queue("team", 8), claiming(pod("p", 0, queue="team"), "missing")
+    ).plan()
+    assert plan.unplaced[0].stage is Stage.CLAIMS
+    assert 'resourceclaim "missing" not found' in plan.unplaced[0].message
+
+
+def test_preemption_frees_the_devices_of_its_victims():
+    world = cluster(*hardware(1, 4), queue("team", 4))
+    for i in range(4):
+        on = [("n0", f"gpu-{i}")]
+        world.add(claim(f"low{i}-gpu", owner=f"low{i}", held_by=[f"low{i}"], on=on))
+        running = pod(f"low{i}", 0, queue="team", node="n0", created=i)
+        world.add(claiming(running, f"low{i}-gpu"))
+    world.add(claiming_job("high", 2, queue="team", priority=10, created=50))
+    plan = world.plan()
+    assert evicted(plan) == ["low2", "low3"]
+    assert len(plan.nominations) == 2
+    assert placed(plan) == {}, "nothing starts before the victims have left"
+
+
+def test_devices_of_victims_that_have_ended_are_waited_for_until_their_claims_are_free():
+    world = cluster(*hardware(1, 4), queue("team", 4))
+    running = []
+    for i in range(4):
+        name, on = f"low{i}", [("n0", f"gpu-{i}")]
+        world.add(claim(f"{name}-gpu", owner=name, held_by=[name], on=on))
+        running.append(claiming(pod(name, 0, queue="team", node="n0", created=i), f"{name}-gpu"))
+    world.add(running)
+    world.add(claiming_job("high", 2, queue="team", priority=10, created=50))
+    assert evicted(world.plan()) == ["low2", "low3"]
+    world.remove(running[2])
+    world.add(replace(running[3], status=PodStatus(phase="Failed")))
+    plan = world.plan()
+    assert evicted(plan) == [], "the room of those that have gone is enough"
+    assert len(plan.nominations) == 2
+    assert placed(plan) == {}, "their claims still hold the devices"
+    for i in (2, 3):
+        world.add(claim(f"low{i}-gpu", owner=f"low{i}"))
+    plan = world.plan()
+    assert sorted(placed(plan)) == ["high-0", "high-1"]
+    assert devices(plan) == [("n0", "gpu-2"), ("n0", "gpu-3")]
+
+
+def test_a_claim_is_free_when_the_last_that_shares_it_has_ended():
+    on = [("n0", "gpu-0")]
+    shared = claim("shared", held_by=["a", "b"], on=on)
+    a, b = (claiming(pod(x, 0, queue="team", node="n0"), "shared", template=False) for x in "ab")
+    waiting = claiming_job("next", 1, queue="team", created=50)
+    world = cluster(*hardware(1, 1), queue("team", 4), shared, a, b, waiting)
+    world.remove(a)
+    assert world.plan().nominations == (), "b is still there"
+    world.add(replace(b, metadata=replace(b.metadata, deletion_timestamp=at(1000))))
+    assert [n.pod.name for n in world.plan().nominations] == ["next-0"]
+
+
+def test_device_plugin_and_claims_never_share_a_card():
+    both = [device_class(), node("n0", 8), gpu_slice("n0", 8)]
+    plan = cluster(
+        *both,
+        queue("team", 16),
+        [pod(f"plugin{i}", 1, queue="team", node="n0") for i in range(5)],
+        [c for i in range(5) for c in claiming_job(f"claim{i}", 1, queue="team", created=i)],
+    ).plan()
+    assert len(placed(plan)) == 3
+    [share] = plan.queues
+    assert share.allocated["gpu"] == 8
+
+
+def test_claims_of_running_pods_close_cards_to_the_device_plugin():
+    world = cluster(device_class(), node("n0", 8), gpu_slice("n0", 8), queue("team", 16))
+    for i in range(6):
+        world.add(claim(f"c{i}", owner=f"p{i}", held_by=[f"p{i}"], on=[("n0", f"gpu-{i}")]))
+        world.add(claiming(pod(f"p{i}", 0, queue="team", node="n0"), f"c{i}"))
+    world.add([pod(f"plugin{i}", 1, queue="team", created=i) for i in range(4)])
+    assert len(placed(world.plan())) == 2
+
+
+@pytest.mark.slow
+def test_ten_thousand_claims_of_one_gang_stop_nobody():
+    world = cluster(
+        *hardware(4),
+        queue("team", 20_000),
+        claiming_job("huge", 10_000, queue="team"),
+        claiming_job("small", 8, queue="team", created=1),
+    )
+    plan = world.plan()
+    assert len(placed(plan)) == 8
+    [waits] = plan.unplaced
+    assert waits.message.startswith("10000 pods must start together but room was found for 32")
+
+
+def test_a_device_that_could_not_be_made_ready_is_given_to_nobody_for_a_while():
+    world = cluster(*hardware(1, 2), queue("team", 8), claiming_job("one", 1, queue="team"))
+    [(_, first)] = devices(world.plan(now=1.0))
+    world.builder.avoid(("gpu.nvidia.com", "n0", first), "AttachFailed", 60.0)
+    [(_, second)] = devices(world.plan(now=2.0))
+    assert second != first
+    world.builder.avoid(("gpu.nvidia.com", "n0", second), "AttachFailed", 60.0)
+    [unplaced] = world.plan(now=3.0).unplaced
+    assert "2 tainted scheduling.kai.io/binding-failed=AttachFailed:NoSchedule" in unplaced.message
+    assert devices(world.plan(now=62.5)) == [("n0", first)]
+
+
+def choosing(name: str, *counts: int):
+    """A pod with a claim of which only the last of its alternatives finds devices."""
+    made = claim(name, owner=name)
+    choices = [
+        {
+            "name": f"choice-{i}",
+            "deviceClassName": "gpu.nvidia.com",
+            "count": count,
+            "selectors": [{"cel": {"expression": "false" if i + 1 < len(counts) else "true"}}],
+        }
+        for i, count in enumerate(counts)
+    ]
+    requests = {"devices": {"requests": [{"name": "gpu", "firstAvailable": choices}]}}
+    spec = from_json(ResourceClaim, {"metadata": {}, "spec": requests}).spec
+    return [replace(made, spec=spec), claiming(pod(name, 0, queue="team"), name)]
+
+
+def test_a_placed_pod_is_charged_for_what_it_got_so_that_others_of_the_cycle_find_room():
+    asks = [*choosing("a", 4, 1), *choosing("b", 4, 1), *choosing("c", 4, 1)]
+    plan = cluster(*hardware(1, 8), queue("team", 0, 5), asks).plan()
+    assert sorted(placed(plan)) == ["a", "b"], "1 + the most that b may get fit into 5, 2 + 4 don't"
+    [team] = [each for each in plan.queues if each.queue == "team"]
+    assert team.allocated["gpu"] == 2.0
+
+
+def test_a_trial_that_fails_leaves_no_charge():
+    asks = [*claiming_job("train", 9, queue="team"), *choosing("a", 4, 1)]
+    plan = cluster(*hardware(1, 8), queue("team", 0, 16), asks).plan()
+    [team] = [each for each in plan.queues if each.queue == "team"]
+    assert team.allocated["gpu"] == 1.0

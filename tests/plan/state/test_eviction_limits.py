@@ -1,0 +1,189 @@
+"""Who may not be evicted now: kept by a budget, of a queue that lost enough, or just evicted."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_py.api.records.core import LabelSelector, ObjectMeta
+from kai_py.api.records.disruption import (
+    DisruptionBudgetSpec,
+    DisruptionBudgetStatus,
+    PodDisruptionBudget,
+)
+from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.state.eviction_limits import MOST_RECORDS, PastEvictions
+from kai_py.snapshot.queue_specs import EvictionRecord, QueueSpec
+from tests.support.scenario import cluster, evicted, node, pod, queue
+from tests.support.worlds import gang, world
+
+
+def budget(allowed: int, app: str = "web") -> PodDisruptionBudget:
+    return PodDisruptionBudget(
+        metadata=ObjectMeta(name=app, namespace="default", uid=f"budget-{app}"),
+        spec=DisruptionBudgetSpec(selector=LabelSelector(match_labels={"app": app})),
+        status=DisruptionBudgetStatus(disruptions_allowed=allowed),
+    )
+
+
+def full_node(*more, protected: int = 4):
+    """Four pods of low priority on four GPUs, the youngest of them protected."""
+    return cluster(
+        node("a", 4),
+        queue("team", 8),
+        [
+            pod(
+                f"low{i}",
+                queue="team",
+                node="a",
+                created=i,
+                labels={"app": "web"} if i >= 4 - protected else {},
+            )
+            for i in range(4)
+        ],
+        *more,
+    )
+
+
+def urgent(gpus: int):
+    return pod("urgent", gpus, queue="team", priority=10)
+
+
+def test_a_budget_that_allows_nobody_to_leave_keeps_all():
+    assert evicted(full_node(budget(0), urgent(1)).plan()) == []
+
+
+def test_others_leave_in_place_of_those_that_are_protected():
+    assert evicted(full_node(budget(0), urgent(2), protected=2).plan()) == ["low0", "low1"]
+
+
+def test_as_many_leave_as_the_budget_allows():
+    assert evicted(full_node(budget(2), urgent(2)).plan()) == ["low2", "low3"]
+    assert evicted(full_node(budget(2), urgent(3)).plan()) == []
+
+
+def test_a_budget_that_changes_or_goes_is_heard_of():
+    world = full_node(budget(0), urgent(1))
+    assert evicted(world.plan()) == []
+    assert evicted(world.add(budget(1)).plan()) == ["low3"]
+    world = full_node(budget(0), urgent(1))
+    assert evicted(world.remove(budget(0)).plan()) == ["low3"]
+
+
+def test_a_budget_protects_pods_that_come_later():
+    world = cluster(node("a", 1), queue("team", 8), budget(0), urgent(1))
+    world.add(pod("late", queue="team", node="a", labels={"app": "web"}))
+    assert evicted(world.plan()) == []
+    world.add(pod("late", queue="team", node="a", labels={"app": "other"}))
+    assert evicted(world.plan()) == ["late"]
+
+
+@given(allowed=st.integers(0, 4), wanted=st.integers(1, 4), protected=st.integers(0, 4))
+def test_no_more_leave_than_every_budget_allows(allowed, wanted, protected):
+    plan = full_node(budget(allowed), urgent(wanted), protected=protected).plan()
+    leaving = [name for name in evicted(plan) if int(name[-1]) >= 4 - protected]
+    assert len(leaving) <= allowed
+    enough = 4 - protected + min(allowed, protected) >= wanted
+    assert bool(evicted(plan)) == enough
+
+
+def slowed(limit, **settings):
+    """Eight low pods on eight GPUs; what is urgent comes later."""
+    low = [gang(f"low{i}", node="a", pods=1, created=i) for i in range(8)]
+    team = QueueSpec(name="team", deserved={"gpu": 8.0}, max_evictions_per_hour=limit)
+    return lambda *more: world({"a": 8}, *low, *more, queues=[team], **settings)
+
+
+def played(memory, each, now):
+    return run_cycle(each.snapshot(now), CycleSettings(**each.settings), memory)
+
+
+def test_a_queue_loses_no_more_in_an_hour_than_its_limit():
+    at, memory = slowed(2), CycleMemory(ClusterDevices())
+    ask = at(*(gang(f"urgent{i}", pods=1, priority=10) for i in range(3)))
+    assert len(evicted(played(memory, ask, 1000.0))) == 2
+    assert evicted(played(memory, ask, 4599.0)) == []
+    assert len(evicted(played(memory, ask, 4601.0))) == 2
+
+
+def after_a_restart(each, plan):
+    """A process that knows nothing, and the world with what the statuses say after ``plan``."""
+    said = {share.queue: share.evictions for share in plan.queues}
+    queues = tuple(replace(spec, evictions=said[spec.name]) for spec in each.queues)
+    return CycleMemory(ClusterDevices()), replace(each, queues=queues)
+
+
+def test_a_restart_does_not_forget_what_a_queue_has_lost():
+    ask = slowed(2)(*(gang(f"urgent{i}", pods=1, priority=10) for i in range(3)))
+    plan = played(CycleMemory(ClusterDevices()), ask, 1000.0)
+    assert [record.pods for record in plan.queues[0].evictions] == [1, 1]
+    memory, again = after_a_restart(ask, plan)
+    idle = played(memory, again, 4599.0)
+    assert evicted(idle) == []
+    assert len(evicted(played(memory, again, 4601.0))) == 2
+    assert idle.queues[0].evictions == plan.queues[0].evictions, "counted once, and still told"
+
+
+def test_a_restart_does_not_forget_who_was_just_evicted():
+    low = [gang(name, node="a", pods=1, created=at) for at, name in enumerate("yx")]
+    team = [QueueSpec(name="team", deserved={"gpu": 8.0})]
+    urgent = gang("urgent", pods=1, priority=10)
+    each = world({"a": 2}, *low, urgent, queues=team, cooldown=600.0)
+    plan = played(CycleMemory(ClusterDevices()), each, 1000.0)
+    assert evicted(plan) == ["x-0"]
+    memory, again = after_a_restart(each, plan)
+    assert evicted(played(memory, again, 1300.0)) == ["y-0"]
+
+
+def test_without_limit_and_cooldown_nothing_is_told():
+    low, high = gang("low", node="a", pods=1), gang("high", pods=1, priority=10)
+    plan = world({"a": 1}, low, high).plan()
+    assert evicted(plan) == ["low-0"]
+    assert plan.queues[0].evictions == ()
+
+
+def test_of_many_evictions_the_oldest_are_told_as_one():
+    past = PastEvictions()
+    past.recall(
+        [QueueSpec(name="q", evictions=tuple(EvictionRecord(f"g{i}", i, 2) for i in range(200)))]
+    )
+    past.forget(200.0, 0.0)
+    kept = past.by_queue["q"]
+    assert len(kept) == MOST_RECORDS
+    assert kept[0] == EvictionRecord("g72", 72, 146)
+    assert past.lost(200.0) == {"q": 400}
+
+
+def test_a_core_larger_than_the_limit_goes_alone():
+    core = gang("core", node="a", pods=8)
+    team = QueueSpec(name="team", deserved={"gpu": 8.0}, max_evictions_per_hour=2)
+    plan = world({"a": 8}, core, gang("urgent", pods=1, priority=10), queues=[team]).plan()
+    assert len(evicted(plan)) == 8
+
+
+def test_a_limit_of_none_forbids():
+    assert evicted(slowed(0)(gang("urgent", pods=1, priority=10)).plan()) == []
+
+
+def test_who_was_just_evicted_is_not_evicted_again():
+    memory, settings = CycleMemory(ClusterDevices()), {"cooldown": 600.0}
+    each = world(
+        {"a": 2},
+        gang("x", node="a", pods=1, created=2),
+        gang("y", node="a", pods=1, created=1),
+        gang("urgent", pods=1, priority=10),
+        **settings,
+    )
+    assert evicted(played(memory, each, 1000.0)) == ["x-0"]
+    assert evicted(played(memory, each, 1300.0)) == ["y-0"], "x came back and is spared"
+    assert evicted(played(memory, each, 1599.0)) == []
+    assert evicted(played(memory, each, 1601.0)) == ["x-0"]
+
+
+def test_pods_that_are_gone_are_protected_by_nobody():
+    world = full_node(budget(0), urgent(1))
+    low = [pod(f"low{i}", queue="team", node="a", created=i) for i in range(4)]
+    for each in low:
+        world.remove(each)
+    assert world.snapshot().budgets == ()

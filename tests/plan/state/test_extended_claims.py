@@ -1,0 +1,205 @@
+"""`nvidia.com/gpu` in a container: served by a device plugin, or by a claim that is made."""
+
+from msgspec.structs import replace
+
+from kai_py.api.records.core import ExtendedResourceClaimStatus
+from kai_py.api.records.resource import DeviceClassSpec, ResourceSlice
+from kai_py.api.records.resource_versions import from_json
+from kai_py.plan.plan import Stage
+from tests.support.scenario import (
+    cluster,
+    device_class,
+    evicted,
+    gpu_slice,
+    job_with_pods,
+    node,
+    placed,
+    pod,
+    queue,
+)
+
+GPU = "nvidia.com/gpu"
+
+
+def answering(name="gpu.nvidia.com", resource=GPU):
+    made = device_class(name)
+    return replace(made, spec=replace(made.spec, extended_resource_name=resource))
+
+
+def with_driver(name, gpus=8, **options):
+    return [node(name, 0, **options), gpu_slice(name, gpus)]
+
+
+def made(plan):
+    """Pod to the devices of the claim that is made for it."""
+    return {
+        each.pod.name: [
+            result.device for result in each.make.claim.status.allocation.devices.results
+        ]
+        for gang in plan.placements
+        for each in gang.pods
+        if each.make is not None
+    }
+
+
+def carried_out(world, plan):
+    """What the API shows once the plan was carried out."""
+    for gang in plan.placements:
+        for each in gang.pods:
+            before = world._known["pods", (each.pod.namespace, each.pod.name)]
+            status = before.status
+            if each.make is not None:
+                claim = each.make.claim
+                world.add(
+                    replace(claim, metadata=replace(claim.metadata, uid=f"u-{claim.metadata.name}"))
+                )
+                told = ExtendedResourceClaimStatus(
+                    resource_claim_name=claim.metadata.name, request_mappings=each.make.uses
+                )
+                status = replace(status, extended_resource_claim_status=told)
+            world.add(
+                replace(before, spec=replace(before.spec, node_name=each.node), status=status)
+            )
+
+
+def test_a_node_without_a_device_plugin_serves_by_a_claim_that_is_made():
+    plan = cluster(answering(), *with_driver("n0"), queue("q", 8), pod("p", 2, queue="q")).plan()
+    assert placed(plan) == {"p": "n0"}
+    [[placement]] = [gang.pods for gang in plan.placements]
+    claim = placement.make.claim
+    assert claim.metadata.name.startswith("p-extended-resources-")
+    assert claim.metadata.annotations == {"resource.kubernetes.io/extended-resource-claim": "true"}
+    [owner] = claim.metadata.owner_references
+    assert (owner.kind, owner.uid, owner.controller) == ("Pod", "pod-p", True)
+    [request] = claim.spec.devices.requests
+    assert request.name == "container-0-request-1"
+    assert request.exactly.count == 2
+    assert len(made(plan)["p"]) == 2
+    [use] = placement.make.uses
+    assert (use.container_name, use.resource_name) == ("main", GPU)
+    assert plan.queues[0].allocated["gpu"] == 2
+
+
+def test_a_node_with_a_device_plugin_serves_as_ever():
+    plan = cluster(answering(), node("n0", 8), queue("q", 8), pod("p", 2, queue="q")).plan()
+    assert placed(plan) == {"p": "n0"}
+    assert made(plan) == {}
+
+
+def test_nodes_with_a_device_plugin_go_first_so_that_claims_find_their_devices():
+    kinds = [answering(), queue("team", 16), with_driver("a-driver"), node("b-plugin", 2)]
+    plan = cluster(*kinds, *(pod(f"p{i}", 1, queue="team") for i in range(3))).plan()
+    assert sorted(placed(plan).values()) == ["a-driver", "b-plugin", "b-plugin"]
+
+
+def test_no_class_no_claim():
+    plan = cluster(device_class(), *with_driver("n0"), queue("q", 8), pod("p", 2, queue="q")).plan()
+    assert placed(plan) == {}
+    assert "1 Insufficient nvidia.com/gpu" in plan.unplaced[0].message
+
+
+def test_a_gang_may_straddle_both_kinds_of_nodes():
+    world = cluster(
+        answering(),
+        *with_driver("driver", 4),
+        node("plugin", 4),
+        queue("q", 8),
+        *job_with_pods("train", 8, queue="q"),
+    )
+    plan = world.plan()
+    assert len(placed(plan)) == 8
+    by_claim = made(plan)
+    assert {placed(plan)[name] for name in by_claim} == {"driver"}
+    assert len(by_claim) == 4
+    assert len({device for devices in by_claim.values() for device in devices}) == 4
+    assert plan.queues[0].allocated["gpu"] == 8
+
+
+def test_nine_of_eight_do_not_start_and_both_reasons_are_told():
+    plan = cluster(
+        answering(),
+        *with_driver("driver", 4),
+        node("plugin", 4),
+        queue("q", 9),
+        *job_with_pods("train", 9, queue="q"),
+    ).plan()
+    assert placed(plan) == {}
+    assert plan.unplaced[0].stage is Stage.DEVICES
+    assert "insufficient allocatable devices" in plan.unplaced[0].message
+
+
+def test_the_implicit_name_of_a_class_is_served_and_counts_as_gpu():
+    implicit = "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
+    plan = cluster(
+        device_class(),
+        *with_driver("n0", 2),
+        queue("q", 8),
+        pod("p", 0, queue="q", requests={implicit: "2"}),
+    ).plan()
+    assert len(made(plan)["p"]) == 2
+    assert plan.queues[0].allocated["gpu"] == 2
+
+
+def test_limits_by_class_hold_whoever_serves():
+    limited = queue("q", 8, devices=[{"name": "x", "deviceClassName": "gpu.nvidia.com", "max": 2}])
+    for hardware in (with_driver("n0"), [node("n0", 8)]):
+        plan = cluster(answering(), *hardware, limited, pod("p", 3, queue="q")).plan()
+        assert plan.unplaced[0].stage is Stage.QUEUE_MAX
+
+
+def test_w15_what_is_being_made_is_not_given_again_and_comes_back_when_forgotten():
+    world = cluster(answering(), *with_driver("n0", 2), queue("q", 8), pod("a", 2, queue="q"))
+    [[first]] = [gang.pods for gang in world.plan().placements]
+    world.builder.assume(first.pod, first.node, {}, (), first.make.claim)
+    world.add(pod("b", 2, queue="q", created=1))
+    assert placed(world.plan()) == {}
+    unallocated = replace(
+        first.make.claim,
+        metadata=replace(first.make.claim.metadata, uid="real"),
+        status=type(first.make.claim.status)(),
+    )
+    world.add(unallocated)
+    assert placed(world.plan()) == {}, "the claim exists, its allocation is being written"
+    world.builder.forget(first.pod.uid)
+    assert placed(world.plan()) == {"a": "n0"}
+
+
+def test_a_victim_frees_the_devices_of_its_claim():
+    world = cluster(
+        answering(), *with_driver("n0", 2), queue("q", 8), pod("low", 2, queue="q", priority=1)
+    )
+    carried_out(world, world.plan())
+    world.add(pod("high", 2, queue="q", priority=9, created=5))
+    plan = world.plan()
+    assert evicted(plan) == ["low"]
+    assert [each.pod.name for each in plan.nominations] == ["high"]
+
+
+def test_a_class_that_appears_later_lets_the_pod_start():
+    world = cluster(*with_driver("n0"), queue("q", 8), pod("p", 2, queue="q"))
+    assert placed(world.plan()) == {}
+    world.add(answering())
+    assert placed(world.plan()) == {"p": "n0"}
+    world.add(replace(answering(), spec=DeviceClassSpec()))
+    assert placed(world.plan()) == {}
+
+
+def test_pods_that_share_a_device_get_shares_of_their_own():
+    device = {"name": "card", "allowMultipleAllocations": True}
+    spec = {
+        "driver": "gpu.nvidia.com",
+        "pool": {"name": "n0", "generation": 1, "resourceSliceCount": 1},
+        "nodeName": "n0",
+        "devices": [device],
+    }
+    shared = from_json(ResourceSlice, {"metadata": {"name": "n0-gpus"}, "spec": spec})
+    plan = cluster(
+        answering(), node("n0", 0), shared, queue("q", 8), *job_with_pods("train", 3, queue="q")
+    ).plan()
+    shares = [
+        result.share_id
+        for gang in plan.placements
+        for each in gang.pods
+        for result in each.make.claim.status.allocation.devices.results
+    ]
+    assert len(set(shares)) == len(shares) == 3

@@ -1,0 +1,132 @@
+"""What does one client write, and what if the write or its answer is lost?
+
+A proxy between a client and the API server: it passes everything on, watches included, keeps a
+list of the client's writes, and asks a gate about each before it is passed on. The client needs no
+credentials: requests go out as the user of the cluster's `Api`.
+"""
+
+import asyncio
+import enum
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+from tests.support.cluster.api import Api
+
+PASSED_ON = ("Accept", "Content-Type", "User-Agent")
+READS = {"GET", "HEAD", "OPTIONS"}
+LARGEST_BODY = 8 << 20
+
+
+class Passage(enum.Enum):
+    """What becomes of a write."""
+
+    PASS = enum.auto()
+    LOSE = enum.auto()
+    """It never arrives."""
+    LOSE_ANSWER = enum.auto()
+    """It arrives, and nobody hears of it."""
+
+
+@dataclass(frozen=True)
+class Write:
+    """A write: `kind` is the plural of what is written with its subresource, as `pods/binding`."""
+
+    method: str
+    path: str
+
+    @property
+    def kind(self) -> str:
+        """The path without root, namespace and name."""
+        parts = self.path.strip("/").split("/")
+        parts = parts[2:] if parts[0] == "api" else parts[3:]
+        if parts[0] == "namespaces" and len(parts) > 2:
+            parts = parts[2:]
+        return "/".join([parts[0], *parts[2:]])
+
+
+@dataclass
+class Proxy:
+    """The way of one client to the API server."""
+
+    kubeconfig: Path
+    """Leads to the proxy; written when it serves."""
+    gate: Callable[[Write], Passage] = lambda _write: Passage.PASS
+    writes: list[Write] = field(default_factory=list)
+
+    async def handle(self, api: Api, request: web.Request) -> web.StreamResponse:
+        """Pass one request on."""
+        body = await request.read()
+        passage = Passage.PASS
+        if request.method not in READS:
+            write = Write(request.method, request.path)
+            self.writes.append(write)
+            passage = self.gate(write)
+        if passage is Passage.LOSE:
+            raise ConnectionResetError
+        headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
+        url = URL(request.raw_path, encoded=True)
+        async with api.open(request.method, url, body=body, headers=headers) as answer:
+            if passage is Passage.LOSE_ANSWER:
+                await answer.read()
+                raise ConnectionResetError
+            return await _repeat(answer, request)
+
+
+async def _repeat(answer: aiohttp.ClientResponse, request: web.Request) -> web.StreamResponse:
+    names = ("Content-Type", "Retry-After")
+    headers = {name: answer.headers[name] for name in names if name in answer.headers}
+    response = web.StreamResponse(status=answer.status, headers=headers)
+    await response.prepare(request)
+    with suppress(aiohttp.ClientError, ConnectionError):
+        async for chunk in answer.content.iter_any():
+            await response.write(chunk)
+    return response
+
+
+@asynccontextmanager
+async def proxy(api: Api, kubeconfig: Path) -> AsyncIterator[Proxy]:
+    """Serve a proxy on loopback for the duration of the block."""
+    made = Proxy(kubeconfig)
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        try:
+            return await made.handle(api, request)
+        except (aiohttp.ClientError, ConnectionError):
+            _hang_up(request)
+            raise asyncio.CancelledError from None
+
+    application = web.Application(client_max_size=LARGEST_BODY)
+    application.router.add_route("*", "/{path:.*}", handle)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        _write_kubeconfig(kubeconfig, f"http://127.0.0.1:{runner.addresses[0][1]}")
+        yield made
+    finally:
+        await runner.cleanup()
+
+
+def _hang_up(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()
+
+
+def _write_kubeconfig(path: Path, server: str) -> None:
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "proxy",
+        "contexts": [{"name": "proxy", "context": {"cluster": "proxy", "user": "anonymous"}}],
+        "clusters": [{"name": "proxy", "cluster": {"server": server}}],
+        "users": [{"name": "anonymous", "user": {}}],
+    }
+    path.write_text(json.dumps(document))

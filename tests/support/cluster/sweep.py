@@ -1,0 +1,155 @@
+"""How is a cluster made as new between two tests, faster than by making a new one?
+
+What was there in the beginning is remembered by uid; sweeping deletes everything else of every
+served kind, with no grace and, from the second round on, without its finalizers, until nothing is
+left. Definitions of custom resources stay (their objects do not): establishing them again would
+cost more than all the rest. Namespaces may still be terminating afterwards, emptied. The default
+namespace gets back the labels and annotations that it had.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+from tests.support.cluster.api import Api, ApiError, Document, ResourceType
+
+_KEPT_NAMESPACES = {"kube-system", "kube-public"}
+# Written by the server for itself, or seen through another group as well.
+_KEPT_ROOTS = ("/apis/apiregistration.k8s.io/", "/apis/events.k8s.io/", "/apis/flowcontrol.")
+_KEPT_PLURALS = {"customresourcedefinitions", "ipaddresses", "servicecidrs"}
+_METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_NOTHING_TO_LIST = {404, 405, 429}  # a definition that has just gone, or just come
+_CONCURRENCY = 32
+_DEFAULT_NAMESPACE = "/api/v1/namespaces/default"
+_MARKS = ("labels", "annotations")
+_AT_ONCE = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+
+
+@dataclass(frozen=True)
+class _Found:
+    type: ResourceType
+    name: str
+    namespace: str
+    uid: str
+    terminating: bool
+
+    @property
+    def path(self) -> str:
+        return self.type.path(self.name, namespace=self.namespace)
+
+    @property
+    def is_terminating_namespace(self) -> bool:
+        return self.terminating and self.type.plural == "namespaces"
+
+
+class Sweep:
+    """Remembers one cluster's first state and brings the cluster back to it."""
+
+    def __init__(self) -> None:
+        self._kept: frozenset[str] | None = None
+        self._marks: Document = {}
+
+    async def remember(self, api: Api) -> None:
+        """Take the present state for the first one, unless one is remembered already."""
+        if self._kept is None:
+            self._kept = frozenset(found.uid for found in await _everything(api))
+            self._marks = await _marks(api)
+
+    async def clean(self, api: Api, *, within: float = 30.0) -> None:
+        """Delete all that came since; raise AssertionError naming what would not go in time."""
+        if self._kept is None:
+            raise RuntimeError("nothing is remembered to go back to")
+        deadline = time.monotonic() + within
+        while left := await self._added(api):
+            assert time.monotonic() < deadline, f"not deleted: {[found.path for found in left]}"
+            await _delete(api, left)  # again what leaves with grace: nobody may be there to end it
+            await _release(api, [found for found in left if found.terminating])
+            await asyncio.sleep(0.02)
+        await self._restore_marks(api)
+
+    async def _restore_marks(self, api: Api) -> None:
+        marks = await _marks(api)
+        if marks != self._marks:
+            added = {field: dict.fromkeys(marks[field]) for field in _MARKS}
+            patch = {field: added[field] | self._marks[field] for field in _MARKS}
+            await api.patch(_DEFAULT_NAMESPACE, {"metadata": patch})
+
+    async def _added(self, api: Api) -> list[_Found]:
+        kept = self._kept or frozenset()
+        return [
+            found
+            for found in await _everything(api)
+            if found.uid not in kept and not found.is_terminating_namespace
+        ]
+
+
+async def _marks(api: Api) -> Document:
+    metadata = (await api.get(_DEFAULT_NAMESPACE))["metadata"]
+    return {field: metadata.get(field, {}) for field in _MARKS}
+
+
+async def _everything(api: Api) -> list[_Found]:
+    lists = await asyncio.gather(*(_list(api, kind) for kind in await _deletable(api)))
+    return [
+        found for listed in lists for found in listed if found.namespace not in _KEPT_NAMESPACES
+    ]
+
+
+async def _deletable(api: Api) -> list[ResourceType]:
+    groups = (await api.get("/apis"))["groups"]
+    served: dict[tuple[str, str], ResourceType] = {}
+    for group in ({"versions": [{"groupVersion": "v1"}]}, *groups):  # its preferred version first
+        for version in group["versions"]:
+            for kind in (await api.types(version["groupVersion"])).values():
+                served.setdefault((group.get("name", ""), kind.plural), kind)
+    return [
+        kind
+        for kind in served.values()
+        if {"list", "delete"} <= kind.verbs
+        and kind.plural not in _KEPT_PLURALS
+        and not kind.root.startswith(_KEPT_ROOTS)
+    ]
+
+
+async def _list(api: Api, kind: ResourceType) -> list[_Found]:
+    try:
+        items = await api.items(kind.path(), accept=_METADATA_ONLY)
+    except ApiError as error:
+        if error.code not in _NOTHING_TO_LIST:
+            raise
+        return []
+    return [_found(kind, item["metadata"]) for item in items]
+
+
+def _found(kind: ResourceType, metadata: Document) -> _Found:
+    return _Found(
+        type=kind,
+        name=metadata["name"],
+        namespace=metadata.get("namespace", ""),
+        uid=metadata["uid"],
+        terminating="deletionTimestamp" in metadata,
+    )
+
+
+async def _delete(api: Api, objects: Iterable[_Found]) -> None:
+    await _each(lambda found: api.delete(found.path, _AT_ONCE), objects)
+
+
+async def _release(api: Api, objects: Iterable[_Found]) -> None:
+    """Take the finalizers from objects that only wait for those."""
+    await _each(lambda found: api.patch(found.path, {"metadata": {"finalizers": None}}), objects)
+
+
+async def _each(act: Callable[[_Found], Awaitable[object]], objects: Iterable[_Found]) -> None:
+    limit = asyncio.Semaphore(_CONCURRENCY)
+
+    async def limited(found: _Found) -> None:
+        async with limit:
+            try:
+                await act(found)
+            except ApiError as error:
+                if error.code not in {404, 409}:  # gone, or changed meanwhile: the next round sees
+                    raise
+
+    await asyncio.gather(*(limited(found) for found in objects))
