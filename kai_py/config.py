@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError, model_validator
 
 from kai_py.api.autoscaling import Autoscaling
+from kai_py.api.choices import FillStrategy, Profile
 from kai_py.api.duration import Duration
 from kai_py.api.manifests import ManifestError, line_at, read_documents
 from kai_py.api.measured_usage import MeasuredUsage
@@ -27,24 +28,6 @@ Port = Annotated[int, Field(ge=0, le=65535, strict=True)]
 
 class ConfigurationError(ValueError):
     """The configuration cannot be used; the message has one line per problem."""
-
-
-class Rules(enum.StrEnum):
-    """Which rules decide where two designs differ."""
-
-    NATIVE = "native"
-    """Our own: exact shares without rounding, leaving a max out means unlimited."""
-    KAI = "kai"
-    """Those of KAI, for clusters that move over and for its test tables."""
-
-
-class Strategy(enum.StrEnum):
-    """How pods choose among nodes with room."""
-
-    BINPACK = "binpack"
-    """The fullest node first: whole nodes stay free for gangs."""
-    SPREAD = "spread"
-    """The emptiest node first."""
 
 
 class PlacementStrategy(enum.StrEnum):
@@ -87,15 +70,15 @@ class LogFormat(enum.StrEnum):
 class Placement(ApiModel):
     """Choice of nodes, by what the pods ask for."""
 
-    gpu: Strategy = Strategy.BINPACK
+    gpu: FillStrategy = FillStrategy.BINPACK
     """For pods that ask for GPUs or other devices."""
-    cpu: Strategy = Strategy.BINPACK
+    cpu: FillStrategy = FillStrategy.BINPACK
     """For pods that ask for none."""
     strategy: PlacementStrategy | None = None
     """A score that places pods one by one, in place of ``gpu`` and ``cpu``; not for pods with
     claims, which keep to those. By default ``frugal`` while GPUs could be left over that nobody can
     use, all else here is ``binpack`` and the rules are native, and ``together`` otherwise."""
-    shared_gpus: Strategy | None = None
+    shared_gpus: FillStrategy | None = None
     """Among the GPUs of a node, for pods that ask for a part of one; by default as ``gpu``."""
 
 
@@ -316,7 +299,7 @@ class Configuration(ApiModel):
     default_queue: Name | None = None
     """Queue of pods that name none; without it such pods wait and say so, or, under the ``kai``
     rules, go to ``default-queue``."""
-    rules: Rules = Rules.NATIVE
+    rules: Profile = Profile.NATIVE
     """Which rules decide where two designs differ."""
     cycle_period: PositiveDuration = 0.1
     """Least time from the start of one cycle to the next; nothing happens without a change."""

@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from msgspec import Raw
 
+from kai_py.api.choices import FillStrategy, Profile
 from kai_py.api.records.document import Document, document_decoder
 from kai_py.api.records.kai import KaiQueue
-from kai_py.config import Configuration, Rules
+from kai_py.config import Configuration
 from kai_py.config import PlacementStrategy as PlacementChoice
 from kai_py.dialects.kai.grouping import KaiGrouping
 from kai_py.dialects.kai.queues import kai_queue_spec
@@ -26,9 +27,8 @@ from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, next_deadline
 from kai_py.plan.plan import Action, Plan
 from kai_py.plan.state.queues import PastUse, Quota, gpus_of_nodes, quota_of
 from kai_py.policy.ageing import Ageing
-from kai_py.policy.fill import Strategy
 from kai_py.policy.measured_usage import Amounts, MeasuredUsage
-from kai_py.policy.rules import PROFILES, Profile
+from kai_py.policy.rules import PROFILES
 from kai_py.policy.rules import Rules as FairnessRules
 from kai_py.policy.score.strategies import PlacementStrategy
 from kai_py.policy.usage_history import UsageHistory
@@ -136,7 +136,7 @@ class Planner:
 
 def _claim_label(configuration: Configuration) -> str:
     """KAI's users label claims that they share; others need not."""
-    return configuration.kai.queue_label if configuration.rules.value == Profile.KAI.value else ""
+    return configuration.kai.queue_label if configuration.rules is Profile.KAI else ""
 
 
 def _past_use(configuration: Configuration) -> PastUse | None:
@@ -147,7 +147,7 @@ def _past_use(configuration: Configuration) -> PastUse | None:
 
 
 def _profile(configuration: Configuration) -> FairnessRules:
-    return PROFILES[Profile(configuration.rules.value)]
+    return PROFILES[configuration.rules]
 
 
 def cycle_settings(configuration: Configuration) -> CycleSettings:
@@ -159,11 +159,9 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
             default_preempt_min_runtime=configuration.eviction.preempt_min_runtime,
             default_reclaim_min_runtime=configuration.eviction.reclaim_min_runtime,
         ),
-        gpu_strategy=Strategy(configuration.placement.gpu.value),
-        cpu_strategy=Strategy(configuration.placement.cpu.value),
-        sharing_strategy=Strategy(
-            (configuration.placement.shared_gpus or configuration.placement.gpu).value
-        ),
+        gpu_strategy=configuration.placement.gpu,
+        cpu_strategy=configuration.placement.cpu,
+        sharing_strategy=configuration.placement.shared_gpus or configuration.placement.gpu,
         strategy=_strategy(configuration),
         default_strategy=_default_strategy(configuration),
         victim_probes=configuration.budgets.victims,
@@ -189,8 +187,8 @@ def _default_strategy(configuration: Configuration) -> PlacementStrategy | None:
     """Ours, unless told otherwise; spreading, and KAI's rules, keep to what they say."""
     placement = configuration.placement
     asked = (placement.gpu, placement.cpu, placement.shared_gpus or placement.gpu)
-    packs = all(each.value == Strategy.BINPACK.value for each in asked)
-    ours = configuration.rules is Rules.NATIVE and placement.strategy is None
+    packs = all(each is FillStrategy.BINPACK for each in asked)
+    ours = configuration.rules is Profile.NATIVE and placement.strategy is None
     return PlacementStrategy.FRUGAL if packs and ours else None
 
 
@@ -205,7 +203,7 @@ def _actions(configuration: Configuration) -> tuple[Action, ...]:
 
 def addressing(configuration: Configuration) -> Addressing:
     """In whose words workloads address queues."""
-    speaks_kai = configuration.rules is Rules.KAI
+    speaks_kai = configuration.rules is Profile.KAI
     return Addressing(
         queue_label=configuration.kai.queue_label,
         everything=speaks_kai,
@@ -218,7 +216,7 @@ def _default_queue(configuration: Configuration) -> str:
         return configuration.default_queue
     if configuration.kueue.coexistence:
         return KUEUE_QUEUE
-    return KAI_DEFAULT_QUEUE if configuration.rules is Rules.KAI else ""
+    return KAI_DEFAULT_QUEUE if configuration.rules is Profile.KAI else ""
 
 
 def _own_queue(configuration: Configuration) -> QueueSpec | None:

@@ -1,12 +1,7 @@
 import pytest
 
-from kai_py.config import (
-    Configuration,
-    ConfigurationError,
-    Strategy,
-    parse_configuration,
-    read_configuration,
-)
+from kai_py.api.choices import FillStrategy
+from kai_py.config import Configuration, ConfigurationError, parse_configuration, read_configuration
 
 
 def refused(text):
@@ -24,7 +19,7 @@ def test_defaults_that_others_rely_on():
     configuration = Configuration()
     assert configuration.scheduler_name == "kai-scheduler"
     assert configuration.commit.concurrency == 16
-    assert configuration.placement.gpu is Strategy.BINPACK
+    assert configuration.placement.gpu is FillStrategy.BINPACK
     assert configuration.default_queue is None
     assert "gpu.nvidia.com" in configuration.devices.gpu_drivers
 
@@ -41,8 +36,8 @@ def test_settings_are_taken():
         "devices: {gpuDrivers: [gpu.example.com]}\n"
     )
     assert configuration.scheduler_name == "gpus"
-    assert configuration.placement.gpu is Strategy.SPREAD
-    assert configuration.placement.cpu is Strategy.BINPACK
+    assert configuration.placement.gpu is FillStrategy.SPREAD
+    assert configuration.placement.cpu is FillStrategy.BINPACK
     assert configuration.eviction.staleness_grace == 120
     assert not configuration.eviction.preempt
     assert configuration.devices.gpu_drivers == ("gpu.example.com",)

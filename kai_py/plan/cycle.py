@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kai_py.api.choices import FillStrategy
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.admit import admit
 from kai_py.plan.actions.allocate import allocate
@@ -45,7 +46,6 @@ from kai_py.plan.state.reservations import Reservations
 from kai_py.plan.state.statement import Statement
 from kai_py.plan.victims.protections import tell_protections
 from kai_py.policy.ageing import NO_AGEING, Ageing, QueueAgeing
-from kai_py.policy.fill import Strategy
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.min_runtime import min_runtimes, preemption_delay
 from kai_py.policy.rules import NATIVE, FreeRoom, Rules
@@ -80,9 +80,9 @@ class CycleSettings:
     """
 
     rules: Rules = NATIVE
-    gpu_strategy: Strategy = Strategy.BINPACK
-    cpu_strategy: Strategy = Strategy.BINPACK
-    sharing_strategy: Strategy = Strategy.BINPACK
+    gpu_strategy: FillStrategy = FillStrategy.BINPACK
+    cpu_strategy: FillStrategy = FillStrategy.BINPACK
+    sharing_strategy: FillStrategy = FillStrategy.BINPACK
     strategy: PlacementStrategy | None = None
     default_strategy: PlacementStrategy | None = None
     """In place of a missing ``strategy`` where pods could leave GPUs free that nobody can use."""

@@ -12,18 +12,11 @@ the nodes that fit, O(n log n), however many pods.
 """
 
 from collections.abc import Iterator
-from enum import StrEnum
 
 import numpy as np
 
+from kai_py.api.choices import FillStrategy
 from kai_py.snapshot.resources import Floats, Ints
-
-
-class Strategy(StrEnum):
-    """How pods share nodes."""
-
-    BINPACK = "binpack"
-    SPREAD = "spread"
 
 
 def fill(
@@ -31,7 +24,7 @@ def fill(
     copies: Ints,
     preference: Floats,
     slack: Floats,
-    strategy: Strategy = Strategy.BINPACK,
+    strategy: FillStrategy = FillStrategy.BINPACK,
     *,
     first: Ints | None = None,
 ) -> list[tuple[int, int]]:
@@ -44,7 +37,7 @@ def fill(
     candidates = np.flatnonzero(copies)
     if count <= 0 or not candidates.size:
         return []
-    spread = strategy is Strategy.SPREAD
+    spread = strategy is FillStrategy.SPREAD
     placed: list[tuple[int, int]] = []
     for rows in _tiers(candidates, preference):
         parts = (copies,) if first is None or spread else (first, copies - first)

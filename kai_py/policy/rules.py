@@ -10,6 +10,7 @@ numbers.
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kai_py.api.choices import Profile
 from kai_py.snapshot.accounting import MIG_SLICES_PER_GPU
 
 
@@ -61,13 +62,6 @@ class MinRuntimeMethod(StrEnum):
 
     QUEUE = "queue"
     """That of the victim's own queue."""
-
-
-class Profile(StrEnum):
-    """Named sets of rules."""
-
-    NATIVE = "native"
-    KAI = "kai"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

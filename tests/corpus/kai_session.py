@@ -4,12 +4,12 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from kai_py.api.choices import FillStrategy
 from kai_py.api.records.resource import AllocationResult
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import ACTIONS as BUILT
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.plan import Action, Plan
-from kai_py.policy.fill import Strategy
 from kai_py.policy.rules import KAI
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.snapshot import Snapshot
@@ -63,7 +63,7 @@ def session(case: Mapping, cluster: Mapping, see: See = snapshot_of) -> Ends:
     return ends(cluster, plan)
 
 
-def strategies(plugins: str | Mapping | list) -> dict[str, Strategy]:
+def strategies(plugins: str | Mapping | list) -> dict[str, FillStrategy]:
     """What the placement plugins of the case stand for; by default all of them pack."""
     if not isinstance(plugins, list):
         return {}
@@ -71,9 +71,9 @@ def strategies(plugins: str | Mapping | list) -> dict[str, Strategy]:
     placement = named.get("nodeplacement", {})
     arguments = {} if isinstance(placement, str) else placement.get("arguments", {})
     return {
-        "gpu_strategy": Strategy(arguments.get("gpu", "binpack")),
-        "cpu_strategy": Strategy(arguments.get("cpu", "binpack")),
-        "sharing_strategy": Strategy.SPREAD if "gpuspread" in named else Strategy.BINPACK,
+        "gpu_strategy": FillStrategy(arguments.get("gpu", "binpack")),
+        "cpu_strategy": FillStrategy(arguments.get("cpu", "binpack")),
+        "sharing_strategy": FillStrategy.SPREAD if "gpuspread" in named else FillStrategy.BINPACK,
     }
 
 

@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.policy.fill import Strategy, fill
+from kai_py.api.choices import FillStrategy
+from kai_py.policy.fill import fill
 
 
 def one_by_one(count, copies, preference, slack, strategy):
@@ -18,7 +19,7 @@ def one_by_one(count, copies, preference, slack, strategy):
             break
         best = max(preference[row] for row in open_rows)
         tier = [row for row in open_rows if preference[row] == best]
-        if strategy is Strategy.SPREAD:
+        if strategy is FillStrategy.SPREAD:
             chosen = min(tier, key=lambda row: (-room[row], row))
         elif last in tier:
             chosen = last
@@ -39,7 +40,7 @@ nodes = st.lists(
 )
 
 
-@given(nodes, st.integers(0, 40), st.sampled_from(list(Strategy)))
+@given(nodes, st.integers(0, 40), st.sampled_from(list(FillStrategy)))
 def test_batch_equals_the_loop(rows, count, strategy):
     copies = np.array([row[0] for row in rows], dtype=np.int64)
     preference = np.array([row[1] for row in rows], dtype=np.float64)

@@ -1,6 +1,7 @@
 """Gangs that wait for reasons that meet: several stages, other resources, KAI's own queues.
 
-As in ``tests.support.situations``: what a user would submit, for the simulation and for API servers.
+As in ``tests.support.situations``: what a user would submit, for the simulation and for API
+servers.
 """
 
 from dataclasses import replace

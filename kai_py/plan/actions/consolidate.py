@@ -18,6 +18,7 @@ from itertools import islice
 
 import numpy as np
 
+from kai_py.api.choices import FillStrategy
 from kai_py.api.gpu_share import CARD
 from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import Ask
@@ -28,7 +29,6 @@ from kai_py.plan.victims.action import Seeking, seek_room
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.search import VictimSearch
 from kai_py.plan.victims.units import VictimUnit
-from kai_py.policy.fill import Strategy
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
@@ -42,7 +42,7 @@ FRACTION_NOISE = 1e-6
 
 def consolidate(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | None = None) -> None:
     """Run the action for those of ``gangs`` that are still pending; ``pool``: of the moment."""
-    if state.placer.shapes.gpu_strategy is Strategy.SPREAD:
+    if state.placer.shapes.gpu_strategy is FillStrategy.SPREAD:
         return
     waiting = list(gangs)
     if not _may_help_anybody(state, waiting):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kai_py.api.choices import FillStrategy
 from kai_py.plan.explain.reasons import UNTOLD, Obstacle, no_room, of_gang
 from kai_py.plan.placement.fit import (
     ShapeFits,
@@ -28,7 +29,7 @@ from kai_py.plan.placement.topology import both
 from kai_py.plan.plan import Action
 from kai_py.plan.state.capacity import Room
 from kai_py.plan.state.statement import Statement
-from kai_py.policy.fill import Strategy, fill
+from kai_py.policy.fill import fill
 from kai_py.policy.fit import StaticFit
 from kai_py.policy.neighbours import has_rules
 from kai_py.policy.score.zones import fill_by_zones, wish_for_few
@@ -59,8 +60,8 @@ class ShapePlacer:
     """Where shapes fit, and by which strategies and scores their pods go."""
 
     fits: ShapeFits = field(default_factory=ShapeFits)
-    gpu_strategy: Strategy = Strategy.BINPACK
-    cpu_strategy: Strategy = Strategy.BINPACK
+    gpu_strategy: FillStrategy = FillStrategy.BINPACK
+    cpu_strategy: FillStrategy = FillStrategy.BINPACK
     scoring: Scoring | None = None
 
     def place(self, attempt: Attempt, members: Sequence[Member], where: Where) -> Obstacle | None:
@@ -80,7 +81,7 @@ class ShapePlacer:
         mask = self.fits.static(statement, shape, room).mask & mask
         return self.fits.room(statement, shape, mask, count, room).fitting
 
-    def strategy(self, shape: Shape) -> Strategy:
+    def strategy(self, shape: Shape) -> FillStrategy:
         """How pods of the shape share nodes."""
         if self.gpu_strategy is self.cpu_strategy:
             return self.gpu_strategy
@@ -88,7 +89,7 @@ class ShapePlacer:
 
     def packed_fit(self, statement: Statement, shape: Shape, room: Room) -> RunningFit | None:
         """The fit by which single pods of the shape are packed, if nothing else decides."""
-        if self.scoring is not None or self.strategy(shape) is not Strategy.BINPACK:
+        if self.scoring is not None or self.strategy(shape) is not FillStrategy.BINPACK:
             return None
         return self.fits.running(statement, shape, room)
 

@@ -16,10 +16,11 @@ from math import floor
 
 import numpy as np
 
+from kai_py.api.choices import FillStrategy
 from kai_py.plan.state.capacity import Room
 from kai_py.plan.state.limits.base import NodeLimits
 from kai_py.plan.state.statement import Statement
-from kai_py.policy.fill import Strategy, fill
+from kai_py.policy.fill import fill
 from kai_py.policy.fit import copies_that_fit
 from kai_py.policy.neighbours import has_rules
 from kai_py.snapshot.resources import Bools, Floats, Ints
@@ -135,7 +136,7 @@ class RunningFit:
         chosen: list[int] = np.repeat(rows[:needed], self.copies[rows[:needed]])[:count].tolist()
         return chosen
 
-    def together(self, count: int, strategy: Strategy) -> list[int]:
+    def together(self, count: int, strategy: FillStrategy) -> list[int]:
         """The rows of ``count`` pods that start together; none if not all fit."""
         self.refresh()
         chunks = fill(count, self.copies, self.preference, self.slack, strategy)

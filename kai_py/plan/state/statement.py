@@ -18,6 +18,7 @@ from functools import cached_property, partial
 import numpy as np
 from msgspec import Struct
 
+from kai_py.api.choices import FillStrategy
 from kai_py.api.gpu_share import CARD, SharedGpu
 from kai_py.api.references import ClaimRef
 from kai_py.plan.plan import Action, ClaimAllocation, ClaimToMake
@@ -34,7 +35,6 @@ from kai_py.plan.state.limits.volumes import (
     StorageCapacity,
 )
 from kai_py.plan.state.queues import Quota
-from kai_py.policy.fill import Strategy
 from kai_py.policy.neighbours import Neighbourhood
 from kai_py.policy.turns import Costs
 from kai_py.snapshot.accounting import GPU, total
@@ -105,7 +105,7 @@ class Statement:
         snapshot: Snapshot,
         quota: Quota,
         devices: DeviceTrial,
-        sharing: Strategy = Strategy.BINPACK,
+        sharing: FillStrategy = FillStrategy.BINPACK,
     ) -> None:
         """Start from what the snapshot holds; ``sharing``: which GPU of a node to share."""
         self.snapshot = snapshot

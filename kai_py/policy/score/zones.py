@@ -12,7 +12,8 @@ scheduler-plugins' NodeResourceTopologyMatch, counted on what is free as the cyc
 
 import numpy as np
 
-from kai_py.policy.fill import Strategy, fill
+from kai_py.api.choices import FillStrategy
+from kai_py.policy.fill import fill
 from kai_py.snapshot.resources import Floats, Ints
 
 ZONE_MALUS = 5e-7
@@ -24,7 +25,7 @@ def fill_by_zones(
     copies: Ints,
     preference: Floats,
     slack: Floats,
-    strategy: Strategy,
+    strategy: FillStrategy,
     *,
     within: Ints | None,
     first: Ints | None = None,

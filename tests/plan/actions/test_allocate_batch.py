@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kai_py.api.choices import FillStrategy
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.allocate_batch import AlikeGangs
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.gang_queue import GangLine
-from kai_py.policy.fill import Strategy
 from kai_py.policy.rules import KAI, NATIVE
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.snapshot import Hold
@@ -55,7 +55,7 @@ def worlds(draw):
         for i, (name, gpus) in enumerate(nodes.items())
         if gpus and draw(st.booleans())
     ]
-    strategy = draw(st.sampled_from([Strategy.BINPACK] * 3 + [Strategy.SPREAD]))
+    strategy = draw(st.sampled_from([FillStrategy.BINPACK] * 3 + [FillStrategy.SPREAD]))
     rules = draw(st.sampled_from([NATIVE, KAI]))
     return world(nodes, *running, *waiting, queues=queues, gpu_strategy=strategy, rules=rules)
 

@@ -7,13 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from kai_py.api.choices import FillStrategy
 from kai_py.api.records.core import Container, Pod, Resources, Taint
-from kai_py.policy.fill import Strategy
 from kai_py.policy.score.strategies import PlacementStrategy
 from tests.plan.state.limits.test_numa import report, whole
 from tests.support.scenario import cluster, job_with_pods, node, placed, queue
 
-FRUGAL, SPREAD = {"default_strategy": PlacementStrategy.FRUGAL}, {"cpu_strategy": Strategy.SPREAD}
+FRUGAL, SPREAD = (
+    {"default_strategy": PlacementStrategy.FRUGAL},
+    {"cpu_strategy": FillStrategy.SPREAD},
+)
 POLICIES = ["best-effort", "none", "restricted", "something-new"]
 
 

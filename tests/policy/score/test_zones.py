@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.policy.fill import Strategy, fill
+from kai_py.api.choices import FillStrategy
+from kai_py.policy.fill import fill
 from kai_py.policy.score.zones import ZONE_MALUS, fill_by_zones, wish_for_few
 
 NEEDS = st.lists(st.integers(1, 3), max_size=4).map(sorted)
@@ -16,7 +17,7 @@ PREFERENCES = st.sampled_from([0.0, 1e-5, 0.25, 1.0])
 @given(
     st.lists(st.tuples(NEEDS, PREFERENCES), min_size=1, max_size=4),
     st.integers(1, 6),
-    st.sampled_from(Strategy),
+    st.sampled_from(FillStrategy),
 )
 def test_pods_are_worth_what_they_are_when_each_takes_the_best_node(nodes, count, strategy):
     copies = np.array([len(needs) for needs, _ in nodes])
@@ -64,7 +65,7 @@ def one_by_one(nodes, count):
 def test_where_one_zone_will_do_everywhere_nodes_are_filled_as_ever():
     copies, flat = np.array([2, 5, 3]), np.zeros(3)
     within = np.array([[2, 3, 3], [3, 3, 3]])
-    for strategy in Strategy:
+    for strategy in FillStrategy:
         chunks = fill_by_zones(3, copies, flat, flat, strategy, within=within)
         assert chunks == fill(3, copies, flat, flat, strategy)
 
@@ -73,14 +74,14 @@ def test_nodes_that_hold_more_than_is_asked_are_told_apart_by_their_room():
     """Zones are counted up to what is asked, and spreading goes by all the room there is."""
     copies, flat = np.array([4, 9, 9]), np.zeros(3)
     within = np.array([[1, 1, 0], [1, 1, 1]])
-    chunks = fill_by_zones(1, copies, flat, flat, Strategy.SPREAD, within=within)
+    chunks = fill_by_zones(1, copies, flat, flat, FillStrategy.SPREAD, within=within)
     assert chunks == [(1, 1)]
 
 
 def test_what_goes_first_on_a_node_comes_after_the_wish_for_few_zones():
     copies, first, flat = np.array([2, 2]), np.array([1, 2]), np.zeros(2)
     within = np.array([[2, 0], [2, 2]])
-    chunks = fill_by_zones(2, copies, flat, flat, Strategy.BINPACK, within=within, first=first)
+    chunks = fill_by_zones(2, copies, flat, flat, FillStrategy.BINPACK, within=within, first=first)
     assert sorted(chunks) == [(0, 1), (0, 1)]
 
 

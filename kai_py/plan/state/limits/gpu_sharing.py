@@ -21,9 +21,9 @@ from itertools import count
 
 import numpy as np
 
+from kai_py.api.choices import FillStrategy
 from kai_py.api.gpu_share import GpuShare, SharedGpu
 from kai_py.plan.state.capacity import Room
-from kai_py.policy.fill import Strategy
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.gpu_sharing import GpuSharing
 from kai_py.snapshot.resources import Floats, Ints
@@ -93,7 +93,7 @@ class SharedGpus:
         )
 
     def take(
-        self, member: Member, row: int, room: Room, whole: float, wanted: Strategy | float
+        self, member: Member, row: int, room: Room, whole: float, wanted: FillStrategy | float
     ) -> TakenParts | None:
         """Parts for a pod on a node with ``whole`` GPUs that nobody has; None without room.
 
@@ -105,7 +105,7 @@ class SharedGpus:
         need = float(self.need(share)[row])
         fitting = self._fitting(row, need, room, wanted)
         openable = int(whole + NOISE_MIB) if need <= self._nominal[row] + NOISE_MIB else 0
-        if wanted in (Strategy.SPREAD, 1.0):
+        if wanted in (FillStrategy.SPREAD, 1.0):
             opened = min(share.devices, openable)
         else:
             opened = max(0, share.devices - len(fitting))
@@ -162,7 +162,9 @@ class SharedGpus:
     def _on(self, row: int) -> Ints:
         return np.flatnonzero(self._rows[: self._count] == row)
 
-    def _fitting(self, row: int, need: float, room: Room, wanted: Strategy | float) -> list[int]:
+    def _fitting(
+        self, row: int, need: float, room: Room, wanted: FillStrategy | float
+    ) -> list[int]:
         """GPUs of a node that have room, the one to join first in front.
 
         Alike ones by index and group: their columns stand in no order that means anything.
@@ -173,7 +175,7 @@ class SharedGpus:
         if isinstance(wanted, float):
             last = np.abs(free / self._nominal[row] - wanted)
         else:
-            last = -free if wanted is Strategy.SPREAD else free
+            last = -free if wanted is FillStrategy.SPREAD else free
         ranked = zip(last.tolist(), slots.tolist(), strict=True)
         return [slot for _, slot in sorted(ranked, key=self._rank)]
 

@@ -1,7 +1,7 @@
 """Parts of GPUs through the whole cycle: what users write, what is decided and said."""
 
+from kai_py.api.choices import FillStrategy
 from kai_py.plan.plan import Stage
-from kai_py.policy.fill import Strategy
 from tests.support.scenario import cluster, job_with_pods, node, placed, pod, queue, shared
 
 MEMORY = {"nvidia.com/gpu.memory": "40960"}
@@ -133,7 +133,7 @@ def test_a_gang_of_parts_starts_whole_or_not():
 
 
 def test_spreading_takes_another_gpu_of_the_node():
-    world = cluster(queue("q", 8), node("a", 2), halves(2), sharing_strategy=Strategy.SPREAD)
+    world = cluster(queue("q", 8), node("a", 2), halves(2), sharing_strategy=FillStrategy.SPREAD)
     assert groups(world.plan()) == {"h0": ["pod-h0"], "h1": ["pod-h1"]}
 
 

@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kai_py.api.choices import FillStrategy
 from kai_py.api.gpu_share import UNKNOWN_INDEX, GpuShare
 from kai_py.api.references import PodRef
 from kai_py.plan.state.capacity import Room
 from kai_py.plan.state.limits.gpu_sharing import SharedGpus
-from kai_py.policy.fill import Strategy
 from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.gpu_sharing import GpuSharing
 from kai_py.snapshot.shape import Shape
@@ -65,7 +65,7 @@ tenths = st.integers(1, 9)
 def test_room_is_what_trying_finds(taken, whole, portion, parts):
     shared = gpus()
     for i, used in enumerate(taken):
-        opened = shared.take(member(f"p{i}", used / 10), 0, Room.NOW, 1.0, Strategy.SPREAD)
+        opened = shared.take(member(f"p{i}", used / 10), 0, Room.NOW, 1.0, FillStrategy.SPREAD)
         assert opened is not None
         assert opened.opened == 1
     share = GpuShare(portion=portion / 10, devices=parts)
@@ -78,7 +78,7 @@ def test_room_is_what_trying_finds(taken, whole, portion, parts):
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.tuples(tenths, st.integers(1, 2), st.booleans()), max_size=12),
-    st.sampled_from(list(Strategy)),
+    st.sampled_from(list(FillStrategy)),
 )
 def test_no_gpu_is_given_out_twice(asked, strategy):
     shared, whole = gpus(), 4
@@ -112,20 +112,20 @@ def test_no_gpu_is_given_out_twice(asked, strategy):
 def test_packing_joins_the_fullest_gpu_that_has_room_and_spreading_opens_another():
     shared = gpus()
     for i, used in enumerate((0.5, 0.7, 0.9)):
-        shared.take(member(f"p{i}", used), 0, Room.NOW, 1.0, Strategy.SPREAD)
-    packed = shared.take(member("x", 0.2), 0, Room.NOW, 5.0, Strategy.BINPACK)
+        shared.take(member(f"p{i}", used), 0, Room.NOW, 1.0, FillStrategy.SPREAD)
+    packed = shared.take(member("x", 0.2), 0, Room.NOW, 5.0, FillStrategy.BINPACK)
     assert [gpu.group for gpu in packed.gpus] == ["p1"]
     packed.undo()
-    spread = shared.take(member("x", 0.2), 0, Room.NOW, 5.0, Strategy.SPREAD)
+    spread = shared.take(member("x", 0.2), 0, Room.NOW, 5.0, FillStrategy.SPREAD)
     assert spread.opened == 1
     spread.undo()
-    full = shared.take(member("x", 0.2), 0, Room.NOW, 0.0, Strategy.SPREAD)
+    full = shared.take(member("x", 0.2), 0, Room.NOW, 0.0, FillStrategy.SPREAD)
     assert [gpu.group for gpu in full.gpus] == ["p0"]
 
 
 def test_a_gpu_that_is_still_to_be_freed_can_be_shared_only_later():
     shared = gpus()
-    first = shared.take(member("a", 0.5), 0, Room.LATER, 1.0, Strategy.BINPACK)
+    first = shared.take(member("a", 0.5), 0, Room.LATER, 1.0, FillStrategy.BINPACK)
     assert first.opened == 1
     half = GpuShare(portion=0.5)
     assert shared.room(half, np.zeros(1), Room.NOW, 9).total[0] == 0
@@ -134,8 +134,8 @@ def test_a_gpu_that_is_still_to_be_freed_can_be_shared_only_later():
 
 def test_indices_are_the_lowest_that_nobody_has():
     shared = gpus()
-    first = shared.take(member("a", 0.9), 0, Room.NOW, 9.0, Strategy.BINPACK)
-    second = shared.take(member("b", 0.9, 2), 0, Room.NOW, 9.0, Strategy.BINPACK)
+    first = shared.take(member("a", 0.9), 0, Room.NOW, 9.0, FillStrategy.BINPACK)
+    second = shared.take(member("b", 0.9, 2), 0, Room.NOW, 9.0, FillStrategy.BINPACK)
     assert [gpu.index for gpu in (*first.gpus, *second.gpus)] == [0, 1, 2]
 
 
@@ -168,7 +168,7 @@ def test_sums_of_portions_fill_a_gpu_exactly():
         shared = gpus()
         for i, portion in enumerate(portions):
             assert shared.take(
-                member(f"p{i}", portion), 0, Room.NOW, 1.0 * (i == 0), Strategy.BINPACK
+                member(f"p{i}", portion), 0, Room.NOW, 1.0 * (i == 0), FillStrategy.BINPACK
             )
 
 
@@ -187,6 +187,6 @@ def test_of_alike_gpus_one_is_taken_whatever_the_order_of_the_columns():
                 ends=np.zeros(2, dtype=bool),
             )
         )
-        return shared.take(member("p", 0.2), 0, Room.NOW, 0.0, Strategy.BINPACK).gpus[0].group
+        return shared.take(member("p", 0.2), 0, Room.NOW, 0.0, FillStrategy.BINPACK).gpus[0].group
 
     assert joined(["a", "b"]) == joined(["b", "a"]) == "a"
