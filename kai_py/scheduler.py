@@ -19,9 +19,9 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
+from kai_py.commit.claims.binding_conditions import ReadinessPolicy
+from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.executor import Executor, Surroundings
-from kai_py.commit.holders import DeviceHolders
-from kai_py.commit.readiness import ReadinessPolicy
 from kai_py.commit.settings import CommitSettings
 from kai_py.config import Configuration
 from kai_py.grouping.owners import GroupKind
@@ -45,8 +45,8 @@ from kai_py.watch.elector import Election, Elector
 from kai_py.watch.kinds import KAI_QUEUES, RESOURCE_CLAIMS
 from kai_py.watch.mirror import Mirror
 from kai_py.watch.owner_kinds import OwnerKinds
+from kai_py.watch.prometheus_usage import follow_usage
 from kai_py.watch.resource import Kind
-from kai_py.watch.usage import follow_usage
 
 log = logging.getLogger(__name__)
 

@@ -19,11 +19,11 @@ from rich.console import Console
 
 from kai_py.cli.addresses import address_of
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.demo.happenings import Told
+from kai_py.demo.events import Told
 from kai_py.demo.live import LiveView, print_summary
-from kai_py.demo.performance import Wishes, perform
-from kai_py.demo.picture import Painter
 from kai_py.demo.printers import JsonPrinter, PlainPrinter
+from kai_py.demo.run import Wishes, perform
+from kai_py.demo.screenshot import Painter
 from kai_py.demo.script import Script, script_for
 
 

@@ -28,10 +28,10 @@ from kai_py.cli.scheduler_http import TokenFile, read, session
 from kai_py.cli.tables import print_table
 from kai_py.config import Configuration
 from kai_py.observe.decision_log import Decision, DecisionKind
+from kai_py.observe.event_history import ToldEvent, read_told
 from kai_py.observe.explanation import GONE, RUNNING, STARTING, Explanation, QueueLevel
 from kai_py.observe.subject import Subject
 from kai_py.observe.suggestion import Suggestion, Verb
-from kai_py.observe.told_events import ToldEvent, read_told
 from kai_py.simulate.advice import advise
 
 MOST_NODES_TOLD = 4

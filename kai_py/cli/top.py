@@ -22,12 +22,12 @@ from kai_py.cli.connection import Context, Kubeconfig, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.reading import READ_SECONDS, wait_read
 from kai_py.config import Configuration
-from kai_py.demo.happenings import AnyHappening
+from kai_py.demo.events import AnyHappening
 from kai_py.demo.observer import Observer
-from kai_py.demo.telling import line_of
+from kai_py.demo.rendering import line_of
+from kai_py.observe.live.builder import Gatherer
+from kai_py.observe.live.cluster import Picture
 from kai_py.observe.live.feed import Feed
-from kai_py.observe.live.gather import Gatherer
-from kai_py.observe.live.picture import Picture
 from kai_py.observe.live.quitting import quit_key
 from kai_py.observe.live.screen import Screen, show
 from kai_py.observe.metrics import Metrics

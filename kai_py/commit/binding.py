@@ -18,7 +18,7 @@ from enum import StrEnum
 from kai_py.api.gpu_share import marks
 from kai_py.api.records.core import Pod
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.commit.access import Access
+from kai_py.commit.api_access import Access
 from kai_py.commit.retry import TRANSIENT
 from kai_py.plan.plan import Placement
 from kai_py.watch.errors import ApiError, Conflict, Invalid, NotFound

@@ -15,15 +15,21 @@ from typing import Any, Protocol
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.commit.access import Access, is_gone
-from kai_py.commit.claim_writes import release
-from kai_py.commit.eviction import EvictionOutcome, EvictionResult, evict, tell_why
-from kai_py.commit.holders import DeviceHolders
-from kai_py.commit.narrator import Narrator
-from kai_py.commit.recovery import Leftover
+from kai_py.commit.api_access import Access, is_gone
+from kai_py.commit.claims.device_holders import DeviceHolders
+from kai_py.commit.claims.reconcile import release
+from kai_py.commit.claims.recovery import Leftover
+from kai_py.commit.event_writer import Narrator
+from kai_py.commit.eviction import (
+    EvictionOutcome,
+    EvictionResult,
+    evict,
+    resume_job,
+    suspend_job,
+    tell_why,
+)
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.commit.settings import CommitSettings
-from kai_py.commit.suspension import resume_job, suspend_job
 from kai_py.commit.transaction import GangOutcome, GangTransaction
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import Eviction, GangPlacement, Nomination, Plan

@@ -7,17 +7,28 @@ the room, follow it on a pod that still is there, so that a refused victim is ne
 writes carry the pod's uid.
 
 Source: KEP 3329 (DisruptionTarget), policy/v1 Eviction.
+
+Jobs are suspended in place of evicting their pods, and resumed when there is room.
+
+One patch each, under the Job's uid; the Job controller ends the pods, or makes them anew. What
+disruption budgets allow was heeded when the plan was made: the controller does not ask them. An
+annotation says who suspended the Job, so that nobody resumes what somebody else stopped.
 """
 
 import logging
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
+from kai_py.api.records.suspended_job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
 from kai_py.api.references import PodRef
-from kai_py.commit.access import Access
+from kai_py.api.timestamp import timestamp
+from kai_py.commit.api_access import Access
+from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import Eviction
 from kai_py.watch.client import PatchType
 from kai_py.watch.errors import ApiError, Conflict, NotFound, TooManyRequests
+from kai_py.watch.kinds import JOBS
 
 log = logging.getLogger(__name__)
 
@@ -104,4 +115,24 @@ async def _evict(access: Access, pod: PodRef) -> None:
     }
     await access.client.create_subresource(
         access.pods, pod.name, "eviction", body, namespace=pod.namespace
+    )
+
+
+async def suspend_job(access: Access, job: Owner, scheduler: str, now: float) -> None:
+    """End the pods of ``job``; raises ApiError. ``now`` in seconds since the epoch."""
+    since = timestamp(now)
+    marks = {SUSPENDED_BY_KEY: scheduler, SUSPENDED_AT_KEY: since}
+    await _patch(access, job, suspend=True, annotations=marks)
+
+
+async def resume_job(access: Access, job: Owner) -> None:
+    """Let the pods of ``job`` be made; raises ApiError."""
+    marks = {SUSPENDED_BY_KEY: None, SUSPENDED_AT_KEY: None}
+    await _patch(access, job, suspend=False, annotations=marks)
+
+
+async def _patch(access: Access, job: Owner, *, suspend: bool, annotations: dict[str, Any]) -> None:
+    body = {"metadata": {"uid": job.uid, "annotations": annotations}, "spec": {"suspend": suspend}}
+    await access.call(
+        lambda: access.client.patch(JOBS.at(), job.name, body, namespace=job.namespace)
     )

@@ -14,26 +14,30 @@ from dataclasses import dataclass
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.commit.access import Access
-from kai_py.commit.clashes import Clashes
+from kai_py.commit.api_access import Access
+from kai_py.commit.claims.device_conflicts import Clashes
+from kai_py.commit.claims.device_holders import DeviceHolders
+from kai_py.commit.claims.recovery import (
+    ClaimingGroups,
+    GroupOrigins,
+    LeftoverGrace,
+    find_leftovers,
+    wanted_pods,
+)
 from kai_py.commit.committer import Committer, Room
+from kai_py.commit.event_writer import Narrator
 from kai_py.commit.events import EventRecorder, TokenBucket, queue_object
-from kai_py.commit.gates import GateLifter
-from kai_py.commit.group_origins import ClaimingGroups, GroupOrigins
-from kai_py.commit.holders import DeviceHolders
-from kai_py.commit.kai_messages import in_kai_words
-from kai_py.commit.kai_statuses import KaiStatuses
-from kai_py.commit.narrator import Narrator
-from kai_py.commit.native_group_status import NativeGroupStatuses
-from kai_py.commit.pod_gang_status import PodGangStatuses
 from kai_py.commit.provisioner import Provisioner
-from kai_py.commit.queue_status_writer import QueueStatusWriter
-from kai_py.commit.recovery import LeftoverGrace, find_leftovers, wanted_pods
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.commit.scale_ups import ScaleUps
+from kai_py.commit.scheduling_gates import GateLifter
 from kai_py.commit.settings import CommitSettings
-from kai_py.commit.status import pending_statuses
-from kai_py.commit.status_writer import StatusWriter
+from kai_py.commit.statuses.grove_pod_gang import PodGangStatuses
+from kai_py.commit.statuses.kai import KaiStatuses
+from kai_py.commit.statuses.kai_messages import in_kai_words
+from kai_py.commit.statuses.native_pod_group import NativeGroupStatuses
+from kai_py.commit.statuses.pod import StatusWriter, pending_statuses
+from kai_py.commit.statuses.queue import QueueStatusWriter
 from kai_py.grouping.gang import Owner
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import ObjectProblem, Plan

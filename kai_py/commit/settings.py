@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from kai_py.api.autoscaling import Autoscaling
-from kai_py.commit.readiness import ReadinessPolicy
+from kai_py.commit.claims.binding_conditions import ReadinessPolicy
 from kai_py.commit.retry import RetryPolicy
 from kai_py.config import DoubleAllocation
 

@@ -14,7 +14,7 @@ refused) is no error of the others: its claims are given back, and the next cycl
 or evicts it.
 
 Each step can be repeated: after a crash anywhere the next plan, made from what the API holds,
-starts a transaction that continues, or ``kai_py.commit.recovery`` gives the claims back.
+starts a transaction that continues, or ``kai_py.commit.claims.recovery`` gives the claims back.
 
 A pod that somebody else has bound elsewhere keeps its claims: they may be in use.
 
@@ -30,13 +30,18 @@ from dataclasses import dataclass, field
 
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.commit.access import Access
+from kai_py.commit.api_access import Access
 from kai_py.commit.binding import BindingOutcome, BindingResult, bind, is_unbound
-from kai_py.commit.claim_writes import reach, release
-from kai_py.commit.claims import ClaimGoal, Lost, claim_goals
-from kai_py.commit.holders import DeviceHolders, DoubleAllocation
-from kai_py.commit.made_claims import make, tell_pod, unmake
-from kai_py.commit.readiness import Lacking, Unready, listed, readiness, wait_until_ready
+from kai_py.commit.claims.binding_conditions import (
+    Lacking,
+    Unready,
+    listed,
+    readiness,
+    wait_until_ready,
+)
+from kai_py.commit.claims.device_holders import DeviceHolders, DoubleAllocation
+from kai_py.commit.claims.extended_resources import make, tell_pod, unmake
+from kai_py.commit.claims.reconcile import ClaimGoal, Lost, claim_goals, reach, release
 from kai_py.commit.settings import CommitSettings
 from kai_py.plan.plan import GangPlacement, Placement
 from kai_py.watch.errors import ApiError

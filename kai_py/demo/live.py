@@ -7,13 +7,13 @@ from rich.console import Console, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
-from kai_py.demo.happenings import AnyHappening, PodChange, PodChanged, StepBegan, Told
+from kai_py.demo.events import AnyHappening, PodChange, PodChanged, StepBegan, Told
 from kai_py.demo.observer import Observer
-from kai_py.demo.performance import Performance
-from kai_py.demo.telling import counts, line_of, summary_lines
+from kai_py.demo.rendering import counts, line_of, summary_lines
+from kai_py.demo.run import Performance
+from kai_py.observe.live.builder import Gatherer
+from kai_py.observe.live.cluster import Picture
 from kai_py.observe.live.feed import Feed
-from kai_py.observe.live.gather import Gatherer
-from kai_py.observe.live.picture import Picture
 from kai_py.observe.live.screen import Screen, show
 
 OVER = "The story is told; cluster and scheduler go on. Ctrl-C ends them."

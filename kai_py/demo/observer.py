@@ -11,7 +11,7 @@ from typing import Any
 from kai_py.api.records.core import Pod
 from kai_py.api.records.job import Job
 from kai_py.api.records.resource import ResourceClaim
-from kai_py.demo.happenings import (
+from kai_py.demo.events import (
     AnyHappening,
     ClaimChange,
     ClaimChanged,

@@ -4,8 +4,8 @@ from typing import TextIO
 
 import msgspec
 
-from kai_py.demo.happenings import AnyHappening, QueuesChanged, StepBegan, Told
-from kai_py.demo.telling import counts, line_of, queue_text, summary_lines
+from kai_py.demo.events import AnyHappening, QueuesChanged, StepBegan, Told
+from kai_py.demo.rendering import counts, line_of, queue_text, summary_lines
 from kai_py.observe.live.feed import Line, sentence
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kai_py.embedded import objectmeta
+from kai_py.embedded import object_meta
 from kai_py.embedded.documents import clone, is_deleting, name_of, uid_of
 from kai_py.embedded.errors import (
     ApiError,
@@ -27,7 +27,7 @@ from kai_py.embedded.errors import (
     not_found,
     required,
 )
-from kai_py.embedded.patches.applied import AppliedFields
+from kai_py.embedded.patches.apply import AppliedFields
 from kai_py.embedded.resources import NAMESPACES, Registry, Resource
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ class ApiServer:
             self._require_namespace(resource, new)
         if resource.has_status and (resource.custom or resource.kind != "Node"):
             new.pop("status", None)
-        objectmeta.begin(new, clock=self.clock, identity=self.identity)
-        if (errors := objectmeta.validate(new)) or (errors := _missing_spec(resource, new)):
+        object_meta.begin(new, clock=self.clock, identity=self.identity)
+        if (errors := object_meta.validate(new)) or (errors := _missing_spec(resource, new)):
             raise _invalid(resource, new, errors)
         resource.rules.prepare(new)
         resource.rules.default(new)
@@ -211,7 +211,7 @@ class ApiServer:
         self, resource: Resource, current: Json, new: Json, *, subresource: str, dry_run: bool
     ) -> Json:
         self.check_preconditions(resource, current, new["metadata"])
-        objectmeta.keep_server_fields(new, current)
+        object_meta.keep_server_fields(new, current)
         if subresource == "status":
             new = {**current, "status": new.get("status") or {}}
             if resource.custom:
@@ -221,9 +221,9 @@ class ApiServer:
         else:
             _keep_status(resource, new, current)
             resource.rules.default(new)
-            errors = objectmeta.validate_update(new, current)
+            errors = object_meta.validate_update(new, current)
             errors += resource.rules.validate_update(new, current)
-            objectmeta.bump_generation(new, current)
+            object_meta.bump_generation(new, current)
         if errors:
             raise _invalid(resource, new, errors)
         return resource.to_served(self.commit(resource, current, new, dry_run=dry_run))

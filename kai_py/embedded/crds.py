@@ -22,14 +22,14 @@ from kai_py.embedded.errors import (
     not_implemented,
     required,
 )
-from kai_py.embedded.eventlog import ChangeType
+from kai_py.embedded.event_log import ChangeType
 from kai_py.embedded.kinds.rules import Rules
 from kai_py.embedded.resources import Resource
 
 if TYPE_CHECKING:
     from kai_py.embedded.apiserver import ApiServer
     from kai_py.embedded.documents import Json
-    from kai_py.embedded.eventlog import Change
+    from kai_py.embedded.event_log import Change
 
 STORAGE = "customresourcedefinitions.apiextensions.k8s.io"
 _ESTABLISHED = (

@@ -16,7 +16,7 @@ from kai_py.embedded.controllers.owned_pods import is_finished
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import is_deleting, name_of, namespace_of, uid_of
-from kai_py.embedded.eventlog import ChangeType
+from kai_py.embedded.event_log import ChangeType
 from kai_py.embedded.kubernetes_events import record_event
 from kai_py.embedded.node_admission import NodeAdmission, claim_names
 from kai_py.embedded.resources import CLAIMS, NODES, PODS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kai_py.embedded.apiserver import ApiServer
     from kai_py.embedded.documents import Json
-    from kai_py.embedded.eventlog import Change
+    from kai_py.embedded.event_log import Change
 
 RUN_SECONDS = "kai-py.demo/run-seconds"
 EXIT_CODE = "kai-py.demo/exit-code"

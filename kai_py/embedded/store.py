@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kai_py.embedded.documents import name_of, namespace_of, uid_of
 from kai_py.embedded.errors import already_exists
-from kai_py.embedded.eventlog import KEPT_CHANGES, Change, ChangeType, EventLog
+from kai_py.embedded.event_log import KEPT_CHANGES, Change, ChangeType, EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

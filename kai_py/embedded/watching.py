@@ -16,7 +16,7 @@ import msgspec
 
 from kai_py.embedded.documents import namespace_of
 from kai_py.embedded.errors import revision_too_large
-from kai_py.embedded.eventlog import Change, ChangeType
+from kai_py.embedded.event_log import Change, ChangeType
 
 if TYPE_CHECKING:
     from kai_py.embedded.documents import Json

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from kai_py.observe.natural_order import natural
-from kai_py.observe.waiting_lines import places_in_line
+from kai_py.observe.pending_order import places_in_line
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from kai_py.observe.decision_log import Decision, DecisionKind
-from kai_py.observe.exemplar import exemplar
+from kai_py.observe.metrics import exemplar
 from kai_py.plan.plan import Action
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang

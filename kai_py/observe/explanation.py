@@ -13,9 +13,9 @@ from itertools import islice
 
 from kai_py.observe.claim_funnel import ClaimFunnel
 from kai_py.observe.decision_log import Decision
+from kai_py.observe.pending_order import places_in_line
 from kai_py.observe.subject import Subject, asked_claim, gang_keys, key_of_gone
 from kai_py.observe.suggestion import Suggestion
-from kai_py.observe.waiting_lines import places_in_line
 from kai_py.plan.plan import Plan, Protection, QueueShare, Shortage, Unplaced
 from kai_py.policy.limits import units_of
 from kai_py.snapshot.accounting import GPU

@@ -32,7 +32,7 @@ from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import Decision, DecisionLog, decisions_about
 from kai_py.observe.explanation import Explanation, explained
 from kai_py.observe.gang_page import gang_page
-from kai_py.observe.node_state import MOST_NODES, node_page
+from kai_py.observe.node_details import MOST_NODES, node_page
 from kai_py.observe.share_history import ShareHistory
 from kai_py.observe.subject import Subject
 from kai_py.observe.suggestion import MistakenQuestionError, NoAdviceError, Suggestion

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from kai_py.observe.claim_funnel import ClaimFunnel, claim_funnel
 from kai_py.observe.decision_log import Decision, decisions_about
-from kai_py.observe.waiting_lines import waiting_lines
+from kai_py.observe.pending_order import waiting_lines
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.snapshot import Snapshot
 

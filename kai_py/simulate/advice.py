@@ -5,9 +5,9 @@ from dataclasses import replace
 from functools import partial
 
 from kai_py.config import Configuration
+from kai_py.observe.event_history import Told, ToldEvent, told_decisions
 from kai_py.observe.explanation import Explanation, explained
 from kai_py.observe.subject import Subject
-from kai_py.observe.told_events import Told, ToldEvent, told_decisions
 from kai_py.simulate.objects import Document
 from kai_py.simulate.suggestions import suggest
 from kai_py.simulate.what_if import Present

@@ -18,7 +18,7 @@ from kai_py.config import Configuration
 from kai_py.embedded.clock import SimulatedClock
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.controllers.owned_pods import is_finished
-from kai_py.embedded.eventlog import Change, ChangeType
+from kai_py.embedded.event_log import Change, ChangeType
 from kai_py.embedded.kubelet import Pace
 from kai_py.embedded.resources import Resource
 from kai_py.grouping.owners import GroupKind

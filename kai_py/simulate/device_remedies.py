@@ -13,7 +13,7 @@ from kai_py.dra.cel.selector import CompileError, compile_selector
 from kai_py.observe.suggestion import Suggestion
 from kai_py.simulate.manifest_remedies import pod_specs
 from kai_py.simulate.objects import Document
-from kai_py.simulate.question import Question, first, replace
+from kai_py.simulate.remedy_search import Question, first, replace
 
 Edit = Callable[[Document], None]
 """Changes a manifest in place."""

@@ -10,7 +10,7 @@ from typing import Any
 from kai_py.grouping.identify import PREFERRED_LEVEL_KEY, REQUIRED_LEVEL_KEY
 from kai_py.observe.suggestion import Step, Suggestion
 from kai_py.simulate.objects import Document
-from kai_py.simulate.question import Question, first, patch, replace
+from kai_py.simulate.remedy_search import Question, first, patch, replace
 from kai_py.snapshot.gangs import Gang
 
 Spec = dict[str, Any]

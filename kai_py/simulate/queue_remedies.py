@@ -8,8 +8,8 @@ from kai_py.api.queue import API_VERSION
 from kai_py.observe.suggestion import Step, Suggestion, Verb
 from kai_py.plan.plan import QueueShare, Stage
 from kai_py.simulate.objects import Document
-from kai_py.simulate.question import Question, first, patch
 from kai_py.simulate.queue_bounds import Bound, Raise, written_together
+from kai_py.simulate.remedy_search import Question, first, patch
 from kai_py.snapshot.queue_specs import QueueSpec
 
 MOST_EVICTIONS = 1024

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.plan import Stage
+from kai_py.simulate.capacity_remedies import fewer_pods, more_nodes, one_gang_less
 from kai_py.simulate.device_remedies import fewer_device_conditions, tolerated_devices
 from kai_py.simulate.manifest_remedies import (
     fewer_node_conditions,
@@ -19,7 +20,6 @@ from kai_py.simulate.manifest_remedies import (
     wider_topology,
 )
 from kai_py.simulate.objects import Document
-from kai_py.simulate.question import Question
 from kai_py.simulate.queue_remedies import (
     larger_guarantee,
     larger_maximum,
@@ -29,7 +29,7 @@ from kai_py.simulate.queue_remedies import (
     no_least_runtime,
     nothing_kept,
 )
-from kai_py.simulate.room_remedies import fewer_pods, more_nodes, one_gang_less
+from kai_py.simulate.remedy_search import Question
 from kai_py.simulate.steps import TakeSteps, one_after_the_other
 from kai_py.simulate.what_if import ROOM_STAGES, Present, Settled
 

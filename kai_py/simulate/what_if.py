@@ -13,7 +13,7 @@ from kai_py.observe.suggestion import QueueChange
 from kai_py.plan.plan import SHORT_OF_ROOM, Eviction, Plan, QueueShare, Stage
 from kai_py.simulate.changes import AddNodes, Change
 from kai_py.simulate.cluster import Course, SimulatedCluster
-from kai_py.simulate.copies import in_copy
+from kai_py.simulate.fork import in_copy
 from kai_py.simulate.objects import Document
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import PodState

@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kai_py.cli import demo, main
-from kai_py.demo import director
+from kai_py.demo import driver
 from kai_py.demo.script import Script, script_for
 from kai_py.demo.workloads import Workload, job_manifest
 from kai_py.watch.client import connect
@@ -247,7 +247,7 @@ def test_what_was_not_seen_is_named_and_is_exit_code_1(monkeypatch):
         expectations=whole.expectations,
     )
     monkeypatch.setattr(demo, "script_for", lambda nodes: first_step_only)
-    monkeypatch.setattr(director, "PATIENCE", 0.5)
+    monkeypatch.setattr(driver, "PATIENCE", 0.5)
     result = CliRunner().invoke(main.app, ["demo", *SPEED], obj=main.Invocation())
     assert result.exit_code == 1, result.output
     assert "MISSING  and it came back whole when that ended" in result.output

@@ -14,12 +14,12 @@ from kai_py.api.records.resource import (
     ResourceClaim,
 )
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.commit.access import Access
+from kai_py.commit.api_access import Access
+from kai_py.commit.claims.binding_conditions import ReadinessPolicy
+from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.committer import Committer
+from kai_py.commit.event_writer import Narrator
 from kai_py.commit.events import EventRecorder, TokenBucket
-from kai_py.commit.holders import DeviceHolders
-from kai_py.commit.narrator import Narrator
-from kai_py.commit.readiness import ReadinessPolicy
 from kai_py.commit.retry import RetryPolicy
 from kai_py.commit.settings import CommitSettings
 from kai_py.commit.transaction import GangOutcome, GangTransaction

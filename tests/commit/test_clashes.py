@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from kai_py.commit.clashes import Clashes
+from kai_py.commit.claims.device_conflicts import Clashes
 from kai_py.config import DoubleAllocation
 from kai_py.embedded.resources import CLAIMS, PODS
 from tests.commit.cluster import NAMESPACE, SCHEDULER, Cluster, device, refuse

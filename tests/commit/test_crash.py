@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kai_py.commit.recovery import LeftoverGrace, find_leftovers, wanted_pods
+from kai_py.commit.claims.recovery import LeftoverGrace, find_leftovers, wanted_pods
 from kai_py.plan.plan import GangPlacement, Placement, Plan
 from tests.commit.cluster import SCHEDULER, Cluster, Crashed, device, gang_of, gang_with_claims
 from tests.commit.room import RecordingRoom

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.binding import BindingOutcome, BindingResult
+from kai_py.commit.event_writer import Narrator
 from kai_py.commit.events import Event, EventRecorder, EventType, TokenBucket
 from kai_py.commit.eviction import EvictionOutcome, EvictionResult
-from kai_py.commit.narrator import Narrator
-from kai_py.commit.status import PendingStatus
+from kai_py.commit.statuses.pod import PendingStatus
 from kai_py.commit.transaction import GangOutcome
 from kai_py.embedded.resources import EVENTS
 from kai_py.grouping.gang import Owner

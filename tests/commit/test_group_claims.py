@@ -4,7 +4,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kai_py.api.references import GroupRef
-from kai_py.commit.recovery import find_leftovers
+from kai_py.commit.claims.recovery import find_leftovers
 from kai_py.embedded.resources import CLAIMS
 from kai_py.snapshot.gangs import GroupReservation
 from tests.commit.cluster import (

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from kai_py.api.references import ClaimRef
-from kai_py.commit.access import Access
-from kai_py.commit.group_origins import WRITERS, GroupOrigins
+from kai_py.commit.api_access import Access
+from kai_py.commit.claims.recovery import WRITERS, GroupOrigins
 from kai_py.commit.retry import ObjectBackoff, RetryPolicy
 from kai_py.watch.errors import ApiError, NotFound
 from kai_py.watch.kinds import PODS, RESOURCE_CLAIMS

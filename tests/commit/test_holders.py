@@ -1,6 +1,6 @@
 import asyncio
 
-from kai_py.commit.holders import DeviceHolders
+from kai_py.commit.claims.device_holders import DeviceHolders
 from tests.commit.cluster import Cluster, device
 
 

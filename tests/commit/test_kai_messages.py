@@ -1,6 +1,6 @@
 """KAI's words for why a gang waits."""
 
-from kai_py.commit.kai_messages import in_kai_words, kai_message
+from kai_py.commit.statuses.kai_messages import in_kai_words, kai_message
 from tests.dialects.feeding import NOW
 from tests.dialects.feeding import Cluster as Documents
 from tests.dialects.feeding import node as document_node

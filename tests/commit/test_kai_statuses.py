@@ -7,16 +7,17 @@ import msgspec
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.kai import POD_GROUP_API_VERSION, KaiPodGroup, KaiQueue
-from kai_py.commit.kai_amounts import resource_list
-from kai_py.commit.kai_pod_group_marks import (
+from kai_py.commit.statuses.amounts import resource_list
+from kai_py.commit.statuses.kai_pod_group import (
     KaiPodGroupMarks,
     LastEvictions,
     kai_pod_group_marks,
     kai_pod_group_marks_patch,
+    kai_pod_group_patch,
+    kai_pod_group_reports,
 )
-from kai_py.commit.kai_pod_group_status import kai_pod_group_patch, kai_pod_group_reports
-from kai_py.commit.kai_queue_status import kai_queue_patch, kai_queue_reports
-from kai_py.commit.status import differs, pending_statuses, status_patch
+from kai_py.commit.statuses.kai_queue import kai_queue_patch, kai_queue_reports
+from kai_py.commit.statuses.pod import differs, pending_statuses, status_patch
 from kai_py.dialects.kai.keys import LAST_EVICTION, STALE_SINCE
 from kai_py.embedded.patches.merge import apply_merge_patch
 from kai_py.grouping.gang import Owner

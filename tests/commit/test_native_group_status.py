@@ -6,7 +6,7 @@ import pytest
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.document import Document
-from kai_py.commit.native_group_status import (
+from kai_py.commit.statuses.native_pod_group import (
     composite_group_reports,
     native_group_patch,
     native_group_reports,

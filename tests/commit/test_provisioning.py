@@ -3,7 +3,7 @@
 from kai_py.api.autoscaling import Provisioning
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.document import Document
-from kai_py.commit.provisioning import (
+from kai_py.commit.provisioning_request import (
     ended_at,
     outcome,
     request_body,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kai_py.api.queue import read_queue
 from kai_py.api.records.core import ObjectMeta
-from kai_py.commit.queue_status import (
+from kai_py.commit.statuses.queue import (
     USAGE_SECONDS,
     merge_patch,
     queue_reports,

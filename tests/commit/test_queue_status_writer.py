@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 
 from kai_py.api.crd import crds
-from kai_py.commit import report_writer
-from kai_py.commit.queue_status_writer import QueueStatusWriter
 from kai_py.commit.retry import ObjectBackoff
+from kai_py.commit.statuses import report_writer
+from kai_py.commit.statuses.queue import QueueStatusWriter
 from kai_py.embedded.crds import CustomResources, definitions_resource
 from kai_py.embedded.deletion import delete
 from kai_py.plan.plan import Plan

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
-from kai_py.commit.readiness import ReadinessPolicy
+from kai_py.commit.claims.binding_conditions import ReadinessPolicy
 from kai_py.commit.transaction import GangTransaction
 from kai_py.embedded.resources import CLAIMS
 from kai_py.plan.plan import Plan

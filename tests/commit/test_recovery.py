@@ -1,4 +1,4 @@
-from kai_py.commit.recovery import LeftoverGrace, find_leftovers
+from kai_py.commit.claims.recovery import LeftoverGrace, find_leftovers
 from tests.commit.cluster import NAMESPACE, SCHEDULER, device
 
 

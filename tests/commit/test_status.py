@@ -3,8 +3,7 @@ import contextlib
 
 import pytest
 
-from kai_py.commit.status import condition_reason, pending_statuses
-from kai_py.commit.status_writer import StatusWriter
+from kai_py.commit.statuses.pod import StatusWriter, condition_reason, pending_statuses
 from kai_py.embedded.resources import PODS
 from kai_py.plan.plan import Nomination, Plan, Stage, Unplaced
 from tests.commit.cluster import JOB, NAMESPACE, NO_ROLE, Cluster, refuse

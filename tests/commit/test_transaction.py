@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from kai_py.commit.binding import BindingOutcome
-from kai_py.commit.claim_writes import release
+from kai_py.commit.claims.reconcile import release
 from kai_py.commit.transaction import GangTransaction
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import CLAIMS, PODS

@@ -1,6 +1,6 @@
 """What the story notes and which broken promises it finds, from happenings alone."""
 
-from kai_py.demo.happenings import (
+from kai_py.demo.events import (
     ClaimChange,
     ClaimChanged,
     EventSeen,
@@ -10,7 +10,7 @@ from kai_py.demo.happenings import (
     PodChanged,
 )
 from kai_py.demo.script import Expectation, Milestone, Seen
-from kai_py.demo.story import Story
+from kai_py.demo.verification import Story
 from kai_py.demo.workloads import Workload
 
 GANG = Workload("gang", "q", 3, 1, floor=3)

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import kai_py
-from kai_py.commit import queue_conditions
+from kai_py.commit.statuses import queue_conditions
 from kai_py.plan.plan import Stage
 from kai_py.snapshot.queue_specs import QueueFault
 from tests.docs.pages import DOCS

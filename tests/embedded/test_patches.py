@@ -4,9 +4,9 @@ from hypothesis import strategies as st
 
 from kai_py.embedded.documents import clone
 from kai_py.embedded.errors import ApiError
-from kai_py.embedded.patches.applied import AppliedFields
+from kai_py.embedded.patches.apply import AppliedFields
+from kai_py.embedded.patches.json_patch import apply_json_patch
 from kai_py.embedded.patches.merge import apply_merge_patch
-from kai_py.embedded.patches.operations import apply_json_patch
 from kai_py.embedded.patches.strategic import apply_strategic_patch
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kai_py.embedded.errors import ApiError
-from kai_py.embedded.eventlog import ChangeType, EventLog
+from kai_py.embedded.event_log import ChangeType, EventLog
 from kai_py.embedded.identity import Identity
 from kai_py.embedded.resources import CONFIG_MAPS
 from kai_py.embedded.store import Store

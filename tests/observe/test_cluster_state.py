@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from kai_py.api.records.core import NodeSpec
 from kai_py.observe.cluster_state import cluster_state, fill_of, pending_gangs
 from kai_py.observe.cluster_view import NodeUse
-from kai_py.observe.node_state import node_page
+from kai_py.observe.node_details import node_page
 from tests.observe.views import view_of
 from tests.support import scenario
 from tests.support.worlds import gang, world

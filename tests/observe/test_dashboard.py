@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from kai_py.demo.performance import Wishes, perform
+from kai_py.demo.run import Wishes, perform
 from kai_py.demo.script import script_for
 from kai_py.observe.http import serve
 from kai_py.observe.http_access import TOKEN_VARIABLE, Access

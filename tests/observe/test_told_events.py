@@ -7,14 +7,14 @@ import pytest
 
 from kai_py.api.references import PodRef
 from kai_py.commit.binding import BindingOutcome, BindingResult
+from kai_py.commit.event_writer import Narrator
 from kai_py.commit.events import event_body
 from kai_py.commit.eviction import EvictionOutcome, EvictionResult
-from kai_py.commit.narrator import Narrator
 from kai_py.commit.transaction import GangOutcome
 from kai_py.embedded.events import from_events_group
 from kai_py.grouping.gang import Owner
 from kai_py.observe.decision_log import DecisionKind
-from kai_py.observe.told_events import UNTOLD, Told, ToldEvent, told_decisions
+from kai_py.observe.event_history import UNTOLD, Told, ToldEvent, told_decisions
 from kai_py.plan.plan import (
     Action,
     Eviction,

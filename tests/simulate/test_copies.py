@@ -4,7 +4,7 @@ import signal
 import pytest
 
 from kai_py.simulate.changes import ChangeError
-from kai_py.simulate.copies import CopyLostError, in_copy
+from kai_py.simulate.fork import CopyLostError, in_copy
 
 
 def test_what_a_copy_does_is_not_seen_here():

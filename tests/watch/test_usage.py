@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from kai_py.api.measured_usage import MeasuredUsage, UsageWindow, WindowType
-from kai_py.watch.usage import UsageError, follow_usage, measured_usage, window_start
+from kai_py.watch.prometheus_usage import UsageError, follow_usage, measured_usage, window_start
 from tests.support.prometheus import prometheus
 
 HOUR = 3600
@@ -141,7 +141,7 @@ async def test_what_is_no_amount_counts_as_nothing():
 
 
 async def test_a_server_that_fails_is_told_of_once_and_when_it_is_back(caplog):
-    caplog.set_level("INFO", "kai_py.watch.usage")
+    caplog.set_level("INFO", "kai_py.watch.prometheus_usage")
     known = asyncio.Event()
     async with serving(saying(b"x"), saying(b"y"), samples(a="1")) as url:
         settings = MeasuredUsage(url=url, interval=0.01)

@@ -24,7 +24,7 @@ from kai_py.embedded.documents import (
     owner_reference,
     uid_of,
 )
-from kai_py.embedded.eventlog import ChangeType
+from kai_py.embedded.event_log import ChangeType
 from kai_py.embedded.kubernetes_events import record_event
 from kai_py.embedded.resources import CLAIM_TEMPLATES, CLAIMS, PODS
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from kai_py.embedded.apiserver import ApiServer
     from kai_py.embedded.documents import Json
-    from kai_py.embedded.eventlog import Change
+    from kai_py.embedded.event_log import Change
 
 CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 DELETE_PROTECTION = "resource.kubernetes.io/delete-protection"

@@ -17,14 +17,14 @@ from kai_py.embedded.deletion import (
     delete,
 )
 from kai_py.embedded.documents import is_deleting, name_of, namespace_of, uid_of
-from kai_py.embedded.eventlog import ChangeType
+from kai_py.embedded.event_log import ChangeType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kai_py.embedded.apiserver import ApiServer
     from kai_py.embedded.documents import Json
-    from kai_py.embedded.eventlog import Change
+    from kai_py.embedded.event_log import Change
     from kai_py.embedded.resources import Resource
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from kai_py.embedded.apiserver import ApiServer
     from kai_py.embedded.documents import Json
-    from kai_py.embedded.eventlog import Change
+    from kai_py.embedded.event_log import Change
 
 RETRY_PERIOD_SECONDS = 10.0
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kai_py.embedded.controllers.runtime import Controller, Key, Work
 from kai_py.embedded.deletion import delete
 from kai_py.embedded.documents import is_deleting, name_of, namespace_of
-from kai_py.embedded.eventlog import ChangeType
+from kai_py.embedded.event_log import ChangeType
 from kai_py.embedded.resources import NAMESPACES, SERVICE_ACCOUNTS
 from kai_py.embedded.subresources import finalize_namespace
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kai_py.embedded.apiserver import ApiServer
-    from kai_py.embedded.eventlog import Change
+    from kai_py.embedded.event_log import Change
 
 
 def reconcile(work: Work) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kai_py.embedded.apiserver import ApiServer
-    from kai_py.embedded.eventlog import Change
+    from kai_py.embedded.event_log import Change
 
 
 def reconcile(work: Work) -> None:

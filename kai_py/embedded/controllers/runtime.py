@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kai_py.embedded.apiserver import ApiServer
     from kai_py.embedded.documents import Json
-    from kai_py.embedded.eventlog import Change
+    from kai_py.embedded.event_log import Change
 
 KEYS_PER_TURN = 200
 RETRY_SECONDS = 1.0

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kai_py.embedded.apiserver import ApiServer
     from kai_py.embedded.documents import Json
-    from kai_py.embedded.eventlog import Change
+    from kai_py.embedded.event_log import Change
 
 REVISION_LABEL = "controller-revision-hash"
 

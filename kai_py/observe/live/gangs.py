@@ -4,8 +4,8 @@ from rich.console import Group
 from rich.panel import Panel
 from rich.text import Text
 
-from kai_py.observe.live.colours import Marks
-from kai_py.observe.live.picture import GangView, Picture
+from kai_py.observe.live.cluster import GangView, Picture
+from kai_py.observe.live.gang_styles import Marks
 
 
 def gang_panel(picture: Picture, marks: Marks, *, rows: int) -> Panel:

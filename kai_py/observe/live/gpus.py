@@ -12,8 +12,8 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from kai_py.observe.live.colours import Marks
-from kai_py.observe.live.picture import NodeView, Picture, Slot, SlotState
+from kai_py.observe.live.cluster import NodeView, Picture, Slot, SlotState
+from kai_py.observe.live.gang_styles import Marks
 
 NARROWEST_CELL = 2
 WIDEST_CELL = 5

@@ -5,8 +5,8 @@ from rich.console import Group
 from rich.panel import Panel
 from rich.text import Text
 
-from kai_py.observe.live.colours import Marks
-from kai_py.observe.live.picture import Picture, QueueView
+from kai_py.observe.live.cluster import Picture, QueueView
+from kai_py.observe.live.gang_styles import Marks
 
 USED, BORROWED, DUE, EMPTY = "█", "▓", "░", "·"
 FAIR, MAXIMUM = "◆", "┃"

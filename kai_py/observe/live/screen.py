@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from kai_py.observe.live import gpus, queues
-from kai_py.observe.live.colours import Marks
+from kai_py.observe.live.cluster import Picture
 from kai_py.observe.live.feed import Feed, Line, Tone, sentence
+from kai_py.observe.live.gang_styles import Marks
 from kai_py.observe.live.gangs import gang_panel
-from kai_py.observe.live.picture import Picture
 
 DRAW_SECONDS = 0.15
 ROOMY = 36

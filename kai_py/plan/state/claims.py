@@ -8,7 +8,7 @@ Who uses which claim in a cycle: devices are free once the last user has left.
 
 Users are those the claim is reserved for and the pods placed with it in this cycle; for a PodGroup
 stand those of its pods that have a node. Once none has, the claim is given back
-(``kai_py.commit.recovery``).
+(``kai_py.commit.claims.recovery``).
 
 Where may the pods of a ComputeDomain be? Within one NVLink clique.
 

@@ -6,9 +6,9 @@ from kai_py.cli.cluster_objects import read_now
 from kai_py.cli.connection import cluster_client
 from kai_py.config import Configuration
 from kai_py.observe.decision_log import DecisionKind
+from kai_py.observe.event_history import read_told
 from kai_py.observe.explanation import GONE, RUNNING, Explanation
 from kai_py.observe.subject import Subject
-from kai_py.observe.told_events import read_told
 from kai_py.simulate.advice import advise
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually

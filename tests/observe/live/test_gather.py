@@ -26,8 +26,8 @@ from kai_py.api.records.resource import (
     ResourceSliceSpec,
 )
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
-from kai_py.observe.live.gather import Gatherer
-from kai_py.observe.live.picture import Slot, SlotState
+from kai_py.observe.live.builder import Gatherer
+from kai_py.observe.live.cluster import Slot, SlotState
 from kai_py.plan.plan import Plan
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

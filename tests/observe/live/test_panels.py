@@ -6,9 +6,9 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from kai_py.observe.live.colours import Marks
+from kai_py.observe.live.cluster import GangView, NodeView, Picture, QueueView, Slot, SlotState
 from kai_py.observe.live.feed import Feed, Line, Tone, sentence
-from kai_py.observe.live.picture import GangView, NodeView, Picture, QueueView, Slot, SlotState
+from kai_py.observe.live.gang_styles import Marks
 from kai_py.observe.live.queues import bar
 from kai_py.observe.live.screen import Screen
 

@@ -12,9 +12,9 @@ import msgspec
 
 from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER, ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.commit.access import Access, is_gone
-from kai_py.commit.claims import Lost
-from kai_py.commit.preconditions import preconditions
+from kai_py.commit.api_access import Access, is_gone
+from kai_py.commit.claims.reconcile import Lost
+from kai_py.commit.patches import preconditions
 from kai_py.commit.retry import persist
 from kai_py.plan.plan import ClaimToMake
 from kai_py.watch.errors import AlreadyExists, ApiError, Conflict

@@ -19,9 +19,9 @@ from kai_py.api.records.resource import (
     ResourceClaim,
 )
 from kai_py.api.references import ClaimRef
-from kai_py.commit.access import Access
-from kai_py.commit.claims import same_devices
-from kai_py.commit.holders import DeviceHolders
+from kai_py.commit.api_access import Access
+from kai_py.commit.claims.device_holders import DeviceHolders
+from kai_py.commit.claims.reconcile import same_devices
 from kai_py.snapshot.failed_devices import DeviceKey
 from kai_py.watch.errors import ApiError
 

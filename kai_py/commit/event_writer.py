@@ -24,6 +24,7 @@ from kai_py.api.queue_status import READY
 from kai_py.api.records.kai import POD_GROUP_API_VERSION
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.binding import BindingOutcome
+from kai_py.commit.claims.device_holders import Clash
 from kai_py.commit.events import (
     Event,
     EventRecorder,
@@ -33,9 +34,8 @@ from kai_py.commit.events import (
     queue_object,
 )
 from kai_py.commit.eviction import EvictionOutcome, EvictionResult
-from kai_py.commit.holders import Clash
-from kai_py.commit.queue_conditions import ACCEPTED, Finding
-from kai_py.commit.status import PendingStatus
+from kai_py.commit.statuses.pod import PendingStatus
+from kai_py.commit.statuses.queue_conditions import ACCEPTED, Finding
 from kai_py.commit.transaction import GangOutcome
 from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import Eviction, GangPlacement, ObjectProblem, Stage, Unplaced

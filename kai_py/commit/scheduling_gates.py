@@ -9,8 +9,8 @@ import logging
 
 from kai_py.api.queue import ADMISSION_GATE
 from kai_py.api.references import PodRef
-from kai_py.commit.access import Access, is_gone
-from kai_py.commit.status_writer import PodLookup
+from kai_py.commit.api_access import Access, is_gone
+from kai_py.commit.statuses.pod import PodLookup
 from kai_py.plan.plan import Admission
 from kai_py.watch.client import PatchType
 from kai_py.watch.errors import ApiError

@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ConsumerReference
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.commit.access import Access
+from kai_py.commit.api_access import Access
 from kai_py.commit.binding import is_unbound
-from kai_py.commit.claim_writes import release
+from kai_py.commit.claims.device_holders import Clash, DeviceHolders
+from kai_py.commit.claims.reconcile import release
+from kai_py.commit.event_writer import Narrator
 from kai_py.commit.eviction import EvictionOutcome, evict_pod
-from kai_py.commit.holders import Clash, DeviceHolders
-from kai_py.commit.narrator import Narrator
 from kai_py.config import DoubleAllocation
 from kai_py.snapshot.assumptions import FINISHED
 from kai_py.snapshot.group_claims import GROUPS, group_of

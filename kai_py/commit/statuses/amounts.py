@@ -1,11 +1,29 @@
-"""Amounts as KAI writes them into statuses: resource lists with GPUs as ``nvidia.com/gpu``."""
+"""How is an amount of a resource written into a status?
 
+Amounts as KAI writes them into statuses: resource lists with GPUs as ``nvidia.com/gpu``.
+"""
+
+import math
 from collections.abc import Mapping
 
-from kai_py.commit.amounts import written
+from kai_py.api.quantity import NANO, Quantity, QuantityFormat
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
 from kai_py.snapshot.queue_objects import in_api_units
 from kai_py.snapshot.queue_specs import DEVICE_ATTRIBUTE
+
+BYTES = ("memory", "ephemeral-storage")
+MICRO = NANO // 1_000_000
+
+
+def written(name: str, amount: float) -> Quantity:
+    """Rounded to millionths, below which sums of fractions are noise; never negative.
+
+    An amount without bounds is written as nothing: a Quantity cannot say it.
+    """
+    millionths = round(amount * 1_000_000) if math.isfinite(amount) else 0
+    form = QuantityFormat.BINARY_SI if name in BYTES else QuantityFormat.DECIMAL_SI
+    return Quantity(max(millionths, 0) * MICRO, form)
+
 
 GPU_RESOURCE = "nvidia.com/gpu"
 

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef
-from kai_py.commit.claims import same_devices
+from kai_py.commit.claims.reconcile import same_devices
 
 DeviceKey = tuple[str, str, str]
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from kai_py.config import Configuration
-from kai_py.demo.director import Director
-from kai_py.demo.happenings import AnyHappening, LogLine, Told
+from kai_py.demo.driver import Director
+from kai_py.demo.events import AnyHappening, LogLine, Told
+from kai_py.demo.fixture import open_stage, scheduling
 from kai_py.demo.observer import Observer
 from kai_py.demo.script import Script
-from kai_py.demo.stage import open_stage, scheduling
-from kai_py.demo.story import Story
+from kai_py.demo.verification import Story
 from kai_py.observe.http import serve
 from kai_py.observe.http_access import Access
 from kai_py.scheduler import Scheduler

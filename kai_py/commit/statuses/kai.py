@@ -4,15 +4,16 @@ import asyncio
 import time
 from collections.abc import Iterable
 
-from kai_py.commit.kai_pod_group_marks import (
+from kai_py.commit.settings import CommitSettings
+from kai_py.commit.statuses.kai_pod_group import (
     LastEvictions,
     kai_pod_group_marks,
     kai_pod_group_marks_patch,
+    kai_pod_group_patch,
+    kai_pod_group_reports,
 )
-from kai_py.commit.kai_pod_group_status import kai_pod_group_patch, kai_pod_group_reports
-from kai_py.commit.kai_queue_status import kai_queue_patch, kai_queue_reports
-from kai_py.commit.report_writer import report_writer
-from kai_py.commit.settings import CommitSettings
+from kai_py.commit.statuses.kai_queue import kai_queue_patch, kai_queue_reports
+from kai_py.commit.statuses.report_writer import report_writer
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.client import Client

@@ -4,22 +4,28 @@ The amounts are the plan's: the same accounting that decided what starts. They i
 below the queue, and so do the waiting gangs. The status is written as a merge patch of what
 differs, under the resourceVersion it was compared with; conditions of other writers stay as they
 are, and so does ``usage`` where none is kept.
+
+Keeps the statuses of Queues in line with the plans of the process that leads.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from kai_py.api.quantity import Quantity
 from kai_py.api.queue_status import Condition, PendingReason, QueueStatus, Usage
-from kai_py.commit.amounts import written
-from kai_py.commit.preconditions import preconditions
-from kai_py.commit.queue_conditions import Finding, findings
+from kai_py.commit.patches import preconditions
+from kai_py.commit.retry import ObjectBackoff
+from kai_py.commit.statuses.amounts import written
+from kai_py.commit.statuses.queue_conditions import Finding, findings
+from kai_py.commit.statuses.report_writer import Reported, ReportWriter
 from kai_py.plan.plan import Plan, QueueShare
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.queue_objects import GPUS, eviction_status, in_api_units, usage_status
+from kai_py.watch.client import Client
 from kai_py.watch.kinds import WatchedQueue
+from kai_py.watch.resource import Resource
 
 USAGE_SECONDS = 300.0
 """Past use changes all the time; alone it is written no more often than this."""
@@ -157,3 +163,48 @@ def _amounts(amounts: Mapping[str, float]) -> dict[str, Quantity]:
 def _document(status: QueueStatus) -> dict[str, Any]:
     document: dict[str, Any] = status.model_dump(mode="json", by_alias=True, exclude_none=True)
     return document
+
+
+class QueueStatusWriter:
+    """Brings the statuses of queues in line with the last plan.
+
+    ``find_queue`` gives a queue as the mirror has it. ``interval`` is in seconds. ``on_transition``
+    is told, with the queue as it was, of conditions written with another status or reason.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource[WatchedQueue],
+        find_queue: Callable[[str], WatchedQueue | None],
+        *,
+        interval: float,
+        backoff: ObjectBackoff,
+        on_transition: Callable[[WatchedQueue, Finding], None],
+    ) -> None:
+        self._on_transition = on_transition
+        reported = Reported(
+            served=lambda: resource,
+            find=lambda key: find_queue(key[1]),
+            patch=_patch,
+            on_written=self._tell,
+        )
+        self._writer = ReportWriter(client, reported, interval=interval, backoff=backoff)
+
+    def update(self, plan: Plan) -> None:
+        """Note what queues must report from now on."""
+        self._writer.update(
+            lambda: {("", report.share.queue): report for report in queue_reports(plan)}
+        )
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        await self._writer.run()
+
+    def _tell(self, report: QueueReport, known: WatchedQueue) -> None:
+        for finding in changed_findings(report, known):
+            self._on_transition(known, finding)
+
+
+def _patch(report: QueueReport, known: WatchedQueue, now: datetime) -> dict[str, Any] | None:
+    return status_patch(wanted_status(report, known, now), known)

@@ -7,7 +7,7 @@ seen in ``PATIENCE`` seconds more, the demo ends there.
 import asyncio
 from collections.abc import Callable
 
-from kai_py.demo.happenings import AnyHappening, StepBegan
+from kai_py.demo.events import AnyHappening, StepBegan
 from kai_py.demo.script import Script, Seen, Step
 from kai_py.demo.workloads import NAMESPACE, job_manifest
 from kai_py.embedded.kubelet import RUN_SECONDS

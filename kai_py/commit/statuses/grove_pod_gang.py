@@ -14,15 +14,15 @@ from datetime import datetime
 from typing import Any
 
 from kai_py.api.records.document import Document
-from kai_py.commit.group_conditions import (
+from kai_py.commit.settings import CommitSettings
+from kai_py.commit.statuses.group_conditions import (
     Disrupted,
     Statement,
     conditions_patch,
     disruption,
     statuses_of,
 )
-from kai_py.commit.report_writer import report_writer
-from kai_py.commit.settings import CommitSettings
+from kai_py.commit.statuses.report_writer import report_writer
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.client import Client

@@ -14,9 +14,9 @@ from kai_py.api.queue_status import ORPHAN, OVER_DESERVED, READY
 from kai_py.api.records.core import Condition
 from kai_py.api.records.kai import KaiQueue
 from kai_py.api.timestamp import timestamp
-from kai_py.commit.kai_amounts import resource_list
-from kai_py.commit.preconditions import preconditions
-from kai_py.commit.queue_conditions import Finding, findings
+from kai_py.commit.patches import preconditions
+from kai_py.commit.statuses.amounts import resource_list
+from kai_py.commit.statuses.queue_conditions import Finding, findings
 from kai_py.plan.plan import Plan, QueueShare
 from kai_py.watch.resource import Key
 

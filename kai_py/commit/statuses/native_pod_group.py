@@ -20,16 +20,16 @@ from datetime import datetime
 from typing import Any
 
 from kai_py.api.records.document import Document
-from kai_py.commit.group_conditions import (
+from kai_py.commit.settings import CommitSettings
+from kai_py.commit.statuses.group_conditions import (
     Disrupted,
     Statement,
     conditions_patch,
     disruption,
     statuses_of,
 )
-from kai_py.commit.report_writer import report_writer
-from kai_py.commit.settings import CommitSettings
-from kai_py.commit.status import SCHEDULER_ERROR, UNSCHEDULABLE
+from kai_py.commit.statuses.pod import SCHEDULER_ERROR, UNSCHEDULABLE
+from kai_py.commit.statuses.report_writer import report_writer
 from kai_py.grouping.gang import Subgroup, satisfied
 from kai_py.plan.plan import Plan, Stage, Unplaced
 from kai_py.snapshot.gangs import Gang, PodState

@@ -12,11 +12,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
-from kai_py.demo.happenings import AnyHappening, StepBegan
+from kai_py.demo.events import AnyHappening, StepBegan
 from kai_py.demo.live import LiveView
 from kai_py.demo.observer import Observer
-from kai_py.demo.performance import Audience, Performance
-from kai_py.observe.live.picture import Picture
+from kai_py.demo.run import Audience, Performance
+from kai_py.observe.live.cluster import Picture
 
 WIDTH, HEIGHT = 128, 40
 Look = Callable[[], tuple[Picture, float]]

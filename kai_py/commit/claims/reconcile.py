@@ -15,6 +15,10 @@ sending fields we do not read. Taking back needs no fresh copy: consumers leave 
 merge patch; the allocation is cleared, against a resourceVersion, once nobody else consumes it.
 
 Sources: KEP 4381; k8s.io/kubernetes plugin dynamicresources (PreBind, Unreserve, PostFilter).
+
+Every step follows from what the API holds. A conflict, and a failure that leaves open whether the write happened, is answered by reading the claim again: what
+was done is then seen as done. A copy of the watch may be older than our own undoing: only a write
+that the server takes against its version, or a fresh copy, shows that a claim is where it must be.
 """
 
 from collections.abc import Iterable, Set
@@ -34,9 +38,12 @@ from kai_py.api.records.resource import (
 )
 from kai_py.api.records.resource_versions import encode_allocation
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.commit.preconditions import preconditions
+from kai_py.commit.api_access import Access, is_gone
+from kai_py.commit.patches import preconditions
+from kai_py.commit.retry import TRANSIENT
 from kai_py.plan.plan import GangPlacement
 from kai_py.watch.client import PatchType
+from kai_py.watch.errors import ApiError, Conflict
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,3 +240,70 @@ def _leave_patch(claim: ResourceClaim, uids: Iterable[str]) -> ClaimPatch:
     entries = [{"$patch": "delete", "uid": uid} for uid in uids]
     body = {"metadata": {"uid": claim.metadata.uid}, "status": {"reservedFor": entries}}
     return ClaimPatch(body=body, how=PatchType.STRATEGIC)
+
+
+async def reach(
+    access: Access, goal: ClaimGoal, known: ResourceClaim | None
+) -> ResourceClaim | Lost:
+    """Bring a claim to its goal, starting from a copy that may be old; gives it as it then is."""
+    try:
+        claim = known or await access.read_claim(goal.claim)
+        failures, reason = 0, ""
+        while failures < access.retry.attempts:
+            step = next_write(goal, claim)
+            if claim is known and not isinstance(step, ClaimPatch):
+                claim, known = await access.read_claim(goal.claim), None
+                continue
+            if isinstance(step, Reached):
+                return claim
+            if isinstance(step, Lost):
+                return step
+            try:
+                claim = await _send(access, goal.claim, step)
+            except (Conflict, *TRANSIENT) as error:
+                failures, reason = failures + 1, str(error)
+                await access.retry.pause(failures, error)
+                claim = await access.read_claim(goal.claim)
+    except ApiError as error:
+        if is_gone(error):
+            return Lost(f"claim {goal.claim}: was deleted")
+        return Lost(f"claim {goal.claim}: {error}")
+    return Lost(f"claim {goal.claim}: {failures} writes in a row failed: {reason}")
+
+
+async def release(
+    access: Access, ref: ClaimRef, leaving: frozenset[str], known: ResourceClaim | None = None
+) -> None:
+    """Take consumers with these uids from a claim, and its devices when nobody else is left.
+
+    Raises ApiError when the API keeps failing; a claim that is gone holds nothing.
+    """
+    try:
+        claim = known or await access.read_claim(ref)
+        for failures in range(1, access.retry.attempts + 1):
+            step = release_write(claim, leaving) if claim.metadata.uid == ref.uid else None
+            if step is None:
+                return
+            try:
+                claim = await _send(access, ref, step)
+            except (Conflict, *TRANSIENT) as error:
+                if failures == access.retry.attempts:
+                    raise
+                await access.retry.pause(failures, error)
+                claim = await access.read_claim(ref)
+    except ApiError as error:
+        if not is_gone(error):
+            raise
+
+
+async def _send(access: Access, claim: ClaimRef, patch: ClaimPatch) -> ResourceClaim:
+    return await access.call(
+        lambda: access.client.patch(
+            access.claims,
+            claim.name,
+            patch.body,
+            namespace=claim.namespace,
+            subresource=patch.subresource,
+            how=patch.how,
+        )
+    )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from kai_py.grouping.explicit import MIN_AVAILABLE_KEY
 from kai_py.observe.suggestion import Step, Suggestion, Verb
-from kai_py.simulate.question import Question, delete, first, patch
+from kai_py.simulate.remedy_search import Question, delete, first, patch
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.node_kinds import node_kinds
 

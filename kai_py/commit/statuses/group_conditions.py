@@ -11,7 +11,7 @@ from typing import Any
 from kai_py.api.records.document import Document
 from kai_py.api.timestamp import timestamp
 from kai_py.commit.eviction import DISRUPTION_TARGET, PREEMPTED
-from kai_py.commit.preconditions import preconditions
+from kai_py.commit.patches import preconditions
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
 

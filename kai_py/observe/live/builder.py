@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from kai_py.api.quantity import parse_quantity
 from kai_py.api.records.core import Node, Pod
 from kai_py.api.records.resource import ResourceClaim
-from kai_py.observe.live.membership import Membership
-from kai_py.observe.live.picture import (
+from kai_py.observe.live.cluster import (
     GangView,
     NodeView,
     Picture,
@@ -24,6 +23,7 @@ from kai_py.observe.live.picture import (
     Slot,
     SlotState,
 )
+from kai_py.observe.live.membership import Membership
 from kai_py.observe.natural_order import natural
 from kai_py.plan.plan import Plan, QueueShare
 from kai_py.snapshot.accounting import GPU

@@ -11,7 +11,7 @@ Pure: the same happenings give the same story.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kai_py.demo.happenings import (
+from kai_py.demo.events import (
     AnyHappening,
     ClaimChange,
     ClaimChanged,

@@ -4,7 +4,7 @@ Events are the source: a gang's wait is told once for the gang instead of once p
 per pod instead of again for its gang. Changes of single objects are for machines (``--json``).
 """
 
-from kai_py.demo.happenings import (
+from kai_py.demo.events import (
     AnyHappening,
     EventSeen,
     JobCompleted,

@@ -1,0 +1,1 @@
+"""Claims as the API has them: allocation, release, conflicts, recovery."""

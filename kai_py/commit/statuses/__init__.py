@@ -1,0 +1,1 @@
+"""Statuses written back: pods, queues, and the objects of each dialect."""
