@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from kai_py.watch.mirror import settle_memory
+from kai_py.watch.mirror import freeze_memory
 
 MEGABYTE = 1e6
 T = TypeVar("T")
@@ -28,7 +28,7 @@ def median_seconds(
     At most ``most`` runs, none begun after ``budget`` seconds. Garbage is collected as in the
     scheduler's own process.
     """
-    settle_memory()
+    freeze_memory()
     times: list[float] = []
     began = time.perf_counter()
     while True:

@@ -12,7 +12,7 @@ from kai_py.api.records.sameness import same_owner
 from kai_py.watch.kinds import WatchedQueue
 
 
-def is_relevant(old: object | None, new: object | None) -> bool:
+def affects_plan(old: object | None, new: object | None) -> bool:
     """Whether the change from ``old`` to ``new`` (None: not there) can matter to a plan."""
     match old, new:
         case Pod(), Pod():

@@ -21,7 +21,7 @@ from typing import Any
 
 from kai_py.commit.claims.binding_conditions import ReadinessPolicy
 from kai_py.commit.claims.device_holders import DeviceHolders
-from kai_py.commit.executor import Executor, Surroundings
+from kai_py.commit.executor import Executor, ExecutorDependencies
 from kai_py.commit.settings import CommitSettings
 from kai_py.config import Configuration
 from kai_py.grouping.owners import GroupKind
@@ -31,20 +31,20 @@ from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics
 from kai_py.observe.http import Probes
-from kai_py.observe.http_api import Source
+from kai_py.observe.http_api import ApiSource
 from kai_py.observe.kai_metrics import KaiQueueMetrics
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.share_history import ShareHistory
 from kai_py.plan.plan import Plan
 from kai_py.planner import Planner
-from kai_py.relevance import is_relevant
+from kai_py.relevance import affects_plan
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.client import Client
 from kai_py.watch.elector import Election, Elector
 from kai_py.watch.kinds import KAI_QUEUES, RESOURCE_CLAIMS
 from kai_py.watch.mirror import Mirror
-from kai_py.watch.owner_kinds import OwnerKinds
+from kai_py.watch.owner_kinds import OwnerKindWatcher
 from kai_py.watch.prometheus_usage import follow_usage
 from kai_py.watch.resource import Kind
 
@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 MONITOR_SECONDS = 5.0
 FAILED_CYCLE_PAUSE = 1.0
-OWNERS_SECONDS = 10.0
+OWNER_KINDS_SECONDS = 10.0
 """The first cycle waits at most so long for kinds of owners that the first pods need."""
 PlanListener = Callable[[Plan], None]
 
@@ -74,7 +74,7 @@ class Scheduler:
         dry_run: bool = False,
         on_plan: PlanListener = lambda _plan: None,
     ) -> None:
-        self.mirror = Mirror(client, on_refused=self._note_refused)
+        self.mirror = Mirror(client, on_refused=self._on_refused)
         self.last_view: ClusterView | None = None
         self.decisions = DecisionLog()
         self.shares = ShareHistory()
@@ -85,23 +85,23 @@ class Scheduler:
         self._dry_run = dry_run
         self._on_plan = on_plan
         self._planner = Planner(configuration, follow=self._want_owner_kind)
-        self._owner_kinds = OwnerKinds(
-            client, self.mirror, self._planner.owner_decoder, self._note_owner_kind
+        self._owner_kinds = OwnerKindWatcher(
+            client, self.mirror, self._planner.owner_decoder, self._on_owner_kind
         )
-        self._work_metrics = DecisionMetrics(metrics.registry)
+        self._decision_metrics = DecisionMetrics(metrics.registry)
         ClusterMetrics(metrics.registry, lambda: self.last_view)
         self._kai_metrics = (
             KaiQueueMetrics(metrics.registry, self._display_name)
             if configuration.kai.queue_metrics
             else None
         )
-        self._holders = DeviceHolders()
+        self._device_holders = DeviceHolders()
         self._executor: Executor | None = None
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
         self._cycle_began: float | None = None
         self._deadline: float | None = None
-        self.mirror.subscribe(self._observe)
+        self.mirror.subscribe(self._on_change)
 
     def stop(self) -> None:
         """Finish what is under way, then let ``run`` return."""
@@ -115,18 +115,18 @@ class Scheduler:
                 group.create_task(self.mirror.run()),
                 group.create_task(self._owner_kinds.run()),
                 group.create_task(self._monitor()),
-                *self._measuring(group),
+                *self._usage_tasks(group),
             ]
             try:
                 await self._unless_stopped(self.mirror.wait_synced())
-                await self._unless_stopped(self._owner_kinds.wait_settled(OWNERS_SECONDS))
+                await self._unless_stopped(self._owner_kinds.wait_settled(OWNER_KINDS_SECONDS))
                 if not self._stop.is_set():
-                    await self._work()
+                    await self._run_elected()
             finally:
                 for task in background:
                     task.cancel()
 
-    def _measuring(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+    def _usage_tasks(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """What asks for past use, where it is measured elsewhere."""
         chosen = self._configuration.fair_share
         if chosen.prometheus is None:
@@ -143,19 +143,19 @@ class Scheduler:
     def unready(self) -> list[str]:
         """What has not been read yet or cannot be reached now, as sentences."""
         kinds = self.mirror.status()
-        unread = [] if self.mirror.synced else health.unread_kinds(kinds)
-        return unread + health.unreached_kinds(kinds)
+        unread = [] if self.mirror.synced else health.unsynced_kinds(kinds)
+        return unread + health.unreachable_kinds(kinds)
 
-    def forgone(self) -> list[str]:
+    def unreadable(self) -> list[str]:
         """What the scheduler does without because it may not read it, as sentences."""
-        return health.forgone_kinds(self.mirror.status())
+        return health.unreadable_kinds(self.mirror.status())
 
     def probes(self) -> Probes:
         """What can be asked of this process over HTTP."""
-        source = Source(lambda: self.last_view, self.decisions, self.shares)
-        return Probes(self._metrics.registry, self.unhealthy, self.unready, source, self.forgone)
+        source = ApiSource(lambda: self.last_view, self.decisions, self.shares)
+        return Probes(self._metrics.registry, self.unhealthy, self.unready, source, self.unreadable)
 
-    async def _work(self) -> None:
+    async def _run_elected(self) -> None:
         if self._dry_run:
             await self._cycles(lambda: False)
         elif not self._configuration.leader_election.enabled:
@@ -181,12 +181,12 @@ class Scheduler:
     async def _lead(self, may_act: Callable[[], bool]) -> None:
         self._metrics.leader.set(1)
         self._executor = Executor(
-            Surroundings(
+            ExecutorDependencies(
                 client=self._client,
                 mirror=self.mirror,
-                room=self._planner.builder,
-                groups=self._planner.builder.vacated,
-                holders=self._holders,
+                assume_cache=self._planner.builder,
+                claiming_groups=self._planner.builder.vacated,
+                holders=self._device_holders,
                 metrics=self._metrics,
                 settings=commit_settings(self._configuration),
                 identity=self._identity,
@@ -217,17 +217,17 @@ class Scheduler:
                 self._wake.set()
                 pause = max(pause, FAILED_CYCLE_PAUSE)
             self._cycle_began = None
-            await self._rest(began + pause)
+            await self._wait_for_cycle(began + pause)
 
-    async def _rest(self, until: float) -> None:
+    async def _wait_for_cycle(self, until: float) -> None:
         """Sleep to ``until`` (loop time), then until something relevant happens or is due."""
         delay = until - asyncio.get_running_loop().time()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stop.wait(), max(delay, 0.0))
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), self._longest_rest())
+            await asyncio.wait_for(self._wake.wait(), self._max_wait())
 
-    def _longest_rest(self) -> float:
+    def _max_wait(self) -> float:
         longest = self._configuration.resync_period
         if self._deadline is None:
             return longest
@@ -239,9 +239,9 @@ class Scheduler:
             snapshot = self._planner.freeze(now)
         with self._metrics.timed("plan", number):
             plan, node_gpus = await asyncio.to_thread(self._decide, snapshot)
-        decisions = self.decisions.note(plan, snapshot.gangs, now)
-        self._work_metrics.count(decisions, snapshot.gangs, now)
-        self.shares.note(plan, now)
+        decisions = self.decisions.record(plan, snapshot.gangs, now)
+        self._decision_metrics.count(decisions, snapshot.gangs, now)
+        self.shares.record(plan, now)
         self.last_view = ClusterView(number, snapshot, plan, node_gpus)
         self._deadline = self._planner.next_deadline(snapshot)
         self._metrics.show_plan(plan)
@@ -250,7 +250,7 @@ class Scheduler:
         self._on_plan(plan)
         if self._executor is not None and may_act():
             with self._metrics.timed("commit", number):
-                self._executor.carry_out(plan, snapshot.gangs.values(), now)
+                self._executor.execute(plan, snapshot.gangs.values(), now)
 
     def _decide(self, snapshot: Snapshot) -> tuple[Plan, Floats]:
         return self._planner.decide(snapshot), self._planner.node_gpus(snapshot)
@@ -258,19 +258,19 @@ class Scheduler:
     def _want_owner_kind(self, kind: GroupKind) -> None:
         self._owner_kinds.want(kind)
 
-    def _note_owner_kind(self, kind: GroupKind, *, readable: bool) -> None:
+    def _on_owner_kind(self, kind: GroupKind, *, readable: bool) -> None:
         self._planner.builder.set_owner_kind(kind, readable=readable)
         self._wake.set()
 
-    def _note_refused(self, kind: Kind[Any], *, refused: bool) -> None:
+    def _on_refused(self, kind: Kind[Any], *, refused: bool) -> None:
         self._metrics.kind_refused.labels(kind.permission).set(refused)
-        self._note_owner_kind(GroupKind(kind.group, kind.name), readable=not refused)
+        self._on_owner_kind(GroupKind(kind.group, kind.name), readable=not refused)
 
-    def _observe(self, kind: Kind[Any], old: Any, new: Any) -> None:
+    def _on_change(self, kind: Kind[Any], old: Any, new: Any) -> None:
         self._planner.builder.apply(kind.collection_name, old, new)
         if kind is RESOURCE_CLAIMS:
-            self._holders.apply(old, new)
-        if not self._wake.is_set() and is_relevant(old, new) and not self._caused(new):
+            self._device_holders.apply(old, new)
+        if not self._wake.is_set() and affects_plan(old, new) and not self._is_own_write(new):
             self._wake.set()
 
     def _display_name(self, queue: str) -> str:
@@ -278,12 +278,12 @@ class Scheduler:
         found = self.mirror.objects(KAI_QUEUES).get(("", queue))
         return (found.spec.display_name if found is not None else "") or queue
 
-    def _caused(self, new: Any) -> bool:
+    def _is_own_write(self, new: Any) -> bool:
         """Whether the change is a step of a running transaction, which the builder assumes."""
         return (
             new is not None
             and self._executor is not None
-            and self._executor.committer.carries(new.metadata.uid)
+            and self._executor.committer.is_committing(new.metadata.uid)
         )
 
     def _wake_after(self, seconds: float) -> None:
@@ -309,9 +309,9 @@ def commit_settings(configuration: Configuration) -> CommitSettings:
         queue_status_interval=configuration.commit.queue_status_interval,
         readiness=ReadinessPolicy(timeout=configuration.commit.binding_timeout),
         double_allocation=configuration.commit.double_allocation,
-        kai_statuses=configuration.kai.write_status,
-        grove_statuses=configuration.grove.write_status,
-        pool=configuration.node_pool.name,
+        write_kai_statuses=configuration.kai.write_status,
+        write_grove_statuses=configuration.grove.write_status,
+        node_pool=configuration.node_pool.name,
         autoscaling=configuration.autoscaling,
     )
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from kai_py.api.queue import read_queue
 from kai_py.api.records.core import Condition, Node, NodeStatus, ObjectMeta, Pod, PodStatus
 from kai_py.api.records.job import Job, JobSpec, JobStatus
-from kai_py.relevance import is_relevant
+from kai_py.relevance import affects_plan
 from kai_py.watch.kinds import WatchedQueue
 
 READY = Condition(
@@ -19,26 +19,26 @@ def test_conditions_of_pods_do_not_matter():
     new = Pod(
         metadata=ObjectMeta(name="a", resource_version="2"), status=PodStatus(conditions=(waiting,))
     )
-    assert not is_relevant(old, new)
+    assert not affects_plan(old, new)
 
 
 def test_what_a_pod_asks_and_how_it_ends_matters():
     old = Pod()
-    assert is_relevant(old, replace(old, status=PodStatus(phase="Succeeded")))
-    assert is_relevant(old, replace(old, status=PodStatus(nominated_node_name="node-a")))
+    assert affects_plan(old, replace(old, status=PodStatus(phase="Succeeded")))
+    assert affects_plan(old, replace(old, status=PodStatus(nominated_node_name="node-a")))
     leaving = ObjectMeta(deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC))
-    assert is_relevant(old, replace(old, metadata=leaving))
-    assert is_relevant(None, old)
-    assert is_relevant(old, None)
+    assert affects_plan(old, replace(old, metadata=leaving))
+    assert affects_plan(None, old)
+    assert affects_plan(old, None)
 
 
 def test_heartbeats_of_nodes_do_not_matter_but_readiness_does():
     old = Node(status=NodeStatus(conditions=(READY,)))
     later = replace(READY, last_transition_time=datetime(2026, 1, 2, tzinfo=UTC))
-    assert not is_relevant(old, Node(status=NodeStatus(conditions=(later,))))
+    assert not affects_plan(old, Node(status=NodeStatus(conditions=(later,))))
     failed = replace(READY, status="Unknown")
-    assert is_relevant(old, Node(status=NodeStatus(conditions=(failed,))))
-    assert is_relevant(old, Node(status=NodeStatus(conditions=(READY,), allocatable={"cpu": "1"})))
+    assert affects_plan(old, Node(status=NodeStatus(conditions=(failed,))))
+    assert affects_plan(old, Node(status=NodeStatus(conditions=(READY,), allocatable={"cpu": "1"})))
 
 
 def test_statuses_of_queues_do_not_matter_but_their_specs_do():
@@ -48,15 +48,15 @@ def test_statuses_of_queues_do_not_matter_but_their_specs_do():
         return WatchedQueue(ObjectMeta(name="q", resource_version=version), written)
 
     old = watched("1", 4, {})
-    assert not is_relevant(old, watched("2", 4, {"pendingGangs": 3}))
-    assert is_relevant(old, watched("2", 5, {}))
+    assert not affects_plan(old, watched("2", 4, {"pendingGangs": 3}))
+    assert affects_plan(old, watched("2", 5, {}))
 
 
 def test_how_many_pods_of_a_job_run_does_not_matter_but_how_many_ended_well_does():
     meta = ObjectMeta(name="job", uid="1", resource_version="1")
     old = Job(metadata=meta, spec=JobSpec(parallelism=2))
     later = replace(meta, resource_version="2")
-    assert not is_relevant(old, replace(old, metadata=later, status=JobStatus(active=2)))
-    assert is_relevant(old, replace(old, status=JobStatus(succeeded=1)))
-    assert is_relevant(old, replace(old, spec=JobSpec(parallelism=2, suspend=True)))
-    assert is_relevant(old, replace(old, metadata=replace(meta, annotations={"queue": "b"})))
+    assert not affects_plan(old, replace(old, metadata=later, status=JobStatus(active=2)))
+    assert affects_plan(old, replace(old, status=JobStatus(succeeded=1)))
+    assert affects_plan(old, replace(old, spec=JobSpec(parallelism=2, suspend=True)))
+    assert affects_plan(old, replace(old, metadata=replace(meta, annotations={"queue": "b"})))

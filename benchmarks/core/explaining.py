@@ -26,7 +26,7 @@ from kai_py.plan.session import CycleState
 from kai_py.plan.victims.protections import tell_protections
 from kai_py.simulate.changes import AddNodes
 from kai_py.simulate.objects import Document
-from kai_py.simulate.what_if import Present
+from kai_py.simulate.what_if import LoadedCluster
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -116,7 +116,7 @@ def measure_what_if(node_count: int) -> Measured:
     """Time one question, loading left out."""
     documents = full_documents(node_count)
     start = time.perf_counter()
-    present = Present(documents, Configuration(), NOW)
+    present = LoadedCluster(documents, Configuration(), NOW)
     loading = time.perf_counter() - start
     change = AddNodes(node_name(0), ADDED)
     before = _processor_seconds()

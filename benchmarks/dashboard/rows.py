@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.row import Benchmark, Measured
 from kai_py.observe.http import serve
-from kai_py.observe.http_access import Access
+from kai_py.observe.http_access import HttpAccess
 from tests.observe.browser import Tab, browsing, find_browser
 from tests.observe.shown import Shown, large_cluster
 
@@ -55,7 +55,7 @@ async def _measure(look) -> Measured:
     shown = Shown(large_cluster().snapshot())
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         async with (
-            serve(shown.probes(), Access("127.0.0.1"), 0) as port,
+            serve(shown.probes(), HttpAccess("127.0.0.1"), 0) as port,
             browsing(Path(folder)) as tab,
         ):
             await tab.call("Page.enable")

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kai_py.config import Configuration
-from kai_py.simulate.report import report
-from kai_py.simulate.scenario import JobLine, NodeKind, QueueLine, Scenario
-from kai_py.simulate.simulation import Result, simulate
+from kai_py.simulate.report import summarise
+from kai_py.simulate.scenario import NodeGroup, Scenario, ScenarioJob, ScenarioQueue
+from kai_py.simulate.simulation import SimulationResult, simulate
 
 NODE_GPUS = 8
 HOURS = 168.0
@@ -50,16 +50,16 @@ def week(queues: int, *, hours: float = HOURS, seed: int = 1) -> Scenario:
     return _scenario(range(queues), jobs, hours)
 
 
-def fairness(scenario: Scenario, result: Result) -> Fairness:
+def fairness(scenario: Scenario, result: SimulationResult) -> Fairness:
     """Judge a simulated ``scenario`` of ``week``; plays each queue alone to compare."""
     alone = _finishes_alone(scenario)
     found = {wait.gang: wait for wait in result.waits}
     slowed: dict[str, list[float]] = {}
     for gang, finish in alone.items():
-        shared = found[gang].finish
+        shared = found[gang].completion
         slow = math.inf if shared is None else shared / finish
         slowed.setdefault(found[gang].queue, []).append(slow)
-    summary = report(result)
+    summary = summarise(result)
     parts = [queue.received / queue.entitled for queue in summary.queues if queue.entitled > 0]
     return Fairness(
         jain=summary.jain,
@@ -78,33 +78,33 @@ def _finishes_alone(scenario: Scenario) -> dict[str, float]:
         result = simulate(
             Scenario(
                 hours=scenario.hours,
-                nodes=(NodeKind(name="alone", count=1, gpus=NODE_GPUS),),
+                nodes=(NodeGroup(name="alone", count=1, gpus=NODE_GPUS),),
                 queues=(line,),
                 jobs=jobs,
             ),
             CONFIGURATION,
         )
-        finishes |= {w.gang: w.finish for w in result.waits if w.finish is not None}
+        finishes |= {w.gang: w.completion for w in result.waits if w.completion is not None}
     return finishes
 
 
-def _scenario(queues: range, jobs: tuple[JobLine, ...], hours: float) -> Scenario:
+def _scenario(queues: range, jobs: tuple[ScenarioJob, ...], hours: float) -> Scenario:
     return Scenario(
         hours=hours,
-        nodes=(NodeKind(name="node", count=len(queues), gpus=NODE_GPUS),),
+        nodes=(NodeGroup(name="node", count=len(queues), gpus=NODE_GPUS),),
         queues=tuple(
-            QueueLine.model_validate({"name": f"queue-{q}", "deservedGPUs": NODE_GPUS})
+            ScenarioQueue.model_validate({"name": f"queue-{q}", "deservedGPUs": NODE_GPUS})
             for q in queues
         ),
         jobs=jobs,
     )
 
 
-def _bursts(queue: int, hours: float, seed: int) -> Iterator[JobLine]:
+def _bursts(queue: int, hours: float, seed: int) -> Iterator[ScenarioJob]:
     chance, at, number = random.Random(f"{seed}/{queue}"), 0.0, 0
     while (at := at + chance.expovariate(1 / BURST_HOURS)) < hours * LAST_BURST / HOURS:
         for _ in range(chance.randint(*BURST_JOBS)):
-            yield JobLine(
+            yield ScenarioJob(
                 name=f"q{queue}-{number}",
                 queue=f"queue-{queue}",
                 gpus_per_pod=chance.choice(SIZES),

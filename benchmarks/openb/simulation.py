@@ -15,7 +15,7 @@ from kai_py.simulate.traces import (
     SATURATION_HOURS,
     parse_jobs,
     parse_nodes,
-    saturated,
+    saturating_jobs,
     scenario_of,
 )
 
@@ -51,7 +51,7 @@ def measure(data: Path, eviction: Eviction) -> Measured:
     began, worked = time.perf_counter(), time.process_time()
     nodes = parse_nodes((data / "nodes_gpu.csv").read_text(), name="nodes")
     jobs = gzip.decompress((data / "pods_default.csv.gz").read_bytes()).decode()
-    drawn = saturated(parse_jobs(jobs, name="jobs"), nodes, seed=SEED)
+    drawn = saturating_jobs(parse_jobs(jobs, name="jobs"), nodes, seed=SEED)
     scenario = scenario_of(drawn, nodes, hours=SATURATION_HOURS)
     result = simulate(scenario, Configuration(eviction=eviction), cycle_seconds=CYCLE_SECONDS)
     seconds, worked = time.perf_counter() - began, time.process_time() - worked

@@ -30,7 +30,7 @@ from kai_py.watch.resource import define_kind
 
 log = logging.getLogger(__name__)
 VALID_DAYS = 365
-RENEWED_WITHIN = VALID_DAYS * 24 * 3600 // 3
+RENEW_SECONDS = VALID_DAYS * 24 * 3600 // 3
 OPENSSL_SECONDS = 60
 CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"
 
@@ -58,7 +58,7 @@ class Certificate:
     authority: bytes
 
 
-def issue(names: Sequence[str], before: bytes = b"") -> Certificate:
+def issue(names: Sequence[str], previous: bytes = b"") -> Certificate:
     """Make a certificate for ``names``; ``before`` is trusted beside it. Raises CertificateError.
 
     Blocks for some milliseconds.
@@ -72,64 +72,64 @@ def issue(names: Sequence[str], before: bytes = b"") -> Certificate:
             *("-keyout", str(key), "-out", str(served)),
         )
         made = served.read_bytes()
-        return Certificate(made, key.read_bytes(), made + before)
+        return Certificate(made, key.read_bytes(), made + previous)
 
 
-def ends_soon(served: bytes) -> bool:
+def expires_soon(certificate: bytes) -> bool:
     """Whether a certificate is to be renewed, or is none. Blocks for some milliseconds."""
     with tempfile.NamedTemporaryFile() as file:
-        file.write(served)
+        file.write(certificate)
         file.flush()
-        within = str(RENEWED_WITHIN)
+        within = str(RENEW_SECONDS)
         return not _succeeds("x509", "-checkend", within, "-noout", "-in", file.name)
 
 
-async def kept_certificate(
-    client: Client, wanted: Webhook, served: Certificate | None = None
+async def ensure_certificate(
+    client: Client, settings: Webhook, current: Certificate | None = None
 ) -> Certificate:
     """The Secret's certificate, made or renewed where that is ours to do.
 
     ``served``: what this replica serves already. Raises CertificateError, ApiError.
     """
     try:
-        secret = await client.get(SECRETS, WEBHOOK_NAME, namespace=wanted.namespace)
+        secret = await client.get(SECRETS, WEBHOOK_NAME, namespace=settings.namespace)
     except NotFound:
-        if not wanted.self_managed:
-            place = f"Secret {wanted.namespace}/{WEBHOOK_NAME}"
+        if not settings.self_managed:
+            place = f"Secret {settings.namespace}/{WEBHOOK_NAME}"
             text = f"{place} does not exist: create it, of type kubernetes.io/tls"
             raise CertificateError(text) from None
-        return await _created(client, wanted, served)
+        return await _create(client, settings, current)
     try:
         found = await asyncio.to_thread(_read, secret)
     except CertificateError as error:
-        if not wanted.self_managed:
+        if not settings.self_managed:
             raise
         log.warning("%s; a new certificate takes its place", error)
-        return await _renewed(client, wanted, secret, b"")
-    if not wanted.self_managed or not await asyncio.to_thread(ends_soon, found.served):
+        return await _renew(client, settings, secret, b"")
+    if not settings.self_managed or not await asyncio.to_thread(expires_soon, found.served):
         return found
-    return await _renewed(client, wanted, secret, found.served)
+    return await _renew(client, settings, secret, found.served)
 
 
-async def _created(client: Client, wanted: Webhook, served: Certificate | None) -> Certificate:
-    made = await asyncio.to_thread(issue, _names(wanted)) if served is None else served
+async def _create(client: Client, settings: Webhook, current: Certificate | None) -> Certificate:
+    made = await asyncio.to_thread(issue, _names(settings)) if current is None else current
     body = {"type": "kubernetes.io/tls", "data": _data(made)}
-    metadata = {"name": WEBHOOK_NAME, "namespace": wanted.namespace}
+    metadata = {"name": WEBHOOK_NAME, "namespace": settings.namespace}
     try:
-        await client.create(SECRETS, {"metadata": metadata, **body}, namespace=wanted.namespace)
+        await client.create(SECRETS, {"metadata": metadata, **body}, namespace=settings.namespace)
     except AlreadyExists:  # another replica was first
-        return await kept_certificate(client, wanted)
+        return await ensure_certificate(client, settings)
     return made
 
 
-async def _renewed(client: Client, wanted: Webhook, secret: Secret, before: bytes) -> Certificate:
-    made = await asyncio.to_thread(issue, _names(wanted), before=before)
+async def _renew(client: Client, settings: Webhook, secret: Secret, previous: bytes) -> Certificate:
+    made = await asyncio.to_thread(issue, _names(settings), previous=previous)
     guard = {"metadata": {"resourceVersion": secret.metadata.resource_version}}
     body = {**guard, "data": _data(made)}
     try:
-        await client.patch(SECRETS, WEBHOOK_NAME, body, namespace=wanted.namespace)
+        await client.patch(SECRETS, WEBHOOK_NAME, body, namespace=settings.namespace)
     except Conflict:  # another replica was first
-        return await kept_certificate(client, wanted)
+        return await ensure_certificate(client, settings)
     return made
 
 
@@ -165,9 +165,9 @@ def _data(made: Certificate) -> dict[str, str]:
     return {name: base64.b64encode(text).decode() for name, text in texts.items()}
 
 
-def _names(wanted: Webhook) -> tuple[str, ...]:
-    service = f"{WEBHOOK_NAME}.{wanted.namespace}.svc"
-    return (service, f"{service}.cluster.local", *wanted.names)
+def _names(settings: Webhook) -> tuple[str, ...]:
+    service = f"{WEBHOOK_NAME}.{settings.namespace}.svc"
+    return (service, f"{service}.cluster.local", *settings.names)
 
 
 def _alternative_name(name: str) -> str:

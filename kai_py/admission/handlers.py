@@ -13,10 +13,10 @@ import kopf
 import msgspec
 
 from kai_py.admission.owner_lookup import OwnerLookup
-from kai_py.admission.pod_defaults import gets_gate, gets_scheduler, queue_mark
+from kai_py.admission.pod_defaults import gets_gate, gets_scheduler, queue_reference
 from kai_py.admission.pod_group_rules import judge_pod_group
 from kai_py.admission.queue_rules import judge_deletion, judge_queue
-from kai_py.admission.verdict import Verdict
+from kai_py.admission.verdict import AdmissionVerdict
 from kai_py.api.admission import (
     KAI_POD_GROUP_RULES,
     KAI_QUEUE_RULES,
@@ -39,7 +39,7 @@ from kai_py.watch.mirror import Mirror
 from kai_py.watch.resource import Identified, Kind
 
 log = logging.getLogger(__name__)
-REFUSED = 422
+REFUSED_CODE = 422
 MIRRORED = (NAMESPACES, QUEUES, KAI_QUEUES)
 
 Body = Mapping[str, Any]
@@ -49,7 +49,7 @@ K = TypeVar("K", bound=Identified)
 
 
 @dataclass
-class Desk:
+class AdmissionContext:
     """What the handlers look things up in."""
 
     client: Client
@@ -66,7 +66,7 @@ class Desk:
 
     async def pod_defaults(self, body: Body, patch: kopf.Patch) -> None:
         """Give a pod of an enabled namespace our scheduler, and the namespace's queue."""
-        pod = _decoded(PODS, body)
+        pod = _decode(PODS, body)
         if gets_scheduler(pod):
             patch.spec["schedulerName"] = self.configuration.scheduler_name
         elif pod.spec.scheduler_name not in self._schedulers:
@@ -74,13 +74,13 @@ class Desk:
         namespace = self._namespace(pod)
         if namespace is None:
             return
-        mark = queue_mark(await self._owners.lineage(pod), namespace.metadata, self._keys)
+        mark = queue_reference(await self._owners.lineage(pod), namespace.metadata, self._keys)
         if mark is not None:
-            patch.metadata[mark.place] = {mark.key: mark.value}
+            patch.metadata[mark.field] = {mark.key: mark.value}
 
     async def pod_gate(self, body: Body, patch: kopf.Patch) -> None:
         """Gate a pod of ours whose queue asks for that."""
-        pod = _decoded(PODS, body)
+        pod = _decode(PODS, body)
         if gets_gate(pod, self._schedulers) and self._is_gated(await self._owners.lineage(pod)):
             gates = [*body["spec"].get("schedulingGates", ()), {"name": ADMISSION_GATE}]
             patch.spec["schedulingGates"] = gates
@@ -90,7 +90,7 @@ class Desk:
             return False
         queue = lineage.nearest(*(each.key for each in self._keys))
         if not queue and (namespace := self._namespace(lineage.pod)) is not None:
-            mark = queue_mark(lineage, namespace.metadata, self._keys)
+            mark = queue_reference(lineage, namespace.metadata, self._keys)
             queue = mark.value if mark else ""
         queue = queue or addressing(self.configuration).default_queue
         found = self.mirror.objects(QUEUES).get(("", queue))
@@ -101,12 +101,12 @@ class Desk:
 
     async def queue(
         self, kind: Kind[Any], operation: str, new: Body | None, old: Body | None
-    ) -> Verdict:
+    ) -> AdmissionVerdict:
         """Judge an edit of a Queue, of the given API, beside all queues there are now."""
         before = None if old is None else _spec(kind, old)
         others = await self._queues()
         if operation == "DELETE" or new is None:
-            return judge_deletion(before.name, others) if before else Verdict()
+            return judge_deletion(before.name, others) if before else AdmissionVerdict()
         return judge_queue(_spec(kind, new), before, others)
 
     async def _queues(self) -> Sequence[QueueSpec]:
@@ -116,36 +116,38 @@ class Desk:
         return [spec_of_queue(each) for listing in listed for each in listing.items]
 
 
-def registry(desk: Desk) -> kopf.OperatorRegistry:
+def registry(context: AdmissionContext) -> kopf.OperatorRegistry:
     """All handlers, ready to be served."""
     found = kopf.OperatorRegistry()
-    _pods(found, desk)
-    _queues(found, desk, QUEUES, QUEUE_RULES)
-    _queues(found, desk, KAI_QUEUES, KAI_QUEUE_RULES)
-    _pod_groups(found)
+    _register_pods(found, context)
+    _register_queues(found, context, QUEUES, QUEUE_RULES)
+    _register_queues(found, context, KAI_QUEUES, KAI_QUEUE_RULES)
+    _register_pod_groups(found)
     return found
 
 
-def _pods(found: kopf.OperatorRegistry, desk: Desk) -> None:
+def _register_pods(found: kopf.OperatorRegistry, context: AdmissionContext) -> None:
     @kopf.on.mutate("", "v1", "pods", id=POD_DEFAULTS, registry=found)
     async def defaults(body: kopf.Body, patch: kopf.Patch, **_: Any) -> None:
-        await _tolerant(desk.pod_defaults, body, patch)
+        await _allow_on_error(context.pod_defaults, body, patch)
 
     @kopf.on.mutate("", "v1", "pods", id=POD_GATE, registry=found)
     async def gate(body: kopf.Body, patch: kopf.Patch, **_: Any) -> None:
-        await _tolerant(desk.pod_gate, body, patch)
+        await _allow_on_error(context.pod_gate, body, patch)
 
 
-def _queues(found: kopf.OperatorRegistry, desk: Desk, kind: Kind[Any], path: str) -> None:
+def _register_queues(
+    found: kopf.OperatorRegistry, context: AdmissionContext, kind: Kind[Any], path: str
+) -> None:
     version = next(iter(kind.versions))
 
     @kopf.on.validate(kind.group, version, kind.plural, id=path, registry=found)
     async def judge(warnings: list[str], **request: Any) -> None:
         edit = (request["operation"], request["new"], request["old"])
-        _tell(await _tolerant(desk.queue, kind, *edit), warnings)
+        _raise_refusals(await _allow_on_error(context.queue, kind, *edit), warnings)
 
 
-def _pod_groups(found: kopf.OperatorRegistry) -> None:
+def _register_pod_groups(found: kopf.OperatorRegistry) -> None:
     kind = KAI_POD_GROUPS
     version = next(iter(kind.versions))
 
@@ -153,15 +155,15 @@ def _pod_groups(found: kopf.OperatorRegistry) -> None:
     async def judge(warnings: list[str], **request: Any) -> None:
         if request["new"] is not None:
             edit = (request["new"], request["old"])
-            _tell(await _tolerant(_judged_group, *edit), warnings)
+            _raise_refusals(await _allow_on_error(_judge_pod_group, *edit), warnings)
 
 
-async def _judged_group(new: Body, old: Body | None) -> Verdict:
-    before = None if old is None else _decoded(KAI_POD_GROUPS, old)
-    return judge_pod_group(_decoded(KAI_POD_GROUPS, new), before)
+async def _judge_pod_group(new: Body, old: Body | None) -> AdmissionVerdict:
+    before = None if old is None else _decode(KAI_POD_GROUPS, old)
+    return judge_pod_group(_decode(KAI_POD_GROUPS, new), before)
 
 
-async def _tolerant(
+async def _allow_on_error(
     handle: Callable[P, Awaitable[T]], *given: P.args, **named: P.kwargs
 ) -> T | None:
     """What ``handle`` says; None where it cannot be said, which lets the object pass."""
@@ -174,19 +176,19 @@ async def _tolerant(
     return None
 
 
-def _tell(verdict: Verdict | None, warnings: list[str]) -> None:
+def _raise_refusals(verdict: AdmissionVerdict | None, warnings: list[str]) -> None:
     if verdict is None:
         return
     warnings.extend(verdict.warnings)
     if verdict.refusals:
         text = "; ".join(verdict.refusals)
         log.info("refused: %s", text)
-        raise kopf.AdmissionError(text, code=REFUSED)
+        raise kopf.AdmissionError(text, code=REFUSED_CODE)
 
 
 def _spec(kind: Kind[Any], body: Body) -> QueueSpec:
-    return spec_of_queue(_decoded(kind, body))
+    return spec_of_queue(_decode(kind, body))
 
 
-def _decoded(kind: Kind[K], body: Body) -> K:
+def _decode(kind: Kind[K], body: Body) -> K:
     return kind.at().decode(msgspec.json.encode(dict(body)))

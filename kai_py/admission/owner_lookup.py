@@ -19,12 +19,12 @@ from kai_py.watch.discovery import find_kind
 from kai_py.watch.errors import ApiError, Forbidden
 from kai_py.watch.resource import Kind
 
-KEPT_SECONDS = 30.0
-MOST_KEPT = 4096
+CACHE_SECONDS = 30.0
+CACHE_SIZE = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownOwners:
     """What was found above one pod; no more is asked of it here."""
 
     found: Mapping[str, OwnerObject | Absence]
@@ -51,7 +51,7 @@ class OwnerLookup:
 
     client: Client
     _kinds: dict[GroupKind, Kind[Any] | None] = field(default_factory=dict)
-    _kept: dict[str, tuple[float, OwnerObject | Absence]] = field(default_factory=dict)
+    _cache: dict[str, tuple[float, OwnerObject | Absence]] = field(default_factory=dict)
 
     async def lineage(self, pod: Pod) -> Lineage:
         """What is above ``pod``."""
@@ -63,11 +63,11 @@ class OwnerLookup:
             if isinstance(owner, Absence):
                 break
             reference = controller(owner.metadata)
-        return lineage_of(pod, _Known(found))
+        return lineage_of(pod, _KnownOwners(found))
 
     async def _owner(self, reference: OwnerReference, namespace: str) -> OwnerObject | Absence:
-        kept = self._kept.get(reference.uid)
-        if kept is not None and time.monotonic() - kept[0] < KEPT_SECONDS:
+        kept = self._cache.get(reference.uid)
+        if kept is not None and time.monotonic() - kept[0] < CACHE_SECONDS:
             return kept[1]
         try:
             found = await self._read(reference, namespace)
@@ -75,9 +75,9 @@ class OwnerLookup:
             found = Absence.CLOSED
         except ApiError:
             return Absence.UNKNOWN
-        if len(self._kept) >= MOST_KEPT:
-            self._kept.clear()
-        self._kept[reference.uid] = (time.monotonic(), found)
+        if len(self._cache) >= CACHE_SIZE:
+            self._cache.clear()
+        self._cache[reference.uid] = (time.monotonic(), found)
         return found
 
     async def _read(self, reference: OwnerReference, namespace: str) -> OwnerObject | Absence:

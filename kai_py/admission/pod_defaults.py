@@ -19,14 +19,14 @@ from kai_py.grouping.lineage import Lineage, controller
 from kai_py.grouping.queue_choice import QueueKey
 
 DEFAULT_SCHEDULERS = ("", "default-scheduler")
-KEPT_OWNERS = ("DaemonSet", "Node")
+EXEMPT_OWNERS = ("DaemonSet", "Node")
 
 
 @dataclass(frozen=True, slots=True)
-class QueueMark:
+class QueueReference:
     """A label or annotation that names a queue."""
 
-    place: Literal["labels", "annotations"]
+    field: Literal["labels", "annotations"]
     key: str
     value: str
 
@@ -37,28 +37,28 @@ def gets_scheduler(pod: Pod) -> bool:
     return (
         pod.spec.scheduler_name in DEFAULT_SCHEDULERS
         and not pod.spec.node_name
-        and (owner is None or owner.kind not in KEPT_OWNERS)
+        and (owner is None or owner.kind not in EXEMPT_OWNERS)
     )
 
 
-def queue_mark(
+def queue_reference(
     lineage: Lineage, namespace: ObjectMeta, keys: tuple[QueueKey, ...]
-) -> QueueMark | None:
+) -> QueueReference | None:
     """The namespace's queue in its own words, if nothing nearer to the pod names one."""
     if lineage.unknown is not None or lineage.nearest(*(each.key for each in keys)):
         return None
     for each in keys:
         if value := namespace.annotations.get(each.key):
-            return QueueMark("annotations", each.key, value)
+            return QueueReference("annotations", each.key, value)
         if value := namespace.labels.get(each.key):
-            return QueueMark("labels", each.key, value)
+            return QueueReference("labels", each.key, value)
     return None
 
 
-def gets_gate(pod: Pod, schedulers: Container[str]) -> bool:
+def gets_gate(pod: Pod, scheduler_names: Container[str]) -> bool:
     """Whether a pod of a gated queue gets our gate."""
     return (
-        pod.spec.scheduler_name in schedulers
+        pod.spec.scheduler_name in scheduler_names
         and not pod.spec.node_name
         and all(gate.name != ADMISSION_GATE for gate in pod.spec.scheduling_gates)
     )

@@ -4,19 +4,19 @@ Refused is what keeps the gang from ever having a tree: names used twice, parent
 cycles. A floor above the number of subgroups is warned of, as KAI does, for subgroups may be added.
 """
 
-from kai_py.admission.verdict import Verdict, of_edit
+from kai_py.admission.verdict import AdmissionVerdict, edit_verdict
 from kai_py.api.records.kai import KaiPodGroup
 from kai_py.dialects.kai.subgroups import too_few_below, tree_problems_of
 
 
-def judge_pod_group(new: KaiPodGroup, old: KaiPodGroup | None) -> Verdict:
+def judge_pod_group(new: KaiPodGroup, old: KaiPodGroup | None) -> AdmissionVerdict:
     """The verdict on ``new`` in place of ``old``."""
-    return of_edit(_found(new), Verdict() if old is None else _found(old))
+    return edit_verdict(_problems(new), AdmissionVerdict() if old is None else _problems(old))
 
 
-def _found(group: KaiPodGroup) -> Verdict:
+def _problems(group: KaiPodGroup) -> AdmissionVerdict:
     name, spec = f"PodGroup {group.metadata.namespace}/{group.metadata.name}: ", group.spec
-    return Verdict(
+    return AdmissionVerdict(
         tuple(name + text for text in tree_problems_of(spec)),
         tuple(f"{name}{text}: the gang cannot start" for text in too_few_below(spec)),
     )

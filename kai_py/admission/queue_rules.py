@@ -10,47 +10,49 @@ KAI's Queues are refused for cycles only, for KAI takes the rest. O(queues) per 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from kai_py.admission.verdict import Verdict, of_edit
+from kai_py.admission.verdict import AdmissionVerdict, edit_verdict
 from kai_py.api.queue import API_VERSION
 from kai_py.snapshot.queue_objects import amount_text, field_of
 from kai_py.snapshot.queue_specs import QueueFault, QueueSpec, check_queues
 
 
-def judge_queue(new: QueueSpec, old: QueueSpec | None, others: Sequence[QueueSpec]) -> Verdict:
+def judge_queue(
+    new: QueueSpec, old: QueueSpec | None, others: Sequence[QueueSpec]
+) -> AdmissionVerdict:
     """The verdict on ``new`` in place of ``old``; ``others`` are all the queues there are."""
     rest = [each for each in others if not _same(each, new)]
-    before = Verdict() if old is None else _found(old, rest)
-    return of_edit(_found(new, rest), before)
+    before = AdmissionVerdict() if old is None else _check_queue(old, rest)
+    return edit_verdict(_check_queue(new, rest), before)
 
 
-def judge_deletion(name: str, others: Sequence[QueueSpec]) -> Verdict:
+def judge_deletion(name: str, others: Sequence[QueueSpec]) -> AdmissionVerdict:
     """The verdict on deleting the queue ``name``."""
     children = sorted(each.name for each in others if each.parent == name)
     if not children:
-        return Verdict()
+        return AdmissionVerdict()
     listed = ", ".join(map(repr, children))
     text = f"queue {name!r} is the parent of {listed}, which stand as roots until it is back"
-    return Verdict(warnings=(text,))
+    return AdmissionVerdict(warnings=(text,))
 
 
 def _same(one: QueueSpec, other: QueueSpec) -> bool:
     return (one.name, one.api_version) == (other.name, other.api_version)
 
 
-def _found(queue: QueueSpec, rest: Sequence[QueueSpec]) -> Verdict:
+def _check_queue(queue: QueueSpec, rest: Sequence[QueueSpec]) -> AdmissionVerdict:
     problems = check_queues((*rest, queue), ()).problems
     cycles = [p.reason for p in problems if p.queue == queue.name and p.fault is QueueFault.CYCLE]
     others = [
         p.reason for p in problems if p.queue == queue.name and p.fault is not QueueFault.CYCLE
     ]
-    bounds = [] if cycles else list(_out_of_bounds(queue, rest))
+    bounds = [] if cycles else list(_deserved_above_max(queue, rest))
     sums = [] if cycles else list(_overcommitted(queue, rest))
     if queue.api_version == API_VERSION:
-        return Verdict((*cycles, *bounds), (*others, *sums))
-    return Verdict(tuple(cycles), (*others, *bounds, *sums))
+        return AdmissionVerdict((*cycles, *bounds), (*others, *sums))
+    return AdmissionVerdict(tuple(cycles), (*others, *bounds, *sums))
 
 
-def _out_of_bounds(queue: QueueSpec, rest: Sequence[QueueSpec]) -> Iterator[str]:
+def _deserved_above_max(queue: QueueSpec, rest: Sequence[QueueSpec]) -> Iterator[str]:
     """Guarantees above the max of a queue above: of the queue itself, and of its children."""
     specs = {each.name: each for each in rest} | {queue.name: queue}
     for each in (queue, *sorted(_children(queue, rest), key=lambda spec: spec.name)):

@@ -25,10 +25,10 @@ from kai_py.admission.certificate import (
     KEY,
     Certificate,
     CertificateError,
-    kept_certificate,
+    ensure_certificate,
 )
-from kai_py.admission.handlers import MIRRORED, Desk, registry
-from kai_py.admission.trust import publish
+from kai_py.admission.handlers import MIRRORED, AdmissionContext, registry
+from kai_py.admission.trust import publish_authority
 from kai_py.config import Configuration, Webhook
 from kai_py.watch.client import Client
 from kai_py.watch.credentials import Credentials
@@ -37,9 +37,9 @@ from kai_py.watch.mirror import Mirror
 
 log = logging.getLogger(__name__)
 CHECK_SECONDS = 600.0
-FILES_SECONDS = 2.0
+FILE_CHECK_SECONDS = 2.0
 LOGIN_SECONDS = 300.0
-NOISY = ("kopf.objects", "aiohttp.access")
+NOISY_LOGGERS = ("kopf.objects", "aiohttp.access")
 """They log every request, and refusals as errors."""
 
 
@@ -68,21 +68,23 @@ class CertificateFiles:
 async def serve(client: Client, credentials: Credentials, configuration: Configuration) -> None:
     """Serve until SIGTERM or SIGINT. Raises CertificateError while there is no certificate."""
     wanted = configuration.webhook
-    for name in NOISY:
+    for name in NOISY_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     mirror = Mirror(client, MIRRORED)
     with tempfile.TemporaryDirectory(prefix="kai-py-") as directory:
         files = CertificateFiles(Path(directory))
-        served = await kept_certificate(client, wanted)
+        served = await ensure_certificate(client, wanted)
         files.write(served)
         async with asyncio.TaskGroup() as group:
             beside = [
                 group.create_task(mirror.run(), name="mirror"),
-                group.create_task(keep(client, wanted, files, served), name="certificate"),
+                group.create_task(
+                    maintain_certificate(client, wanted, files, served), name="certificate"
+                ),
             ]
             await mirror.wait_synced()
-            found = registry(Desk(client, mirror, configuration))
-            _log_in(found, credentials)
+            found = registry(AdmissionContext(client, mirror, configuration))
+            _register_login(found, credentials)
             await kopf.operator(
                 registry=found,
                 settings=_settings(client, wanted, files),
@@ -93,53 +95,55 @@ async def serve(client: Client, credentials: Credentials, configuration: Configu
                 task.cancel()
 
 
-async def keep(
-    client: Client, wanted: Webhook, files: CertificateFiles, served: Certificate
+async def maintain_certificate(
+    client: Client, settings: Webhook, files: CertificateFiles, current: Certificate
 ) -> None:
     """Keep the files equal to the Secret, and the Secret young, until cancelled."""
     while True:
         await asyncio.sleep(CHECK_SECONDS)
         try:
-            served = await kept_certificate(client, wanted, served)
-            if files.write(served):
+            current = await ensure_certificate(client, settings, current)
+            if files.write(current):
                 log.info("the certificate is a new one")
-            await publish(client, served.authority)  # whoever applied the objects anew dropped it
+            await publish_authority(
+                client, current.authority
+            )  # whoever applied the objects anew dropped it
         except (CertificateError, ApiError) as error:
             log.warning("certificate: %s; the one before is served on", error)
 
 
-def _settings(client: Client, wanted: Webhook, files: CertificateFiles) -> kopf.OperatorSettings:
+def _settings(client: Client, webhook: Webhook, files: CertificateFiles) -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
-    settings.admission.server = _Served(client, wanted, files)
+    settings.admission.server = _PublishingServer(client, webhook, files)
     return settings
 
 
 @dataclass(frozen=True)
-class _Served:
+class _PublishingServer:
     """kopf's server; whatever certificate it serves is published first."""
 
     client: Client
-    wanted: Webhook
+    settings: Webhook
     files: CertificateFiles
 
     async def __call__(self, handle: Any) -> AsyncIterator[Any]:
         directory = self.files.directory
         server = kopf.WebhookServer(
-            addr=self.wanted.host,
-            port=self.wanted.port,
+            addr=self.settings.host,
+            port=self.settings.port,
             certfile=directory / CERTIFICATE,
             pkeyfile=directory / KEY,
             cafile=directory / AUTHORITY,
-            file_check_interval=FILES_SECONDS,
+            file_check_interval=FILE_CHECK_SECONDS,
         )
         async for served in server(handle):
-            await publish(self.client, (directory / AUTHORITY).read_bytes())
-            log.info("webhooks are served on port %d", self.wanted.port)
+            await publish_authority(self.client, (directory / AUTHORITY).read_bytes())
+            log.info("webhooks are served on port %d", self.settings.port)
             yield served
 
 
-def _log_in(found: kopf.OperatorRegistry, credentials: Credentials) -> None:
+def _register_login(found: kopf.OperatorRegistry, credentials: Credentials) -> None:
     """Let kopf reach the API server as we do; it asks again when a token may have expired."""
 
     @kopf.on.login(registry=found)

@@ -38,7 +38,7 @@ MUTATING, VALIDATING = (
 )
 
 
-async def publish(client: Client, authority: bytes) -> None:
+async def publish_authority(client: Client, authority: bytes) -> None:
     """Write ``authority`` (PEM) into both webhook configurations."""
     bundle = base64.b64encode(authority).decode()
     for kind in (MUTATING, VALIDATING):
@@ -59,5 +59,5 @@ async def _write(client: Client, kind: Kind[WebhookConfiguration], bundle: str) 
     if changes:
         version = found.metadata.resource_version
         guard = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
-        await client.patch(resource, WEBHOOK_NAME, [guard, *changes], how=PatchType.JSON)
+        await client.patch(resource, WEBHOOK_NAME, [guard, *changes], patch_type=PatchType.JSON)
         log.info("%s %s has our certificate", kind.name, WEBHOOK_NAME)

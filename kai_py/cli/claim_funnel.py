@@ -21,13 +21,13 @@ def print_claim(claim: ClaimFunnel) -> None:
     for request in claim.requests:
         wanted = request.wanted or "all"
         typer.echo(f"\n  request {request.request}: {wanted} of class {request.device_class}")
-        print_table(("DEVICES", "", "WHY"), _rows(claim, request))
+        print_table(("DEVICES", "", "WHY"), _request_rows(claim, request))
         if request.nearest is not None:
             has = " and ".join(f"{name} is {value}" for name, value in request.nearest.has.items())
             typer.echo(f"  nearest is {request.nearest.device}{f', where {has}' if has else ''}")
 
 
-def _rows(claim: ClaimFunnel, request: RequestFunnel) -> Iterator[tuple[str, str, str]]:
+def _request_rows(claim: ClaimFunnel, request: RequestFunnel) -> Iterator[tuple[str, str, str]]:
     yield str(claim.devices), "exist", ""
     for each in request.turned_down:
         yield f"-{each.devices}", each.check, each.cause

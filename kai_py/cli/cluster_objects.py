@@ -13,7 +13,7 @@ from kai_py.cli.errors import CommandError
 from kai_py.simulate.objects import Document, ObjectsError, load_objects, read_objects
 from kai_py.watch.resource import Kind
 
-Saved = Annotated[
+SavedCluster = Annotated[
     Path | None,
     typer.Option("--from", help="A file of `kai-py snapshot` instead of a cluster."),
 ]
@@ -35,9 +35,9 @@ async def read_now(kubeconfig: str, context: str) -> list[Document]:
     What is left out is told on standard error. Raises CommandError.
     """
     async with cluster_client(kubeconfig, context) as client:
-        return await read_objects(client, _told)
+        return await read_objects(client, _report_refused)
 
 
-def _told(kind: Kind[Any]) -> None:
+def _report_refused(kind: Kind[Any]) -> None:
     text = f"{kind.permission} are left out: the permission to list them is missing"
     print(f"kai-py: {text}", file=sys.stderr)

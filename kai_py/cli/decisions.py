@@ -17,19 +17,19 @@ import typer
 
 from kai_py.api.duration import DurationError, parse_duration
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.scheduler_http import USUAL_URL, TokenFile, check, read, session
+from kai_py.cli.scheduler_http import DEFAULT_URL, TokenFile, get, raise_for_status, session
 
 ID = b"id: "
 DATA = b"data: "
 DECISION = b"event: decision"
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
+FIRST_PAUSE, MAX_PAUSE = 1.0, 15.0
 
 
 def command(
     *,
     url: Annotated[
         str, typer.Option(help="The scheduler's HTTP server, for example by kubectl port-forward.")
-    ] = USUAL_URL,
+    ] = DEFAULT_URL,
     token_file: TokenFile = None,
     since: Annotated[
         str, typer.Option(help="Only decisions after this number, or of a time: 30s, 10m, 2h.")
@@ -63,36 +63,36 @@ def seconds_of(option: str, text: str) -> int:
 async def _print(url: str, token_file: Path | None, query: dict[str, str], *, follow: bool) -> None:
     async with session(token_file) as asking:
         start = {name: number for name, number in query.items() if name == "since"}
-        for kept in await _kept(asking, url, query):
+        for kept in await _read_decisions(asking, url, query):
             print(bytes(kept).decode(), flush=True)
-            start = _after(kept)
+            start = _next_start(kept)
         if not follow:
             return
         pause = FIRST_PAUSE
         while True:
             try:
-                async for name, line in _made(asking, url, start):
+                async for name, line in _stream_decisions(asking, url, start):
                     print(line.decode(), flush=True)
                     start, pause = {"since": name.decode()}, FIRST_PAUSE
             except (aiohttp.ClientError, TimeoutError) as error:
                 print(f"kai-py: {url}: {error}; trying again", file=sys.stderr)
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_PAUSE)
 
 
-async def _kept(
+async def _read_decisions(
     asking: aiohttp.ClientSession, url: str, query: dict[str, str]
 ) -> list[msgspec.Raw]:
-    body = await read(asking, url, "/v1/decisions", query)
+    body = await get(asking, url, "/v1/decisions", query)
     return msgspec.json.decode(body, type=list[msgspec.Raw])
 
 
-async def _made(
+async def _stream_decisions(
     asking: aiohttp.ClientSession, url: str, start: dict[str, str]
 ) -> AsyncIterator[tuple[bytes, bytes]]:
     """Decisions with the ids of their events, which tell processes apart."""
     async with asking.get(f"{url}/v1/events", params=start) as response:
-        await check(url, response)
+        await raise_for_status(url, response)
         name, is_decision = b"", False
         async for line in response.content:
             if line.startswith(ID):
@@ -102,10 +102,10 @@ async def _made(
             is_decision = line.rstrip() == DECISION
 
 
-def _after(line: msgspec.Raw) -> dict[str, str]:
+def _next_start(line: msgspec.Raw) -> dict[str, str]:
     """Where to go on after a decision; without any, with what is made next."""
-    return {"since": str(msgspec.json.decode(line, type=_Numbered).number)}
+    return {"since": str(msgspec.json.decode(line, type=_NumberedDecision).number)}
 
 
-class _Numbered(msgspec.Struct):
+class _NumberedDecision(msgspec.Struct):
     number: int

@@ -19,11 +19,11 @@ from rich.console import Console
 
 from kai_py.cli.addresses import address_of
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.demo.events import Told
+from kai_py.demo.events import DemoSummary
 from kai_py.demo.live import LiveView, print_summary
 from kai_py.demo.printers import JsonPrinter, PlainPrinter
-from kai_py.demo.run import Wishes, perform
-from kai_py.demo.screenshot import Painter
+from kai_py.demo.run import DemoOptions, run_demo
+from kai_py.demo.screenshot import ScreenshotWriter
 from kai_py.demo.script import Script, script_for
 
 
@@ -55,7 +55,7 @@ def command(
     except ValueError as error:
         raise CommandError(f"--nodes: {error}") from error
     with _kubeconfig(wanted=serve) as kubeconfig:
-        wishes = Wishes(
+        wishes = DemoOptions(
             speed=speed,
             until_idle=until_idle,
             keep=serve,
@@ -71,27 +71,27 @@ def command(
 
 
 async def _run(
-    script: Script, wishes: Wishes, *, json: bool, svg: Path | None
-) -> tuple[Told, bool]:
+    script: Script, options: DemoOptions, *, json: bool, svg: Path | None
+) -> tuple[DemoSummary, bool]:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for ending in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(ending, stop.set)
     console = Console()
     if console.is_terminal and not console.is_dumb_terminal and not json and svg is None:
-        view = LiveView(console, speed=wishes.speed, kubeconfig=wishes.kubeconfig)
-        wishes = replace(wishes, announce=view.announce)
-        told = await perform(script, wishes, view, stop=stop, watch=view.watch)
+        view = LiveView(console, speed=options.speed, kubeconfig=options.kubeconfig)
+        options = replace(options, announce=view.announce)
+        told = await run_demo(script, options, view, stop=stop, watch=view.watch)
         print_summary(console, told)
         return told, stop.is_set()
-    if wishes.kubeconfig is not None:
-        print(f"kubeconfig: {wishes.kubeconfig}", file=sys.stderr, flush=True)
+    if options.kubeconfig is not None:
+        print(f"kubeconfig: {options.kubeconfig}", file=sys.stderr, flush=True)
     printer = JsonPrinter(sys.stdout) if json else PlainPrinter(sys.stdout)
     if svg is not None:
-        painter = Painter(svg, printer, speed=wishes.speed)
-        told = await perform(script, wishes, painter, stop=stop, watch=painter.watch)
+        painter = ScreenshotWriter(svg, printer, speed=options.speed)
+        told = await run_demo(script, options, painter, stop=stop, watch=painter.watch)
     else:
-        told = await perform(script, wishes, printer, stop=stop)
+        told = await run_demo(script, options, printer, stop=stop)
     return told, stop.is_set()
 
 

@@ -11,7 +11,7 @@ from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.connection import Context, Kubeconfig
 from kai_py.cli.filters import check_known
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
-from kai_py.cli.reading import look_and_plan
+from kai_py.cli.reading import plan_cluster
 from kai_py.cli.tables import print_table
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.listing import DeviceEntry, DeviceStatus, Holder, list_devices
@@ -46,7 +46,7 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     """List devices and who holds them."""
-    snapshot, plan = look_and_plan(kubeconfig, context, configuration_from(config))
+    snapshot, plan = plan_cluster(kubeconfig, context, configuration_from(config))
     check_known("--node", node, snapshot.nodes.names, hint="kubectl get nodes lists them")
     queues = (share.queue for share in plan.queues)
     check_known("--queue", queue, queues, hint="kai-py queues lists them")

@@ -17,31 +17,31 @@ import msgspec
 import typer
 
 from kai_py.cli.claim_funnel import print_claim
-from kai_py.cli.cluster_objects import Saved, cluster_objects
+from kai_py.cli.cluster_objects import SavedCluster, cluster_objects
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.connection import Context, Kubeconfig, cluster_client
 from kai_py.cli.decisions import seconds_of
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.progress import progress
-from kai_py.cli.scheduler_http import TokenFile, read, session
+from kai_py.cli.scheduler_http import TokenFile, get, session
 from kai_py.cli.tables import print_table
 from kai_py.config import Configuration
 from kai_py.observe.decision_log import Decision, DecisionKind
-from kai_py.observe.event_history import ToldEvent, read_told
-from kai_py.observe.explanation import GONE, RUNNING, STARTING, Explanation, QueueLevel
+from kai_py.observe.event_history import SchedulerEvent, read_scheduler_events
+from kai_py.observe.explanation import DELETED, RUNNING, STARTING, Explanation, QueueLevel
 from kai_py.observe.subject import Subject
 from kai_py.observe.suggestion import Suggestion, Verb
-from kai_py.simulate.advice import advise
+from kai_py.simulate.advice import explain_cluster
 
-MOST_NODES_TOLD = 4
+MAX_NODES_SHOWN = 4
 
 
 def command(
     *,
     subject: Annotated[Subject, typer.Argument(help="What NAME is.")],
     name: Annotated[str, typer.Argument(help="NAMESPACE/NAME; of a gang as in `kai-py gangs`.")],
-    saved: Saved = None,
+    saved: SavedCluster = None,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     config: ConfigFile = None,
@@ -61,16 +61,16 @@ def command(
             query = {"suggestions": "true" if suggestions else "false"}
             query |= {"seconds": str(seconds_of("--since", since))} if since else {}
             path = f"/v1/explain/{subject.value}/{quote(name)}"
-            answers = asyncio.run(_asked(url, path, query, token_file))
+            answers = asyncio.run(_ask_scheduler(url, path, query, token_file))
         else:
             now = time.time()
-            answers = advise(
+            answers = explain_cluster(
                 cluster_objects(saved, kubeconfig, context),
                 configuration,
                 now=now,
                 subject=subject,
                 name=name,
-                wants_suggestions=suggestions,
+                with_suggestions=suggestions,
                 events=() if saved else _events(kubeconfig, context, configuration, subject, name),
                 since=now - seconds_of("--since", since) if since else 0.0,
             )
@@ -82,20 +82,20 @@ def command(
     if not print_document(answers, output, json=json):
         for answer in answers:
             _print(answer)
-    if any(answer.state not in (RUNNING, STARTING, GONE) for answer in answers):
+    if any(answer.state not in (RUNNING, STARTING, DELETED) for answer in answers):
         raise typer.Exit(ExitCode.FOUND)
 
 
 def _events(
     kubeconfig: str, context: str, configuration: Configuration, subject: Subject, name: str
-) -> list[ToldEvent]:
+) -> list[SchedulerEvent]:
     """The scheduler's events in the namespace that is asked about; none if they can't be read."""
     own = name.partition("/")[0] if "/" in name else "default"
     namespace = "" if subject is Subject.QUEUE else own
 
-    async def told() -> list[ToldEvent]:
+    async def told() -> list[SchedulerEvent]:
         async with cluster_client(kubeconfig, context) as client:
-            return await read_told(client, configuration.scheduler_name, [namespace])
+            return await read_scheduler_events(client, configuration.scheduler_name, [namespace])
 
     try:
         return asyncio.run(told())
@@ -104,43 +104,47 @@ def _events(
         return []
 
 
-async def _asked(
+async def _ask_scheduler(
     url: str, path: str, query: dict[str, str], token_file: Path | None
 ) -> list[Explanation]:
     async with session(token_file) as asking:
-        body = await read(asking, url, path, query)
+        body = await get(asking, url, path, query)
     return msgspec.json.decode(body, type=list[Explanation])
 
 
-def _print(it: Explanation) -> None:
-    runs = f": {it.bound} of {it.pods} pods run, {it.floor} are needed" if it.pods else ""
-    typer.echo(f"{it.gang} is {it.state}{runs}.")
-    if it.message:
-        typer.echo(f"  {it.message}")
-    if it.nodes:
-        since = f", since {_at(it.started)}" if it.started else ""
-        typer.echo(f"  It runs on {', '.join(it.nodes)}{since}.")
-    if it.position:
-        gained = f", and {it.gained} for waiting" if it.gained else ""
+def _print(explanation: Explanation) -> None:
+    runs = (
+        f": {explanation.bound} of {explanation.pods} pods run, {explanation.floor} are needed"
+        if explanation.pods
+        else ""
+    )
+    typer.echo(f"{explanation.gang} is {explanation.state}{runs}.")
+    if explanation.message:
+        typer.echo(f"  {explanation.message}")
+    if explanation.nodes:
+        since = f", since {_local_time(explanation.started)}" if explanation.started else ""
+        typer.echo(f"  It runs on {', '.join(explanation.nodes)}{since}.")
+    if explanation.position:
+        gained = f", and {explanation.gained} for waiting" if explanation.gained else ""
         typer.echo(
-            f"  It is number {it.position} of {it.waiting} that wait in queue {it.queue} "
-            f"(priority {it.priority}{gained})."
+            f"  It is number {explanation.position} of {explanation.waiting} that wait in queue {explanation.queue} "
+            f"(priority {explanation.priority}{gained})."
         )
-    if it.queues:
+    if explanation.queues:
         typer.echo()
         print_table(
             ("QUEUE", "DESERVED", "MAX", "FAIR SHARE", "ALLOCATED", "REQUESTED", "OF"),
-            map(_level, (*it.queues, *it.rationed)),
+            map(_level, (*explanation.queues, *explanation.rationed)),
         )
-    if it.claim is not None:
-        print_claim(it.claim)
-    if it.history:
+    if explanation.claim is not None:
+        print_claim(explanation.claim)
+    if explanation.history:
         typer.echo("\nWhat was decided:")
-        for decision in it.history:
-            typer.echo(f"  {_happened(it, decision)}")
-    if it.suggestions:
+        for decision in explanation.history:
+            typer.echo(f"  {_decision_line(explanation, decision)}")
+    if explanation.suggestions:
         typer.echo("\nIt would start, as simulated, with any of these:")
-        for suggestion in it.suggestions:
+        for suggestion in explanation.suggestions:
             typer.echo(f"  - {suggestion.text}{_cost(suggestion)}")
             for command in _commands(suggestion):
                 typer.echo(f"      {command}")
@@ -169,9 +173,9 @@ def _cost(suggestion: Suggestion) -> str:
     return "".join(f"; {', '.join(gangs)} {what}" for what, gangs in told if gangs)
 
 
-def _happened(it: Explanation, decision: Decision) -> str:
+def _decision_line(explanation: Explanation, decision: Decision) -> str:
     """A decision about the gang, or about another one in its favour, in a line."""
-    pods = f"{len(decision.pods)} pods on {', '.join(decision.nodes[:MOST_NODES_TOLD])}"
+    pods = f"{len(decision.pods)} pods on {', '.join(decision.nodes[:MAX_NODES_SHOWN])}"
     match decision.kind:
         case DecisionKind.PLACED if not decision.action:
             what = f"placed, {pods}; {decision.message}"
@@ -179,7 +183,7 @@ def _happened(it: Explanation, decision: Decision) -> str:
             what = f"placed by {decision.action}, {pods}: {decision.message}"
         case DecisionKind.EVICTED if not decision.pods:
             what = f"evicted for others: {decision.message}"
-        case DecisionKind.EVICTED if decision.gang == it.gang:
+        case DecisionKind.EVICTED if decision.gang == explanation.gang:
             what = (
                 f"evicted by {decision.action} for {decision.beneficiary} "
                 f"({decision.beneficiary_queue}), {pods}: {decision.message}"
@@ -190,12 +194,12 @@ def _happened(it: Explanation, decision: Decision) -> str:
             what = f"promised room, {pods}"
         case DecisionKind.WAITING:
             what = f"waits, {decision.stage}: {decision.message}"
-        case DecisionKind.GONE:
+        case DecisionKind.DELETED:
             what = "was taken away while it waited"
-    return f"{_at(decision.time)}  {what}"
+    return f"{_local_time(decision.time)}  {what}"
 
 
-def _at(moment: float) -> str:
+def _local_time(moment: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
 
 

@@ -15,7 +15,7 @@ from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.connection import Context, Kubeconfig
 from kai_py.cli.filters import check_known
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
-from kai_py.cli.reading import look_and_plan
+from kai_py.cli.reading import plan_cluster
 from kai_py.cli.tables import print_table
 from kai_py.observe.explanation import RUNNING, STARTING
 from kai_py.plan.plan import Plan
@@ -59,7 +59,7 @@ def command(
 ) -> None:
     """List gangs with their members and why they wait."""
     given = configuration_from(config)
-    snapshot, plan = look_and_plan(kubeconfig, context, given)
+    snapshot, plan = plan_cluster(kubeconfig, context, given)
     named = {gang.queue for gang in snapshot.gangs.values()}
     queues = named.union(share.queue for share in plan.queues)
     check_known("--queue", queue, queues, hint="kai-py queues lists them")
@@ -96,7 +96,7 @@ def gang_rows(snapshot: Snapshot, plan: Plan) -> Iterator[GangRow]:
             yield _row(gang, STARTING if key in placed else RUNNING, "")
 
 
-def _row(gang: Gang, state: str, why: str, gained: int = 0) -> GangRow:
+def _row(gang: Gang, state: str, message: str, gained: int = 0) -> GangRow:
     return GangRow(
         gang=gang.key,
         queue=gang.queue,
@@ -106,7 +106,7 @@ def _row(gang: Gang, state: str, why: str, gained: int = 0) -> GangRow:
         pods=len(gang.members),
         state=state,
         nodes=tuple(sorted({member.node for member in gang.bound})),
-        why=why,
+        why=message,
         gained=gained,
     )
 

@@ -57,7 +57,7 @@ KINDS: Mapping[str, Kind[Any]] = {
 }
 """Kind by the name of its list, in the order in which they are read."""
 
-_OLDEST_SHAPE: Mapping[str, str] = {
+_V1BETA1_MARKERS: Mapping[str, str] = {
     "ResourceSlice": "spec.devices.*.basic",
     "ResourceClaim": "spec.devices.requests.*.deviceClassName",
 }
@@ -98,14 +98,14 @@ class Archive:
 
     scheduler_name: str
     objects: tuple[tuple[Kind[Any], Any], ...]
-    faults: tuple[str, ...]
-    under_way: Mapping[tuple[str, str], str]
+    problems: tuple[str, ...]
+    binding: Mapping[tuple[str, str], str]
     """(namespace, name) of pods that are being bound, and their nodes."""
 
     @property
-    def taken(self) -> float:
+    def taken_at(self) -> float:
         """The latest time that any object knows of, seconds since the epoch."""
-        moments = (moment for _, record in self.objects for moment in _moments(record))
+        moments = (moment for _, record in self.objects for moment in _timestamps(record))
         return max((moment.timestamp() for moment in moments), default=0.0)
 
     def feed(self, builder: SnapshotBuilder) -> None:
@@ -114,7 +114,7 @@ class Archive:
             builder.apply(kind.collection_name, None, record)
         for kind, record in self.objects:
             meta = record.metadata
-            node = self.under_way.get((meta.namespace, meta.name)) if kind is PODS else None
+            node = self.binding.get((meta.namespace, meta.name)) if kind is PODS else None
             if node and not record.spec.node_name:
                 builder.assume(PodRef.of(meta), node)
 
@@ -141,14 +141,14 @@ def read_archive(path: Path) -> Archive:
     return Archive(
         scheduler_name=params.scheduler_name if params is not None else "",
         objects=tuple(objects),
-        faults=tuple(faults),
-        under_way=dict(_under_way(document.raw_objects.get("bindRequests"))),
+        problems=tuple(faults),
+        binding=dict(_binding_pods(document.raw_objects.get("bindRequests"))),
     )
 
 
 def _resource(kind: Kind[Any], raw: msgspec.Raw) -> Resource[Any]:
     """The version that an object is in: snapshots do not say, and earlier ones have v1beta1."""
-    told = _OLDEST_SHAPE.get(kind.name)
+    told = _V1BETA1_MARKERS.get(kind.name)
     oldest = told is not None and any(True for _ in values_at(msgspec.json.decode(raw), told))
     return kind.at("v1beta1" if oldest else "")
 
@@ -159,7 +159,7 @@ def _listed(raw: msgspec.Raw | None) -> list[msgspec.Raw]:
     return msgspec.json.decode(raw, type=list[msgspec.Raw] | None) or []
 
 
-def _under_way(raw: msgspec.Raw | None) -> Iterator[tuple[tuple[str, str], str]]:
+def _binding_pods(raw: msgspec.Raw | None) -> Iterator[tuple[tuple[str, str], str]]:
     for each in _listed(raw):
         request = msgspec.json.decode(each, type=_BindRequest)
         if request.status.phase != "Failed":
@@ -167,7 +167,7 @@ def _under_way(raw: msgspec.Raw | None) -> Iterator[tuple[tuple[str, str], str]]
             yield (namespace, request.spec.pod_name), request.spec.selected_node
 
 
-def _moments(record: Any) -> Iterator[datetime]:
+def _timestamps(record: Any) -> Iterator[datetime]:
     if record.metadata.creation_timestamp is not None:
         yield record.metadata.creation_timestamp
     if isinstance(record, Pod):

@@ -9,7 +9,7 @@ import typer
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.input_files import name_of, text_of
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
-from kai_py.lint.check import Report, lint_together
+from kai_py.lint.check import LintReport, lint_together
 from kai_py.lint.finding import Finding, Severity
 
 
@@ -54,7 +54,7 @@ def command(
         raise typer.Exit(ExitCode.FOUND)
 
 
-def _print_findings(name: str, report: Report, *, fix: bool) -> None:
+def _print_findings(name: str, report: LintReport, *, fix: bool) -> None:
     for found in report.findings:
         mark = ""
         if found.severity is Severity.ERROR and found.fixed:

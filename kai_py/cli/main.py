@@ -136,7 +136,7 @@ def main(arguments: list[str] | None = None, *, name: str = "kai-py") -> None:
         known = _command_error(error)
         if known is not None:
             _fail(str(known), known.exit_code, show_trace=invocation.show_trace)
-        if _reader_left(error):
+        if _is_broken_pipe(error):
             # What is still buffered has nowhere to go; the interpreter would complain at its end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(ExitCode.FOUND)
@@ -162,10 +162,10 @@ def _command_error(error: BaseException) -> CommandError | None:
     return error if isinstance(error, CommandError) else None
 
 
-def _reader_left(error: BaseException) -> bool:
+def _is_broken_pipe(error: BaseException) -> bool:
     """Tell whether all that went wrong is that nobody reads our output any more (``| head``)."""
     if isinstance(error, BaseExceptionGroup):
-        return all(map(_reader_left, error.exceptions))
+        return all(map(_is_broken_pipe, error.exceptions))
     return isinstance(error, BrokenPipeError)
 
 

@@ -40,7 +40,7 @@ def command(
     Reads the files, or the cluster where none is named. Exits with 1 when something has no
     counterpart here.
     """
-    documents = _written(files) if files else asyncio.run(_served(kubeconfig, context))
+    documents = _read_files(files) if files else asyncio.run(_served(kubeconfig, context))
     notes = list(migration_notes(documents))
     if not print_document(notes, output, json=json):
         print_table(HEADINGS, (_row(note) for note in notes))
@@ -61,7 +61,7 @@ async def _served(kubeconfig: str, context: str) -> list[Any]:
     return documents
 
 
-def _written(files: list[str]) -> list[Any]:
+def _read_files(files: list[str]) -> list[Any]:
     return [document for file in files for document in _read(file)]
 
 

@@ -15,7 +15,7 @@ from kai_py.cli.connection import Context, Kubeconfig
 from kai_py.cli.errors import CommandError
 from kai_py.cli.filters import check_known
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
-from kai_py.cli.reading import look_and_divide, look_and_plan
+from kai_py.cli.reading import divide_quota, plan_cluster
 from kai_py.cli.tables import print_table
 from kai_py.config import Configuration
 from kai_py.observe.queue_rows import QueueRow, in_tree_order, queue_rows
@@ -52,7 +52,7 @@ def command(
         if not print_document(steps, output, json=json):
             _print_steps(steps)
         return
-    _, plan = look_and_plan(kubeconfig, context, configuration)
+    _, plan = plan_cluster(kubeconfig, context, configuration)
     rows = list(queue_rows(plan))
     counted = {GPU}.union(*(row.deserved for row in rows))
     check_known("--resource", resource, counted, hint="-o wide lists them")
@@ -69,7 +69,7 @@ def command(
 def _steps(
     kubeconfig: str, context: str, configuration: Configuration, queue: str, resource: str
 ) -> Sequence[ShareStep]:
-    quota = look_and_divide(kubeconfig, context, configuration)
+    quota = divide_quota(kubeconfig, context, configuration)
     steps = share_steps(quota, queue, resource)
     if not steps:
         raise CommandError(
@@ -87,17 +87,17 @@ def _print_steps(steps: Sequence[ShareStep]) -> None:
         print_table(SHARE_HEADINGS, (_share_cells(each) for each in step.siblings))
 
 
-def _share_cells(each: SiblingShare) -> tuple[str, ...]:
-    bounds = (each.requested, each.maximum, each.deserved, each.guaranteed)
+def _share_cells(share: SiblingShare) -> tuple[str, ...]:
+    bounds = (share.requested, share.maximum, share.deserved, share.guaranteed)
     return (
-        each.queue,
-        str(each.priority),
-        _amount(each.weight),
-        "-" if each.past_use is None else f"{each.past_use:.1%}",
+        share.queue,
+        str(share.priority),
+        _amount(share.weight),
+        "-" if share.past_use is None else f"{share.past_use:.1%}",
         *(_amount(None if math.isinf(amount) else amount) for amount in bounds),
-        f"{each.part:.1%}",
-        _amount(each.surplus),
-        _amount(each.fair_share),
+        f"{share.part:.1%}",
+        _amount(share.surplus),
+        _amount(share.fair_share),
     )
 
 

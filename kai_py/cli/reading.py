@@ -15,24 +15,24 @@ from kai_py.cli.connection import cluster_client
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.config import Configuration
 from kai_py.grouping.owners import GroupKind
-from kai_py.observe.health import unread_kinds
+from kai_py.observe.health import unsynced_kinds
 from kai_py.plan.plan import Plan
 from kai_py.plan.state.queues import Quota
 from kai_py.planner import Planner
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.client import Client
 from kai_py.watch.mirror import KindStatus, Mirror
-from kai_py.watch.owner_kinds import OwnerKinds
+from kai_py.watch.owner_kinds import OwnerKindWatcher
 from kai_py.watch.resource import Kind
 
 READ_SECONDS = 60.0
-PATIENCE_SECONDS = 3.0
-PROBE_SECONDS = 0.2
-OWNERS_SECONDS = 10.0
-SHOWN_KINDS = 3
+REFUSAL_SECONDS = 3.0
+POLL_SECONDS = 0.2
+OWNER_KINDS_SECONDS = 10.0
+MAX_KINDS_SHOWN = 3
 
 
-def look_and_plan(
+def plan_cluster(
     kubeconfig: str, context: str, configuration: Configuration
 ) -> tuple[Snapshot, Plan]:
     """As ``read_and_plan``, of the cluster that the options name."""
@@ -44,12 +44,12 @@ def look_and_plan(
     return asyncio.run(read())
 
 
-def look_and_divide(kubeconfig: str, context: str, configuration: Configuration) -> Quota:
+def divide_quota(kubeconfig: str, context: str, configuration: Configuration) -> Quota:
     """The queues of the cluster that the options name, as a cycle finds them."""
 
     async def read() -> Quota:
         async with cluster_client(kubeconfig, context) as client:
-            planner, snapshot = await _follow(client, configuration)
+            planner, snapshot = await _read_cluster(client, configuration)
             planner.decide(snapshot)
             return planner.quota(snapshot)
 
@@ -58,11 +58,11 @@ def look_and_divide(kubeconfig: str, context: str, configuration: Configuration)
 
 async def read_and_plan(client: Client, configuration: Configuration) -> tuple[Snapshot, Plan]:
     """The cluster as it is now and what one cycle decides about it; nothing is written."""
-    planner, snapshot = await _follow(client, configuration)
+    planner, snapshot = await _read_cluster(client, configuration)
     return snapshot, planner.decide(snapshot)
 
 
-async def _follow(client: Client, configuration: Configuration) -> tuple[Planner, Snapshot]:
+async def _read_cluster(client: Client, configuration: Configuration) -> tuple[Planner, Snapshot]:
     """A planner that has read the cluster, and the cluster as it is now."""
     # What the watches have to say is told below, once.
     logging.getLogger("kai_py.watch").addHandler(logging.NullHandler())
@@ -76,15 +76,17 @@ async def _follow(client: Client, configuration: Configuration) -> tuple[Planner
 
     planner = Planner(configuration, follow=follow)
     mirror = Mirror(client, on_refused=note_refused)
-    owner_kinds = OwnerKinds(client, mirror, planner.owner_decoder, planner.builder.set_owner_kind)
+    owner_kinds = OwnerKindWatcher(
+        client, mirror, planner.owner_decoder, planner.builder.set_owner_kind
+    )
     mirror.subscribe(lambda kind, old, new: planner.builder.apply(kind.collection_name, old, new))
     reading = asyncio.gather(mirror.run(), owner_kinds.run())
     try:
         async with asyncio.timeout(READ_SECONDS):
-            await wait_read(mirror)
-        await owner_kinds.wait_settled(OWNERS_SECONDS)
+            await wait_until_read(mirror)
+        await owner_kinds.wait_settled(OWNER_KINDS_SECONDS)
     except TimeoutError:
-        unread = "; ".join(unread_kinds(mirror.status()))
+        unread = "; ".join(unsynced_kinds(mirror.status()))
         raise CommandError(
             f"the cluster was not read within {READ_SECONDS:.0f} s: {unread}",
             exit_code=ExitCode.CLUSTER,
@@ -96,20 +98,22 @@ async def _follow(client: Client, configuration: Configuration) -> tuple[Planner
     return planner, planner.freeze(time.time())
 
 
-async def wait_read(mirror: Mirror) -> None:
+async def wait_until_read(mirror: Mirror) -> None:
     """Wait until all is read; raises CommandError when something cannot be."""
     refused_for = 0.0
     while True:
         with suppress(TimeoutError):
-            async with asyncio.timeout(PROBE_SECONDS):
+            async with asyncio.timeout(POLL_SECONDS):
                 return await mirror.wait_synced()
         refused = [kind for kind in mirror.status() if not kind.synced and kind.problem]
-        refused_for = refused_for + PROBE_SECONDS if refused else 0.0
-        if refused_for >= PATIENCE_SECONDS:
-            raise CommandError(_refusal(refused), exit_code=ExitCode.CLUSTER)
+        refused_for = refused_for + POLL_SECONDS if refused else 0.0
+        if refused_for >= REFUSAL_SECONDS:
+            raise CommandError(_refusal_message(refused), exit_code=ExitCode.CLUSTER)
 
 
-def _refusal(refused: Sequence[KindStatus]) -> str:
+def _refusal_message(refused: Sequence[KindStatus]) -> str:
     names = [kind.kind for kind in refused]
-    others = f" and {len(names) - SHOWN_KINDS} more kinds" if len(names) > SHOWN_KINDS else ""
-    return f"cannot read {', '.join(names[:SHOWN_KINDS])}{others}: {refused[0].problem}"
+    others = (
+        f" and {len(names) - MAX_KINDS_SHOWN} more kinds" if len(names) > MAX_KINDS_SHOWN else ""
+    )
+    return f"cannot read {', '.join(names[:MAX_KINDS_SHOWN])}{others}: {refused[0].problem}"

@@ -55,12 +55,12 @@ def command(
         found = read_recorded(archive)
     except ArchiveError as error:
         raise CommandError(str(error)) from error
-    for fault in found.faults:
+    for fault in found.problems:
         typer.echo(f"kai-py: {fault}", err=True)
     plan = _plan(found, config, now)
     if against is not None:
         names = (str(against), "this version")
-        if _tell_differences(text_of(str(against)), describe_plan(plan), names):
+        if _print_differences(text_of(str(against)), describe_plan(plan), names):
             raise typer.Exit(ExitCode.FOUND)
         return
     if diff is None:
@@ -70,7 +70,7 @@ def command(
     other = _plan(found, diff, now)
     if not print_document({"plan": plan, "other": other}, output, json=json):
         names = (str(config) if config is not None else "defaults", str(diff))
-        _tell_differences(describe_plan(plan), describe_plan(other), names)
+        _print_differences(describe_plan(plan), describe_plan(other), names)
     if plan != other:
         raise typer.Exit(ExitCode.FOUND)
 
@@ -82,10 +82,10 @@ def _plan(found: Archive, config: Path | None, now: float | None) -> Plan:
     planner = Planner(configuration)
     with progress("planning"):
         found.feed(planner.builder)
-        return planner.decide(planner.freeze(found.taken if now is None else now))
+        return planner.decide(planner.freeze(found.taken_at if now is None else now))
 
 
-def _tell_differences(before: str, after: str, names: tuple[str, str]) -> bool:
+def _print_differences(before: str, after: str, names: tuple[str, str]) -> bool:
     """Print how two printed plans differ; whether they do."""
     told = difflib.unified_diff(before.splitlines(), after.splitlines(), *names, n=0, lineterm="")
     lines = [line for line in told if not line.startswith("@@")]

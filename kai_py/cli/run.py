@@ -27,14 +27,14 @@ from kai_py.cli.connection import Context, Kubeconfig, cluster_client
 from kai_py.cli.errors import CommandError
 from kai_py.config import Configuration, LogFormat
 from kai_py.observe.http import serve
-from kai_py.observe.http_access import Access
+from kai_py.observe.http_access import HttpAccess
 from kai_py.observe.log import configure_logging
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.plan_text import describe_plan
 from kai_py.observe.token_review import TokenReviews
 from kai_py.plan.plan import Plan
 from kai_py.scheduler import Scheduler
-from kai_py.simulate.advisor import advised
+from kai_py.simulate.advisor import with_advisor
 
 log = logging.getLogger(__name__)
 CONNECTIONS_BESIDE_WRITES = 16
@@ -95,7 +95,7 @@ class PlanPrinter:
 
 
 async def _run(
-    configuration: Configuration, kubeconfig: str, context: str, show: PlanPrinter | None
+    configuration: Configuration, kubeconfig: str, context: str, print_plan: PlanPrinter | None
 ) -> None:
     registry = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
@@ -110,8 +110,8 @@ async def _run(
             configuration,
             metrics,
             identity=f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4()}",
-            dry_run=show is not None,
-            on_plan=show or (lambda _plan: None),
+            dry_run=print_plan is not None,
+            on_plan=print_plan or (lambda _plan: None),
         )
         loop = asyncio.get_running_loop()
         for ending in (signal.SIGTERM, signal.SIGINT):
@@ -119,8 +119,8 @@ async def _run(
         try:
             http = configuration.http
             review = TokenReviews(client) if http.review_tokens else None
-            access = Access(http.host, http.token_file, review)
-            with advised(scheduler.probes(), client, configuration) as probes:
+            access = HttpAccess(http.host, http.token_file, review)
+            with with_advisor(scheduler.probes(), client, configuration) as probes:
                 async with serve(probes, access, http.port) as port:
                     log.info("dashboard, metrics and probes are served on port %d", port)
                     await scheduler.run()

@@ -11,8 +11,8 @@ import typer
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.observe.http_access import TOKEN_VARIABLE
 
-USUAL_URL = "http://127.0.0.1:8080"
-PATIENCE = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=60.0)
+DEFAULT_URL = "http://127.0.0.1:8080"
+TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=60.0)
 """Of a stream: the server says something every 15 seconds."""
 
 TokenFile = Annotated[
@@ -29,17 +29,15 @@ def session(token_file: Path | None) -> aiohttp.ClientSession:
         except OSError as error:
             raise CommandError(f"{token_file}: {error.strerror}") from None
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return aiohttp.ClientSession(headers=headers, timeout=PATIENCE)
+    return aiohttp.ClientSession(headers=headers, timeout=TIMEOUT)
 
 
-async def read(
-    asking: aiohttp.ClientSession, url: str, path: str, query: Mapping[str, str]
-) -> bytes:
+async def get(http: aiohttp.ClientSession, url: str, path: str, query: Mapping[str, str]) -> bytes:
     """The body of one answer; raises CommandError."""
     try:
-        async with asking.get(f"{url.rstrip('/')}{path}", params=query) as response:
+        async with http.get(f"{url.rstrip('/')}{path}", params=query) as response:
             body = await response.read()
-            await check(url, response)
+            await raise_for_status(url, response)
     except (aiohttp.ClientError, TimeoutError) as error:
         raise CommandError(
             f"{url}: {error or 'no answer'}",
@@ -49,7 +47,7 @@ async def read(
     return body
 
 
-async def check(url: str, response: aiohttp.ClientResponse) -> None:
+async def raise_for_status(url: str, response: aiohttp.ClientResponse) -> None:
     """Raise CommandError unless the answer is good."""
     if response.status != 200:
         said = (await response.text()).strip()

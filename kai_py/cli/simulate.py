@@ -12,16 +12,16 @@ from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.progress import progress
 from kai_py.cli.tables import print_table
 from kai_py.config import Configuration
-from kai_py.simulate.report import Report, report
+from kai_py.simulate.report import SimulationReport, summarise
 from kai_py.simulate.report_page import report_page, waiting_cells
-from kai_py.simulate.scenario import QueueLine, Scenario, ScenarioError, parse_scenario
-from kai_py.simulate.simulation import Result, simulate
+from kai_py.simulate.scenario import Scenario, ScenarioError, ScenarioQueue, parse_scenario
+from kai_py.simulate.simulation import SimulationResult, simulate
 from kai_py.simulate.traces import (
     SATURATION_HOURS,
-    is_list,
+    is_trace,
     parse_jobs,
     parse_nodes,
-    saturated,
+    saturating_jobs,
     scenario_of,
 )
 
@@ -61,8 +61,10 @@ def command(
     """Play a scenario in simulated time; report use, waiting, fairness, evictions, costs."""
     try:
         text = text_of(str(file))
-        if is_list(text) or file.suffix == ".csv":
-            scenario = _recorded(text, str(file), nodes, saturate=saturate, hours=hours, seed=seed)
+        if is_trace(text) or file.suffix == ".csv":
+            scenario = _scenario_of_trace(
+                text, str(file), nodes, saturate=saturate, hours=hours, seed=seed
+            )
         elif nodes is not None or saturate or hours is not None:
             raise CommandError(f"{file}: --nodes, --saturate and --hours are for lists of jobs")
         else:
@@ -70,7 +72,7 @@ def command(
     except ScenarioError as error:
         raise CommandError(str(error)) from None
     result = _simulate(scenario, configuration_from(config), cycle_seconds)
-    found = report(result)
+    found = summarise(result)
     if html is not None:
         try:
             html.write_text(report_page(found, title=file.name), encoding="utf-8")
@@ -80,7 +82,7 @@ def command(
         _print(found)
 
 
-def _recorded(
+def _scenario_of_trace(
     text: str, name: str, nodes: Path | None, *, saturate: bool, hours: float | None, seed: int
 ) -> Scenario:
     recorded = parse_jobs(text, name=name)
@@ -89,24 +91,26 @@ def _recorded(
             f"{name}: a list of jobs needs nodes: --nodes nodes.csv or scenario.yaml"
         )
     known = text_of(str(nodes))
-    queues: tuple[QueueLine, ...] = ()
-    if is_list(known):
+    queues: tuple[ScenarioQueue, ...] = ()
+    if is_trace(known):
         machines = parse_nodes(known, name=str(nodes))
     else:
         given = parse_scenario(known, name=str(nodes))
         machines, queues = given.nodes, given.queues
     if saturate:
-        recorded = saturated(recorded, machines, seed=seed)
+        recorded = saturating_jobs(recorded, machines, seed=seed)
         hours = hours or SATURATION_HOURS
     return scenario_of(recorded, machines, queues, hours=hours)
 
 
-def _simulate(scenario: Scenario, configuration: Configuration, cycle_seconds: float) -> Result:
+def _simulate(
+    scenario: Scenario, configuration: Configuration, cycle_seconds: float
+) -> SimulationResult:
     with progress("simulated hours", scenario.hours) as tell:
         return simulate(scenario, configuration, cycle_seconds=cycle_seconds, on_progress=tell)
 
 
-def _print(found: Report) -> None:
+def _print(found: SimulationReport) -> None:
     typer.echo(
         f"{found.hours:g} hours of {found.gpus:g} GPUs: {found.used:.1%} used, "
         f"{found.idle_while_waiting:.1%} free while gangs waited for as many, "

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.cells import cell_len
 
-GAP = "   "
-FEWEST_COLUMNS = 30
+COLUMN_GAP = "   "
+MIN_COLUMNS = 30
 """Columns of a terminal that are worth folding text into."""
 
 
@@ -35,11 +35,11 @@ def table_lines(
 ) -> Iterator[str]:
     """The lines of a table, its headings first; ``width`` is None where lines may be of any."""
     widths = [max(map(cell_len, column)) for column in zip(headings, *rows, strict=True)]
-    indent = sum(widths[:-1]) + len(GAP) * (len(widths) - 1)
-    room = None if width is None or width - indent < FEWEST_COLUMNS else width - indent
+    indent = sum(widths[:-1]) + len(COLUMN_GAP) * (len(widths) - 1)
+    room = None if width is None or width - indent < MIN_COLUMNS else width - indent
     for row in (headings, *rows):
         before = "".join(
-            cell + " " * (column - cell_len(cell)) + GAP
+            cell + " " * (column - cell_len(cell)) + COLUMN_GAP
             for cell, column in zip(row[:-1], widths[:-1], strict=True)
         )
         folded = textwrap.wrap(row[-1], room) if room else [row[-1]]

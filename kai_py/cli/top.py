@@ -20,13 +20,13 @@ from rich.text import Text
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.connection import Context, Kubeconfig, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.reading import READ_SECONDS, wait_read
+from kai_py.cli.reading import READ_SECONDS, wait_until_read
 from kai_py.config import Configuration
-from kai_py.demo.events import AnyHappening
+from kai_py.demo.events import AnyDemoEvent
 from kai_py.demo.observer import Observer
-from kai_py.demo.rendering import line_of
-from kai_py.observe.live.builder import Gatherer
-from kai_py.observe.live.cluster import Picture
+from kai_py.demo.rendering import feed_line
+from kai_py.observe.live.builder import LiveClusterBuilder
+from kai_py.observe.live.cluster import LiveCluster
 from kai_py.observe.live.feed import Feed
 from kai_py.observe.live.quitting import quit_key
 from kai_py.observe.live.screen import Screen, show
@@ -36,7 +36,7 @@ from kai_py.scheduler import Scheduler
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import NODES
 
-PIPED = (128, 34)
+PIPE_SIZE = (128, 34)
 
 
 def command(
@@ -61,16 +61,16 @@ async def _run(kubeconfig: str, context: str, configuration: Configuration, *, o
     console = Console()
     async with (
         cluster_client(kubeconfig, context) as client,
-        _looking(client, configuration) as top,
+        _watching(client, configuration) as top,
     ):
         if once or not console.is_terminal:
-            width, height = console.size if console.is_terminal else PIPED
+            width, height = console.size if console.is_terminal else PIPE_SIZE
             console = Console(width=width, height=height)
             console.print(top.draw(console, width, height), height=height)
             return
         screen = Screen(top.feed, console)
         with quit_key() as quitting:
-            drawing = asyncio.create_task(show(console, screen, top.picture, top.headline))
+            drawing = asyncio.create_task(show(console, screen, top.live_cluster, top.headline))
             waiting = asyncio.create_task(quitting.wait())
             await _until_first_ends(drawing, waiting)
 
@@ -93,9 +93,9 @@ class Top:
     def __init__(self, client: Client) -> None:
         self.feed = Feed()
         self.planned = asyncio.Event()
-        self.observer = Observer(client, self._tell, self._clock)
+        self.observer = Observer(client, self._on_event, self._clock)
         self._began = time.monotonic()
-        self._gatherer = Gatherer(self.observer.mirror, self.observer.owners)
+        self._builder = LiveClusterBuilder(self.observer.mirror, self.observer.owners)
 
     def note_plan(self, plan: Plan) -> None:
         """Take over shares and reasons; what it decides is only what would be decided."""
@@ -105,11 +105,11 @@ class Top:
     def draw(self, console: Console, width: int, height: int) -> RenderableType:
         """The screen as it is now."""
         screen = Screen(self.feed, console)
-        return screen.draw(self.picture(), self.headline(), width=width, height=height)
+        return screen.draw(self.live_cluster(), self.headline(), width=width, height=height)
 
-    def picture(self) -> Picture:
+    def live_cluster(self) -> LiveCluster:
         """What there is to draw."""
-        return self._gatherer.picture(self.observer.plan)
+        return self._builder.build(self.observer.plan)
 
     def headline(self) -> Sequence[Text]:
         """The line above all panels."""
@@ -123,14 +123,14 @@ class Top:
     def _clock(self) -> float:
         return time.monotonic() - self._began
 
-    def _tell(self, happening: AnyHappening) -> None:
-        line = line_of(happening) if self.observer.mirror.synced else None
+    def _on_event(self, event: AnyDemoEvent) -> None:
+        line = feed_line(event) if self.observer.mirror.synced else None
         if line is not None:
             self.feed.add(line)
 
 
 @asynccontextmanager
-async def _looking(client: Client, configuration: Configuration) -> AsyncIterator[Top]:
+async def _watching(client: Client, configuration: Configuration) -> AsyncIterator[Top]:
     """Keep ``Top`` up to date during the block."""
     await client.read("/apis", kind="Discovery")
     top = Top(client)
@@ -143,7 +143,7 @@ async def _looking(client: Client, configuration: Configuration) -> AsyncIterato
         planning = group.create_task(scheduler.run())
         try:
             async with asyncio.timeout(READ_SECONDS):
-                await wait_read(top.observer.mirror)
+                await wait_until_read(top.observer.mirror)
                 await top.planned.wait()
             yield top
         except TimeoutError:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from kai_py.cli.cluster_objects import Saved, cluster_objects
+from kai_py.cli.cluster_objects import SavedCluster, cluster_objects
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.connection import Context, Kubeconfig
 from kai_py.cli.errors import CommandError, ExitCode
@@ -19,14 +19,14 @@ from kai_py.cli.input_files import documents_in
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.progress import progress
 from kai_py.cli.tables import print_table
-from kai_py.simulate.change_texts import changes_in
-from kai_py.simulate.changes import AddNodes, AddObjects, Change, ChangeError, node_pattern
+from kai_py.simulate.change_texts import parse_changes
+from kai_py.simulate.changes import AddNodes, AddObjects, ChangeError, ClusterChange, node_pattern
 from kai_py.simulate.objects import Document
 from kai_py.simulate.what_if import (
     MAX_ADDED_NODES,
     Comparison,
     NodesNeeded,
-    Placed,
+    PlacedGang,
     nodes_needed,
     what_if,
 )
@@ -36,7 +36,7 @@ FILES = (".yaml", ".yml", ".json")
 
 def command(
     *,
-    saved: Saved = None,
+    saved: SavedCluster = None,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     config: ConfigFile = None,
@@ -66,8 +66,8 @@ def command(
     documents, now = cluster_objects(saved, kubeconfig, context), time.time()
     asked = {"set": set_queue, "drain": drain, "remove": remove}
     try:
-        changes: tuple[Change, ...] = (
-            *changes_in((kind, text) for kind, texts in asked.items() for text in texts or ()),
+        changes: tuple[ClusterChange, ...] = (
+            *parse_changes((kind, text) for kind, texts in asked.items() for text in texts or ()),
             *map(_nodes, add_nodes or ()),
             *map(_manifest, add or ()),
         )
@@ -78,10 +78,10 @@ def command(
                     documents, changes, configuration, like=like, pattern=pattern, now=now
                 )
                 answer: object = needed
-                telling, waits = partial(_tell_needed, needed), needed.nodes is None
+                telling, waits = partial(_print_needed, needed), needed.nodes is None
             else:
                 answer = comparison = what_if(documents, changes, configuration, now=now)
-                telling, waits = partial(_tell, comparison), bool(comparison.waiting)
+                telling, waits = partial(_print_comparison, comparison), bool(comparison.waiting)
     except ChangeError as error:
         raise CommandError(str(error)) from None
     if not print_document(answer, output, json=json):
@@ -90,10 +90,10 @@ def command(
         raise typer.Exit(ExitCode.FOUND)
 
 
-def _nodes(text: str) -> Change:
+def _nodes(text: str) -> ClusterChange:
     like, _, count = text.rpartition("=")
     if not _is_file(like):
-        [change] = changes_in([("add-nodes", text)])
+        [change] = parse_changes([("add-nodes", text)])
         return change
     if not count.isdecimal():
         raise CommandError(f"--add-nodes {text}: is not of the form FILE=COUNT")
@@ -116,7 +116,7 @@ def _is_file(like: str) -> bool:
     return Path(like).suffix in FILES or "/" in like
 
 
-def _manifest(path: Path) -> Change:
+def _manifest(path: Path) -> ClusterChange:
     return AddObjects(_objects(path))
 
 
@@ -133,7 +133,7 @@ def _objects(path: Path) -> list[Document]:
     return [document.value for document in documents]
 
 
-def _tell_needed(needed: NodesNeeded) -> None:
+def _print_needed(needed: NodesNeeded) -> None:
     like, count = needed.like, needed.nodes
     if count is None:
         typer.echo(f"even {MAX_ADDED_NODES} more nodes like {like} would leave somebody waiting")
@@ -142,7 +142,7 @@ def _tell_needed(needed: NodesNeeded) -> None:
         typer.echo(f"{count} more {nodes} like {like} and nobody waits for room")
 
 
-def _tell(comparison: Comparison) -> None:
+def _print_comparison(comparison: Comparison) -> None:
     for title, headings, rows in _sections(comparison):
         typer.echo(f"{title}:")
         print_table(headings, rows)
@@ -151,14 +151,14 @@ def _tell(comparison: Comparison) -> None:
         typer.echo("The change makes no difference.")
 
 
-RUNNING = ("GANG", "QUEUE", "PODS", "NODES")
+GANG_HEADINGS = ("GANG", "QUEUE", "PODS", "NODES")
 Section = tuple[str, tuple[str, ...], Sequence[tuple[str, ...]]]
 
 
 def _sections(comparison: Comparison) -> Iterator[Section]:
     sections: tuple[Section, ...] = (
-        ("Starts", RUNNING, list(map(_placed, comparison.starts))),
-        ("Runs no longer", RUNNING, list(map(_placed, comparison.loses))),
+        ("Starts", GANG_HEADINGS, list(map(_placed, comparison.starts))),
+        ("Runs no longer", GANG_HEADINGS, list(map(_placed, comparison.loses))),
         (
             "Leaves",
             ("POD", "GANG", "QUEUE", "WHY"),
@@ -176,7 +176,7 @@ def _sections(comparison: Comparison) -> Iterator[Section]:
             "Queues (GPUs)",
             ("QUEUE", "FAIR SHARE", "ALLOCATED"),
             [
-                (each.queue, _arrow(each.fair_share), _arrow(each.allocated))
+                (each.queue, _change_text(each.fair_share), _change_text(each.allocated))
                 for each in comparison.queues
             ],
         ),
@@ -184,17 +184,17 @@ def _sections(comparison: Comparison) -> Iterator[Section]:
     return (section for section in sections if section[2])
 
 
-def _placed(placed: Placed) -> tuple[str, ...]:
-    return (placed.gang, placed.queue, str(len(placed.nodes)), " ".join(_counted(placed.nodes)))
+def _placed(placed: PlacedGang) -> tuple[str, ...]:
+    return (placed.gang, placed.queue, str(len(placed.nodes)), " ".join(_node_counts(placed.nodes)))
 
 
-def _counted(nodes: Sequence[str]) -> Iterator[str]:
+def _node_counts(nodes: Sequence[str]) -> Iterator[str]:
     """Each node once, with the number of pods where there are several."""
     for node in dict.fromkeys(nodes):
         count = nodes.count(node)
         yield f"{node}(x{count})" if count > 1 else node
 
 
-def _arrow(pair: tuple[float, float]) -> str:
+def _change_text(pair: tuple[float, float]) -> str:
     before, after = (f"{amount:g}" for amount in pair)
     return before if before == after else f"{before} -> {after}"

@@ -12,7 +12,7 @@ from typing import TypeVar
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.commit.retry import RetryPolicy, persist
+from kai_py.commit.retry import RetryPolicy, retry_transient
 from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError, Invalid, NotFound
 from kai_py.watch.resource import Resource
@@ -21,23 +21,23 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Access:
+class ApiAccess:
     """Calls that share a lane; ``retry`` applies to each object by itself."""
 
     client: Client
     pods: Resource[Pod]
     claims: Resource[ResourceClaim]
-    lane: asyncio.Semaphore
+    limiter: asyncio.Semaphore
     retry: RetryPolicy
 
     async def call(self, request: Callable[[], Awaitable[Result]]) -> Result:
         """Make one call within the lane."""
-        async with self.lane:
+        async with self.limiter:
             return await request()
 
     async def read_claim(self, claim: ClaimRef) -> ResourceClaim:
         """Read a claim, again while the failure is transient; raises ApiError."""
-        return await persist(
+        return await retry_transient(
             lambda: self.call(
                 lambda: self.client.get(self.claims, claim.name, namespace=claim.namespace)
             ),
@@ -46,7 +46,7 @@ class Access:
 
     async def read_pod(self, pod: PodRef) -> Pod:
         """Read a pod, again while the failure is transient; raises ApiError."""
-        return await persist(
+        return await retry_transient(
             lambda: self.call(
                 lambda: self.client.get(self.pods, pod.name, namespace=pod.namespace)
             ),

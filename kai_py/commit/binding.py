@@ -18,7 +18,7 @@ from enum import StrEnum
 from kai_py.api.gpu_share import marks
 from kai_py.api.records.core import Pod
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.commit.api_access import Access
+from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.retry import TRANSIENT
 from kai_py.plan.plan import Placement
 from kai_py.watch.errors import ApiError, Conflict, Invalid, NotFound
@@ -50,25 +50,25 @@ class BindingResult:
     reason: str = ""
 
 
-async def bind(access: Access, placement: Placement) -> BindingResult:
+async def bind(access: ApiAccess, placement: Placement) -> BindingResult:
     """Bind a pod to its node, once, whatever happened to earlier attempts."""
     pod, node = placement.pod, placement.node
     failures, reason = 0, ""
     while failures < access.retry.attempts:
         try:
             if placement.gpus:
-                await _mark(access, placement)
+                await _write_gpu_share(access, placement)
             for claim in placement.provision:
-                await _choose_node(access, claim, placement)
+                await _annotate_selected_node(access, claim, placement)
             for holder, volume in placement.volumes:
-                await _promise(access, volume, holder)
+                await _bind_volume(access, volume, holder)
             await access.call(
                 lambda: access.client.bind(
                     namespace=pod.namespace, pod=pod.name, uid=pod.uid, node=node
                 )
             )
         except (NotFound, Conflict, Invalid) as refusal:
-            settled = await _settle(access, placement)
+            settled = await _read_outcome(access, placement)
             if settled is not None:
                 return settled
             failure: ApiError = refusal
@@ -80,12 +80,12 @@ async def bind(access: Access, placement: Placement) -> BindingResult:
             return BindingResult(pod, node, BindingOutcome.BOUND)
         failures += 1
         reason = str(failure)
-        await access.retry.pause(failures, failure)
-    settled = await _settle(access, placement)
+        await access.retry.sleep(failures, failure)
+    settled = await _read_outcome(access, placement)
     return settled or BindingResult(pod, node, BindingOutcome.FAILED, reason)
 
 
-async def _mark(access: Access, placement: Placement) -> None:
+async def _write_gpu_share(access: ApiAccess, placement: Placement) -> None:
     """Write the pod's parts of GPUs on it, and take away what an earlier attempt wrote."""
     pod = placement.pod
     former, _ = marks(placement.former_gpus)
@@ -102,7 +102,7 @@ async def _mark(access: Access, placement: Placement) -> None:
     )
 
 
-async def _choose_node(access: Access, claim: str, placement: Placement) -> None:
+async def _annotate_selected_node(access: ApiAccess, claim: str, placement: Placement) -> None:
     """Have the volume of a claim that waits for its first consumer made for the pod's node."""
     body = {"metadata": {"annotations": {SELECTED_NODE: placement.node}}}
     namespace = placement.pod.namespace
@@ -111,7 +111,7 @@ async def _choose_node(access: Access, claim: str, placement: Placement) -> None
     )
 
 
-async def _promise(access: Access, name: str, claim: ClaimRef) -> None:
+async def _bind_volume(access: ApiAccess, name: str, claim: ClaimRef) -> None:
     """Give a volume to a claim, unless another has it; Kubernetes' volume controller binds both."""
     volume = await access.call(lambda: access.client.get(VOLUMES.at(), name))
     holder = volume.spec.claim_ref
@@ -136,7 +136,7 @@ async def _promise(access: Access, name: str, claim: ClaimRef) -> None:
     await access.call(lambda: access.client.patch(VOLUMES.at(), name, body))
 
 
-async def _settle(access: Access, placement: Placement) -> BindingResult | None:
+async def _read_outcome(access: ApiAccess, placement: Placement) -> BindingResult | None:
     pod, node = placement.pod, placement.node
     try:
         seen = await access.read_pod(pod)
@@ -144,10 +144,10 @@ async def _settle(access: Access, placement: Placement) -> BindingResult | None:
         return BindingResult(pod, node, BindingOutcome.VANISHED, f"pod {pod} was deleted")
     except ApiError as error:
         return BindingResult(pod, node, BindingOutcome.FAILED, str(error))
-    return settled_by(seen, placement)
+    return observed_outcome(seen, placement)
 
 
-def settled_by(seen: Pod, placement: Placement) -> BindingResult | None:
+def observed_outcome(seen: Pod, placement: Placement) -> BindingResult | None:
     """The outcome that the pod as read proves; None when it may still be bound."""
     pod, node = placement.pod, placement.node
     if seen.metadata.uid != pod.uid:
@@ -166,7 +166,7 @@ def settled_by(seen: Pod, placement: Placement) -> BindingResult | None:
     return None
 
 
-async def is_unbound(access: Access, pod: PodRef) -> bool:
+async def is_unbound(access: ApiAccess, pod: PodRef) -> bool:
     """Whether it is certain that this pod is on no node."""
     try:
         seen = await access.read_pod(pod)

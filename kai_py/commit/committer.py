@@ -15,18 +15,18 @@ from typing import Any, Protocol
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.commit.api_access import Access, is_gone
+from kai_py.commit.api_access import ApiAccess, is_gone
 from kai_py.commit.claims.device_holders import DeviceHolders
-from kai_py.commit.claims.reconcile import release
-from kai_py.commit.claims.recovery import Leftover
-from kai_py.commit.event_writer import Narrator
+from kai_py.commit.claims.reconcile import release_claim
+from kai_py.commit.claims.recovery import LeftoverClaim
+from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.eviction import (
     EvictionOutcome,
     EvictionResult,
     evict,
     resume_job,
     suspend_job,
-    tell_why,
+    write_eviction_reason,
 )
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.commit.settings import CommitSettings
@@ -38,11 +38,11 @@ from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)
 IDLE_BACKOFF = 600.0
-LASTING_FAILURES = 3
+MAX_CONSECUTIVE_FAILURES = 3
 """A gang that failed so often in a row leaves its room to others until its next attempt."""
 
 
-class Room(Protocol):
+class AssumeCache(Protocol):
     """What commit tells the snapshot builder."""
 
     def assume(
@@ -90,40 +90,40 @@ class Committer:
     def __init__(
         self,
         *,
-        access: Access,
-        room: Room,
-        known_claim: ClaimLookup,
+        access: ApiAccess,
+        assume_cache: AssumeCache,
+        find_claim: ClaimLookup,
         holders: DeviceHolders,
-        narrator: Narrator,
+        event_writer: EventWriter,
         metrics: Metrics,
         settings: CommitSettings,
         wake: Callable[[float], None],
     ) -> None:
         self._access = access
-        self._room = room
-        self._known_claim = known_claim
+        self._assume_cache = assume_cache
+        self._find_claim = find_claim
         self._holders = holders
-        self._narrator = narrator
+        self._event_writer = event_writer
         self._metrics = metrics
         self._settings = settings
         self._wake = wake
         self._backoff = ObjectBackoff(settings.backoff)
         self.tasks: set[asyncio.Task[None]] = set()
         """What is under way; a task leaves when it is done."""
-        self._pods: set[str] = set()
-        self._claims: set[str] = set()
-        self._leaving: set[str] = set()
+        self._pod_uids: set[str] = set()
+        self._claim_uids: set[str] = set()
+        self._evicting: set[str] = set()
 
     @property
     def pods_in_flight(self) -> frozenset[str]:
         """Pods, by uid, of running transactions."""
-        return frozenset(self._pods)
+        return frozenset(self._pod_uids)
 
-    def carries(self, uid: str) -> bool:
+    def is_committing(self, uid: str) -> bool:
         """Whether a running transaction writes to the pod or claim with this uid."""
-        return uid in self._pods or uid in self._claims
+        return uid in self._pod_uids or uid in self._claim_uids
 
-    def carry_out(self, plan: Plan, now: float) -> None:
+    def commit(self, plan: Plan, now: float) -> None:
         """Start everything the plan decided; ``now`` is the plan's time, seconds since the epoch.
 
         Decisions about gangs and pods that are under way, or not due again, are left out.
@@ -131,24 +131,24 @@ class Committer:
         clock = asyncio.get_running_loop().time()
         self._backoff.forget_idle(clock, IDLE_BACKOFF)
         for gang in plan.placements:
-            busy = any(placement.pod.uid in self._pods for placement in gang.pods)
-            if not busy and self._backoff.ready(gang.gang, clock):
+            busy = any(placement.pod.uid in self._pod_uids for placement in gang.pods)
+            if not busy and self._backoff.is_ready(gang.gang, clock):
                 self._start_gang(gang)
         suspended: dict[str, list[Eviction]] = {}
         for eviction in plan.evictions:
             uid = eviction.pod.uid
-            if uid not in self._leaving and self._backoff.ready(uid, clock):
-                self._leaving.add(uid)
-                self._room.expect_leaving(uid)
+            if uid not in self._evicting and self._backoff.is_ready(uid, clock):
+                self._evicting.add(uid)
+                self._assume_cache.expect_leaving(uid)
                 if eviction.suspend:
                     suspended.setdefault(eviction.gang, []).append(eviction)
                 else:
                     self._start(self._evict(eviction))
         for evictions in suspended.values():
             self._start(self._suspend(evictions, now))
-        self._hold(plan.nominations, now)
+        self._nominate(plan.nominations, now)
 
-    def give_back(self, leftovers: Iterable[Leftover]) -> None:
+    def release_leftovers(self, leftovers: Iterable[LeftoverClaim]) -> None:
         """Free left-over claims."""
         for leftover in leftovers:
             self._start(self._release(leftover))
@@ -160,9 +160,9 @@ class Committer:
         _, unfinished = await asyncio.wait(tuple(self.tasks), timeout=within)
         return not unfinished
 
-    def _hold(self, nominations: Iterable[Nomination], now: float) -> None:
+    def _nominate(self, nominations: Iterable[Nomination], now: float) -> None:
         for nomination in nominations:
-            self._room.hold(nomination.pod.uid, nomination.node, now)
+            self._assume_cache.hold(nomination.pod.uid, nomination.node, now)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -174,11 +174,11 @@ class Committer:
             allocations = {new.claim.uid: new.allocation for new in placement.allocate}
             making = placement.make.claim if placement.make is not None else None
             volumes = tuple(volume for _, volume in placement.volumes)
-            self._room.assume(
+            self._assume_cache.assume(
                 placement.pod, placement.node, allocations, placement.gpus, making, volumes=volumes
             )
-        self._pods.update(placement.pod.uid for placement in gang.pods)
-        self._claims.update(_claims(gang))
+        self._pod_uids.update(placement.pod.uid for placement in gang.pods)
+        self._claim_uids.update(_claim_uids(gang))
         self._start(self._resume(gang) if gang.resume else self._bind(gang))
 
     async def _bind(self, gang: GangPlacement) -> None:
@@ -188,8 +188,8 @@ class Committer:
             self._access,
             self._holders,
             self._settings,
-            self._known_claims(gang),
-            self._narrator.tell_waiting,
+            self._cached_claims(gang),
+            self._event_writer.report_waiting,
         )
         try:
             outcome = await transaction.run()
@@ -197,25 +197,25 @@ class Committer:
             log.exception("gang %s: the transaction failed", gang.gang)
             outcome = GangOutcome(gang, reason="internal error, see the scheduler's log")
         finally:
-            self._pods.difference_update(placement.pod.uid for placement in gang.pods)
-            self._claims.difference_update(_claims(gang))
-        self._settle(outcome, asyncio.get_running_loop().time() - began)
+            self._pod_uids.difference_update(placement.pod.uid for placement in gang.pods)
+            self._claim_uids.difference_update(_claim_uids(gang))
+        self._record_outcome(outcome, asyncio.get_running_loop().time() - began)
 
-    def _known_claims(self, gang: GangPlacement) -> dict[str, ResourceClaim]:
+    def _cached_claims(self, gang: GangPlacement) -> dict[str, ResourceClaim]:
         refs = dict.fromkeys(ref for placement in gang.pods for ref in placement.reserve)
-        found = ((ref.uid, self._known_claim(ref)) for ref in refs)
+        found = ((ref.uid, self._find_claim(ref)) for ref in refs)
         return {uid: claim for uid, claim in found if claim is not None}
 
-    def _settle(self, outcome: GangOutcome, seconds: float) -> None:
+    def _record_outcome(self, outcome: GangOutcome, seconds: float) -> None:
         gang = outcome.gang
         for pod in outcome.unbound:
-            self._room.forget(pod.uid)
-        pause = self._settings.failed_device_pause
+            self._assume_cache.forget(pod.uid)
+        pause = self._settings.failed_device_backoff
         for device, condition in outcome.failed_devices:
-            self._room.avoid(device, condition, pause)
+            self._assume_cache.avoid(device, condition, pause)
             self._wake(pause)
         if outcome.reason or outcome.failures:
-            wait = self._failed(gang.gang)
+            wait = self._back_off(gang.gang)
             log.warning(
                 "gang %s: %d of %d pods bound, next attempt in %.1f s: %s",
                 gang.gang,
@@ -225,25 +225,25 @@ class Committer:
                 outcome.reason or outcome.failures[0].reason,
             )
         else:
-            self._backoff.succeeded(gang.gang)
+            self._backoff.reset(gang.gang)
             if outcome.unbound:
                 self._wake(0.0)
-        self._count(outcome, seconds)
-        self._narrator.tell_outcome(outcome)
+        self._count_metrics(outcome, seconds)
+        self._event_writer.report_outcome(outcome)
 
-    def _failed(self, gang: str) -> float:
+    def _back_off(self, gang: str) -> float:
         """Note that a gang was not started; gives the seconds until the next attempt."""
-        wait = self._backoff.failed(gang, asyncio.get_running_loop().time())
-        if self._backoff.failures(gang) >= LASTING_FAILURES:
-            self._room.hold_back(gang, time.time() + wait)
+        wait = self._backoff.record_failure(gang, asyncio.get_running_loop().time())
+        if self._backoff.failures(gang) >= MAX_CONSECUTIVE_FAILURES:
+            self._assume_cache.hold_back(gang, time.time() + wait)
         self._wake(wait)
         return wait
 
-    def _count(self, outcome: GangOutcome, seconds: float) -> None:
+    def _count_metrics(self, outcome: GangOutcome, seconds: float) -> None:
         metrics = self._metrics
         for binding in outcome.bindings:
             metrics.bindings.labels(binding.outcome.value).inc()
-        metrics.double_allocations.inc(len(outcome.doubles))
+        metrics.double_allocations.inc(len(outcome.other_holders))
         whole = not outcome.unbound
         result = "bound" if whole else "partial" if outcome.bound else "undone"
         metrics.gangs.labels(outcome.gang.action.value, result).inc()
@@ -256,15 +256,15 @@ class Committer:
             await resume_job(self._access, gang.owner)
         except ApiError as error:
             for placement in gang.pods:
-                self._room.forget(placement.pod.uid)
-            wait = self._failed(gang.gang)
+                self._assume_cache.forget(placement.pod.uid)
+            wait = self._back_off(gang.gang)
             log.warning("gang %s: not resumed, again in %.1f s: %s", gang.gang, wait, error)
-            self._narrator.tell_not_resumed(gang.owner, str(error))
+            self._event_writer.report_not_resumed(gang.owner, str(error))
         else:
-            self._backoff.succeeded(gang.gang)
+            self._backoff.reset(gang.gang)
         finally:
-            self._pods.difference_update(placement.pod.uid for placement in gang.pods)
-            self._claims.difference_update(_claims(gang))
+            self._pod_uids.difference_update(placement.pod.uid for placement in gang.pods)
+            self._claim_uids.difference_update(_claim_uids(gang))
 
     async def _suspend(self, evictions: Sequence[Eviction], now: float) -> None:
         """All pods of a Job leave at once, and say why."""
@@ -281,9 +281,9 @@ class Committer:
             outcome, reason = EvictionOutcome.EVICTED, ""
         for eviction in evictions:
             if outcome is EvictionOutcome.EVICTED:
-                await tell_why(self._access, eviction.pod, eviction.reason)
-            self._leaving.discard(eviction.pod.uid)
-            self._settle_eviction(EvictionResult(eviction, outcome, reason))
+                await write_eviction_reason(self._access, eviction.pod, eviction.reason)
+            self._evicting.discard(eviction.pod.uid)
+            self._record_eviction(EvictionResult(eviction, outcome, reason))
 
     async def _evict(self, eviction: Eviction) -> None:
         uid = eviction.pod.uid
@@ -293,25 +293,25 @@ class Committer:
             log.exception("pod %s: the eviction failed", eviction.pod)
             result = EvictionResult(eviction, EvictionOutcome.FAILED, "internal error")
         finally:
-            self._leaving.discard(uid)
+            self._evicting.discard(uid)
         if result.outcome is EvictionOutcome.FAILED:
             log.warning("pod %s: not evicted: %s", eviction.pod, result.reason)
-        self._settle_eviction(result)
+        self._record_eviction(result)
 
-    def _settle_eviction(self, result: EvictionResult) -> None:
+    def _record_eviction(self, result: EvictionResult) -> None:
         eviction, uid = result.eviction, result.eviction.pod.uid
         self._metrics.evictions.labels(eviction.action.value, result.outcome.value).inc()
         now = asyncio.get_running_loop().time()
         if result.outcome in (EvictionOutcome.BLOCKED, EvictionOutcome.FAILED):
-            self._room.expect_staying(uid)
-            self._wake(self._backoff.failed(uid, now, at_least=result.retry_after))
+            self._assume_cache.expect_staying(uid)
+            self._wake(self._backoff.record_failure(uid, now, at_least=result.retry_after))
         else:
-            self._backoff.succeeded(uid)
-        self._narrator.tell_eviction(result)
+            self._backoff.reset(uid)
+        self._event_writer.report_eviction(result)
 
-    async def _release(self, leftover: Leftover) -> None:
+    async def _release(self, leftover: LeftoverClaim) -> None:
         try:
-            await release(self._access, leftover.claim, leftover.consumers)
+            await release_claim(self._access, leftover.claim, leftover.consumers)
         except ApiError as error:
             log.warning("left-over claim %s: %s", leftover.claim, error)
         else:
@@ -319,5 +319,5 @@ class Committer:
             log.info("claim %s: nobody binds its pods, its devices are free", leftover.claim)
 
 
-def _claims(gang: GangPlacement) -> frozenset[str]:
+def _claim_uids(gang: GangPlacement) -> frozenset[str]:
     return frozenset(claim.uid for placement in gang.pods for claim in placement.reserve)

@@ -24,18 +24,18 @@ from kai_py.api.queue_status import READY
 from kai_py.api.records.kai import POD_GROUP_API_VERSION
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.binding import BindingOutcome
-from kai_py.commit.claims.device_holders import Clash
+from kai_py.commit.claims.device_holders import DeviceConflict
 from kai_py.commit.events import (
     Event,
     EventRecorder,
     EventType,
-    claim_object,
-    pod_object,
-    queue_object,
+    claim_reference,
+    pod_reference,
+    queue_reference,
 )
 from kai_py.commit.eviction import EvictionOutcome, EvictionResult
-from kai_py.commit.statuses.pod import PendingStatus
-from kai_py.commit.statuses.queue_conditions import ACCEPTED, Finding
+from kai_py.commit.statuses.pod import PendingPodStatus
+from kai_py.commit.statuses.queue_conditions import ACCEPTED, QueueCondition
 from kai_py.commit.transaction import GangOutcome
 from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import Eviction, GangPlacement, ObjectProblem, Stage, Unplaced
@@ -50,7 +50,7 @@ FindClaims = Callable[[PodRef], Sequence[ClaimRef]]
 """The claims of a pod that have no devices yet."""
 
 
-class Narrator:
+class EventWriter:
     """Turns outcomes into events."""
 
     def __init__(
@@ -63,35 +63,35 @@ class Narrator:
         self._find_queue = find_queue
         self._find_claims = find_claims
 
-    def tell_outcome(self, outcome: GangOutcome) -> None:
+    def report_outcome(self, outcome: GangOutcome) -> None:
         """A transaction ended."""
         owner = outcome.gang.owner
         for binding in outcome.bindings:
             if binding.outcome is BindingOutcome.BOUND:
                 note = f"Successfully assigned {binding.pod} to {binding.node}"
-                placed = _placed(outcome.gang, binding.node)
-                self._tell(pod_object(binding.pod), "Scheduled", "Binding", note, placed)
+                placed = _placement_details(outcome.gang, binding.node)
+                self._record(pod_reference(binding.pod), "Scheduled", "Binding", note, placed)
         for failure in outcome.failures:
-            self._warn(pod_object(failure.pod), "FailedBinding", "Binding", failure.reason)
+            self._warn(pod_reference(failure.pod), "FailedBinding", "Binding", failure.reason)
         if outcome.reason:
             note = f"nothing of the gang was bound: {outcome.reason}"
             self._warn(owner, "FailedBinding", "Binding", note)
 
-    def tell_not_resumed(self, job: Owner, why: str) -> None:
+    def report_not_resumed(self, job: Owner, error: str) -> None:
         """A suspended Job that fits could not be resumed."""
-        self._warn(job, "FailedBinding", "Resuming", f"the Job could not be resumed: {why}")
+        self._warn(job, "FailedBinding", "Resuming", f"the Job could not be resumed: {error}")
 
-    def tell_waiting(self, pod: PodRef, note: str) -> None:
+    def report_waiting(self, pod: PodRef, note: str) -> None:
         """A pod's devices have to be made ready before it is bound."""
-        self._tell(pod_object(pod), "BindingConditionsPending", "Binding", note)
+        self._record(pod_reference(pod), "BindingConditionsPending", "Binding", note)
 
-    def tell_eviction(self, result: EvictionResult) -> None:
+    def report_eviction(self, result: EvictionResult) -> None:
         """An eviction was answered."""
         eviction = result.eviction
-        pod, owner = pod_object(eviction.pod), eviction.owner
+        pod, owner = pod_reference(eviction.pod), eviction.owner
         if result.outcome is EvictionOutcome.BLOCKED:
             note = f"may not be evicted now: {result.reason}"
-            self._tell(pod, "EvictionBlocked", "Preempting", note)
+            self._record(pod, "EvictionBlocked", "Preempting", note)
             return
         if result.outcome is EvictionOutcome.FAILED:
             what, done = (owner, "suspended") if eviction.suspend else (pod, "evicted")
@@ -100,64 +100,73 @@ class Narrator:
             return
         if result.outcome is not EvictionOutcome.EVICTED:
             return
-        self._warn(pod, "Preempted", "Preempting", eviction.reason, _evicted(eviction))
+        self._warn(pod, "Preempted", "Preempting", eviction.reason, _eviction_details(eviction))
         if owner.api_version == POD_GROUP_API_VERSION:
-            self._tell(owner, "Evict", "Preempting", eviction.reason)
+            self._record(owner, "Evict", "Preempting", eviction.reason)
         elif owner.uid != eviction.pod.uid:
             note = f"Pod {eviction.pod} on node {eviction.node}: {eviction.reason}"
             self._warn(owner, "Preempted", "Preempting", note)
         if eviction.queue != eviction.beneficiary_queue:
-            self._tell_queues(result)
+            self._report_reclaim(result)
 
-    def tell_pending(self, unplaced: Unplaced) -> None:
+    def report_pending(self, unplaced: Unplaced) -> None:
         """A gang stays pending; the recorder leaves out what was said before."""
         owner = unplaced.owner
         if owner.api_version != POD_GROUP_API_VERSION:
-            self._warn(owner, "FailedScheduling", "Scheduling", unplaced.message, _waits(unplaced))
+            self._warn(
+                owner,
+                "FailedScheduling",
+                "Scheduling",
+                unplaced.message,
+                _pending_details(unplaced),
+            )
             return
         missing = unplaced.stage in (Stage.MEMBERS, Stage.GATED)
         reason = "NotReady" if missing else "Unschedulable"
-        self._tell(owner, reason, "Scheduling", unplaced.message, _waits(unplaced))
+        self._record(owner, reason, "Scheduling", unplaced.message, _pending_details(unplaced))
 
-    def tell_clash(self, clash: Clash, verdict: str) -> None:
+    def report_device_conflict(self, conflict: DeviceConflict, resolution: str) -> None:
         """Two claims hold one device."""
-        device = "/".join(clash.device)
-        for claim, other in ((clash.earlier, clash.later), (clash.later, clash.earlier)):
-            note = f"device {device} is also allocated to claim {other}: {verdict}"
-            self._warn(claim_object(claim), "DeviceDoubleAllocated", "Allocating", note)
+        device = "/".join(conflict.device)
+        for claim, other in (
+            (conflict.earlier, conflict.later),
+            (conflict.later, conflict.earlier),
+        ):
+            note = f"device {device} is also allocated to claim {other}: {resolution}"
+            self._warn(claim_reference(claim), "DeviceDoubleAllocated", "Allocating", note)
 
-    def tell_problem(self, problem: ObjectProblem) -> None:
+    def report_problem(self, problem: ObjectProblem) -> None:
         """An object of the cluster cannot be used."""
         self._warn(problem.object, "InvalidObject", "Reading", problem.message)
 
-    def tell_transition(self, status: PendingStatus) -> None:
+    def report_transition(self, status: PendingPodStatus) -> None:
         """A pod's condition is about to change."""
-        self._warn(pod_object(status.pod), "FailedScheduling", "Scheduling", status.message)
+        self._warn(pod_reference(status.pod), "FailedScheduling", "Scheduling", status.message)
         for claim in self._find_claims(status.pod) if status.lacks_devices else ():
-            self._warn(claim_object(claim), "FailedAllocation", "Allocating", status.message)
+            self._warn(claim_reference(claim), "FailedAllocation", "Allocating", status.message)
 
-    def tell_queue(self, known: WatchedQueue, finding: Finding) -> None:
+    def report_queue(self, known: WatchedQueue, condition: QueueCondition) -> None:
         """A condition of a queue was written that differs from what ``known`` says."""
-        if finding.type != READY:
+        if condition.type != READY:
             return
-        queue = queue_object(known.metadata)
-        if finding.reason != ACCEPTED:
-            self._warn(queue, finding.reason, "Checking", finding.message)
+        queue = queue_reference(known.metadata)
+        if condition.reason != ACCEPTED:
+            self._warn(queue, condition.reason, "Checking", condition.message)
         elif known.queue.status.conditions:
-            self._tell(queue, ACCEPTED, "Checking", "The queue is used as it is written")
+            self._record(queue, ACCEPTED, "Checking", "The queue is used as it is written")
 
-    def _tell_queues(self, result: EvictionResult) -> None:
+    def _report_reclaim(self, result: EvictionResult) -> None:
         eviction = result.eviction
         loser = self._find_queue(eviction.queue)
         winner = self._find_queue(eviction.beneficiary_queue)
         if loser is not None:
             note = f"Gang {eviction.gang} lost room to {eviction.beneficiary}: {eviction.reason}"
-            self._tell(loser, "LostRoom", "Reclaiming", note)
+            self._record(loser, "LostRoom", "Reclaiming", note)
         if winner is not None:
             note = f"Gang {eviction.beneficiary} took room of {eviction.gang}: {eviction.reason}"
-            self._tell(winner, "TookRoom", "Reclaiming", note)
+            self._record(winner, "TookRoom", "Reclaiming", note)
 
-    def _tell(
+    def _record(
         self,
         regarding: Owner,
         reason: str,
@@ -177,10 +186,10 @@ class Narrator:
         note: str,
         details: Mapping[str, str] = NO_DETAILS,
     ) -> None:
-        self._tell(regarding, reason, action, note, details, kind=EventType.WARNING)
+        self._record(regarding, reason, action, note, details, kind=EventType.WARNING)
 
 
-def _placed(gang: GangPlacement, node: str) -> Mapping[str, str]:
+def _placement_details(gang: GangPlacement, node: str) -> Mapping[str, str]:
     return {
         event_details.GANG: gang.gang,
         event_details.QUEUE: gang.queue,
@@ -189,7 +198,7 @@ def _placed(gang: GangPlacement, node: str) -> Mapping[str, str]:
     }
 
 
-def _evicted(eviction: Eviction) -> Mapping[str, str]:
+def _eviction_details(eviction: Eviction) -> Mapping[str, str]:
     return {
         event_details.GANG: eviction.gang,
         event_details.QUEUE: eviction.queue,
@@ -200,7 +209,7 @@ def _evicted(eviction: Eviction) -> Mapping[str, str]:
     }
 
 
-def _waits(unplaced: Unplaced) -> Mapping[str, str]:
+def _pending_details(unplaced: Unplaced) -> Mapping[str, str]:
     return {
         event_details.GANG: unplaced.gang,
         event_details.QUEUE: unplaced.queue,

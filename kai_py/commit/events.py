@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 
 EVENTS = define_kind(ObjectMetadata, "Event", "events", "v1", group="events.k8s.io").at()
 MAX_NOTE = 1024
-REMEMBERED = 50_000
-QUEUED = 10_000
+MAX_REMEMBERED = 50_000
+MAX_QUEUED = 10_000
 
 
 class EventType(StrEnum):
@@ -54,12 +54,12 @@ class Event:
     details: Mapping[str, str] = field(default_factory=dict)
 
 
-def pod_object(pod: PodRef) -> Owner:
+def pod_reference(pod: PodRef) -> Owner:
     """A pod as the object of an event."""
     return Owner(api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
 
 
-def claim_object(claim: ClaimRef) -> Owner:
+def claim_reference(claim: ClaimRef) -> Owner:
     """A ResourceClaim as the object of an event."""
     return Owner(
         api_version="resource.k8s.io/v1",
@@ -70,7 +70,7 @@ def claim_object(claim: ClaimRef) -> Owner:
     )
 
 
-def queue_object(metadata: ObjectMeta) -> Owner:
+def queue_reference(metadata: ObjectMeta) -> Owner:
     """A Queue as the object of an event."""
     return Owner(
         api_version=API_VERSION,
@@ -149,19 +149,19 @@ class EventRecorder:
         self._reporter = reporter
         self._instance = instance
         self._on_dropped = on_dropped
-        self._queue: asyncio.Queue[Event] = asyncio.Queue(QUEUED)
-        self._told: OrderedDict[tuple[str, str], str] = OrderedDict()
-        self._refused = False
+        self._queue: asyncio.Queue[Event] = asyncio.Queue(MAX_QUEUED)
+        self._last_notes: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._warned = False
 
     def record(self, event: Event) -> None:
         """Tell of an event, unless it was the last told of this object for this reason."""
         key = (event.regarding.uid, event.reason)
-        if self._told.get(key) == event.note:
+        if self._last_notes.get(key) == event.note:
             return
-        self._told[key] = event.note
-        self._told.move_to_end(key)
-        if len(self._told) > REMEMBERED:
-            self._told.popitem(last=False)
+        self._last_notes[key] = event.note
+        self._last_notes.move_to_end(key)
+        if len(self._last_notes) > MAX_REMEMBERED:
+            self._last_notes.popitem(last=False)
         try:
             self._queue.put_nowait(event)
         except asyncio.QueueFull:
@@ -192,9 +192,9 @@ class EventRecorder:
             await self._client.create(EVENTS, body, namespace=body["metadata"]["namespace"])
         except ApiError as error:
             self._on_dropped()
-            news = isinstance(error, RoleMissing) and not self._refused
-            self._refused = self._refused or news
+            news = isinstance(error, RoleMissing) and not self._warned
+            self._warned = self._warned or news
             level = logging.WARNING if news else logging.DEBUG
             log.log(level, "event %s on %s: %s", event.reason, event.regarding.name, error)
         else:
-            self._refused = False
+            self._warned = False

@@ -23,7 +23,7 @@ from typing import Any
 from kai_py.api.records.suspended_job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
 from kai_py.api.references import PodRef
 from kai_py.api.timestamp import timestamp
-from kai_py.commit.api_access import Access
+from kai_py.commit.api_access import ApiAccess
 from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import Eviction
 from kai_py.watch.client import PatchType
@@ -33,7 +33,7 @@ from kai_py.watch.kinds import JOBS
 log = logging.getLogger(__name__)
 
 DISRUPTION_TARGET = "DisruptionTarget"
-PREEMPTED = "PreemptionByScheduler"
+PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 
 
 class EvictionOutcome(StrEnum):
@@ -55,45 +55,47 @@ class EvictionResult:
     retry_after: float = 0.0
 
 
-async def evict(access: Access, eviction: Eviction) -> EvictionResult:
+async def evict(access: ApiAccess, eviction: Eviction) -> EvictionResult:
     """Evict a pod and write why into its condition."""
     outcome, reason, retry_after = await evict_pod(access, eviction.pod, eviction.reason)
     return EvictionResult(eviction, outcome, reason, retry_after)
 
 
-async def evict_pod(access: Access, pod: PodRef, why: str) -> tuple[EvictionOutcome, str, float]:
+async def evict_pod(
+    access: ApiAccess, pod: PodRef, reason: str
+) -> tuple[EvictionOutcome, str, float]:
     """Evict a pod and write ``why`` into its condition.
 
     Gives the outcome, what was answered, and the seconds that the server asks to wait.
     """
     try:
-        await access.call(lambda: _evict(access, pod))
+        await access.call(lambda: _create_eviction(access, pod))
     except TooManyRequests as refusal:
         return EvictionOutcome.BLOCKED, str(refusal), refusal.retry_after
     except (NotFound, Conflict) as gone:
         return EvictionOutcome.VANISHED, str(gone), 0.0
     except ApiError as error:
         return EvictionOutcome.FAILED, str(error), error.retry_after
-    await tell_why(access, pod, why)
+    await write_eviction_reason(access, pod, reason)
     return EvictionOutcome.EVICTED, "", 0.0
 
 
-async def tell_why(access: Access, pod: PodRef, why: str) -> None:
+async def write_eviction_reason(access: ApiAccess, pod: PodRef, reason: str) -> None:
     """Write into the condition of a pod that leaves why it does, if it is still there."""
     try:
-        await access.call(lambda: _mark(access, pod, why))
+        await access.call(lambda: _set_disruption_condition(access, pod, reason))
     except (NotFound, Conflict):
         pass  # it left at once
     except ApiError as error:
         log.info("pod %s was evicted; its condition does not say why: %s", pod, error)
 
 
-async def _mark(access: Access, pod: PodRef, why: str) -> None:
+async def _set_disruption_condition(access: ApiAccess, pod: PodRef, reason: str) -> None:
     condition = {
         "type": DISRUPTION_TARGET,
         "status": "True",
-        "reason": PREEMPTED,
-        "message": why,
+        "reason": PREEMPTION_BY_SCHEDULER,
+        "message": reason,
     }
     patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
     await access.client.patch(
@@ -102,11 +104,11 @@ async def _mark(access: Access, pod: PodRef, why: str) -> None:
         patch,
         namespace=pod.namespace,
         subresource="status",
-        how=PatchType.STRATEGIC,
+        patch_type=PatchType.STRATEGIC,
     )
 
 
-async def _evict(access: Access, pod: PodRef) -> None:
+async def _create_eviction(access: ApiAccess, pod: PodRef) -> None:
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -118,20 +120,22 @@ async def _evict(access: Access, pod: PodRef) -> None:
     )
 
 
-async def suspend_job(access: Access, job: Owner, scheduler: str, now: float) -> None:
+async def suspend_job(access: ApiAccess, job: Owner, scheduler: str, now: float) -> None:
     """End the pods of ``job``; raises ApiError. ``now`` in seconds since the epoch."""
     since = timestamp(now)
     marks = {SUSPENDED_BY_KEY: scheduler, SUSPENDED_AT_KEY: since}
-    await _patch(access, job, suspend=True, annotations=marks)
+    await _patch_job(access, job, suspend=True, annotations=marks)
 
 
-async def resume_job(access: Access, job: Owner) -> None:
+async def resume_job(access: ApiAccess, job: Owner) -> None:
     """Let the pods of ``job`` be made; raises ApiError."""
     marks = {SUSPENDED_BY_KEY: None, SUSPENDED_AT_KEY: None}
-    await _patch(access, job, suspend=False, annotations=marks)
+    await _patch_job(access, job, suspend=False, annotations=marks)
 
 
-async def _patch(access: Access, job: Owner, *, suspend: bool, annotations: dict[str, Any]) -> None:
+async def _patch_job(
+    access: ApiAccess, job: Owner, *, suspend: bool, annotations: dict[str, Any]
+) -> None:
     body = {"metadata": {"uid": job.uid, "annotations": annotations}, "spec": {"suspend": suspend}}
     await access.call(
         lambda: access.client.patch(JOBS.at(), job.name, body, namespace=job.namespace)

@@ -29,14 +29,14 @@ from kai_py.api.records.document import Document, document_decoder
 from kai_py.commit.provisioning_request import (
     GANG_KEY,
     MANAGED_BY,
-    Wish,
-    ended_at,
+    DesiredRequest,
+    desired_requests,
+    failed_at,
     request_body,
     template_body,
     template_name,
-    told,
-    waiting_for_room,
-    wishes_of,
+    waiting_for_capacity,
+    with_request_states,
 )
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.commit.settings import CommitSettings
@@ -60,37 +60,39 @@ class ProvisionedPods:
         self._client = client
         self._mirror = mirror
 
-    async def claim(self, wish: Wish) -> None:
+    async def annotate(self, desired: DesiredRequest) -> None:
         """Say of the pods of a wish which request is theirs."""
-        for pod in unclaimed(wish, self._mirror.objects(PODS)):
-            await self._annotate(pod, {REQUEST_KEY: wish.name, CLASS_KEY: wish.class_name})
+        for pod in unannotated_pods(desired, self._mirror.objects(PODS)):
+            await self._patch_annotations(
+                pod, {REQUEST_KEY: desired.name, CLASS_KEY: desired.class_name}
+            )
 
-    async def release(self, request: Document) -> None:
+    async def clear(self, request: Document) -> None:
         """Take the annotations of a request from the pods that still wait."""
-        for pod in waiting_for(request, self._mirror.objects(PODS)):
-            await self._annotate(pod, {REQUEST_KEY: None, CLASS_KEY: None})
+        for pod in pods_waiting_for(request, self._mirror.objects(PODS)):
+            await self._patch_annotations(pod, {REQUEST_KEY: None, CLASS_KEY: None})
 
-    async def _annotate(self, pod: Pod, marks: Mapping[str, str | None]) -> None:
+    async def _patch_annotations(self, pod: Pod, annotations: Mapping[str, str | None]) -> None:
         meta = pod.metadata
-        patch: dict[str, Any] = {"metadata": {"uid": meta.uid, "annotations": dict(marks)}}
+        patch: dict[str, Any] = {"metadata": {"uid": meta.uid, "annotations": dict(annotations)}}
         try:
             await self._client.patch(PODS.at(), meta.name, patch, namespace=meta.namespace)
         except (Conflict, NotFound):
             return
 
 
-def unclaimed(wish: Wish, pods: Mapping[tuple[str, str], Pod]) -> Iterator[Pod]:
+def unannotated_pods(desired: DesiredRequest, pods: Mapping[tuple[str, str], Pod]) -> Iterator[Pod]:
     """Pods of a wish that do not say so yet."""
-    for ref in chain.from_iterable(pod_set.pods for pod_set in wish.pod_sets):
+    for ref in chain.from_iterable(pod_set.pods for pod_set in desired.pod_sets):
         pod = pods.get((ref.namespace, ref.name))
         if pod is None or pod.metadata.uid != ref.uid:
             continue
         marks = pod.metadata.annotations
-        if (marks.get(REQUEST_KEY), marks.get(CLASS_KEY)) != (wish.name, wish.class_name):
+        if (marks.get(REQUEST_KEY), marks.get(CLASS_KEY)) != (desired.name, desired.class_name):
             yield pod
 
 
-def waiting_for(request: Document, pods: Mapping[tuple[str, str], Pod]) -> list[Pod]:
+def pods_waiting_for(request: Document, pods: Mapping[tuple[str, str], Pod]) -> list[Pod]:
     """Pods without a node that say that a request is theirs."""
     meta = request.metadata
     return [
@@ -104,15 +106,15 @@ def waiting_for(request: Document, pods: Mapping[tuple[str, str], Pod]) -> list[
 
 log = logging.getLogger(__name__)
 
-WHOLE_PODS: Kind[Document] = Kind(
+UNTYPED_PODS: Kind[Document] = Kind(
     name="Pod", plural="pods", versions={"v1": document_decoder(("spec",))}
 )
 POD_TEMPLATES: Kind[Document] = Kind(
     name="PodTemplate", plural="podtemplates", versions={"v1": document_decoder(("metadata",))}
 )
-LOOK_SECONDS = 10.0
+RESYNC_SECONDS = 10.0
 """Longest time between two looks at requests: some are made anew when their time has come."""
-PASS_SECONDS = 0.2
+MIN_INTERVAL_SECONDS = 0.2
 """Least time from the end of one look to the next."""
 
 
@@ -126,107 +128,109 @@ class Provisioner:
         self._client = client
         self._mirror = mirror
         self._manager = settings.scheduler_name
-        self._chosen = settings.autoscaling.provisioning
+        self._settings = settings.autoscaling.provisioning
         self._backoff = ObjectBackoff(settings.backoff)
-        self._wishes: Mapping[str, Wish] | None = None
+        self._desired: Mapping[str, DesiredRequest] | None = None
         self._waiting: frozenset[str] = frozenset()
-        self._templated: set[str] = set()
+        self._with_templates: set[str] = set()
         self._pods = ProvisionedPods(client, mirror)
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
-    def told(self, plan: Plan, gangs: Collection[Gang]) -> Plan:
+    def update(self, plan: Plan, gangs: Collection[Gang]) -> Plan:
         """Note what ``plan``, made of ``gangs``, asks for; gives it with how requests stand."""
         if self._mirror.served(PROVISIONING_REQUESTS) is None:
             return plan
         requests = self._mirror.objects(PROVISIONING_REQUESTS)
         by_key = {gang.key: gang for gang in gangs}
-        self._wishes = wishes_of(plan, by_key, self._chosen)
-        if self._wishes or requests:
-            self._waiting = waiting_for_room(plan, gangs)
-            self._news.set()
-        return told(plan, self._wishes, requests)
+        self._desired = desired_requests(plan, by_key, self._settings)
+        if self._desired or requests:
+            self._waiting = waiting_for_capacity(plan, gangs)
+            self._changed.set()
+        return with_request_states(plan, self._desired, requests)
 
     async def run(self) -> None:
         """Write until cancelled."""
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
-                    await self._news.wait()
-            self._news.clear()
-            await self._look()
-            await asyncio.sleep(PASS_SECONDS)
+                async with asyncio.timeout(RESYNC_SECONDS):
+                    await self._changed.wait()
+            self._changed.clear()
+            await self._reconcile()
+            await asyncio.sleep(MIN_INTERVAL_SECONDS)
 
-    async def _look(self) -> None:
+    async def _reconcile(self) -> None:
         served = self._mirror.served(PROVISIONING_REQUESTS)
-        if served is None or self._wishes is None:
+        if served is None or self._desired is None:
             return
-        wishes = {wish.key: wish for wish in self._wishes.values()}
+        wishes = {wish.key: wish for wish in self._desired.values()}
         known = {
             key: request
             for key, request in self._mirror.objects(PROVISIONING_REQUESTS).items()
             if request.metadata.labels.get(MANAGED_BY) == self._manager
         }
-        self._templated &= {request.metadata.uid for request in known.values()}
+        self._with_templates &= {request.metadata.uid for request in known.values()}
         for key, request in known.items():
             wish = wishes.get(key)
-            if self._is_over(request) or (wish is None and self._is_idle(request)):
-                await self._try(key, self._remove(served, request))
+            if self._should_retry(request) or (wish is None and self._is_unneeded(request)):
+                await self._run_with_backoff(key, self._remove(served, request))
             elif wish is not None:
-                await self._try(key, self._complete(served, wish, request))
+                await self._run_with_backoff(key, self._ensure_templates(served, wish, request))
         for key, wish in wishes.items():
             if key not in known:
-                await self._try(key, self._make(served, wish))
+                await self._run_with_backoff(key, self._create_request(served, wish))
 
-    def _is_over(self, request: Document) -> bool:
+    def _should_retry(self, request: Document) -> bool:
         """Whether it came to nothing, long enough ago to ask anew."""
-        ended = ended_at(request)
-        return ended is not None and time.time() >= ended + self._chosen.retry_after
+        ended = failed_at(request)
+        return ended is not None and time.time() >= ended + self._settings.retry_after
 
-    def _is_idle(self, request: Document) -> bool:
+    def _is_unneeded(self, request: Document) -> bool:
         """Whether its gang waits for no room, or asks by another request."""
         gang = request.metadata.annotations.get(GANG_KEY, "")
-        return gang not in self._waiting or gang in (self._wishes or ())
+        return gang not in self._waiting or gang in (self._desired or ())
 
-    async def _try(self, key: Key, work: Coroutine[Any, Any, None]) -> None:
+    async def _run_with_backoff(self, key: Key, work: Coroutine[Any, Any, None]) -> None:
         """Do the work unless it failed a moment ago; what fails is tried again."""
         label, now = f"ProvisioningRequest {key[0]}/{key[1]}", asyncio.get_running_loop().time()
-        if not self._backoff.ready(label, now):
+        if not self._backoff.is_ready(label, now):
             work.close()
             return
         try:
             await work
         except ApiError as error:
-            self._backoff.failed(label, now)
+            self._backoff.record_failure(label, now)
             log.warning("%s: %s", label, error)
         else:
-            self._backoff.succeeded(label)
+            self._backoff.reset(label)
 
-    async def _make(self, served: Resource[Document], wish: Wish) -> None:
-        body = request_body(wish, self._chosen.parameters, self._manager)
+    async def _create_request(self, served: Resource[Document], desired: DesiredRequest) -> None:
+        body = request_body(desired, self._settings.parameters, self._manager)
         with suppress(AlreadyExists):
-            made = await self._client.create(served, body, namespace=wish.key[0])
-            await self._complete(served, wish, made)
+            made = await self._client.create(served, body, namespace=desired.key[0])
+            await self._ensure_templates(served, desired, made)
 
-    async def _complete(self, served: Resource[Document], wish: Wish, request: Document) -> None:
+    async def _ensure_templates(
+        self, served: Resource[Document], desired: DesiredRequest, request: Document
+    ) -> None:
         """Make the templates, and tell the pods of the request.
 
         Templates of a request before, of the same name, have to go first.
         """
-        await self._pods.claim(wish)
+        await self._pods.annotate(desired)
         meta = request.metadata
-        if meta.uid in self._templated:
+        if meta.uid in self._with_templates:
             return
         owner = Owner(served.api_version, served.kind.name, meta.namespace, meta.name, meta.uid)
-        for index, pod_set in enumerate(wish.pod_sets):
+        for index, pod_set in enumerate(desired.pod_sets):
             pod = await self._client.get(
-                WHOLE_PODS.at(), pod_set.pod.name, namespace=pod_set.pod.namespace
+                UNTYPED_PODS.at(), pod_set.pod.name, namespace=pod_set.pod.namespace
             )
-            body = template_body(template_name(wish, index), pod, owner)
-            if not await self._has_template(body, owner):
+            body = template_body(template_name(desired, index), pod, owner)
+            if not await self._ensure_template(body, owner):
                 return
-        self._templated.add(meta.uid)
+        self._with_templates.add(meta.uid)
 
-    async def _has_template(self, body: dict[str, Any], owner: Owner) -> bool:
+    async def _ensure_template(self, body: dict[str, Any], owner: Owner) -> bool:
         try:
             await self._client.create(POD_TEMPLATES.at(), body, namespace=owner.namespace)
         except AlreadyExists:
@@ -243,4 +247,4 @@ class Provisioner:
                 await self._client.delete(POD_TEMPLATES.at(), name, namespace=meta.namespace)
         with suppress(NotFound):
             await self._client.delete(served, meta.name, namespace=meta.namespace, uid=meta.uid)
-        await self._pods.release(request)
+        await self._pods.clear(request)

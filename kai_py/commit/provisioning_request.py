@@ -28,17 +28,17 @@ from kai_py.watch.resource import Key
 
 GANG_KEY = f"{GROUP}/gang"
 MANAGED_BY = "app.kubernetes.io/managed-by"
-MOST_POD_SETS = 32
-ROOM_MAY_COME = SHORT_OF_ROOM | {Stage.NOMINATED, Stage.BUDGET, Stage.BACKOFF, Stage.FAILED}
+MAX_POD_SETS = 32
+CAPACITY_STAGES = SHORT_OF_ROOM | {Stage.NOMINATED, Stage.BUDGET, Stage.BACKOFF, Stage.FAILED}
 """Stages of a gang that keeps the request it has."""
-OUTCOMES = (
+STATES = (
     ("CapacityRevoked", "its room was taken back"),
     ("BookingExpired", "its room was not used in time"),
     ("Failed", "it failed"),
     ("Provisioned", "its nodes are there"),
     ("Accepted", "an autoscaler has accepted it"),
 )
-ENDED = frozenset({"CapacityRevoked", "BookingExpired", "Failed"})
+FAILED_STATES = frozenset({"CapacityRevoked", "BookingExpired", "Failed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class PodSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class DesiredRequest:
     """A request that must exist for a gang."""
 
     gang: str
@@ -74,58 +74,62 @@ class Wish:
         return self.pod_sets[0].pod.namespace, self.name
 
 
-def wishes_of(plan: Plan, gangs: Mapping[str, Gang], chosen: Provisioning) -> dict[str, Wish]:
+def desired_requests(
+    plan: Plan, gangs: Mapping[str, Gang], settings: Provisioning
+) -> dict[str, DesiredRequest]:
     """The requests of a plan, by gang."""
-    wishes: dict[str, Wish] = {}
+    wishes: dict[str, DesiredRequest] = {}
     for unplaced in plan.unplaced:
         gang = gangs.get(unplaced.gang)
         if gang is None or gang.is_satisfied or unplaced.stage not in SHORT_OF_ROOM:
             continue
-        class_name = gang.provisioning_class or chosen.class_name or NO_CLASS
+        class_name = gang.provisioning_class or settings.class_name or NO_CLASS
         pod_sets = _pod_sets(gang, unplaced)
-        if class_name != NO_CLASS and 0 < len(pod_sets) <= MOST_POD_SETS:
-            name = _name(gang, class_name, pod_sets)
-            wishes[gang.key] = Wish(gang.key, gang.owner, name, class_name, pod_sets)
+        if class_name != NO_CLASS and 0 < len(pod_sets) <= MAX_POD_SETS:
+            name = _request_name(gang, class_name, pod_sets)
+            wishes[gang.key] = DesiredRequest(gang.key, gang.owner, name, class_name, pod_sets)
     return wishes
 
 
-def waiting_for_room(plan: Plan, gangs: Iterable[Gang]) -> frozenset[str]:
+def waiting_for_capacity(plan: Plan, gangs: Iterable[Gang]) -> frozenset[str]:
     """Gangs that have not started and may still get room: they keep the request they have."""
-    otherwise = {each.gang for each in plan.unplaced if each.stage not in ROOM_MAY_COME}
+    otherwise = {each.gang for each in plan.unplaced if each.stage not in CAPACITY_STAGES}
     return frozenset(g.key for g in gangs if not g.is_satisfied and g.key not in otherwise)
 
 
-def told(plan: Plan, wishes: Mapping[str, Wish], requests: Mapping[Key, Document]) -> Plan:
+def with_request_states(
+    plan: Plan, desired: Mapping[str, DesiredRequest], requests: Mapping[Key, Document]
+) -> Plan:
     """``plan``, in which gangs with a request say how that stands."""
-    if not wishes:
+    if not desired:
         return plan
     return replace(
         plan,
         unplaced=tuple(
-            _provisioned(each, wishes[each.gang], requests) if each.gang in wishes else each
+            _provisioned(each, desired[each.gang], requests) if each.gang in desired else each
             for each in plan.unplaced
         ),
     )
 
 
-def outcome(request: Document) -> tuple[str, str]:
+def request_state(request: Document) -> tuple[str, str]:
     """The condition that says how a request stands, and in words; empty before there is one."""
     conditions = {
         each["type"]: each
         for each in request.all_at("status.conditions.*")
         if each.get("status") == "True"
     }
-    for kind, words in OUTCOMES:
+    for kind, words in STATES:
         if kind in conditions:
             message = str(conditions[kind].get("message", "")).rstrip(".")
             return kind, f"{words} ({message})" if message else words
     return "", "no autoscaler has answered yet"
 
 
-def ended_at(request: Document) -> float | None:
+def failed_at(request: Document) -> float | None:
     """When (seconds since the epoch) a request came to nothing, None while it has not."""
-    kind, _ = outcome(request)
-    if kind not in ENDED:
+    kind, _ = request_state(request)
+    if kind not in FAILED_STATES:
         return None
     conditions = request.all_at("status.conditions.*")
     stated = next(each for each in conditions if each["type"] == kind)
@@ -135,9 +139,11 @@ def ended_at(request: Document) -> float | None:
         return 0.0
 
 
-def request_body(wish: Wish, parameters: Mapping[str, str], manager: str) -> dict[str, Any]:
+def request_body(
+    desired: DesiredRequest, parameters: Mapping[str, str], manager: str
+) -> dict[str, Any]:
     """The ProvisioningRequest; it goes with the owner of its gang."""
-    owner = wish.owner
+    owner = desired.owner
     reference = {
         "apiVersion": owner.api_version,
         "kind": owner.kind,
@@ -146,25 +152,25 @@ def request_body(wish: Wish, parameters: Mapping[str, str], manager: str) -> dic
     }
     return {
         "metadata": {
-            "name": wish.name,
+            "name": desired.name,
             "labels": {MANAGED_BY: manager},
-            "annotations": {GANG_KEY: wish.gang},
+            "annotations": {GANG_KEY: desired.gang},
             "ownerReferences": [reference] if owner.uid else [],
         },
         "spec": {
-            "provisioningClassName": wish.class_name,
+            "provisioningClassName": desired.class_name,
             "parameters": dict(parameters),
             "podSets": [
-                {"podTemplateRef": {"name": template_name(wish, index)}, "count": pod_set.count}
-                for index, pod_set in enumerate(wish.pod_sets)
+                {"podTemplateRef": {"name": template_name(desired, index)}, "count": pod_set.count}
+                for index, pod_set in enumerate(desired.pod_sets)
             ],
         },
     }
 
 
-def template_name(wish: Wish, index: int) -> str:
+def template_name(desired: DesiredRequest, index: int) -> str:
     """What the PodTemplate of a pod set is called."""
-    return f"{wish.name}-{index}"
+    return f"{desired.name}-{index}"
 
 
 def template_body(name: str, pod: Document, request: Owner) -> dict[str, Any]:
@@ -194,7 +200,7 @@ def _pod_sets(gang: Gang, unplaced: Unplaced) -> tuple[PodSet, ...]:
     return tuple(PodSet(tuple(pods)) for pods in kinds.values())
 
 
-def _name(gang: Gang, class_name: str, pod_sets: Iterable[PodSet]) -> str:
+def _request_name(gang: Gang, class_name: str, pod_sets: Iterable[PodSet]) -> str:
     shapes = {member.pod.uid: member.shape for member in gang.pending}
     asked = [(each.count, sorted(shapes[each.pod.uid].requests.items())) for each in pod_sets]
     text = repr((gang.key, gang.owner.uid, class_name, asked))
@@ -202,8 +208,10 @@ def _name(gang: Gang, class_name: str, pod_sets: Iterable[PodSet]) -> str:
     return f"{gang.owner.name[:40].rstrip('.-')}-{digest}"
 
 
-def _provisioned(unplaced: Unplaced, wish: Wish, requests: Mapping[Key, Document]) -> Unplaced:
-    request = requests.get(wish.key)
-    stands = outcome(request)[1] if request is not None else "it is being made"
-    message = f"{unplaced.message.rstrip('.')}; ProvisioningRequest {wish.name}: {stands}."
+def _provisioned(
+    unplaced: Unplaced, desired: DesiredRequest, requests: Mapping[Key, Document]
+) -> Unplaced:
+    request = requests.get(desired.key)
+    stands = request_state(request)[1] if request is not None else "it is being made"
+    message = f"{unplaced.message.rstrip('.')}; ProvisioningRequest {desired.name}: {stands}."
     return replace(unplaced, stage=Stage.PROVISIONING, message=message)

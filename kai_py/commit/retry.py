@@ -26,25 +26,25 @@ class RetryPolicy:
 
     attempts: int = 8
     base: float = 0.1
-    ceiling: float = 10.0
+    maximum: float = 10.0
 
-    def wait(self, failures: int, *, at_least: float = 0.0) -> float:
+    def delay(self, failures: int, *, at_least: float = 0.0) -> float:
         """Seconds to wait after the given number of failures in a row (1 or more)."""
-        longest = min(self.ceiling, self.base * 2.0 ** min(failures - 1, 30))
+        longest = min(self.maximum, self.base * 2.0 ** min(failures - 1, 30))
         return max(at_least, longest * random.uniform(0.5, 1.0))
 
-    async def pause(self, failures: int, error: ApiError) -> None:
+    async def sleep(self, failures: int, error: ApiError) -> None:
         """Wait as long as this failure calls for."""
-        await asyncio.sleep(self.wait(failures, at_least=error.retry_after))
+        await asyncio.sleep(self.delay(failures, at_least=error.retry_after))
 
 
-async def persist(call: Callable[[], Awaitable[Result]], policy: RetryPolicy) -> Result:
+async def retry_transient(call: Callable[[], Awaitable[Result]], policy: RetryPolicy) -> Result:
     """Repeat an idempotent ``call`` while its failure is transient; raises the last failure."""
     for failures in range(1, policy.attempts):
         try:
             return await call()
         except TRANSIENT as error:
-            await policy.pause(failures, error)
+            await policy.sleep(failures, error)
     return await call()
 
 
@@ -60,7 +60,7 @@ class ObjectBackoff:
         self._failures: dict[str, int] = {}
         self._not_before: dict[str, float] = {}
 
-    def ready(self, key: str, now: float) -> bool:
+    def is_ready(self, key: str, now: float) -> bool:
         """Whether the object may be tried at ``now``."""
         return self._not_before.get(key, now) <= now
 
@@ -68,15 +68,15 @@ class ObjectBackoff:
         """How often in a row the object has failed."""
         return self._failures.get(key, 0)
 
-    def failed(self, key: str, now: float, *, at_least: float = 0.0) -> float:
+    def record_failure(self, key: str, now: float, *, at_least: float = 0.0) -> float:
         """Note a failure; gives the seconds until the next try is due."""
         failures = self._failures.get(key, 0) + 1
-        wait = self._policy.wait(failures, at_least=at_least)
+        wait = self._policy.delay(failures, at_least=at_least)
         self._failures[key] = failures
         self._not_before[key] = now + wait
         return wait
 
-    def succeeded(self, key: str) -> None:
+    def reset(self, key: str) -> None:
         """Forget the object's failures."""
         self._failures.pop(key, None)
         self._not_before.pop(key, None)
@@ -84,4 +84,4 @@ class ObjectBackoff:
     def forget_idle(self, now: float, idle: float) -> None:
         """Drop objects whose next try has been due for ``idle`` seconds: nobody asks for them."""
         for key in [key for key, due in self._not_before.items() if due + idle < now]:
-            self.succeeded(key)
+            self.reset(key)

@@ -16,42 +16,50 @@ from kai_py.plan.plan import SHORT_OF_ROOM, Plan, Stage, Unplaced
 
 
 @dataclass(slots=True)
-class _Call:
+class _ScaleUpRequest:
     """Since when a gang calls, with how much room, and the scale-ups that did not help."""
 
     since: float
-    needed: int
-    found: int
-    futile: int = 0
+    needed_pods: int
+    placeable_pods: int
+    ineffective: int = 0
 
 
-class ScaleUps:
+class ScaleUpTracker:
     """Remembers calls from plan to plan."""
 
-    def __init__(self, *, settled_after: float, most: int, wake: Callable[[float], None]) -> None:
+    def __init__(
+        self, *, settled_after: float, max_ineffective: int, wake: Callable[[float], None]
+    ) -> None:
         """``settled_after`` in seconds; ``wake`` asks for a cycle after so many seconds."""
         self._settled_after = settled_after
-        self._most = most
+        self._max_ineffective = max_ineffective
         self._wake = wake
         self._nodes: frozenset[str] | None = None
         self._began: float | None = None
-        self._calls: dict[str, _Call] = {}
+        self._requests: dict[str, _ScaleUpRequest] = {}
 
-    def heeded(self, plan: Plan, nodes: Collection[str], now: float) -> Plan:
+    def suppress_ineffective(self, plan: Plan, nodes: Collection[str], now: float) -> Plan:
         """``plan``, with those silenced whom new nodes do not help; ``nodes``: names of all."""
         calling = [each for each in plan.unplaced if each.stage in SHORT_OF_ROOM]
         if not calling:
-            self._calls, self._nodes, self._began = {}, None, None
+            self._requests, self._nodes, self._began = {}, None, None
             return plan
-        settled = self._settled(nodes, now)
-        self._calls = {each.gang: self._call(each, settled, now) for each in calling}
-        silent = {gang for gang, call in self._calls.items() if call.futile >= self._most}
+        settled = self._finished_scale_up(nodes, now)
+        self._requests = {each.gang: self._track(each, settled, now) for each in calling}
+        silent = {
+            gang
+            for gang, call in self._requests.items()
+            if call.ineffective >= self._max_ineffective
+        }
         if not silent:
             return plan
-        heard = (_silenced(e, self._most) if e.gang in silent else e for e in plan.unplaced)
+        heard = (
+            _suppressed(e, self._max_ineffective) if e.gang in silent else e for e in plan.unplaced
+        )
         return replace(plan, unplaced=tuple(heard))
 
-    def _settled(self, nodes: Collection[str], now: float) -> float | None:
+    def _finished_scale_up(self, nodes: Collection[str], now: float) -> float | None:
         """When the scale-up began that is settled now, None if there is none."""
         before, self._nodes = self._nodes, frozenset(nodes)
         if before is not None and not self._nodes <= before and self._began is None:
@@ -63,17 +71,17 @@ class ScaleUps:
         self._began = None
         return began
 
-    def _call(self, unplaced: Unplaced, settled: float | None, now: float) -> _Call:
+    def _track(self, unplaced: Unplaced, finished: float | None, now: float) -> _ScaleUpRequest:
         short = unplaced.shortage
         needed, found = (short.needed, short.found) if short is not None else (0, 0)
-        call = self._calls.get(unplaced.gang)
-        if call is None or call.needed != needed or call.found < found:
-            return _Call(now, needed, found)
-        if settled is not None and call.since <= settled:
-            call.futile += 1
+        call = self._requests.get(unplaced.gang)
+        if call is None or call.needed_pods != needed or call.placeable_pods < found:
+            return _ScaleUpRequest(now, needed, found)
+        if finished is not None and call.since <= finished:
+            call.ineffective += 1
         return call
 
 
-def _silenced(unplaced: Unplaced, most: int) -> Unplaced:
-    end = f"; {most} scale-ups made no more room for it, so it calls for no more nodes."
+def _suppressed(unplaced: Unplaced, limit: int) -> Unplaced:
+    end = f"; {limit} scale-ups made no more room for it, so it calls for no more nodes."
     return replace(unplaced, stage=Stage.FUTILE, message=f"{unplaced.message.rstrip('.')}{end}")

@@ -9,7 +9,7 @@ import logging
 
 from kai_py.api.queue import ADMISSION_GATE
 from kai_py.api.references import PodRef
-from kai_py.commit.api_access import Access, is_gone
+from kai_py.commit.api_access import ApiAccess, is_gone
 from kai_py.commit.statuses.pod import PodLookup
 from kai_py.plan.plan import Admission
 from kai_py.watch.client import PatchType
@@ -18,10 +18,10 @@ from kai_py.watch.errors import ApiError
 log = logging.getLogger(__name__)
 
 
-class GateLifter:
+class GateRemover:
     """Lifts gates behind the cycle's back; a pod under way is not queued again."""
 
-    def __init__(self, access: Access, find_pod: PodLookup) -> None:
+    def __init__(self, access: ApiAccess, find_pod: PodLookup) -> None:
         self._access = access
         self._find_pod = find_pod
         self._queue: asyncio.Queue[PodRef] = asyncio.Queue()
@@ -39,11 +39,11 @@ class GateLifter:
         while True:
             pod = await self._queue.get()
             try:
-                await self._lift(pod)
+                await self._remove_gate(pod)
             finally:
                 self._queued.discard(pod.uid)
 
-    async def _lift(self, ref: PodRef) -> None:
+    async def _remove_gate(self, ref: PodRef) -> None:
         pod = self._find_pod(ref)
         if pod is None or all(gate.name != ADMISSION_GATE for gate in pod.spec.scheduling_gates):
             return
@@ -56,7 +56,7 @@ class GateLifter:
                     ref.name,
                     patch,
                     namespace=ref.namespace,
-                    how=PatchType.STRATEGIC,
+                    patch_type=PatchType.STRATEGIC,
                 )
             )
         except ApiError as error:

@@ -32,16 +32,16 @@ class CommitSettings:
     events_burst: int = 200
     message_interval: float = 10.0
     queue_status_interval: float = 5.0
-    kai_statuses: bool = True
-    grove_statuses: bool = False
-    pool: str = ""
+    write_kai_statuses: bool = True
+    write_grove_statuses: bool = False
+    node_pool: str = ""
     autoscaling: Autoscaling = field(default_factory=Autoscaling)
-    seen_within: float = 10.0
+    mirror_timeout: float = 10.0
     claim_grace: float = 30.0
-    failed_device_pause: float = 60.0
+    failed_device_backoff: float = 60.0
     double_allocation: DoubleAllocation = DoubleAllocation.BEFORE_START
     retry: RetryPolicy = field(default_factory=RetryPolicy)
-    backoff: RetryPolicy = field(default_factory=lambda: RetryPolicy(base=0.5, ceiling=60.0))
+    backoff: RetryPolicy = field(default_factory=lambda: RetryPolicy(base=0.5, maximum=60.0))
     readiness: ReadinessPolicy = field(default_factory=ReadinessPolicy)
 
     @property

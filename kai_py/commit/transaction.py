@@ -30,25 +30,31 @@ from dataclasses import dataclass, field
 
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.commit.api_access import Access
+from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.binding import BindingOutcome, BindingResult, bind, is_unbound
 from kai_py.commit.claims.binding_conditions import (
-    Lacking,
-    Unready,
-    listed,
+    DeviceCondition,
+    DevicesNotReady,
+    format_conditions,
     readiness,
     wait_until_ready,
 )
-from kai_py.commit.claims.device_holders import DeviceHolders, DoubleAllocation
-from kai_py.commit.claims.extended_resources import make, tell_pod, unmake
-from kai_py.commit.claims.reconcile import ClaimGoal, Lost, claim_goals, reach, release
+from kai_py.commit.claims.device_holders import DeviceHolders, OtherHolder
+from kai_py.commit.claims.extended_resources import create_claim, delete_claim, write_pod_status
+from kai_py.commit.claims.reconcile import (
+    ClaimFailure,
+    DesiredClaim,
+    desired_claims,
+    reconcile_claim,
+    release_claim,
+)
 from kai_py.commit.settings import CommitSettings
 from kai_py.plan.plan import GangPlacement, Placement
 from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)
-GIVES_BACK = (BindingOutcome.VANISHED, BindingOutcome.FAILED)
-FAILURES = (BindingOutcome.ELSEWHERE, BindingOutcome.FAILED)
+RELEASING_OUTCOMES = (BindingOutcome.VANISHED, BindingOutcome.FAILED)
+FAILURE_OUTCOMES = (BindingOutcome.ELSEWHERE, BindingOutcome.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +64,8 @@ class GangOutcome:
     gang: GangPlacement
     bindings: tuple[BindingResult, ...] = ()
     reason: str = ""
-    doubles: tuple[DoubleAllocation, ...] = ()
-    failed_devices: tuple[Lacking, ...] = ()
+    other_holders: tuple[OtherHolder, ...] = ()
+    failed_devices: tuple[DeviceCondition, ...] = ()
     """Devices that their drivers could not make ready, and the condition that says so."""
 
     @property
@@ -76,10 +82,10 @@ class GangOutcome:
     @property
     def failures(self) -> tuple[BindingResult, ...]:
         """Bindings that did not happen, other than of pods that went away."""
-        return tuple(b for b in self.bindings if b.outcome in FAILURES)
+        return tuple(b for b in self.bindings if b.outcome in FAILURE_OUTCOMES)
 
 
-def _ignore(_pod: PodRef, _note: str) -> None:
+def _ignore_waiting(_pod: PodRef, _note: str) -> None:
     """Nobody wants to know."""
 
 
@@ -92,147 +98,158 @@ class GangTransaction:
     """
 
     gang: GangPlacement
-    access: Access
+    access: ApiAccess
     holders: DeviceHolders
     settings: CommitSettings
-    known: Mapping[str, ResourceClaim] = field(default_factory=dict)
-    tell_waiting: Callable[[PodRef, str], None] = _ignore
+    cached_claims: Mapping[str, ResourceClaim] = field(default_factory=dict)
+    report_waiting: Callable[[PodRef, str], None] = _ignore_waiting
 
     def __post_init__(self) -> None:
-        self._goals = list(claim_goals(self.gang))
-        self._made: dict[str, ClaimRef] = {}
-        self._walking = asyncio.Semaphore(self.settings.concurrency)
-        self._started: dict[str, ResourceClaim | None] = {}
+        self._desired_claims = list(desired_claims(self.gang))
+        self._created_claims: dict[str, ClaimRef] = {}
+        self._limiter = asyncio.Semaphore(self.settings.concurrency)
+        self._observed: dict[str, ResourceClaim | None] = {}
         self._problem = ""
-        self._doubles: tuple[DoubleAllocation, ...] = ()
-        self._failed_devices: tuple[Lacking, ...] = ()
+        self._other_holders: tuple[OtherHolder, ...] = ()
+        self._failed_devices: tuple[DeviceCondition, ...] = ()
 
     async def run(self) -> GangOutcome:
         """Carry the gang out; every failure is in the outcome."""
-        await asyncio.gather(*(self._make(placement) for placement in self.gang.pods))
-        await asyncio.gather(*(self._reach(goal) for goal in self._goals))
-        await self._see_claims()
-        await self._await_devices()
-        await self._tell_pods()
-        self._look_again()
+        await asyncio.gather(*(self._create_claim(placement) for placement in self.gang.pods))
+        await asyncio.gather(*(self._reconcile(goal) for goal in self._desired_claims))
+        await self._wait_for_mirror()
+        await self._wait_for_devices()
+        await self._write_pod_statuses()
+        self._recheck_devices()
         if self._problem:
             await self._undo()
             return GangOutcome(
                 self.gang,
                 reason=self._problem,
-                doubles=self._doubles,
+                other_holders=self._other_holders,
                 failed_devices=self._failed_devices,
             )
         bindings = await asyncio.gather(*(bind(self.access, p) for p in self.gang.pods))
-        await self._give_back(b.pod.uid for b in bindings if b.outcome in GIVES_BACK)
+        await self._release_claims(b.pod.uid for b in bindings if b.outcome in RELEASING_OUTCOMES)
         return GangOutcome(self.gang, tuple(bindings))
 
-    async def _make(self, placement: Placement) -> None:
+    async def _create_claim(self, placement: Placement) -> None:
         wanted, pod = placement.make, placement.pod
         if wanted is None or self._problem:
             return
-        async with self._walking:
-            made = await make(self.access, wanted)
-        if isinstance(made, Lost):
+        async with self._limiter:
+            made = await create_claim(self.access, wanted)
+        if isinstance(made, ClaimFailure):
             self._problem = self._problem or made.reason
             return
-        claim = self._made[pod.uid] = ClaimRef.of(made.metadata)
+        claim = self._created_claims[pod.uid] = ClaimRef.of(made.metadata)
         allocation = wanted.claim.status.allocation
         consumer = placement.consumer(claim)
-        self._goals.append(ClaimGoal(claim, (pod,), (consumer,), (placement.node,), allocation))
-        self._started[claim.uid] = made
+        self._desired_claims.append(
+            DesiredClaim(claim, (pod,), (consumer,), (placement.node,), allocation)
+        )
+        self._observed[claim.uid] = made
 
-    async def _reach(self, goal: ClaimGoal) -> None:
-        uid = goal.claim.uid
-        async with self._walking:
+    async def _reconcile(self, desired: DesiredClaim) -> None:
+        uid = desired.claim.uid
+        async with self._limiter:
             if self._problem:
                 return
-            known = self._started.get(uid) or self.known.get(uid)
-            self._started[uid] = None
-            reached = await reach(self.access, goal, known)
-        if isinstance(reached, Lost):
+            known = self._observed.get(uid) or self.cached_claims.get(uid)
+            self._observed[uid] = None
+            reached = await reconcile_claim(self.access, desired, known)
+        if isinstance(reached, ClaimFailure):
             self._problem = self._problem or reached.reason
         else:
-            self._started[uid] = reached
+            self._observed[uid] = reached
 
-    async def _see_claims(self) -> None:
-        for goal in self._goals:
+    async def _wait_for_mirror(self) -> None:
+        for goal in self._desired_claims:
             if self._problem:
                 return
             if goal.allocation is not None:
-                self._problem = await self._see(goal.claim, goal.allocation)
+                self._problem = await self._wait_until_mirrored(goal.claim, goal.allocation)
 
-    async def _see(self, claim: ClaimRef, allocation: AllocationResult) -> str:
-        if not await self.holders.wait_until_seen(claim, allocation, self.settings.seen_within):
+    async def _wait_until_mirrored(self, claim: ClaimRef, allocation: AllocationResult) -> str:
+        if not await self.holders.wait_until_seen(claim, allocation, self.settings.mirror_timeout):
             return f"claim {claim}: the watch did not show its allocation in time"
-        return self._double(claim, allocation)
+        return self._conflict(claim, allocation)
 
-    def _look_again(self) -> None:
+    def _recheck_devices(self) -> None:
         """Give way to whoever has been given one of the devices meanwhile."""
-        for goal in self._goals:
-            held = self._started.get(goal.claim.uid)
+        for goal in self._desired_claims:
+            held = self._observed.get(goal.claim.uid)
             if not self._problem and held is not None and held.status.allocation is not None:
-                self._problem = self._double(goal.claim, held.status.allocation)
+                self._problem = self._conflict(goal.claim, held.status.allocation)
 
-    def _double(self, claim: ClaimRef, allocation: AllocationResult) -> str:
-        self._doubles = tuple(self.holders.doubles(claim, allocation))
-        return f"claim {claim}: {self._doubles[0]}" if self._doubles else ""
+    def _conflict(self, claim: ClaimRef, allocation: AllocationResult) -> str:
+        self._other_holders = tuple(self.holders.other_holders(claim, allocation))
+        return f"claim {claim}: {self._other_holders[0]}" if self._other_holders else ""
 
-    async def _await_devices(self) -> None:
+    async def _wait_for_devices(self) -> None:
         if self._problem:
             return
-        found = await asyncio.gather(*(self._await_ready(goal) for goal in self._goals))
+        found = await asyncio.gather(
+            *(self._wait_until_ready(goal) for goal in self._desired_claims)
+        )
         unready = [each for each in found if each is not None]
         self._failed_devices = tuple(device for each in unready for device in each.devices)
         self._problem = unready[0].reason if unready else ""
 
-    async def _await_ready(self, goal: ClaimGoal) -> Unready | None:
-        claim = self._started[goal.claim.uid]
+    async def _wait_until_ready(self, desired: DesiredClaim) -> DevicesNotReady | None:
+        claim = self._observed[desired.claim.uid]
         if claim is None:
             return None
         missing = readiness(claim).missing
         if missing:
-            nodes, waits = ", ".join(goal.nodes), listed(missing)
+            nodes, waits = ", ".join(desired.nodes), format_conditions(missing)
             note = f"waiting for binding conditions for device on node {nodes}: {waits}"
-            for pod in goal.pods:
-                self.tell_waiting(pod, note)
+            for pod in desired.pods:
+                self.report_waiting(pod, note)
         return await wait_until_ready(self.access, self.holders, claim, self.settings.readiness)
 
-    async def _tell_pods(self) -> None:
+    async def _write_pod_statuses(self) -> None:
         if self._problem:
             return
         made = [(p.pod, p.make) for p in self.gang.pods if p.make is not None]
-        problems = await asyncio.gather(*(tell_pod(self.access, *each) for each in made))
+        problems = await asyncio.gather(*(write_pod_status(self.access, *each) for each in made))
         self._problem = next((problem for problem in problems if problem), "")
 
     async def _undo(self) -> None:
         """Give back all claims, but of no pod that an earlier attempt has bound after all."""
-        pods = [placement.pod for placement in self.gang.pods] if self._started else []
+        pods = [placement.pod for placement in self.gang.pods] if self._observed else []
         free = await asyncio.gather(*(is_unbound(self.access, pod) for pod in pods))
-        await self._give_back(pod.uid for pod, unbound in zip(pods, free, strict=True) if unbound)
+        await self._release_claims(
+            pod.uid for pod, unbound in zip(pods, free, strict=True) if unbound
+        )
 
-    async def _give_back(self, pods: Iterable[str]) -> None:
+    async def _release_claims(self, pods: Iterable[str]) -> None:
         leaving = frozenset(pods)
         await asyncio.gather(
             *(
                 self._release(goal, consumers)
-                for goal in self._goals
-                if goal.claim.uid in self._started and (consumers := goal.leaving(leaving))
+                for goal in self._desired_claims
+                if goal.claim.uid in self._observed
+                and (consumers := goal.released_consumers(leaving))
             )
         )
-        made = [claim for pod, claim in self._made.items() if pod in leaving]
-        await asyncio.gather(*(self._unmake(claim) for claim in made))
+        made = [claim for pod, claim in self._created_claims.items() if pod in leaving]
+        await asyncio.gather(*(self._delete_claim(claim) for claim in made))
 
-    async def _unmake(self, claim: ClaimRef) -> None:
+    async def _delete_claim(self, claim: ClaimRef) -> None:
         try:
-            await unmake(self.access, claim)
+            await delete_claim(self.access, claim)
         except ApiError as error:
             log.warning("claim %s stays until its pod goes: %s", claim, error)
 
-    async def _release(self, goal: ClaimGoal, leaving: frozenset[str]) -> None:
+    async def _release(self, desired: DesiredClaim, leaving: frozenset[str]) -> None:
         try:
-            await release(self.access, goal.claim, leaving, self._started[goal.claim.uid])
+            await release_claim(
+                self.access, desired.claim, leaving, self._observed[desired.claim.uid]
+            )
         except ApiError as error:
             log.warning(
-                "claim %s keeps its devices until recovery gives them back: %s", goal.claim, error
+                "claim %s keeps its devices until recovery gives them back: %s",
+                desired.claim,
+                error,
             )

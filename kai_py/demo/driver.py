@@ -7,19 +7,19 @@ seen in ``PATIENCE`` seconds more, the demo ends there.
 import asyncio
 from collections.abc import Callable
 
-from kai_py.demo.events import AnyHappening, StepBegan
-from kai_py.demo.script import Script, Seen, Step
+from kai_py.demo.events import AnyDemoEvent, StepStarted
+from kai_py.demo.script import MilestoneReached, Script, ScriptStep
 from kai_py.demo.workloads import NAMESPACE, job_manifest
 from kai_py.embedded.kubelet import RUN_SECONDS
 from kai_py.watch.client import Client
 from kai_py.watch.errors import NotFound
 from kai_py.watch.kinds import JOBS, PODS
 
-PATIENCE = 20.0
+STEP_TIMEOUT = 20.0
 JOB_LABEL = "batch.kubernetes.io/job-name"
 
 
-class Director:
+class ScriptDriver:
     """Plays steps; ``changed`` is set whenever ``has_seen`` may answer differently."""
 
     def __init__(
@@ -27,27 +27,27 @@ class Director:
         client: Client,
         *,
         speed: float,
-        tell: Callable[[AnyHappening], None],
+        publish: Callable[[AnyDemoEvent], None],
         clock: Callable[[], float],
-        has_seen: Callable[[tuple[Seen, ...]], bool],
+        has_seen: Callable[[tuple[MilestoneReached, ...]], bool],
         changed: asyncio.Event,
     ) -> None:
         self._client = client
         self._speed = speed
-        self._tell = tell
+        self._publish = publish
         self._clock = clock
         self._has_seen = has_seen
         self._changed = changed
 
-    async def play(self, script: Script) -> bool:
+    async def run(self, script: Script) -> bool:
         """Play all steps; False when one could not begin."""
         for number, step in enumerate(script.steps, start=1):
-            if not await self.wait_for(step.once):
+            if not await self.wait_for(step.after):
                 return False
             await asyncio.sleep(step.pause / self._speed)
-            self._tell(_began(step, number, len(script.steps), self._clock()))
-            await self._begin(step)
-        return await self.wait_for(_last(script))
+            self._publish(_step_started(step, number, len(script.steps), self._clock()))
+            await self._start_step(step)
+        return await self.wait_for(_final_milestones(script))
 
     async def end(self, job: str) -> None:
         """Let the pods of a Job succeed: their work is done."""
@@ -61,10 +61,10 @@ class Director:
             except NotFound:
                 continue
 
-    async def wait_for(self, wanted: tuple[Seen, ...]) -> bool:
+    async def wait_for(self, wanted: tuple[MilestoneReached, ...]) -> bool:
         """Whether all of this is seen in time."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(STEP_TIMEOUT):
                 while not self._has_seen(wanted):
                     self._changed.clear()
                     await self._changed.wait()
@@ -72,7 +72,7 @@ class Director:
             return False
         return True
 
-    async def _begin(self, step: Step) -> None:
+    async def _start_step(self, step: ScriptStep) -> None:
         for job in step.end:
             await self.end(job)
         for workload in step.submit:
@@ -80,8 +80,8 @@ class Director:
             await self._client.create(JOBS.at(), manifest, namespace=NAMESPACE)
 
 
-def _began(step: Step, number: int, of: int, time: float) -> StepBegan:
-    return StepBegan(
+def _step_started(step: ScriptStep, number: int, of: int, time: float) -> StepStarted:
+    return StepStarted(
         time=time,
         number=number,
         of=of,
@@ -91,5 +91,5 @@ def _began(step: Step, number: int, of: int, time: float) -> StepBegan:
     )
 
 
-def _last(script: Script) -> tuple[Seen, ...]:
-    return tuple(seen for each in script.expectations for seen in each.seen)
+def _final_milestones(script: Script) -> tuple[MilestoneReached, ...]:
+    return tuple(seen for each in script.expectations for seen in each.milestones)

@@ -16,11 +16,11 @@ class PodChange(StrEnum):
     CREATED = "created"
     BOUND = "bound"
     RUNNING = "running"
-    LEAVING = "leaving"
+    TERMINATING = "leaving"
     """It is being deleted: evicted, or its Job goes away."""
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    GONE = "gone"
+    DELETED = "gone"
 
 
 class ClaimChange(StrEnum):
@@ -30,13 +30,13 @@ class ClaimChange(StrEnum):
     RELEASED = "released"
 
 
-class Happening(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+class DemoEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """Anything that is told."""
 
     time: float
 
 
-class StepBegan(Happening, frozen=True, tag="step"):
+class StepStarted(DemoEvent, frozen=True, tag="step"):
     """The script went on: ``number`` of ``of``; the names are Jobs."""
 
     number: int
@@ -46,7 +46,7 @@ class StepBegan(Happening, frozen=True, tag="step"):
     ended: tuple[str, ...]
 
 
-class PodChanged(Happening, frozen=True, tag="pod"):
+class PodChanged(DemoEvent, frozen=True, tag="pod"):
     """A pod changed; ``node`` is empty until it is bound."""
 
     change: PodChange
@@ -56,7 +56,7 @@ class PodChanged(Happening, frozen=True, tag="pod"):
     node: str
 
 
-class ClaimChanged(Happening, frozen=True, tag="claim"):
+class ClaimChanged(DemoEvent, frozen=True, tag="claim"):
     """A claim got or lost its devices, each ``pool/device``."""
 
     change: ClaimChange
@@ -64,13 +64,13 @@ class ClaimChanged(Happening, frozen=True, tag="claim"):
     devices: tuple[str, ...]
 
 
-class JobCompleted(Happening, frozen=True, tag="completed"):
+class JobCompleted(DemoEvent, frozen=True, tag="completed"):
     """All pods of a Job succeeded."""
 
     gang: str
 
 
-class EventSeen(Happening, frozen=True, tag="event"):
+class EventSeen(DemoEvent, frozen=True, tag="event"):
     """The cluster has a new Event; ``gang`` and ``node`` where it is about a pod we know."""
 
     level: str
@@ -82,7 +82,7 @@ class EventSeen(Happening, frozen=True, tag="event"):
     node: str
 
 
-class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
+class QueueGpus(msgspec.Struct, frozen=True, kw_only=True):
     """GPUs of a queue."""
 
     queue: str
@@ -93,13 +93,13 @@ class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
     pending_gangs: int
 
 
-class QueuesChanged(Happening, frozen=True, tag="queues"):
+class QueuesChanged(DemoEvent, frozen=True, tag="queues"):
     """Shares or use of queues changed."""
 
-    queues: tuple[QueueLine, ...]
+    queues: tuple[QueueGpus, ...]
 
 
-class EvictionDecided(Happening, frozen=True, tag="eviction"):
+class EvictionDecided(DemoEvent, frozen=True, tag="eviction"):
     """The scheduler decided that a pod must leave: ``action`` is ``preempt``, ``reclaim``…"""
 
     action: str
@@ -109,14 +109,14 @@ class EvictionDecided(Happening, frozen=True, tag="eviction"):
     reason: str
 
 
-class LogLine(Happening, frozen=True, tag="log"):
+class LogLine(DemoEvent, frozen=True, tag="log"):
     """The scheduler logged a warning or an error."""
 
     level: str
     message: str
 
 
-class Told(Happening, frozen=True, tag="summary"):
+class DemoSummary(DemoEvent, frozen=True, tag="summary"):
     """The end: what was shown and what is missing, in words, and the counts."""
 
     shown: tuple[str, ...]
@@ -128,8 +128,8 @@ class Told(Happening, frozen=True, tag="summary"):
     jobs_completed: int
 
 
-AnyHappening: TypeAlias = (
-    StepBegan
+AnyDemoEvent: TypeAlias = (
+    StepStarted
     | PodChanged
     | ClaimChanged
     | JobCompleted
@@ -137,5 +137,5 @@ AnyHappening: TypeAlias = (
     | QueuesChanged
     | EvictionDecided
     | LogLine
-    | Told
+    | DemoSummary
 )

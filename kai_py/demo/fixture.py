@@ -15,7 +15,7 @@ from kai_py.config import Configuration
 from kai_py.demo.script import GPUS_PER_NODE, Script
 from kai_py.demo.workloads import PLUGIN_NODES, setup_manifests
 from kai_py.embedded.cluster import EmbeddedCluster
-from kai_py.embedded.kubelet import Pace
+from kai_py.embedded.kubelet import PodTiming
 from kai_py.embedded.nodes import h100_node, h100_slices, nvidia_device_classes
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import Plan
@@ -25,16 +25,18 @@ from kai_py.watch.credentials import Anonymous
 
 RACKS = 2
 PLUGIN_NODE = "plugin-0"
-SLOWEST_START = 1.0
-FASTEST_START = 0.3
+MAX_START_SECONDS = 1.0
+MIN_START_SECONDS = 0.3
 """Seconds until a bound pod runs; below this a look at the API would not see it start."""
 
 
 @asynccontextmanager
-async def open_stage(script: Script, *, speed: float) -> AsyncIterator[EmbeddedCluster]:
+async def demo_cluster(script: Script, *, speed: float) -> AsyncIterator[EmbeddedCluster]:
     """A cluster with everything but Jobs; pods start and stop ``speed`` times faster."""
-    pace = Pace(start=max(SLOWEST_START / speed, FASTEST_START), stop=min(1.0, 1.0 / speed))
-    async with EmbeddedCluster(pace=pace) as cluster:
+    pace = PodTiming(
+        start=max(MAX_START_SECONDS / speed, MIN_START_SECONDS), stop=min(1.0, 1.0 / speed)
+    )
+    async with EmbeddedCluster(timing=pace) as cluster:
         cluster.create_all(crds().values())
         cluster.create_all(nvidia_device_classes())
         for index in range(script.nodes):
@@ -51,7 +53,7 @@ async def open_stage(script: Script, *, speed: float) -> AsyncIterator[EmbeddedC
 
 
 @asynccontextmanager
-async def scheduling(
+async def running_scheduler(
     cluster: EmbeddedCluster, on_plan: Callable[[Plan], None]
 ) -> AsyncIterator[Scheduler]:
     """A scheduler at work on the cluster; its failure is ours."""

@@ -7,16 +7,16 @@ from rich.console import Console, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
-from kai_py.demo.events import AnyHappening, PodChange, PodChanged, StepBegan, Told
+from kai_py.demo.events import AnyDemoEvent, DemoSummary, PodChange, PodChanged, StepStarted
 from kai_py.demo.observer import Observer
-from kai_py.demo.rendering import counts, line_of, summary_lines
-from kai_py.demo.run import Performance
-from kai_py.observe.live.builder import Gatherer
-from kai_py.observe.live.cluster import Picture
+from kai_py.demo.rendering import feed_line, summary_counts, summary_lines
+from kai_py.demo.run import DemoRun
+from kai_py.observe.live.builder import LiveClusterBuilder
+from kai_py.observe.live.cluster import LiveCluster
 from kai_py.observe.live.feed import Feed
 from kai_py.observe.live.screen import Screen, show
 
-OVER = "The story is told; cluster and scheduler go on. Ctrl-C ends them."
+FINISHED_CAPTION = "The story is told; cluster and scheduler go on. Ctrl-C ends them."
 
 
 class LiveView:
@@ -33,40 +33,40 @@ class LiveView:
         self._step = ""
         self._bound = 0
 
-    def __call__(self, happening: AnyHappening) -> None:
+    def __call__(self, event: AnyDemoEvent) -> None:
         """Take over what happened."""
-        line = line_of(happening)
+        line = feed_line(event)
         if line is not None:
             self._feed.add(line)
-        match happening:
-            case StepBegan():
-                self._step = f"{happening.number}/{happening.of} "
-                self._caption = happening.title
+        match event:
+            case StepStarted():
+                self._step = f"{event.number}/{event.of} "
+                self._caption = event.title
             case PodChanged(change=PodChange.BOUND):
                 self._bound += 1
-            case Told():
-                self._step, self._caption = "", OVER
+            case DemoSummary():
+                self._step, self._caption = "", FINISHED_CAPTION
 
     def announce(self, url: str) -> None:
         """Say where the dashboard is."""
         self._dashboard = url
 
-    def gatherer(self, observer: Observer) -> Gatherer:
+    def builder(self, observer: Observer) -> LiveClusterBuilder:
         """What there is to draw, from what the observer sees."""
-        return Gatherer(observer.mirror, observer.owners)
+        return LiveClusterBuilder(observer.mirror, observer.owners)
 
-    def draw(self, picture: Picture, time: float, *, width: int, height: int) -> RenderableType:
+    def draw(self, cluster: LiveCluster, time: float, *, width: int, height: int) -> RenderableType:
         """The screen once, at this time of the story."""
-        return self._screen.draw(picture, self._headline(time), width=width, height=height)
+        return self._screen.draw(cluster, self._headline(time), width=width, height=height)
 
-    async def watch(self, performance: Performance, observer: Observer) -> None:
+    async def watch(self, run: DemoRun, observer: Observer) -> None:
         """Draw until cancelled."""
-        gatherer = self.gatherer(observer)
+        gatherer = self.builder(observer)
         await show(
             self._console,
             self._screen,
-            lambda: gatherer.picture(observer.plan),
-            lambda: self._headline(performance.clock()),
+            lambda: gatherer.build(observer.plan),
+            lambda: self._headline(run.clock()),
         )
 
     def _headline(self, time: float) -> Sequence[Text]:
@@ -83,11 +83,11 @@ class LiveView:
         return (top, caption, *lines)
 
 
-def print_summary(console: Console, told: Told) -> None:
+def print_summary(console: Console, summary: DemoSummary) -> None:
     """What was shown, what is missing, the counts."""
     text = Text()
-    for shown, sentence in summary_lines(told):
+    for shown, sentence in summary_lines(summary):
         text.append("✓ " if shown else "✗ ", style="bold green" if shown else "bold red")
         text.append(f"{sentence}\n")
-    text.append(f"\n{counts(told)}", style="bold")
+    text.append(f"\n{summary_counts(summary)}", style="bold")
     console.print(Panel(text, title="kai-py demo", title_align="left", expand=False))

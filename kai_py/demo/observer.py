@@ -12,7 +12,7 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.job import Job
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.demo.events import (
-    AnyHappening,
+    AnyDemoEvent,
     ClaimChange,
     ClaimChanged,
     EventSeen,
@@ -20,7 +20,7 @@ from kai_py.demo.events import (
     JobCompleted,
     PodChange,
     PodChanged,
-    QueueLine,
+    QueueGpus,
     QueuesChanged,
 )
 from kai_py.observe.cluster_events import CLUSTER_EVENTS, ClusterEvent
@@ -46,19 +46,19 @@ PHASES = {
     "Succeeded": PodChange.SUCCEEDED,
     "Failed": PodChange.FAILED,
 }
-Tell = Callable[[AnyHappening], None]
+Publish = Callable[[AnyDemoEvent], None]
 
 
 class Observer:
     """Tells what happens; ``clock`` gives the time of a happening, in seconds."""
 
-    def __init__(self, client: Client, tell: Tell, clock: Callable[[], float]) -> None:
+    def __init__(self, client: Client, publish: Publish, clock: Callable[[], float]) -> None:
         self.mirror = Mirror(client, OBSERVED)
         self.owners = MirroredOwners(self.mirror)
         self.plan = Plan()
-        self._tell = tell
+        self._publish = publish
         self._clock = clock
-        self._queues: tuple[QueueLine, ...] = ()
+        self._queues: tuple[QueueGpus, ...] = ()
         self._evicted: set[str] = set()
         self.mirror.subscribe(self._pod, PODS)
         self.mirror.subscribe(self._claim, RESOURCE_CLAIMS)
@@ -72,7 +72,7 @@ class Observer:
             if eviction.pod.uid in self._evicted:
                 continue
             self._evicted.add(eviction.pod.uid)
-            self._tell(
+            self._publish(
                 EvictionDecided(
                     time=self._clock(),
                     action=eviction.action.value,
@@ -82,17 +82,17 @@ class Observer:
                     reason=eviction.reason,
                 )
             )
-        queues = tuple(map(queue_line, plan.queues))
+        queues = tuple(map(queue_gpus, plan.queues))
         if queues != self._queues:
             self._queues = queues
-            self._tell(QueuesChanged(time=self._clock(), queues=queues))
+            self._publish(QueuesChanged(time=self._clock(), queues=queues))
 
     def _pod(self, _kind: Kind[Any], old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         assert pod is not None
         for change in pod_changes(old, new):
             gang = self.owners.gang_of(pod)
-            self._tell(
+            self._publish(
                 PodChanged(
                     time=self._clock(),
                     change=change,
@@ -114,14 +114,14 @@ class Observer:
         name = f"{claim.metadata.namespace}/{claim.metadata.name}"
         for change, devices in ((ClaimChange.RELEASED, before), (ClaimChange.ALLOCATED, after)):
             if devices:
-                self._tell(
+                self._publish(
                     ClaimChanged(time=self._clock(), change=change, claim=name, devices=devices)
                 )
 
     def _job(self, _kind: Kind[Any], old: Any, new: Any) -> None:
         if isinstance(new, Job) and is_complete(new) and not (old and is_complete(old)):
             gang = f"{new.metadata.namespace}/Job/{new.metadata.name}"
-            self._tell(JobCompleted(time=self._clock(), gang=gang))
+            self._publish(JobCompleted(time=self._clock(), gang=gang))
 
     def _event(self, _kind: Kind[Any], _old: object, new: ClusterEvent | None) -> None:
         if new is None:
@@ -132,7 +132,7 @@ class Observer:
         if about.kind == "Pod":
             pod = self.mirror.objects(PODS).get((about.namespace, about.name))
             gang = self.owners.gang_of(pod).key if pod is not None else ""
-        self._tell(
+        self._publish(
             EventSeen(
                 time=self._clock(),
                 level=new.type,
@@ -149,12 +149,12 @@ class Observer:
 def pod_changes(old: Pod | None, new: Pod | None) -> tuple[PodChange, ...]:
     """What happened to a pod between two states, in order."""
     if new is None:
-        return (PodChange.GONE,)
+        return (PodChange.DELETED,)
     changes = [] if old is not None else [PodChange.CREATED]
     if new.spec.node_name and not (old and old.spec.node_name):
         changes.append(PodChange.BOUND)
     if new.metadata.deletion_timestamp and not (old and old.metadata.deletion_timestamp):
-        changes.append(PodChange.LEAVING)
+        changes.append(PodChange.TERMINATING)
     phase = new.status.phase
     if phase in PHASES and phase != (old.status.phase if old is not None else ""):
         changes.append(PHASES[phase])
@@ -175,10 +175,10 @@ def is_complete(job: Job) -> bool:
     return wanted > 0 and job.status.succeeded >= wanted
 
 
-def queue_line(share: QueueShare) -> QueueLine:
+def queue_gpus(share: QueueShare) -> QueueGpus:
     """The GPUs of a queue."""
     maximum = share.maximum.get(GPU, math.inf)
-    return QueueLine(
+    return QueueGpus(
         queue=share.queue,
         deserved=share.deserved.get(GPU, 0.0),
         fair_share=share.fair_share.get(GPU, 0.0),

@@ -4,9 +4,9 @@ from typing import TextIO
 
 import msgspec
 
-from kai_py.demo.events import AnyHappening, QueuesChanged, StepBegan, Told
-from kai_py.demo.rendering import counts, line_of, queue_text, summary_lines
-from kai_py.observe.live.feed import Line, sentence
+from kai_py.demo.events import AnyDemoEvent, DemoSummary, QueuesChanged, StepStarted
+from kai_py.demo.rendering import feed_line, queue_text, summary_counts, summary_lines
+from kai_py.observe.live.feed import FeedLine, line_text
 
 
 class PlainPrinter:
@@ -16,27 +16,27 @@ class PlainPrinter:
         self._stream = stream
         self._queues: QueuesChanged | None = None
 
-    def __call__(self, happening: AnyHappening) -> None:
+    def __call__(self, event: AnyDemoEvent) -> None:
         """Print what happened."""
-        match happening:
+        match event:
             case QueuesChanged():
-                self._queues = happening
-            case StepBegan() | Told():
-                self._print_queues(happening.time)
-        line = line_of(happening)
+                self._queues = event
+            case StepStarted() | DemoSummary():
+                self._print_queues(event.time)
+        line = feed_line(event)
         if line is not None:
-            self._print(plain(line))
-        if isinstance(happening, Told):
-            self._print_summary(happening)
+            self._print(plain_text(line))
+        if isinstance(event, DemoSummary):
+            self._print_summary(event)
 
     def _print_queues(self, time: float) -> None:
         for queue in self._queues.queues if self._queues is not None else ():
             self._print(f"{time:7.2f}s  {'Queue':<17} {queue_text(queue)}")
 
-    def _print_summary(self, told: Told) -> None:
-        for shown, sentence_ in summary_lines(told):
+    def _print_summary(self, summary: DemoSummary) -> None:
+        for shown, sentence_ in summary_lines(summary):
             self._print(f"{'shown  ' if shown else 'MISSING'}  {sentence_}")
-        self._print(counts(told))
+        self._print(summary_counts(summary))
 
     def _print(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
@@ -49,11 +49,11 @@ class JsonPrinter:
         self._stream = stream
         self._encoder = msgspec.json.Encoder()
 
-    def __call__(self, happening: AnyHappening) -> None:
+    def __call__(self, event: AnyDemoEvent) -> None:
         """Print what happened."""
-        print(self._encoder.encode(happening).decode(), file=self._stream, flush=True)
+        print(self._encoder.encode(event).decode(), file=self._stream, flush=True)
 
 
-def plain(line: Line) -> str:
+def plain_text(line: FeedLine) -> str:
     """A line without colours."""
-    return f"{line.time:7.2f}s  {line.word:<17} {sentence(line)}"
+    return f"{line.time:7.2f}s  {line.word:<17} {line_text(line)}"

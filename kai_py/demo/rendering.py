@@ -5,15 +5,15 @@ per pod instead of again for its gang. Changes of single objects are for machine
 """
 
 from kai_py.demo.events import (
-    AnyHappening,
+    AnyDemoEvent,
+    DemoSummary,
     EventSeen,
     JobCompleted,
     LogLine,
-    QueueLine,
-    StepBegan,
-    Told,
+    QueueGpus,
+    StepStarted,
 )
-from kai_py.observe.live.feed import Line, Tone
+from kai_py.observe.live.feed import FeedLine, Tone
 
 SCHEDULED = "Scheduled"
 TONES = {
@@ -25,23 +25,23 @@ TONES = {
 }
 
 
-def line_of(happening: AnyHappening) -> Line | None:
+def feed_line(event: AnyDemoEvent) -> FeedLine | None:
     """The line for people; None for what is only for machines."""
-    match happening:
-        case StepBegan():
-            word = f"Step {happening.number}/{happening.of}"
-            return Line(happening.time, Tone.STEP, word, "", happening.title)
+    match event:
+        case StepStarted():
+            word = f"Step {event.number}/{event.of}"
+            return FeedLine(event.time, Tone.STEP, word, "", event.title)
         case JobCompleted():
-            name = happening.gang.rpartition("/")[2]
-            return Line(happening.time, Tone.GOOD, "Completed", name, gang=happening.gang)
+            name = event.gang.rpartition("/")[2]
+            return FeedLine(event.time, Tone.GOOD, "Completed", name, gang=event.gang)
         case LogLine():
-            return Line(happening.time, Tone.BAD, happening.level, "", happening.message)
+            return FeedLine(event.time, Tone.BAD, event.level, "", event.message)
         case EventSeen():
-            return _event(happening)
+            return _event(event)
     return None
 
 
-def _event(event: EventSeen) -> Line | None:
+def _event(event: EventSeen) -> FeedLine | None:
     of_a_pod = event.kind == "Pod"
     in_a_gang = of_a_pod and not event.gang.endswith(f"/Pod/{event.name}")
     if event.reason == "FailedScheduling" and in_a_gang:
@@ -49,7 +49,7 @@ def _event(event: EventSeen) -> Line | None:
     if event.reason == "Preempted" and not of_a_pod:
         return None
     scheduled = event.reason == SCHEDULED and event.node
-    return Line(
+    return FeedLine(
         time=event.time,
         tone=TONES.get(event.reason, Tone.BAD if event.level == "Warning" else Tone.PLAIN),
         word=event.reason,
@@ -61,7 +61,7 @@ def _event(event: EventSeen) -> Line | None:
     )
 
 
-def queue_text(queue: QueueLine) -> str:
+def queue_text(queue: QueueGpus) -> str:
     """A queue in a few words."""
     maximum = "" if queue.maximum is None else f", max {queue.maximum:.4g}"
     return (
@@ -70,16 +70,16 @@ def queue_text(queue: QueueLine) -> str:
     )
 
 
-def summary_lines(told: Told) -> tuple[tuple[bool, str], ...]:
+def summary_lines(summary: DemoSummary) -> tuple[tuple[bool, str], ...]:
     """What was shown and what is missing: (is it shown, sentence)."""
-    shown = tuple((True, sentence) for sentence in told.shown)
-    return shown + tuple((False, sentence) for sentence in told.missing)
+    shown = tuple((True, sentence) for sentence in summary.shown)
+    return shown + tuple((False, sentence) for sentence in summary.missing)
 
 
-def counts(told: Told) -> str:
+def summary_counts(summary: DemoSummary) -> str:
     """The counts of the summary."""
     return (
-        f"{told.pods_bound} pods bound, {told.gangs_started} gangs started whole, "
-        f"{told.preemptions} pods preempted, {told.reclaims} reclaimed, "
-        f"{told.jobs_completed} Jobs completed in {told.time:.1f} s"
+        f"{summary.pods_bound} pods bound, {summary.gangs_started} gangs started whole, "
+        f"{summary.preemptions} pods preempted, {summary.reclaims} reclaimed, "
+        f"{summary.jobs_completed} Jobs completed in {summary.time:.1f} s"
     )

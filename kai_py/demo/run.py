@@ -13,28 +13,28 @@ from pathlib import Path
 from typing import Any
 
 from kai_py.config import Configuration
-from kai_py.demo.driver import Director
-from kai_py.demo.events import AnyHappening, LogLine, Told
-from kai_py.demo.fixture import open_stage, scheduling
+from kai_py.demo.driver import ScriptDriver
+from kai_py.demo.events import AnyDemoEvent, DemoSummary, LogLine
+from kai_py.demo.fixture import demo_cluster, running_scheduler
 from kai_py.demo.observer import Observer
 from kai_py.demo.script import Script
-from kai_py.demo.verification import Story
+from kai_py.demo.verification import Verification
 from kai_py.observe.http import serve
-from kai_py.observe.http_access import Access
+from kai_py.observe.http_access import HttpAccess
 from kai_py.scheduler import Scheduler
-from kai_py.simulate.advisor import advised
+from kai_py.simulate.advisor import with_advisor
 from kai_py.watch.client import Client, connect
 from kai_py.watch.credentials import Anonymous
 from kai_py.watch.kinds import PODS
 
-IDLE_LOOK = 0.5
+IDLE_POLL_SECONDS = 0.5
 
-Audience = Callable[[AnyHappening], None]
+EventListener = Callable[[AnyDemoEvent], None]
 Task = Coroutine[Any, Any, None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class DemoOptions:
     """How to play.
 
     ``until_idle`` ends every Job and waits for it; ``kubeconfig`` is written once the cluster
@@ -50,13 +50,13 @@ class Wishes:
     announce: Callable[[str], None] = print
 
 
-class Performance:
+class DemoRun:
     """The running demo, as far as an audience may look at it."""
 
-    def __init__(self, script: Script, audience: Audience) -> None:
-        self.story = Story(script.workloads)
+    def __init__(self, script: Script, listener: EventListener) -> None:
+        self.verification = Verification(script.workloads)
         self.changed = asyncio.Event()
-        self._audience = audience
+        self._listener = listener
         self._began = asyncio.get_running_loop().time()
         self._is_over = False
 
@@ -64,97 +64,103 @@ class Performance:
         """Seconds since the demo began, to the millisecond."""
         return round(asyncio.get_running_loop().time() - self._began, 3)
 
-    def end(self) -> None:
+    def stop_publishing(self) -> None:
         """Tell nothing any more: what happens while the stage is cleared is not of the story."""
         self._is_over = True
 
-    def tell(self, happening: AnyHappening) -> None:
+    def publish(self, event: AnyDemoEvent) -> None:
         """Tell story and audience, until it is over."""
         if self._is_over:
             return
-        self.story.apply(happening)
-        self._audience(happening)
+        self.verification.apply(event)
+        self._listener(event)
         self.changed.set()
 
 
-async def look_away(_performance: Performance, _observer: Observer) -> None:
+async def watch_nothing(_run: DemoRun, _observer: Observer) -> None:
     """Watch nothing: what is told is enough."""
 
 
-async def perform(
+async def run_demo(
     script: Script,
-    wishes: Wishes,
-    audience: Audience,
+    options: DemoOptions,
+    listener: EventListener,
     *,
     stop: asyncio.Event,
-    watch: Callable[[Performance, Observer], Task] = look_away,
-) -> Told:
+    watch: Callable[[DemoRun, Observer], Task] = watch_nothing,
+) -> DemoSummary:
     """Play the script until it is over or ``stop`` is set; ``watch`` looks on meanwhile."""
-    show = Performance(script, audience)
-    with _warnings_told(show):
+    show = DemoRun(script, listener)
+    with _publish_warnings(show):
         async with (
-            open_stage(script, speed=wishes.speed) as cluster,
+            demo_cluster(script, speed=options.speed) as cluster,
             connect(Anonymous(cluster.url)) as client,
             _observing(client, show) as observer,
-            scheduling(cluster, observer.note_plan) as scheduler,
-            _serving(scheduler, client, wishes),
-            _beside(watch(show, observer)),
+            running_scheduler(cluster, observer.note_plan) as scheduler,
+            _serving(scheduler, client, options),
+            _background(watch(show, observer)),
         ):
-            if wishes.kubeconfig is not None:
-                cluster.write_kubeconfig(wishes.kubeconfig)
-            await _until(stop, _play(_director(client, show, wishes), observer, script, wishes))
-            told = show.story.told(script.expectations, show.clock())
-            show.tell(told)
-            if wishes.keep:
+            if options.kubeconfig is not None:
+                cluster.write_kubeconfig(options.kubeconfig)
+            await _run_until(
+                stop, _run_script(_script_driver(client, show, options), observer, script, options)
+            )
+            told = show.verification.summary(script.expectations, show.clock())
+            show.publish(told)
+            if options.keep:
                 await stop.wait()
-            show.end()
+            show.stop_publishing()
     return told
 
 
-def _director(client: Client, show: Performance, wishes: Wishes) -> Director:
-    return Director(
+def _script_driver(client: Client, run: DemoRun, options: DemoOptions) -> ScriptDriver:
+    return ScriptDriver(
         client,
-        speed=wishes.speed,
-        tell=show.tell,
-        clock=show.clock,
-        has_seen=show.story.has_seen,
-        changed=show.changed,
+        speed=options.speed,
+        publish=run.publish,
+        clock=run.clock,
+        has_seen=run.verification.has_reached,
+        changed=run.changed,
     )
 
 
-async def _play(director: Director, observer: Observer, script: Script, wishes: Wishes) -> None:
-    if not await director.play(script) or not wishes.until_idle:
+async def _run_script(
+    driver: ScriptDriver, observer: Observer, script: Script, options: DemoOptions
+) -> None:
+    if not await driver.run(script) or not options.until_idle:
         return
     pods = observer.mirror.objects(PODS)
     while any(pod.status.phase in ("Pending", "Running") for pod in pods.values()):
         for workload in script.workloads:
-            await director.end(workload.name)
-        await asyncio.sleep(IDLE_LOOK)
+            await driver.end(workload.name)
+        await asyncio.sleep(IDLE_POLL_SECONDS)
 
 
 @asynccontextmanager
-async def _observing(client: Client, show: Performance) -> AsyncIterator[Observer]:
-    observer = Observer(client, show.tell, show.clock)
-    async with _beside(observer.mirror.run()):
+async def _observing(client: Client, run: DemoRun) -> AsyncIterator[Observer]:
+    observer = Observer(client, run.publish, run.clock)
+    async with _background(observer.mirror.run()):
         await observer.mirror.wait_synced()
         yield observer
 
 
 @asynccontextmanager
-async def _serving(scheduler: Scheduler, client: Client, wishes: Wishes) -> AsyncIterator[None]:
-    if wishes.http is None:
+async def _serving(
+    scheduler: Scheduler, client: Client, options: DemoOptions
+) -> AsyncIterator[None]:
+    if options.http is None:
         yield
         return
-    host, port = wishes.http
-    with advised(scheduler.probes(), client, Configuration()) as probes:
-        async with serve(probes, Access(host), port) as port:
+    host, port = options.http
+    with with_advisor(scheduler.probes(), client, Configuration()) as probes:
+        async with serve(probes, HttpAccess(host), port) as port:
             named = f"[{host}]" if ":" in host else host
-            wishes.announce(f"http://{named}:{port}/")
+            options.announce(f"http://{named}:{port}/")
             yield
 
 
 @asynccontextmanager
-async def _beside(work: Task) -> AsyncIterator[None]:
+async def _background(work: Task) -> AsyncIterator[None]:
     """Do ``work`` during the block; if it fails, so does the block."""
     async with asyncio.TaskGroup() as group:
         task = group.create_task(work)
@@ -164,7 +170,7 @@ async def _beside(work: Task) -> AsyncIterator[None]:
             task.cancel()
 
 
-async def _until(stop: asyncio.Event, work: Task) -> None:
+async def _run_until(stop: asyncio.Event, work: Task) -> None:
     """Do ``work``, or as much of it as ``stop`` leaves time for."""
     task = asyncio.create_task(work)
     stopping = asyncio.create_task(stop.wait())
@@ -176,9 +182,9 @@ async def _until(stop: asyncio.Event, work: Task) -> None:
 
 
 @contextmanager
-def _warnings_told(show: Performance) -> Iterator[None]:
+def _publish_warnings(run: DemoRun) -> Iterator[None]:
     """Tell the log's warnings instead of printing them."""
-    handler = _LogTeller(show)
+    handler = _LogPublisher(run)
     root = logging.getLogger()
     previous, root.handlers = root.handlers, [handler]
     try:
@@ -187,13 +193,13 @@ def _warnings_told(show: Performance) -> Iterator[None]:
         root.handlers = previous
 
 
-class _LogTeller(logging.Handler):
-    def __init__(self, show: Performance) -> None:
+class _LogPublisher(logging.Handler):
+    def __init__(self, run: DemoRun) -> None:
         super().__init__(logging.WARNING)
-        self._show = show
+        self._run = run
 
     def emit(self, record: logging.LogRecord) -> None:
         line = LogLine(
-            time=self._show.clock(), level=record.levelname.lower(), message=record.getMessage()
+            time=self._run.clock(), level=record.levelname.lower(), message=record.getMessage()
         )
-        self._show.tell(line)
+        self._run.publish(line)

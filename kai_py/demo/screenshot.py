@@ -12,26 +12,26 @@ from pathlib import Path
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
-from kai_py.demo.events import AnyHappening, StepBegan
+from kai_py.demo.events import AnyDemoEvent, StepStarted
 from kai_py.demo.live import LiveView
 from kai_py.demo.observer import Observer
-from kai_py.demo.run import Audience, Performance
-from kai_py.observe.live.cluster import Picture
+from kai_py.demo.run import DemoRun, EventListener
+from kai_py.observe.live.cluster import LiveCluster
 
 WIDTH, HEIGHT = 128, 40
-Look = Callable[[], tuple[Picture, float]]
+ReadCluster = Callable[[], tuple[LiveCluster, float]]
 """What there is to see now, and the time of the story."""
-STEPS_AFTER = 2
+STEPS_AFTER_SCREENSHOT = 2
 """Steps of the story that begin after the picture is taken."""
-_FONT_FROM_ELSEWHERE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+_REMOTE_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
-class Painter:
+class ScreenshotWriter:
     """An audience that passes on what it hears and writes the picture to ``path``, as SVG."""
 
-    def __init__(self, path: Path, audience: Audience, *, speed: float) -> None:
+    def __init__(self, path: Path, listener: EventListener, *, speed: float) -> None:
         self._path = path
-        self._audience = audience
+        self._listener = listener
         self._console = Console(
             width=WIDTH,
             height=HEIGHT,
@@ -41,24 +41,24 @@ class Painter:
             color_system="truecolor",
         )
         self._view = LiveView(self._console, speed=speed, kubeconfig=None)
-        self._look: Look | None = None
+        self._read_cluster: ReadCluster | None = None
 
-    def __call__(self, happening: AnyHappening) -> None:
+    def __call__(self, event: AnyDemoEvent) -> None:
         """Take over what happened; the picture is of the moment before its step."""
-        if isinstance(happening, StepBegan) and happening.of - happening.number == STEPS_AFTER - 1:
-            self._paint()
-        self._view(happening)
-        self._audience(happening)
+        if isinstance(event, StepStarted) and event.of - event.number == STEPS_AFTER_SCREENSHOT - 1:
+            self._write()
+        self._view(event)
+        self._listener(event)
 
-    async def watch(self, performance: Performance, observer: Observer) -> None:
+    async def watch(self, run: DemoRun, observer: Observer) -> None:
         """Know where to look when the moment comes."""
-        gatherer = self._view.gatherer(observer)
-        self._look = lambda: (gatherer.picture(observer.plan), performance.clock())
+        gatherer = self._view.builder(observer)
+        self._read_cluster = lambda: (gatherer.build(observer.plan), run.clock())
 
-    def _paint(self) -> None:
-        if self._look is None:
+    def _write(self) -> None:
+        if self._read_cluster is None:
             return
-        picture, time = self._look()
+        picture, time = self._read_cluster()
         self._console.print(self._view.draw(picture, time, width=WIDTH, height=HEIGHT), end="")
         svg = self._console.export_svg(title="kai-py demo", theme=MONOKAI, unique_id="demo")
-        self._path.write_text(_FONT_FROM_ELSEWHERE.sub("", svg), encoding="utf-8")
+        self._path.write_text(_REMOTE_FONT.sub("", svg), encoding="utf-8")

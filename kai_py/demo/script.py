@@ -17,11 +17,11 @@ eight nodes:
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kai_py.demo.workloads import GpuSource, QueueSetup, Workload
+from kai_py.demo.workloads import DemoWorkload, GpuSource, QueueSetup
 
 GPUS_PER_NODE = 8
-FEWEST_NODES = 6
-MOST_NODES = 64
+MIN_NODES = 6
+MAX_NODES = 64
 
 
 class Milestone(StrEnum):
@@ -42,7 +42,7 @@ class Milestone(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class MilestoneReached:
     """A milestone of a workload."""
 
     workload: str
@@ -50,14 +50,14 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScriptStep:
     """Once ``once`` has been seen, and after ``pause`` seconds more, Jobs end and start."""
 
     title: str
     pause: float
-    once: tuple[Seen, ...] = ()
+    after: tuple[MilestoneReached, ...] = ()
     end: tuple[str, ...] = ()
-    submit: tuple[Workload, ...] = ()
+    submit: tuple[DemoWorkload, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Expectation:
     """A sentence that is true once all of ``seen`` have been seen."""
 
     sentence: str
-    seen: tuple[Seen, ...]
+    milestones: tuple[MilestoneReached, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +75,20 @@ class Script:
     nodes: int
     queues: tuple[QueueSetup, ...]
     priorities: dict[str, int]
-    steps: tuple[Step, ...]
+    steps: tuple[ScriptStep, ...]
     expectations: tuple[Expectation, ...]
 
     @property
-    def workloads(self) -> tuple[Workload, ...]:
+    def workloads(self) -> tuple[DemoWorkload, ...]:
         """All workloads, in the order in which they are submitted."""
         return tuple(workload for step in self.steps for workload in step.submit)
 
 
 def script_for(nodes: int) -> Script:
     """The script for this many driver nodes, at least ``FEWEST_NODES``."""
-    if not FEWEST_NODES <= nodes <= MOST_NODES:
-        raise ValueError(f"the demo needs {FEWEST_NODES} to {MOST_NODES} nodes, not {nodes}")
-    cast = _Cast.for_nodes(nodes)
+    if not MIN_NODES <= nodes <= MAX_NODES:
+        raise ValueError(f"the demo needs {MIN_NODES} to {MAX_NODES} nodes, not {nodes}")
+    cast = _Workloads.for_nodes(nodes)
     queues = (
         QueueSetup("inference", 2 * GPUS_PER_NODE, 3 * GPUS_PER_NODE),
         QueueSetup("training", cast.llm.pods * GPUS_PER_NODE, (cast.llm.pods + 2) * GPUS_PER_NODE),
@@ -104,148 +104,167 @@ def script_for(nodes: int) -> Script:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cast:
-    chat: Workload
-    llm: Workload
-    protein: Workload
-    notebooks: Workload
-    vision: Workload
-    urgent: Workload
-    ablation: Workload
-    peak: Workload
+class _Workloads:
+    chat: DemoWorkload
+    llm: DemoWorkload
+    protein: DemoWorkload
+    notebooks: DemoWorkload
+    vision: DemoWorkload
+    urgent: DemoWorkload
+    ablation: DemoWorkload
+    peak: DemoWorkload
 
     @classmethod
-    def for_nodes(cls, nodes: int) -> "_Cast":
+    def for_nodes(cls, nodes: int) -> "_Workloads":
         """Chat takes part of one node; one more stays free, too little for vision."""
         protein = max(1, (nodes - 2) // 3)
         llm = nodes - 2 - protein
         ablation = nodes - 3
         return cls(
-            chat=Workload("chat", "inference", 6, 1, floor=1),
-            llm=Workload("llm", "training", llm, 8, floor=llm),
-            protein=Workload("protein", "research", protein, 8, floor=protein),
-            notebooks=Workload("notebooks", "research", 3, 1, floor=1, source=GpuSource.PLUGIN),
-            vision=Workload("vision", "training", 8, 2, floor=8),
-            urgent=Workload("urgent", "training", llm + 1, 8, llm + 1, priority_class="urgent"),
-            ablation=Workload("ablation", "research", ablation, 8, floor=2),
-            peak=Workload("peak", "inference", 10, 1, floor=10),
+            chat=DemoWorkload("chat", "inference", 6, 1, min_available=1),
+            llm=DemoWorkload("llm", "training", llm, 8, min_available=llm),
+            protein=DemoWorkload("protein", "research", protein, 8, min_available=protein),
+            notebooks=DemoWorkload(
+                "notebooks", "research", 3, 1, min_available=1, source=GpuSource.PLUGIN
+            ),
+            vision=DemoWorkload("vision", "training", 8, 2, min_available=8),
+            urgent=DemoWorkload("urgent", "training", llm + 1, 8, llm + 1, priority_class="urgent"),
+            ablation=DemoWorkload("ablation", "research", ablation, 8, min_available=2),
+            peak=DemoWorkload("peak", "inference", 10, 1, min_available=10),
         )
 
 
-def _steps(cast: _Cast) -> tuple[Step, ...]:
-    chat, llm, protein, notebooks = cast.chat, cast.llm, cast.protein, cast.notebooks
-    vision, urgent, ablation, peak = cast.vision, cast.urgent, cast.ablation, cast.peak
+def _steps(workloads: _Workloads) -> tuple[ScriptStep, ...]:
+    chat, llm, protein, notebooks = (
+        workloads.chat,
+        workloads.llm,
+        workloads.protein,
+        workloads.notebooks,
+    )
+    vision, urgent, ablation, peak = (
+        workloads.vision,
+        workloads.urgent,
+        workloads.ablation,
+        workloads.peak,
+    )
     return (
-        Step(
+        ScriptStep(
             f"{chat.pods} inference servers start one by one, packed on one node",
             1.0,
             submit=(chat,),
         ),
-        Step(
+        ScriptStep(
             f"{_size(llm)}: a gang, started whole on whole nodes",
             2.5,
-            once=(_started(chat),),
+            after=(_started(chat),),
             submit=(llm,),
         ),
-        Step(
+        ScriptStep(
             f"{_size(protein)} by resource claims; notebooks by nvidia.com/gpu beside them",
             3.0,
-            once=(_started(llm),),
+            after=(_started(llm),),
             submit=(protein, notebooks),
         ),
-        Step(
+        ScriptStep(
             f"{_size(vision)}: too little room is left, so the gang waits; none of it starts",
             3.0,
-            once=(_started(protein), _started(notebooks)),
+            after=(_started(protein), _started(notebooks)),
             submit=(vision,),
         ),
-        Step(
+        ScriptStep(
             f"{llm.name} ends: now there is room, and {vision.name} starts, all {vision.pods} pods",
             5.0,
-            once=(Seen(vision.name, Milestone.WAITED),),
+            after=(MilestoneReached(vision.name, Milestone.WAITED),),
             end=(llm.name,),
         ),
-        Step(
+        ScriptStep(
             f"{_size(urgent)} has a higher priority: it preempts {vision.name}, whole for whole",
             4.0,
-            once=(_started(vision), _completed(llm)),
+            after=(_started(vision), _completed(llm)),
             submit=(urgent,),
         ),
-        Step(
+        ScriptStep(
             f"{urgent.name} and {protein.name} end: {vision.name} comes back, whole",
             5.0,
-            once=(_started(urgent), Seen(vision.name, Milestone.PREEMPTED)),
+            after=(_started(urgent), MilestoneReached(vision.name, Milestone.PREEMPTED)),
             end=(urgent.name, protein.name),
         ),
-        Step(
-            f"{_size(ablation)}, at least {ablation.floor} pods: research borrows what is idle",
+        ScriptStep(
+            f"{_size(ablation)}, at least {ablation.min_available} pods: research borrows what is idle",
             3.5,
-            once=(_returned(vision), _completed(urgent), _completed(protein)),
+            after=(_returned(vision), _completed(urgent), _completed(protein)),
             submit=(ablation,),
         ),
-        Step(
+        ScriptStep(
             f"{_size(peak)}: inference deserves them; research gives back one pod's room",
             4.0,
-            once=(_started(ablation),),
+            after=(_started(ablation),),
             submit=(peak,),
         ),
-        Step(
+        ScriptStep(
             f"{peak.name} and {vision.name} end: {ablation.name} grows to {ablation.pods} again",
             5.0,
-            once=(_started(peak), Seen(ablation.name, Milestone.RECLAIMED)),
+            after=(_started(peak), MilestoneReached(ablation.name, Milestone.RECLAIMED)),
             end=(peak.name, vision.name),
         ),
-        Step(
+        ScriptStep(
             f"{ablation.name} ends; the servers and notebooks run on",
             3.5,
-            once=(_returned(ablation), _completed(peak), _completed(vision)),
+            after=(_returned(ablation), _completed(peak), _completed(vision)),
             end=(ablation.name,),
         ),
     )
 
 
-def _expectations(cast: _Cast) -> tuple[Expectation, ...]:
-    vision, urgent, ablation, peak = cast.vision, cast.urgent, cast.ablation, cast.peak
+def _expectations(workloads: _Workloads) -> tuple[Expectation, ...]:
+    vision, urgent, ablation, peak = (
+        workloads.vision,
+        workloads.urgent,
+        workloads.ablation,
+        workloads.peak,
+    )
     return (
         Expectation(
             "resource claims and device plugin, side by side",
-            (_started(cast.protein), _started(cast.notebooks)),
+            (_started(workloads.protein), _started(workloads.notebooks)),
         ),
         Expectation(
             f"a gang waited while there was too little room ({vision.name})",
-            (Seen(vision.name, Milestone.WAITED),),
+            (MilestoneReached(vision.name, Milestone.WAITED),),
         ),
         Expectation("and started whole once there was", (_started(vision),)),
         Expectation(
             f"a higher priority preempted it ({urgent.name})",
-            (_started(urgent), Seen(vision.name, Milestone.PREEMPTED)),
+            (_started(urgent), MilestoneReached(vision.name, Milestone.PREEMPTED)),
         ),
         Expectation("and it came back whole when that ended", (_returned(vision),)),
         Expectation(
             f"a queue took back what it deserves ({peak.name} from {ablation.name})",
-            (_started(peak), Seen(ablation.name, Milestone.RECLAIMED)),
+            (_started(peak), MilestoneReached(ablation.name, Milestone.RECLAIMED)),
         ),
         Expectation(
             "and the elastic gang ran on with fewer pods, then grew back", (_returned(ablation),)
         ),
         Expectation(
             "Jobs completed",
-            tuple(map(_completed, (cast.llm, cast.protein, vision, urgent, ablation, peak))),
+            tuple(
+                map(_completed, (workloads.llm, workloads.protein, vision, urgent, ablation, peak))
+            ),
         ),
     )
 
 
-def _size(workload: Workload) -> str:
+def _size(workload: DemoWorkload) -> str:
     return f"{workload.name}, {workload.pods} pods x {workload.gpus} GPUs"
 
 
-def _started(workload: Workload) -> Seen:
-    return Seen(workload.name, Milestone.STARTED)
+def _started(workload: DemoWorkload) -> MilestoneReached:
+    return MilestoneReached(workload.name, Milestone.STARTED)
 
 
-def _returned(workload: Workload) -> Seen:
-    return Seen(workload.name, Milestone.RETURNED)
+def _returned(workload: DemoWorkload) -> MilestoneReached:
+    return MilestoneReached(workload.name, Milestone.RETURNED)
 
 
-def _completed(workload: Workload) -> Seen:
-    return Seen(workload.name, Milestone.COMPLETED)
+def _completed(workload: DemoWorkload) -> MilestoneReached:
+    return MilestoneReached(workload.name, Milestone.COMPLETED)

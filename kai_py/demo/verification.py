@@ -12,77 +12,77 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kai_py.demo.events import (
-    AnyHappening,
+    AnyDemoEvent,
     ClaimChange,
     ClaimChanged,
+    DemoSummary,
     EventSeen,
     EvictionDecided,
     JobCompleted,
     PodChange,
     PodChanged,
-    Told,
 )
-from kai_py.demo.script import Expectation, Milestone, Seen
-from kai_py.demo.workloads import NAMESPACE, Workload
+from kai_py.demo.script import Expectation, Milestone, MilestoneReached
+from kai_py.demo.workloads import NAMESPACE, DemoWorkload
 
 EVICTIONS = {"preempt": Milestone.PREEMPTED, "reclaim": Milestone.RECLAIMED}
 
 
 @dataclass(slots=True)
 class _Gang:
-    workload: Workload
+    workload: DemoWorkload
     bound: set[str] = field(default_factory=set)
-    whole: bool = False
+    started: bool = False
     """Its floor has been bound since it last had no pods."""
-    thinned: bool = False
+    lost_pods: bool = False
     """Pods had to leave since all of them were bound."""
 
 
-class Story:
+class Verification:
     """What has happened to the script's workloads so far."""
 
-    def __init__(self, workloads: Iterable[Workload]) -> None:
+    def __init__(self, workloads: Iterable[DemoWorkload]) -> None:
         self._gangs = {f"{NAMESPACE}/Job/{each.name}": _Gang(each) for each in workloads}
-        self._seen: dict[Seen, float] = {}
-        self._holders: dict[str, str] = {}
+        self._milestones: dict[MilestoneReached, float] = {}
+        self._device_holders: dict[str, str] = {}
         self._evicted: dict[str, set[str]] = {"preempt": set(), "reclaim": set()}
-        self._broken: dict[str, None] = {}
+        self._violations: dict[str, None] = {}
         self._pods_bound = 0
         self._gangs_started = 0
         self._jobs_completed = 0
 
-    def apply(self, happening: AnyHappening) -> None:
+    def apply(self, event: AnyDemoEvent) -> None:
         """Take over what happened."""
-        match happening:
+        match event:
             case PodChanged():
-                self._pod(happening)
+                self._pod(event)
             case ClaimChanged():
-                self._claim(happening)
+                self._claim(event)
             case EventSeen(reason="FailedScheduling", kind="Job"):
-                self._note(happening.gang, Milestone.WAITED, happening.time)
+                self._record(event.gang, Milestone.WAITED, event.time)
             case EvictionDecided():
-                self._evicted.setdefault(happening.action, set()).add(happening.pod)
+                self._evicted.setdefault(event.action, set()).add(event.pod)
             case JobCompleted():
                 self._jobs_completed += 1
-                self._note(happening.gang, Milestone.COMPLETED, happening.time)
+                self._record(event.gang, Milestone.COMPLETED, event.time)
 
-    def has_seen(self, wanted: Iterable[Seen]) -> bool:
+    def has_reached(self, wanted: Iterable[MilestoneReached]) -> bool:
         """Whether all of these have been seen."""
-        return all(each in self._seen for each in wanted)
+        return all(each in self._milestones for each in wanted)
 
     @property
-    def broken(self) -> tuple[str, ...]:
+    def violations(self) -> tuple[str, ...]:
         """Promises that were broken, in words."""
-        return tuple(self._broken)
+        return tuple(self._violations)
 
-    def told(self, expectations: Iterable[Expectation], time: float) -> Told:
+    def summary(self, expectations: Iterable[Expectation], time: float) -> DemoSummary:
         """The end of the story at ``time``."""
-        shown = [each.sentence for each in expectations if self.has_seen(each.seen)]
-        missing = [each.sentence for each in expectations if not self.has_seen(each.seen)]
-        return Told(
+        shown = [each.sentence for each in expectations if self.has_reached(each.milestones)]
+        missing = [each.sentence for each in expectations if not self.has_reached(each.milestones)]
+        return DemoSummary(
             time=time,
             shown=tuple(shown),
-            missing=(*missing, *self._broken, *self._left_in_part()),
+            missing=(*missing, *self._violations, *self._partial_gangs()),
             pods_bound=self._pods_bound,
             gangs_started=self._gangs_started,
             preemptions=len(self._evicted["preempt"]),
@@ -101,55 +101,57 @@ class Story:
                 self._bound(change, gang)
             case PodChange.RUNNING:
                 self._running(change, gang)
-            case PodChange.LEAVING | PodChange.GONE | PodChange.FAILED | PodChange.SUCCEEDED:
-                self._left(change, gang)
+            case PodChange.TERMINATING | PodChange.DELETED | PodChange.FAILED | PodChange.SUCCEEDED:
+                self._pod_ended(change, gang)
 
     def _bound(self, change: PodChanged, gang: _Gang) -> None:
         gang.bound.add(change.pod)
-        if not gang.whole and len(gang.bound) >= gang.workload.floor:
-            gang.whole = True
-            self._gangs_started += gang.workload.floor > 1
+        if not gang.started and len(gang.bound) >= gang.workload.min_available:
+            gang.started = True
+            self._gangs_started += gang.workload.min_available > 1
         if len(gang.bound) == gang.workload.pods:
-            self._note(change.gang, Milestone.STARTED, change.time)
-            if gang.thinned:
-                gang.thinned = False
-                self._note(change.gang, Milestone.RETURNED, change.time)
+            self._record(change.gang, Milestone.STARTED, change.time)
+            if gang.lost_pods:
+                gang.lost_pods = False
+                self._record(change.gang, Milestone.RETURNED, change.time)
 
     def _running(self, change: PodChanged, gang: _Gang) -> None:
-        if change.pod in gang.bound and not gang.whole:
-            name, floor = gang.workload.name, gang.workload.floor
-            self._broken[f"{name} ran with {len(gang.bound)} pods, its floor is {floor}"] = None
+        if change.pod in gang.bound and not gang.started:
+            name, floor = gang.workload.name, gang.workload.min_available
+            self._violations[f"{name} ran with {len(gang.bound)} pods, its floor is {floor}"] = None
 
-    def _left(self, change: PodChanged, gang: _Gang) -> None:
+    def _pod_ended(self, change: PodChanged, gang: _Gang) -> None:
         if change.pod not in gang.bound:
             return
         gang.bound.discard(change.pod)
-        gang.whole = gang.whole and bool(gang.bound)
+        gang.started = gang.started and bool(gang.bound)
         if change.change is PodChange.SUCCEEDED:
             return
-        gang.thinned = True
+        gang.lost_pods = True
         for action, pods in self._evicted.items():
             if change.pod in pods and action in EVICTIONS:
-                self._note(change.gang, EVICTIONS[action], change.time)
+                self._record(change.gang, EVICTIONS[action], change.time)
 
-    def _left_in_part(self) -> tuple[str, ...]:
+    def _partial_gangs(self) -> tuple[str, ...]:
         return tuple(
             f"{gang.workload.name} was left with {len(gang.bound)} pods bound"
             for gang in self._gangs.values()
-            if gang.bound and not gang.whole
+            if gang.bound and not gang.started
         )
 
     def _claim(self, change: ClaimChanged) -> None:
         for device in change.devices:
-            holder = self._holders.get(device)
+            holder = self._device_holders.get(device)
             if change.change is ClaimChange.RELEASED:
                 if holder == change.claim:
-                    del self._holders[device]
+                    del self._device_holders[device]
             elif holder not in (None, change.claim):
-                self._broken[f"{device} was given to {holder} and to {change.claim}"] = None
+                self._violations[f"{device} was given to {holder} and to {change.claim}"] = None
             else:
-                self._holders[device] = change.claim
+                self._device_holders[device] = change.claim
 
-    def _note(self, gang: str, milestone: Milestone, time: float) -> None:
+    def _record(self, gang: str, milestone: Milestone, time: float) -> None:
         if gang in self._gangs:
-            self._seen.setdefault(Seen(self._gangs[gang].workload.name, milestone), time)
+            self._milestones.setdefault(
+                MilestoneReached(self._gangs[gang].workload.name, milestone), time
+            )

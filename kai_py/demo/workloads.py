@@ -38,20 +38,20 @@ class QueueSetup:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class DemoWorkload:
     """A Job of ``pods`` pods with ``gpus`` GPUs each; ``floor`` of them start together."""
 
     name: str
     queue: str
     pods: int
     gpus: int
-    floor: int
+    min_available: int
     priority_class: str = ""
     source: GpuSource = GpuSource.CLAIM
 
 
 def setup_manifests(
-    queues: Iterable[QueueSetup], priorities: dict[str, int], workloads: Iterable[Workload]
+    queues: Iterable[QueueSetup], priorities: dict[str, int], workloads: Iterable[DemoWorkload]
 ) -> Iterator[Manifest]:
     """What has to be there before the first Job."""
     for queue in queues:
@@ -72,10 +72,14 @@ def setup_manifests(
         yield _claim_template(gpus)
 
 
-def job_manifest(workload: Workload) -> Manifest:
+def job_manifest(workload: DemoWorkload) -> Manifest:
     """The Job of a workload."""
     marks = {QUEUE_NAME_KEY: workload.queue}
-    floor = {} if workload.floor == workload.pods else {MIN_AVAILABLE_KEY: str(workload.floor)}
+    floor = (
+        {}
+        if workload.min_available == workload.pods
+        else {MIN_AVAILABLE_KEY: str(workload.min_available)}
+    )
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -102,7 +106,7 @@ def job_manifest(workload: Workload) -> Manifest:
     }
 
 
-def _pod_spec(workload: Workload) -> Manifest:
+def _pod_spec(workload: DemoWorkload) -> Manifest:
     container: Manifest = {"name": "main", "image": f"registry.example/{workload.name}"}
     spec: Manifest = {
         "schedulerName": "kai-scheduler",

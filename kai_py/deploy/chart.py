@@ -20,12 +20,12 @@ from kai_py.deploy.values_schema import values_schema
 NAMESPACE, IMAGE, REPLICAS, PORT = "release-namespace", "values-image", 1234, 45678
 WEBHOOK_PORT, SCHEDULER = 45679, "values-scheduler"
 RESOURCES, PRIORITY_CLASS = "values-resources", "values-priority-class"
-POD = {
+POD_VALUES = {
     "nodeSelector": "values-node-selector",
     "tolerations": "values-tolerations",
     "imagePullSecrets": "values-pull-secrets",
 }
-OPTIONAL = {
+OPTIONAL_KINDS = {
     "NetworkPolicy": "networkPolicy",
     "ServiceMonitor": "monitoring.serviceMonitor",
     "PrometheusRule": "monitoring.rules",
@@ -110,7 +110,7 @@ def _installation() -> Installation:
         configuration=configuration,
         resources=RESOURCES,
         priority_class=PRIORITY_CLASS,
-        pod=POD,
+        pod=POD_VALUES,
         monitoring=True,
         webhook=True,
     )
@@ -136,16 +136,18 @@ def _template(document: Document) -> str:
     kind = document["kind"]
     if kind == "ConfigMap":
         own = '    {{- include "kai-py.config" . | nindent 4 }}\n'
-        return _open(document, "data") + f"  {CONFIGURATION_FILE}: |\n{own}"
+        return _without_last_field(document, "data") + f"  {CONFIGURATION_FILE}: |\n{own}"
     if kind == "Deployment":
         annotations = document["spec"]["template"]["metadata"]["annotations"]
         annotations[DIGEST_KEY] = '{{ include "kai-py.config" . | sha256sum | trunc 16 }}'
     if kind == "PrometheusRule":
-        return _switched(_open(document, "spec") + _file_of(RULES, 2), OPTIONAL[kind])
-    text = _replaced(text_of_manifest(document))
-    if kind in OPTIONAL:
-        text = _switched(text, OPTIONAL[kind])
-    return _switched(text, WEBHOOK_SWITCH) if _is_webhook(document) else text
+        return _conditional(
+            _without_last_field(document, "spec") + _file_of(RULES, 2), OPTIONAL_KINDS[kind]
+        )
+    text = _with_values(text_of_manifest(document))
+    if kind in OPTIONAL_KINDS:
+        text = _conditional(text, OPTIONAL_KINDS[kind])
+    return _conditional(text, WEBHOOK_SWITCH) if _is_webhook(document) else text
 
 
 def _file(document: Document) -> str:
@@ -159,12 +161,14 @@ def _is_webhook(document: Document) -> bool:
 
 def _dashboards() -> str:
     files = "".join(f"  {NAME}-{name}: |\n{_file_of(name, 4)}" for name in DASHBOARDS)
-    return _switched(_open(dashboards(NAMESPACE, {}), "data") + files, DASHBOARDS_SWITCH)
+    return _conditional(
+        _without_last_field(dashboards(NAMESPACE, {}), "data") + files, DASHBOARDS_SWITCH
+    )
 
 
-def _open(document: Document, field: str) -> str:
+def _without_last_field(document: Document, field: str) -> str:
     """The document up to its last field, whose content the caller writes."""
-    return _replaced(plain_yaml({**document, field: {}})).removesuffix(" {}\n") + "\n"
+    return _with_values(plain_yaml({**document, field: {}})).removesuffix(" {}\n") + "\n"
 
 
 def _file_of(name: str, indent: int) -> str:
@@ -172,11 +176,11 @@ def _file_of(name: str, indent: int) -> str:
     return f'{" " * indent}{{{{- .Files.Get "monitoring/{name}" | nindent {indent} }}}}\n'
 
 
-def _switched(text: str, value: str) -> str:
+def _conditional(text: str, value: str) -> str:
     return f"{{{{- if .Values.{value} }}}}\n{text}{{{{- end }}}}\n"
 
 
-def _replaced(text: str) -> str:
+def _with_values(text: str) -> str:
     port = '{{ dig "http" "port" 8080 .Values.config }}'
     expressions = {
         NAMESPACE: "{{ .Release.Namespace }}",
@@ -187,7 +191,7 @@ def _replaced(text: str) -> str:
         f'["{SCHEDULER}"]': SCHEDULERS,
         RESOURCES: "{{ toJson .Values.resources }}",
         PRIORITY_CLASS: "{{ .Values.priorityClassName | quote }}",
-        **{stand_in: f"{{{{ toJson .Values.{value} }}}}" for value, stand_in in POD.items()},
+        **{stand_in: f"{{{{ toJson .Values.{value} }}}}" for value, stand_in in POD_VALUES.items()},
     }
     for stand_in, expression in expressions.items():
         text = text.replace(stand_in, expression)

@@ -28,8 +28,8 @@ from kai_py.deploy.parts import (
     CONFIGURATION_FILE,
     Document,
     deployment,
-    described,
     labels_of,
+    named_object,
     network_policy,
     permissions,
     restricted_pod,
@@ -37,11 +37,11 @@ from kai_py.deploy.parts import (
 from kai_py.deploy.permissions import (
     cluster_grants,
     cluster_rules,
-    commented,
     lease_grants,
     lease_rules,
     webhook_cluster_grants,
     webhook_grants,
+    with_reasons,
 )
 from kai_py.deploy.webhook import webhook_objects
 
@@ -70,25 +70,25 @@ class Installation:
     webhook: bool = False
 
 
-def manifests(wanted: Installation) -> list[Document]:
+def manifests(installation: Installation) -> list[Document]:
     """Every object, in an order in which each finds what it needs."""
     return [
         *crds().values(),
-        _namespace(wanted),
+        _namespace(installation),
         *permissions(
             NAME,
-            wanted.namespace,
+            installation.namespace,
             cluster_rules(),
-            wanted.configuration.leader_election.namespace,
+            installation.configuration.leader_election.namespace,
             lease_rules(),
         ),
-        _configuration(wanted),
-        _deployment(wanted),
-        _service(wanted),
-        _disruption_budget(wanted),
-        network_policy(NAME, wanted.namespace, _container(wanted)),
-        *(_webhook(wanted) if wanted.webhook else ()),
-        *(_monitoring(wanted) if wanted.monitoring else ()),
+        _configuration(installation),
+        _deployment(installation),
+        _service(installation),
+        _disruption_budget(installation),
+        network_policy(NAME, installation.namespace, _container(installation)),
+        *(_webhook(installation) if installation.webhook else ()),
+        *(_monitoring(installation) if installation.monitoring else ()),
     ]
 
 
@@ -101,12 +101,12 @@ def text_of_manifest(document: Document) -> str:
         (WEBHOOK_NAME, "Role"): webhook_grants,
     }.get((document["metadata"]["name"], document["kind"]))
     text = plain_yaml(document)
-    return commented(text, grants()) if grants else text
+    return with_reasons(text, grants()) if grants else text
 
 
-def _namespace(wanted: Installation) -> Document:
+def _namespace(installation: Installation) -> Document:
     labels = labels_of(NAME) | {"pod-security.kubernetes.io/enforce": "restricted"}
-    metadata = {"name": wanted.namespace, "labels": labels}
+    metadata = {"name": installation.namespace, "labels": labels}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
@@ -116,46 +116,53 @@ def configuration_text(configuration: Configuration) -> str:
     return yaml.safe_dump(changed, sort_keys=True)
 
 
-def _configuration(wanted: Installation) -> Document:
-    data = {CONFIGURATION_FILE: configuration_text(wanted.configuration)}
-    return described(NAME, "v1", "ConfigMap", wanted.namespace, data=data)
+def _configuration(installation: Installation) -> Document:
+    data = {CONFIGURATION_FILE: configuration_text(installation.configuration)}
+    return named_object(NAME, "v1", "ConfigMap", installation.namespace, data=data)
 
 
-def _digest(wanted: Installation) -> str:
-    text = configuration_text(wanted.configuration)
+def _digest(installation: Installation) -> str:
+    text = configuration_text(installation.configuration)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _deployment(wanted: Installation) -> Document:
+def _deployment(installation: Installation) -> Document:
     pod = restricted_pod(
-        NAME, _container(wanted), priority_class=wanted.priority_class, extra=wanted.pod
+        NAME,
+        _container(installation),
+        priority_class=installation.priority_class,
+        extra=installation.pod,
     )
     return deployment(
-        NAME, wanted.namespace, replicas=wanted.replicas, digest=_digest(wanted), pod=pod
+        NAME,
+        installation.namespace,
+        replicas=installation.replicas,
+        digest=_digest(installation),
+        pod=pod,
     )
 
 
-def _webhook(wanted: Installation) -> list[Document]:
+def _webhook(installation: Installation) -> list[Document]:
     return webhook_objects(
-        wanted.image,
-        wanted.namespace,
-        wanted.configuration,
-        digest=_digest(wanted),
-        priority_class=wanted.priority_class,
-        extra=wanted.pod,
+        installation.image,
+        installation.namespace,
+        installation.configuration,
+        digest=_digest(installation),
+        priority_class=installation.priority_class,
+        extra=installation.pod,
     )
 
 
-def _container(wanted: Installation) -> Document:
-    http = {"name": "http", "containerPort": wanted.configuration.http.port}
+def _container(installation: Installation) -> Document:
+    http = {"name": "http", "containerPort": installation.configuration.http.port}
     return {
         "name": "scheduler",
-        "image": wanted.image,
+        "image": installation.image,
         "args": ["run", f"--config={CONFIGURATION_DIRECTORY}/{CONFIGURATION_FILE}"],
         "ports": [http],
         "livenessProbe": _probe("/healthz", failures=6),
         "readinessProbe": _probe("/readyz", failures=1),
-        "resources": wanted.resources,
+        "resources": installation.resources,
     }
 
 
@@ -168,31 +175,39 @@ def _probe(path: str, *, failures: int) -> Document:
     }
 
 
-def _service(wanted: Installation) -> Document:
-    ports = [{"name": "http", "port": wanted.configuration.http.port, "targetPort": "http"}]
+def _service(installation: Installation) -> Document:
+    ports = [{"name": "http", "port": installation.configuration.http.port, "targetPort": "http"}]
     spec = {"selector": labels_of(NAME), "ports": ports}
-    return described(NAME, "v1", "Service", wanted.namespace, spec=spec)
+    return named_object(NAME, "v1", "Service", installation.namespace, spec=spec)
 
 
-def _disruption_budget(wanted: Installation) -> Document:
+def _disruption_budget(installation: Installation) -> Document:
     spec = {"maxUnavailable": 1, "selector": {"matchLabels": labels_of(NAME)}}
-    return described(NAME, "policy/v1", "PodDisruptionBudget", wanted.namespace, spec=spec)
+    return named_object(NAME, "policy/v1", "PodDisruptionBudget", installation.namespace, spec=spec)
 
 
-def _monitoring(wanted: Installation) -> list[Document]:
+def _monitoring(installation: Installation) -> list[Document]:
     api_version = "monitoring.coreos.com/v1"
     return [
-        described(
-            NAME, api_version, "ServiceMonitor", wanted.namespace, spec=scraping(labels_of(NAME))
+        named_object(
+            NAME,
+            api_version,
+            "ServiceMonitor",
+            installation.namespace,
+            spec=scraping(labels_of(NAME)),
         ),
-        described(NAME, api_version, "PrometheusRule", wanted.namespace, spec=rule_groups()),
-        dashboards(wanted.namespace, {f"{NAME}-{name}": text_of(name) for name in DASHBOARDS}),
+        named_object(
+            NAME, api_version, "PrometheusRule", installation.namespace, spec=rule_groups()
+        ),
+        dashboards(
+            installation.namespace, {f"{NAME}-{name}": text_of(name) for name in DASHBOARDS}
+        ),
     ]
 
 
 def dashboards(namespace: str, data: Mapping[str, str]) -> Document:
     """The ConfigMap that Grafana's sidecar loads; ``data``: file name to JSON."""
-    document = described(NAME, "v1", "ConfigMap", namespace, data=dict(data))
+    document = named_object(NAME, "v1", "ConfigMap", namespace, data=dict(data))
     metadata = document["metadata"]
     metadata["name"] = f"{NAME}-dashboards"
     metadata["labels"] |= DASHBOARD_LABEL

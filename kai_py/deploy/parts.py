@@ -23,7 +23,9 @@ def labels_of(name: str) -> dict[str, str]:
     return {"app.kubernetes.io/name": name}
 
 
-def described(name: str, api_version: str, kind: str, namespace: str = "", **rest: Any) -> Document:
+def named_object(
+    name: str, api_version: str, kind: str, namespace: str = "", **rest: Any
+) -> Document:
     """An object called ``name``, of the cluster where no namespace is given."""
     metadata: Document = {"name": name, "labels": labels_of(name)}
     if namespace:
@@ -49,11 +51,11 @@ def permissions(
 
     version = f"{RBAC}/v1"
     return [
-        described(name, "v1", "ServiceAccount", namespace),
-        described(name, version, "ClusterRole", rules=cluster_rules),
-        described(name, version, "ClusterRoleBinding", **binding("ClusterRole")),
-        described(name, version, "Role", role_namespace, rules=rules),
-        described(name, version, "RoleBinding", role_namespace, **binding("Role")),
+        named_object(name, "v1", "ServiceAccount", namespace),
+        named_object(name, version, "ClusterRole", rules=cluster_rules),
+        named_object(name, version, "ClusterRoleBinding", **binding("ClusterRole")),
+        named_object(name, version, "Role", role_namespace, rules=rules),
+        named_object(name, version, "RoleBinding", role_namespace, **binding("Role")),
     ]
 
 
@@ -71,7 +73,7 @@ def deployment(name: str, namespace: str, *, replicas: int, digest: str, pod: Do
         "selector": {"matchLabels": labels_of(name)},
         "template": template,
     }
-    return described(name, "apps/v1", "Deployment", namespace, spec=spec)
+    return named_object(name, "apps/v1", "Deployment", namespace, spec=spec)
 
 
 def restricted_pod(
@@ -118,4 +120,4 @@ def network_policy(name: str, namespace: str, container: Document) -> Document:
         "policyTypes": ["Ingress"],
         "ingress": [{"ports": ports}],
     }
-    return described(name, "networking.k8s.io/v1", "NetworkPolicy", namespace, spec=spec)
+    return named_object(name, "networking.k8s.io/v1", "NetworkPolicy", namespace, spec=spec)

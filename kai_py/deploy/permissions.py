@@ -28,7 +28,7 @@ FIRST_OF_RULE = "- apiGroups:"
 class Grant:
     """A rule of a role, and why it is needed."""
 
-    why: str
+    reason: str
     group: str
     resources: tuple[str, ...]
     verbs: tuple[str, ...]
@@ -163,7 +163,7 @@ WRITES = (
 
 def cluster_grants() -> list[Grant]:
     """What the ClusterRole grants."""
-    return [*_reads(), *WRITES]
+    return [*_mirrored_grants(), *WRITES]
 
 
 def cluster_rules() -> list[Rule]:
@@ -193,7 +193,7 @@ def webhook_cluster_grants() -> list[Grant]:
         Grant("A queue is judged beside the others.", QUEUE_GROUP, ("queues",), READ),
         Grant("A queue is judged beside the others.", "scheduling.run.ai", ("queues",), READ),
         Grant("Which kinds are served.", "apiextensions.k8s.io", crds, READ),
-        *(Grant(owners, group, plurals, ("get",)) for group, plurals in _owners().items()),
+        *(Grant(owners, group, plurals, ("get",)) for group, plurals in _owner_grants().items()),
         Grant(
             "The certificate that the API server is to expect.",
             "admissionregistration.k8s.io",
@@ -214,21 +214,21 @@ def webhook_grants() -> list[Grant]:
     ]
 
 
-def commented(text: str, grants: Iterable[Grant]) -> str:
+def with_reasons(text: str, grants: Iterable[Grant]) -> str:
     """A role's YAML with the reason above each rule."""
-    reasons = (grant.why for grant in grants)
+    reasons = (grant.reason for grant in grants)
     lines = text.splitlines()
     return "".join(
         f"# {next(reasons)}\n{line}\n" if line == FIRST_OF_RULE else f"{line}\n" for line in lines
     )
 
 
-def _reads() -> list[Grant]:
+def _mirrored_grants() -> list[Grant]:
     plurals = _plurals(WATCHED)
     return [Grant(MIRRORED, group, plurals[group], READ) for group in plurals]
 
 
-def _owners() -> dict[str, tuple[str, ...]]:
+def _owner_grants() -> dict[str, tuple[str, ...]]:
     return _plurals([kind for kind in WATCHED if kind.group in WORKLOADS])
 
 

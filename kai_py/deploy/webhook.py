@@ -26,8 +26,8 @@ from kai_py.deploy.parts import (
     CONFIGURATION_FILE,
     Document,
     deployment,
-    described,
     labels_of,
+    named_object,
     network_policy,
     permissions,
     restricted_pod,
@@ -70,7 +70,7 @@ def webhook_objects(
             inside,
         ),
         deployment(WEBHOOK_NAME, namespace, replicas=REPLICAS, digest=digest, pod=pod),
-        described(WEBHOOK_NAME, "v1", "Service", namespace, spec=service),
+        named_object(WEBHOOK_NAME, "v1", "Service", namespace, spec=service),
         network_policy(WEBHOOK_NAME, namespace, container),
         *webhook_configurations(namespace, configuration),
     ]
@@ -103,8 +103,10 @@ def webhook_configurations(namespace: str, configuration: Configuration) -> list
         ),
     ]
     return [
-        described(WEBHOOK_NAME, ADMISSION, "MutatingWebhookConfiguration", webhooks=mutating),
-        described(WEBHOOK_NAME, ADMISSION, "ValidatingWebhookConfiguration", webhooks=validating),
+        named_object(WEBHOOK_NAME, ADMISSION, "MutatingWebhookConfiguration", webhooks=mutating),
+        named_object(
+            WEBHOOK_NAME, ADMISSION, "ValidatingWebhookConfiguration", webhooks=validating
+        ),
     ]
 
 

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any
 from kai_py.embedded import object_meta
 from kai_py.embedded.documents import clone, is_deleting, name_of, uid_of
 from kai_py.embedded.errors import (
-    ApiError,
     FieldError,
+    RequestError,
     bad_request,
-    bad_value,
     conflict,
     forbidden,
     invalid,
+    invalid_value,
     no_such_resource,
     not_found,
     required,
 )
 from kai_py.embedded.patches.apply import AppliedFields
-from kai_py.embedded.resources import NAMESPACES, Registry, Resource
+from kai_py.embedded.resources import NAMESPACES, Registry, ServedResource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,25 +55,30 @@ class ApiServer:
         self.registry = registry
         self.applied = AppliedFields()
 
-    def find(self, resource: Resource, name: str, namespace: str = "") -> Json | None:
+    def find(self, resource: ServedResource, name: str, namespace: str = "") -> Json | None:
         """Return an object, or None."""
         document = self.store.get(resource.storage, namespace, name)
         return None if document is None else resource.to_served(document)
 
-    def get(self, resource: Resource, name: str, namespace: str = "") -> Json:
+    def get(self, resource: ServedResource, name: str, namespace: str = "") -> Json:
         """Return an object; raise ApiError 404 when there is none."""
         document = self.find(resource, name, namespace)
         if document is None:
             raise not_found(resource.group_resource, name)
         return document
 
-    def list(self, resource: Resource, namespace: str | None = None) -> list[Json]:
+    def list(self, resource: ServedResource, namespace: str | None = None) -> list[Json]:
         """Return the objects of a resource by namespace and name; None means all namespaces."""
         documents = self.store.list(resource.storage, namespace)
         return [resource.to_served(document) for document in documents]
 
     def create(
-        self, resource: Resource, document: Json, namespace: str = "", *, dry_run: bool = False
+        self,
+        resource: ServedResource,
+        document: Json,
+        namespace: str = "",
+        *,
+        dry_run: bool = False,
     ) -> Json:
         """Add an object; raise ApiError 409 when its name is taken, 422 when it is invalid."""
         new = self._incoming(resource, document, namespace)
@@ -81,7 +86,7 @@ class ApiServer:
             self._require_namespace(resource, new)
         if resource.has_status and (resource.custom or resource.kind != "Node"):
             new.pop("status", None)
-        object_meta.begin(new, clock=self.clock, identity=self.identity)
+        object_meta.initialise(new, clock=self.clock, identity=self.identity)
         if (errors := object_meta.validate(new)) or (errors := _missing_spec(resource, new)):
             raise _invalid(resource, new, errors)
         resource.rules.prepare(new)
@@ -95,7 +100,7 @@ class ApiServer:
 
     def update(
         self,
-        resource: Resource,
+        resource: ServedResource,
         name: str,
         document: Json,
         namespace: str = "",
@@ -121,7 +126,7 @@ class ApiServer:
 
     def edit(
         self,
-        resource: Resource,
+        resource: ServedResource,
         name: str,
         namespace: str,
         change: Callable[[Json], Json],
@@ -137,10 +142,12 @@ class ApiServer:
         new = self._incoming(resource, changed, namespace)
         uid = new["metadata"].get("uid")
         if uid and uid != uid_of(current):
-            raise _invalid(resource, new, [bad_value("metadata.uid", uid, "field is immutable")])
+            raise _invalid(
+                resource, new, [invalid_value("metadata.uid", uid, "field is immutable")]
+            )
         return self._write(resource, current, new, subresource=subresource, dry_run=dry_run)
 
-    def patch_status(self, resource: Resource, document: Json, status: Json) -> Json:
+    def patch_status(self, resource: ServedResource, document: Json, status: Json) -> Json:
         """Merge top-level fields into the status of a stored object, as a controller does.
 
         A None removes a field. Nothing is written when nothing changes.
@@ -156,14 +163,14 @@ class ApiServer:
         changed = {**present, "status": kept}
         return self.edit(resource, name, namespace, lambda _: changed, subresource="status")
 
-    def stored(self, resource: Resource, name: str, namespace: str) -> Json:
+    def stored(self, resource: ServedResource, name: str, namespace: str) -> Json:
         """Return an object in its stored version; raise ApiError 404 when there is none."""
         document = self.store.get(resource.storage, namespace, name)
         if document is None:
             raise not_found(resource.group_resource, name)
         return document
 
-    def check_preconditions(self, resource: Resource, current: Json, meta: Json) -> None:
+    def check_preconditions(self, resource: ServedResource, current: Json, meta: Json) -> None:
         """Raise ApiError 409 when `meta` names another uid or revision than the object has."""
         uid, present = meta.get("uid"), uid_of(current)
         name = name_of(current)
@@ -174,7 +181,7 @@ class ApiServer:
         if revision and revision not in ("0", current["metadata"]["resourceVersion"]):
             raise conflict(resource.group_resource, name, _STALE)
 
-    def _incoming(self, resource: Resource, document: Json, namespace: str) -> Json:
+    def _incoming(self, resource: ServedResource, document: Json, namespace: str) -> Json:
         new: Json = clone(document)
         new.setdefault("apiVersion", resource.api_version)
         new.setdefault("kind", resource.kind)
@@ -196,7 +203,7 @@ class ApiServer:
             meta.pop("namespace", None)
         return resource.to_stored(new)
 
-    def _require_namespace(self, resource: Resource, document: Json) -> None:
+    def _require_namespace(self, resource: ServedResource, document: Json) -> None:
         name = document["metadata"]["namespace"]
         if not name:
             raise no_such_resource()
@@ -208,7 +215,7 @@ class ApiServer:
             raise forbidden(resource.group_resource, document["metadata"].get("name", ""), why)
 
     def _write(
-        self, resource: Resource, current: Json, new: Json, *, subresource: str, dry_run: bool
+        self, resource: ServedResource, current: Json, new: Json, *, subresource: str, dry_run: bool
     ) -> Json:
         self.check_preconditions(resource, current, new["metadata"])
         object_meta.keep_server_fields(new, current)
@@ -219,7 +226,7 @@ class ApiServer:
                 resource.rules.default(new)
             errors = resource.rules.validate_status(new, current)
         else:
-            _keep_status(resource, new, current)
+            _with_old_status(resource, new, current)
             resource.rules.default(new)
             errors = object_meta.validate_update(new, current)
             errors += resource.rules.validate_update(new, current)
@@ -229,7 +236,7 @@ class ApiServer:
         return resource.to_served(self.commit(resource, current, new, dry_run=dry_run))
 
     def commit(
-        self, resource: Resource, current: Json, new: Json, *, dry_run: bool = False
+        self, resource: ServedResource, current: Json, new: Json, *, dry_run: bool = False
     ) -> Json:
         """Store an accepted object unless nothing changed; remove it when nothing holds it."""
         new["metadata"] = dict(new["metadata"])
@@ -240,12 +247,12 @@ class ApiServer:
         if new == current or dry_run:
             return new
         stored = self.store.replace(resource.storage, new, current)
-        if is_deleting(stored) and may_go(stored):
+        if is_deleting(stored) and is_removable(stored):
             return self.store.remove(resource.storage, stored)
         return stored
 
 
-def may_go(document: Json) -> bool:
+def is_removable(document: Json) -> bool:
     """Say whether a deleted object can be removed: no finalizer, no grace period left."""
     meta = document["metadata"]
     held_by_namespace = bool((document.get("spec") or {}).get("finalizers")) and (
@@ -255,7 +262,7 @@ def may_go(document: Json) -> bool:
     return not meta.get("finalizers") and not grace and not held_by_namespace
 
 
-def _keep_status(resource: Resource, new: Json, current: Json) -> None:
+def _with_old_status(resource: ServedResource, new: Json, current: Json) -> None:
     if not resource.has_status:
         return
     new.pop("status", None)
@@ -263,7 +270,7 @@ def _keep_status(resource: Resource, new: Json, current: Json) -> None:
         new["status"] = current["status"]
 
 
-def _missing_spec(resource: Resource, document: Json) -> list[FieldError]:
+def _missing_spec(resource: ServedResource, document: Json) -> list[FieldError]:
     needs_spec = not resource.custom and resource.kind in (
         "Pod", "Job", "Deployment", "ReplicaSet", "StatefulSet", "ResourceClaim",
         "ResourceClaimTemplate", "ResourceSlice",
@@ -273,6 +280,6 @@ def _missing_spec(resource: Resource, document: Json) -> list[FieldError]:
     return []
 
 
-def _invalid(resource: Resource, document: Json, errors: list[FieldError]) -> ApiError:
+def _invalid(resource: ServedResource, document: Json, errors: list[FieldError]) -> RequestError:
     name: Any = document["metadata"].get("name") or ""
     return invalid(resource.kind, resource.group, name, errors)

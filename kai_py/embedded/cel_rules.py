@@ -18,7 +18,7 @@ from celpy.celparser import CELParseError
 from celpy.evaluation import CELEvalError
 
 from kai_py.embedded.cel_quantities import QUANTITY_FUNCTIONS
-from kai_py.embedded.errors import FieldError, bad_value, not_implemented
+from kai_py.embedded.errors import FieldError, invalid_value, not_implemented
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ def check_rules(schema: Json) -> list[FieldError]:
         try:
             _program(rule["rule"])
         except CELParseError as error:
-            errors.append(bad_value(RULES, rule["rule"], f"compilation failed: {error}"))
+            errors.append(invalid_value(RULES, rule["rule"], f"compilation failed: {error}"))
     return errors
 
 
@@ -61,7 +61,7 @@ def broken_rules(value: Any, schema: Json, before: Any = None) -> list[FieldErro
             continue
         if why := _failure(site, transition=transition):
             path = f"{site.path}{site.rule.get('fieldPath', '')}" or "<nil>"
-            errors.append(bad_value(path.lstrip("."), _shown(site.value), why))
+            errors.append(invalid_value(path.lstrip("."), _shown(site.value), why))
     return errors
 
 

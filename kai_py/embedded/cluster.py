@@ -19,7 +19,7 @@ from kai_py.embedded.crds import CustomResources
 from kai_py.embedded.http import HttpFront
 from kai_py.embedded.identity import Identity
 from kai_py.embedded.kubeconfig import kubeconfig
-from kai_py.embedded.kubelet import Kubelet, Pace
+from kai_py.embedded.kubelet import Kubelet, PodTiming
 from kai_py.embedded.resources import NAMESPACES, PRIORITY_CLASSES, Registry
 from kai_py.embedded.store import Store
 
@@ -52,7 +52,7 @@ class EmbeddedCluster:
         seed: int = 0,
         controllers: bool = True,
         kubelet: bool = True,
-        pace: Pace | None = None,
+        timing: PodTiming | None = None,
     ) -> None:
         self.clock: Clock = clock or RealClock()
         self.store = Store()
@@ -70,7 +70,7 @@ class EmbeddedCluster:
             for controller in standard_controllers():
                 self.runtime.add(controller)
         if kubelet:
-            self.runtime.add(Kubelet(pace).controller())
+            self.runtime.add(Kubelet(timing).controller())
         self._started = False
 
     async def __aenter__(self) -> Self:

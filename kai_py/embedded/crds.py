@@ -18,13 +18,13 @@ from kai_py.embedded.deletion import delete_all
 from kai_py.embedded.documents import lookup
 from kai_py.embedded.errors import (
     FieldError,
-    bad_value,
+    invalid_value,
     not_implemented,
     required,
 )
 from kai_py.embedded.event_log import ChangeType
-from kai_py.embedded.kinds.rules import Rules
-from kai_py.embedded.resources import Resource
+from kai_py.embedded.kinds.rules import KindRules
+from kai_py.embedded.resources import ServedResource
 
 if TYPE_CHECKING:
     from kai_py.embedded.apiserver import ApiServer
@@ -81,9 +81,9 @@ class CustomResources:
         self._api.patch_status(self._definitions, definition, status)
 
 
-def definitions_resource() -> Resource:
+def definitions_resource() -> ServedResource:
     """Return the resource of CRDs themselves."""
-    return Resource(
+    return ServedResource(
         group="apiextensions.k8s.io",
         version="v1",
         plural="customresourcedefinitions",
@@ -92,7 +92,7 @@ def definitions_resource() -> Resource:
         short_names=("crd", "crds"),
         subresources=("status",),
         columns=CRD,
-        rules=Rules(
+        rules=KindRules(
             default=_default_definition,
             validate=_validate_definition,
             validate_update=lambda new, _old: _validate_definition(new),
@@ -100,7 +100,7 @@ def definitions_resource() -> Resource:
     )
 
 
-def custom_resource(definition: Json, version: Json) -> Resource:
+def custom_resource(definition: Json, version: Json) -> ServedResource:
     """Return the resource that one version of a CRD serves."""
     spec = definition["spec"]
     names, group = spec["names"], spec["group"]
@@ -108,7 +108,7 @@ def custom_resource(definition: Json, version: Json) -> Resource:
     subresources = version.get("subresources") or {}
     stored = next(each["name"] for each in spec["versions"] if each.get("storage"))
     fields = version.get("selectableFields") or ()
-    return Resource(
+    return ServedResource(
         group=group,
         version=version["name"],
         plural=names["plural"],
@@ -133,7 +133,7 @@ def _with_version(document: Json, *, api_version: str) -> Json:
     return {**document, "apiVersion": api_version}
 
 
-def _rules(schema: Json) -> Rules:
+def _rules(schema: Json) -> KindRules:
     def default(document: Json) -> None:
         structural.prune(document, schema, root=True)
         structural.apply_defaults(document, schema)
@@ -146,7 +146,7 @@ def _rules(schema: Json) -> Rules:
         errors = structural.validate(new, schema, "")
         return errors or broken_rules(new, schema, before=old)
 
-    return Rules(
+    return KindRules(
         default=default,
         validate=validate,
         validate_update=validate_update,
@@ -199,10 +199,10 @@ def _validate_definition(definition: Json) -> list[FieldError]:
     wanted = f"{names['plural']}.{spec['group']}"
     if definition["metadata"]["name"] != wanted:
         rule = f'must be spec.names.plural+"."+spec.group ({wanted})'
-        errors.append(bad_value("metadata.name", definition["metadata"]["name"], rule))
+        errors.append(invalid_value("metadata.name", definition["metadata"]["name"], rule))
     if sum(bool(each.get("storage")) for each in spec["versions"]) != 1:
         rule = "must have exactly one version marked as storage version"
-        errors.append(bad_value("spec.versions", None, rule))
+        errors.append(invalid_value("spec.versions", None, rule))
     for index, version in enumerate(spec["versions"]):
         errors += _validate_version(version, f"spec.versions[{index}]")
     return errors
@@ -220,5 +220,5 @@ def _validate_version(version: Json, path: str) -> list[FieldError]:
             json_path(column["jsonPath"])
         except ValueError as error:
             where = f"{path}.additionalPrinterColumns[{index}].jsonPath"
-            errors.append(bad_value(where, column["jsonPath"], str(error)))
+            errors.append(invalid_value(where, column["jsonPath"], str(error)))
     return errors

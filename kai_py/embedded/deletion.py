@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kai_py.api.timestamp import timestamp
-from kai_py.embedded.apiserver import may_go
+from kai_py.embedded.apiserver import is_removable
 from kai_py.embedded.documents import is_deleting, namespace_of, uid_of
 from kai_py.embedded.errors import bad_request, forbidden
 from kai_py.embedded.resources import NAMESPACES, PODS
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kai_py.embedded.apiserver import ApiServer
     from kai_py.embedded.documents import Json
-    from kai_py.embedded.resources import Resource
+    from kai_py.embedded.resources import ServedResource
 
 FOREGROUND_FINALIZER = "foregroundDeletion"
 ORPHAN_FINALIZER = "orphan"
@@ -43,7 +43,7 @@ class DeleteOptions:
 
 def delete(
     api: ApiServer,
-    resource: Resource,
+    resource: ServedResource,
     name: str,
     namespace: str = "",
     options: DeleteOptions | None = None,
@@ -58,7 +58,7 @@ def delete(
     current = api.stored(resource, name, namespace)
     api.check_preconditions(resource, current, options.preconditions)
     marked = _marked(api, resource, current, options)
-    gone = may_go(marked)
+    gone = is_removable(marked)
     if options.dry_run:
         return resource.to_served(marked), gone
     if not gone:
@@ -71,7 +71,7 @@ def delete(
 
 def delete_all(
     api: ApiServer,
-    resource: Resource,
+    resource: ServedResource,
     documents: Sequence[Json],
     options: DeleteOptions | None = None,
 ) -> None:
@@ -82,7 +82,9 @@ def delete_all(
             delete(api, resource, name, namespace_of(document), options)
 
 
-def _marked(api: ApiServer, resource: Resource, current: Json, options: DeleteOptions) -> Json:
+def _marked(
+    api: ApiServer, resource: ServedResource, current: Json, options: DeleteOptions
+) -> Json:
     meta = dict(current["metadata"])
     grace = _grace_seconds(resource, current, options)
     if "deletionTimestamp" not in meta:
@@ -100,7 +102,7 @@ def _marked(api: ApiServer, resource: Resource, current: Json, options: DeleteOp
     return marked
 
 
-def _grace_seconds(resource: Resource, document: Json, options: DeleteOptions) -> int:
+def _grace_seconds(resource: ServedResource, document: Json, options: DeleteOptions) -> int:
     if resource is not PODS:
         return 0
     spec, phase = document["spec"], (document.get("status") or {}).get("phase")
@@ -111,7 +113,7 @@ def _grace_seconds(resource: Resource, document: Json, options: DeleteOptions) -
     return int(spec.get("terminationGracePeriodSeconds", 30))
 
 
-def _finalizers(resource: Resource, meta: Json, options: DeleteOptions) -> list[str]:
+def _finalizers(resource: ServedResource, meta: Json, options: DeleteOptions) -> list[str]:
     present = list(meta.get("finalizers") or ())
     default = "Orphan" if resource.orphans_by_default else "Background"
     policy = options.policy or default

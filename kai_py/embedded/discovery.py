@@ -12,7 +12,7 @@ from kai_py.embedded.errors import no_such_resource
 
 if TYPE_CHECKING:
     from kai_py.embedded.documents import Json
-    from kai_py.embedded.resources import Registry, Resource
+    from kai_py.embedded.resources import Registry, ServedResource
 
 VERSION: Json = {
     "major": "1",
@@ -127,7 +127,7 @@ def openapi_document(registry: Registry, root: str) -> Json | None:
     return {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": {}}}
 
 
-def _entries(resource: Resource) -> list[Json]:
+def _entries(resource: ServedResource) -> list[Json]:
     entry: Json = {
         "name": resource.plural,
         "singularName": resource.kind.lower(),
@@ -142,7 +142,7 @@ def _entries(resource: Resource) -> list[Json]:
     return [entry, *(_subresource_entry(resource, name) for name in resource.subresources)]
 
 
-def _subresource_entry(resource: Resource, name: str) -> Json:
+def _subresource_entry(resource: ServedResource, name: str) -> Json:
     entry: Json = {
         "name": f"{resource.plural}/{name}",
         "singularName": "",
@@ -161,12 +161,12 @@ def _subresource_entry(resource: Resource, name: str) -> Json:
     return entry
 
 
-def _root(resource: Resource) -> str:
+def _root(resource: ServedResource) -> str:
     prefix = "apis" if resource.group else "api"
     return f"{prefix}/{resource.api_version}"
 
 
-def _operation(resource: Resource, method: str) -> Json:
+def _operation(resource: ServedResource, method: str) -> Json:
     names = ["dryRun", "fieldManager", "fieldValidation"]
     if method == "patch":
         names.append("force")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kai_py.embedded.documents import Json
 
 
-class ApiError(Exception):
+class RequestError(Exception):
     """A request was refused; `code` and `reason` are those of metav1.Status."""
 
     def __init__(
@@ -68,18 +68,18 @@ class FieldError:
 
 def required(path: str, detail: str = "") -> FieldError:
     """Report a field that must be set."""
-    return FieldError(path, "FieldValueRequired", _join("Required value", detail))
+    return FieldError(path, "FieldValueRequired", _with_detail("Required value", detail))
 
 
-def bad_value(path: str, value: Any, detail: str) -> FieldError:
+def invalid_value(path: str, value: Any, detail: str) -> FieldError:
     """Report a field whose value is outside what is allowed."""
     text = f"Invalid value: {json.dumps(value, default=str)}"
-    return FieldError(path, "FieldValueInvalid", _join(text, detail))
+    return FieldError(path, "FieldValueInvalid", _with_detail(text, detail))
 
 
 def forbidden_field(path: str, detail: str) -> FieldError:
     """Report a field that may not be set or changed here."""
-    return FieldError(path, "FieldValueForbidden", _join("Forbidden", detail))
+    return FieldError(path, "FieldValueForbidden", _with_detail("Forbidden", detail))
 
 
 def duplicate(path: str, value: Any) -> FieldError:
@@ -94,13 +94,13 @@ def unsupported(path: str, value: Any, allowed: Sequence[Any]) -> FieldError:
     return FieldError(path, "FieldValueNotSupported", text)
 
 
-def _join(head: str, detail: str) -> str:
+def _with_detail(head: str, detail: str) -> str:
     return f"{head}: {detail}" if detail else head
 
 
-def not_found(group_resource: str, name: str) -> ApiError:
+def not_found(group_resource: str, name: str) -> RequestError:
     """404: no such object."""
-    return ApiError(
+    return RequestError(
         404,
         "NotFound",
         f'{group_resource} "{name}" not found',
@@ -108,14 +108,14 @@ def not_found(group_resource: str, name: str) -> ApiError:
     )
 
 
-def no_such_resource() -> ApiError:
+def no_such_resource() -> RequestError:
     """404: no such path."""
-    return ApiError(404, "NotFound", "the server could not find the requested resource")
+    return RequestError(404, "NotFound", "the server could not find the requested resource")
 
 
-def already_exists(group_resource: str, name: str) -> ApiError:
+def already_exists(group_resource: str, name: str) -> RequestError:
     """409: the name is taken."""
-    return ApiError(
+    return RequestError(
         409,
         "AlreadyExists",
         f'{group_resource} "{name}" already exists',
@@ -123,9 +123,9 @@ def already_exists(group_resource: str, name: str) -> ApiError:
     )
 
 
-def conflict(group_resource: str, name: str, why: str) -> ApiError:
+def conflict(group_resource: str, name: str, why: str) -> RequestError:
     """409: the write does not start from the present state."""
-    return ApiError(
+    return RequestError(
         409,
         "Conflict",
         f'Operation cannot be fulfilled on {group_resource} "{name}": {why}',
@@ -133,12 +133,12 @@ def conflict(group_resource: str, name: str, why: str) -> ApiError:
     )
 
 
-def invalid(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> ApiError:
+def invalid(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> RequestError:
     """422: the object's fields cannot be accepted."""
     texts = [f"{error.path}: {error.message}" for error in errors]
     listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     qualified = f"{kind}.{group}" if group else kind
-    return ApiError(
+    return RequestError(
         422,
         "Invalid",
         f'{qualified} "{name}" is invalid: {listed}',
@@ -151,9 +151,9 @@ def invalid(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> A
     )
 
 
-def forbidden(group_resource: str, name: str, why: str) -> ApiError:
+def forbidden(group_resource: str, name: str, why: str) -> RequestError:
     """403: understood and refused."""
-    return ApiError(
+    return RequestError(
         403,
         "Forbidden",
         f'{group_resource} "{name}" is forbidden: {why}',
@@ -161,33 +161,33 @@ def forbidden(group_resource: str, name: str, why: str) -> ApiError:
     )
 
 
-def bad_request(message: str) -> ApiError:
+def bad_request(message: str) -> RequestError:
     """400: the request cannot be understood."""
-    return ApiError(400, "BadRequest", message)
+    return RequestError(400, "BadRequest", message)
 
 
-def expired(message: str) -> ApiError:
+def expired(message: str) -> RequestError:
     """410: the asked revision is no longer kept."""
-    return ApiError(410, "Expired", message)
+    return RequestError(410, "Expired", message)
 
 
-def revision_too_large(asked: int, present: int) -> ApiError:
+def revision_too_large(asked: int, present: int) -> RequestError:
     """504: the asked revision lies in the future."""
     message = f"Too large resource version: {asked}, current: {present}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    return ApiError(504, "Timeout", message, details={"causes": [cause]}, retry_after=1)
+    return RequestError(504, "Timeout", message, details={"causes": [cause]}, retry_after=1)
 
 
-def method_not_allowed() -> ApiError:
+def method_not_allowed() -> RequestError:
     """405: the resource has no such verb."""
-    return ApiError(
+    return RequestError(
         405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
     )
 
 
-def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
+def unsupported_media_type(accepted: Sequence[str]) -> RequestError:
     """415: the body's content type is not understood here."""
-    return ApiError(
+    return RequestError(
         415,
         "UnsupportedMediaType",
         "the body of the request was in an unknown format - accepted media types include: "
@@ -195,9 +195,9 @@ def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
     )
 
 
-def not_implemented(what: str) -> ApiError:
+def not_implemented(what: str) -> RequestError:
     """501: a real API server can do this, the embedded one cannot."""
-    return ApiError(501, "NotImplemented", f"the embedded cluster does not implement {what}")
+    return RequestError(501, "NotImplemented", f"the embedded cluster does not implement {what}")
 
 
 def _details(group_resource: str, name: str) -> Json:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kai_py.embedded.documents import Json
-    from kai_py.embedded.errors import ApiError
+    from kai_py.embedded.errors import RequestError
 
-KEPT_CHANGES = 20_000
+MAX_CHANGES = 20_000
 """Changes kept per kind; older ones are compacted away in batches."""
 
 
@@ -56,7 +56,7 @@ class Change:
 class EventLog:
     """The changes of one kind in order of revision, and who wants to hear of new ones."""
 
-    def __init__(self, kept: int = KEPT_CHANGES) -> None:
+    def __init__(self, kept: int = MAX_CHANGES) -> None:
         self.compacted_through = 0
         self._dropped_through = 0
         self._kept = kept
@@ -98,7 +98,7 @@ class EventLog:
         del self._revisions[:cut]
         self.compacted_through = max(self.compacted_through, revision)
 
-    def _too_old(self, revision: int) -> ApiError:
+    def _too_old(self, revision: int) -> RequestError:
         return expired(f"too old resource version: {revision} ({self.compacted_through})")
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:

@@ -67,7 +67,7 @@ class Fault:
     resource: str | None = None
     subresource: str | None = None
     name: str | None = None
-    acted: int = field(default=0, init=False)
+    hits: int = field(default=0, init=False)
 
     def matches(self, verb: str, target: Target) -> bool:
         """Say whether the fault is about this request."""
@@ -94,11 +94,11 @@ class Faults:
     def effect_on(self, verb: str, target: Target) -> Effect | None:
         """Return what happens to this request, using up one occasion of the fault."""
         for fault in self._faults:
-            if not fault.matches(verb, target) or fault.times == fault.acted:
+            if not fault.matches(verb, target) or fault.times == fault.hits:
                 continue
             if fault.skip > 0:
                 fault.skip -= 1
                 continue
-            fault.acted += 1
+            fault.hits += 1
             return fault.effect
         return None

@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from kai_py.embedded import discovery, writes
-from kai_py.embedded.errors import ApiError, bad_request, unsupported_media_type
+from kai_py.embedded.errors import RequestError, bad_request, unsupported_media_type
 from kai_py.embedded.faults import CutWatch, Delay, DropReply, DropRequest, Faults, Refuse
 from kai_py.embedded.listing import Lister
 from kai_py.embedded.representation import Presenter, accepted_form
@@ -70,14 +70,14 @@ class HttpFront:
             if fixed is not None:
                 return _json(fixed)
             return await self._handle_resource(request)
-        except ApiError as error:
+        except RequestError as error:
             return error_response(error)
 
     async def _handle_resource(self, request: web.Request) -> web.StreamResponse:
         target = parse_path(request.path, self.api.registry)
         verb = verb_of(request.method, target, request.query)
         effect = self.faults.effect_on(verb, target)
-        await self._suffer(effect, request)
+        await self._apply_fault(effect, request)
         presenter = Presenter(
             target.resource,
             accepted_form(request.headers.get("Accept", "")),
@@ -86,23 +86,23 @@ class HttpFront:
         )
         if verb == "watch":
             return await self._watch(request, target, presenter, effect)
-        response = await self._answer(verb, request, target, presenter)
+        response = await self._respond(verb, request, target, presenter)
         if isinstance(effect, DropReply):
-            _close(request)
+            _drop_connection(request)
         return response
 
-    async def _suffer(self, effect: Effect | None, request: web.Request) -> None:
+    async def _apply_fault(self, effect: Effect | None, request: web.Request) -> None:
         match effect:
             case Refuse():
-                raise ApiError(
+                raise RequestError(
                     effect.code, effect.reason, effect.message, retry_after=effect.retry_after
                 )
             case Delay():
                 await asyncio.sleep(effect.seconds)
             case DropRequest():
-                _close(request)
+                _drop_connection(request)
 
-    async def _answer(
+    async def _respond(
         self, verb: str, request: web.Request, target: Target, presenter: Presenter
     ) -> web.Response:
         if verb == "list":
@@ -111,8 +111,8 @@ class HttpFront:
             return _json(presenter.one(writes.read(self.api, target)))
         body = await _body(verb, request)
         content_type = request.content_type
-        answer = writes.perform(
-            self.api, verb, target, writes.Request(body, content_type, request.query)
+        answer = writes.execute(
+            self.api, verb, target, writes.WriteRequest(body, content_type, request.query)
         )
         shown = presenter.one(answer.document) if answer.is_object else answer.document
         return _json(shown, status=answer.code, warnings=answer.warnings)
@@ -130,7 +130,7 @@ class HttpFront:
             self._watches.discard(task)
 
 
-def error_response(error: ApiError) -> web.Response:
+def error_response(error: RequestError) -> web.Response:
     """Return the answer that carries a refusal."""
     response = _json(error.status(), status=error.code)
     if error.retry_after is not None:
@@ -163,7 +163,7 @@ async def _body(verb: str, request: web.Request) -> Any:
         raise bad_request(f"error decoding the request body: {error}") from error
 
 
-def _close(request: web.Request) -> None:
+def _drop_connection(request: web.Request) -> None:
     if request.transport is not None:
         request.transport.abort()
     raise asyncio.CancelledError

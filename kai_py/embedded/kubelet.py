@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 RUN_SECONDS = "kai-py.demo/run-seconds"
 EXIT_CODE = "kai-py.demo/exit-code"
-KILLED = 137
+KILLED_EXIT_CODE = 137
 PREPARE_RETRY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pace:
+class PodTiming:
     """How long starting and stopping a pod takes, seconds; stopping never exceeds its grace."""
 
     start: float = 1.0
@@ -45,10 +45,10 @@ class Pace:
 class Kubelet:
     """Runs the pods of every node of the cluster."""
 
-    def __init__(self, pace: Pace | None = None) -> None:
-        self._pace = pace or Pace()
+    def __init__(self, timing: PodTiming | None = None) -> None:
+        self._timing = timing or PodTiming()
         self._admission = NodeAdmission()
-        self._since: dict[tuple[str, str], float] = {}
+        self._step_times: dict[tuple[str, str], float] = {}
         self._nodes: dict[Key, tuple[str, str]] = {}
 
     def controller(self) -> Controller:
@@ -64,7 +64,7 @@ class Kubelet:
         """Move one pod one step along its life."""
         namespace, name = work.key
         pod = work.api.find(PODS, name, namespace)
-        self._forget_predecessor(work.key, pod)
+        self._forget_replaced(work.key, pod)
         if pod is None or not pod["spec"].get("nodeName"):
             return
         self._nodes[work.key] = (uid_of(pod), pod["spec"]["nodeName"])
@@ -77,22 +77,22 @@ class Kubelet:
         else:
             self._start(work, pod)
 
-    def _forget_predecessor(self, key: Key, pod: Json | None) -> None:
+    def _forget_replaced(self, key: Key, pod: Json | None) -> None:
         known = self._nodes.get(key)
         if known and (pod is None or uid_of(pod) != known[0]):
             self._admission.release(*known)
             del self._nodes[key]
             for step in ("start", "run", "stop"):
-                self._since.pop((known[0], step), None)
+                self._step_times.pop((known[0], step), None)
 
     def _elapsed(self, work: Work, pod: Json, step: str) -> float:
-        return work.now - self._since.setdefault((uid_of(pod), step), work.now)
+        return work.now - self._step_times.setdefault((uid_of(pod), step), work.now)
 
     def _start(self, work: Work, pod: Json) -> None:
         node = work.api.find(NODES, pod["spec"]["nodeName"])
         if node is None:
             return
-        if short := self._admission.admit_amounts(pod, node):
+        if short := self._admission.admit_resources(pod, node):
             message = f"Node didn't have enough resource: {short}"
             status = {"phase": "Failed", "reason": f"OutOf{short}", "message": message}
             work.api.patch_status(PODS, pod, status)
@@ -109,7 +109,7 @@ class Kubelet:
             )
             work.requeue_after(PREPARE_RETRY_SECONDS)
             return
-        left = self._pace.start - self._elapsed(work, pod, "start")
+        left = self._timing.start - self._elapsed(work, pod, "start")
         if left > 0:
             work.requeue_after(left)
             return
@@ -128,21 +128,21 @@ class Kubelet:
         code = int(_number(annotations.get(EXIT_CODE)) or 0)
         policy = pod["spec"]["restartPolicy"]
         if policy == "Always" or (policy == "OnFailure" and code != 0):
-            self._since[uid_of(pod), "run"] = work.now
+            self._step_times[uid_of(pod), "run"] = work.now
             statuses = [_restarted(each, work.now) for each in pod["status"]["containerStatuses"]]
             work.api.patch_status(PODS, pod, {"containerStatuses": statuses})
             work.requeue_after(seconds)
             return
-        work.api.patch_status(PODS, pod, _ended(pod, code, work.now))
+        work.api.patch_status(PODS, pod, _finished(pod, code, work.now))
 
     def _stop(self, work: Work, pod: Json) -> None:
         grace = pod["metadata"].get("deletionGracePeriodSeconds", 0)
-        left = min(self._pace.stop, grace) - self._elapsed(work, pod, "stop")
+        left = min(self._timing.stop, grace) - self._elapsed(work, pod, "stop")
         if left > 0:
             work.requeue_after(left)
             return
         if not is_finished(pod):  # even one that never started: a Job waits for the final phase
-            pod = work.api.patch_status(PODS, pod, _ended(pod, KILLED, work.now))
+            pod = work.api.patch_status(PODS, pod, _finished(pod, KILLED_EXIT_CODE, work.now))
         self._admission.release(uid_of(pod), pod["spec"]["nodeName"])
         if pod["metadata"].get("deletionGracePeriodSeconds", 0) > 0:
             options = DeleteOptions(grace_seconds=0, preconditions={"uid": uid_of(pod)})
@@ -198,7 +198,7 @@ def _restarted(status: Json, now: float) -> Json:
     return {**status, "restartCount": status["restartCount"] + 1, "state": running}
 
 
-def _ended(pod: Json, code: int, now: float) -> Json:
+def _finished(pod: Json, code: int, now: float) -> Json:
     status = pod["status"]
     reason = "PodCompleted" if code == 0 else "PodFailed"
     for kind in ("Ready", "ContainersReady"):

@@ -28,7 +28,7 @@ def record_event(
     now = timestamp(api.clock.now())
     name = f"{name_of(about)}.{short_hash(f'{uid_of(about)}/{reason}/{message}/{component}')}"
     if api.find(EVENTS, name, namespace) is not None:
-        api.edit(EVENTS, name, namespace, lambda event: _again(event, now))
+        api.edit(EVENTS, name, namespace, lambda event: _repeated(event, now))
         return
     event = {
         "metadata": {"name": name},
@@ -52,5 +52,5 @@ def record_event(
     api.create(EVENTS, event, namespace)
 
 
-def _again(event: Json, now: str) -> Json:
+def _repeated(event: Json, now: str) -> Json:
     return {**event, "count": event.get("count", 1) + 1, "lastTimestamp": now}

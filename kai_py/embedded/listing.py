@@ -8,7 +8,7 @@ from kai_py.embedded.errors import FieldError, bad_request, expired, invalid, re
 from kai_py.embedded.paging import Pager
 from kai_py.embedded.routing import integer, is_set
 from kai_py.embedded.selectors import parse_fields, parse_labels
-from kai_py.embedded.watching import ObjectTest, Watch, everything
+from kai_py.embedded.watching import ObjectTest, Watch, match_all
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class Lister:
         selective = bool(query.get("labelSelector") or query.get("fieldSelector"))
         if token := query.get("continue"):
             compacted = store.log(resource.storage).compacted_through
-            page = self._pager.following(token, limit, compacted_through=compacted)
+            page = self._pager.next(token, limit, compacted_through=compacted)
             return presenter.page(page, selective=selective)
         self._check_revision(query)
         documents = self.select(target, query)
@@ -42,10 +42,10 @@ class Lister:
 
     def select(self, target: Target, query: Mapping[str, str]) -> Sequence[Json]:
         """Return the objects of a collection that the selectors pick."""
-        selects = selection(target, query)
+        selects = object_test(target, query)
         resource = target.resource
         documents = self.api.store.list(resource.storage, target.namespace)
-        if selects is not everything:
+        if selects is not match_all:
             documents = [document for document in documents if selects(document)]
         return [resource.to_served(document) for document in documents]
 
@@ -60,7 +60,7 @@ class Lister:
             self.api.store,
             target.resource,
             namespace=target.namespace,
-            selects=selection(target, query),
+            selects=object_test(target, query),
             revision=None if send_initial or not revision else revision,
         )
 
@@ -75,7 +75,7 @@ class Lister:
             raise expired(f"the embedded cluster lists the present revision {present} only")
 
 
-def selection(target: Target, query: Mapping[str, str]) -> ObjectTest:
+def object_test(target: Target, query: Mapping[str, str]) -> ObjectTest:
     """Return the test of a request's label and field selectors."""
     tests: list[ObjectTest] = []
     if text := query.get("labelSelector"):
@@ -89,7 +89,7 @@ def selection(target: Target, query: Mapping[str, str]) -> ObjectTest:
     if target.name:
         tests.append(lambda document: bool(document["metadata"]["name"] == target.name))
     if not tests:
-        return everything
+        return match_all
     return lambda document: all(test(document) for test in tests)
 
 

@@ -29,13 +29,13 @@ class NodeAdmission:
     """Which pods and devices were let in on which node."""
 
     def __init__(self) -> None:
-        self._amounts: dict[str, dict[str, Counter[str]]] = {}
+        self._allocated: dict[str, dict[str, Counter[str]]] = {}
         self._devices: dict[Device, str] = {}
         self._claims: dict[str, set[str]] = {}
 
-    def admit_amounts(self, pod: Json, node: Json) -> str:
+    def admit_resources(self, pod: Json, node: Json) -> str:
         """Let the pod in; return the resource that is short instead, empty when none is."""
-        admitted = self._amounts.setdefault(name_of(node), {})
+        admitted = self._allocated.setdefault(name_of(node), {})
         if uid_of(pod) in admitted:
             return ""
         wanted = requests_of(pod)
@@ -52,22 +52,22 @@ class NodeAdmission:
         claims = []
         for name in claim_names(pod):
             claim = api.find(CLAIMS, name, namespace_of(pod)) if name else None
-            if claim is None or (why := _not_usable(claim, pod)):
+            if claim is None or (why := _unusable_reason(claim, pod)):
                 return why if claim else f"claim of pod {name_of(pod)} is not there"
             claims.append(claim)
         for claim in claims:
-            for device in _exclusive_devices(claim):
+            for device in _exclusively_allocated(claim):
                 holder = self._devices.get(device, uid_of(claim))
                 if holder != uid_of(claim):
                     return f"device {'/'.join(device)} of claim {name_of(claim)} is in use"
         for claim in claims:
-            self._devices |= dict.fromkeys(_exclusive_devices(claim), uid_of(claim))
+            self._devices |= dict.fromkeys(_exclusively_allocated(claim), uid_of(claim))
             self._claims.setdefault(uid_of(claim), set()).add(uid_of(pod))
         return ""
 
     def release(self, pod_uid: str, node: str) -> None:
         """Forget a pod that stopped, and the devices of claims that no started pod uses."""
-        self._amounts.get(node, {}).pop(pod_uid, None)
+        self._allocated.get(node, {}).pop(pod_uid, None)
         idle = [claim for claim, pods in self._claims.items() if pods <= {pod_uid}]
         for pods in self._claims.values():
             pods.discard(pod_uid)
@@ -130,7 +130,7 @@ def _nano(text: str) -> int:
         return 0
 
 
-def _not_usable(claim: Json, pod: Json) -> str:
+def _unusable_reason(claim: Json, pod: Json) -> str:
     status = claim.get("status") or {}
     if not status.get("allocation"):
         return f"claim {name_of(claim)} is not allocated"
@@ -139,7 +139,7 @@ def _not_usable(claim: Json, pod: Json) -> str:
     return ""
 
 
-def _exclusive_devices(claim: Json) -> list[Device]:
+def _exclusively_allocated(claim: Json) -> list[Device]:
     return [
         (result["driver"], result["pool"], result["device"])
         for result in lookup(claim, "status.allocation.devices.results") or ()

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kai_py.api.timestamp import timestamp
-from kai_py.embedded.errors import FieldError, bad_value, forbidden_field, required
+from kai_py.embedded.errors import FieldError, forbidden_field, invalid_value, required
 
 if TYPE_CHECKING:
     from kai_py.embedded.clock import Clock
@@ -41,7 +41,7 @@ _SERVER_FIELDS = (
 )
 
 
-def begin(document: Json, *, clock: Clock, identity: Identity) -> None:
+def initialise(document: Json, *, clock: Clock, identity: Identity) -> None:
     """Give a new object its name, uid, time and generation."""
     meta = document["metadata"]
     for field in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"):
@@ -64,10 +64,12 @@ def validate(document: Json) -> list[FieldError]:
         return [required("metadata.name", "name or generateName is required")]
     errors = []
     if len(name) > _MAX_NAME or not _SUBDOMAIN.fullmatch(name):
-        errors.append(bad_value("metadata.name", name, _SUBDOMAIN_RULE))
+        errors.append(invalid_value("metadata.name", name, _SUBDOMAIN_RULE))
     for key, value in (meta.get("labels") or {}).items():
         if len(value) > _MAX_LABEL_VALUE or not _LABEL_VALUE.fullmatch(value):
-            errors.append(bad_value("metadata.labels", value, f"label {key} has an invalid value"))
+            errors.append(
+                invalid_value("metadata.labels", value, f"label {key} has an invalid value")
+            )
     return errors + _validate_owners(meta)
 
 
@@ -82,7 +84,7 @@ def _validate_owners(meta: Json) -> list[FieldError]:
         ]
     if sum(bool(owner.get("controller")) for owner in owners) > 1:
         rule = "Only one reference can have Controller set to true"
-        errors.append(bad_value("metadata.ownerReferences", len(owners), rule))
+        errors.append(invalid_value("metadata.ownerReferences", len(owners), rule))
     return errors
 
 
@@ -112,9 +114,9 @@ def validate_update(new: Json, old: Json) -> list[FieldError]:
 
 def bump_generation(new: Json, old: Json) -> None:
     """Count a change of what is desired: everything but metadata and status."""
-    if "generation" in old["metadata"] and _desired(new) != _desired(old):
+    if "generation" in old["metadata"] and _without_status(new) != _without_status(old):
         new["metadata"]["generation"] = old["metadata"]["generation"] + 1
 
 
-def _desired(document: Json) -> Json:
+def _without_status(document: Json) -> Json:
     return {key: value for key, value in document.items() if key not in ("metadata", "status")}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kai_py.embedded.documents import Json
 
-KEPT_RESTS = 256
+MAX_REMAINDERS = 256
 
 
 @dataclass(frozen=True)
@@ -35,29 +35,29 @@ class Pager:
     """The rests of lists that clients may still ask for."""
 
     def __init__(self) -> None:
-        self._rests: OrderedDict[str, tuple[int, Sequence[Json]]] = OrderedDict()
+        self._remainders: OrderedDict[str, tuple[int, Sequence[Json]]] = OrderedDict()
         self._issued = 0
 
     def first(self, items: Sequence[Json], revision: int, limit: int | None) -> Page:
         """Return the first page of a new list."""
-        return self._cut(items, revision, limit)
+        return self._page(items, revision, limit)
 
-    def following(self, token: str, limit: int | None, *, compacted_through: int) -> Page:
+    def next(self, token: str, limit: int | None, *, compacted_through: int) -> Page:
         """Return the page a token stands for; raise ApiError 410 when it is no longer kept."""
-        revision, items = self._rests.get(token, (0, ()))
+        revision, items = self._remainders.get(token, (0, ()))
         if not items or revision < compacted_through:
             raise expired(
                 "The provided continue parameter is too old to display a consistent list result. "
                 "You can start a new list without the continue parameter."
             )
-        return self._cut(items, revision, limit)
+        return self._page(items, revision, limit)
 
-    def _cut(self, items: Sequence[Json], revision: int, limit: int | None) -> Page:
+    def _page(self, items: Sequence[Json], revision: int, limit: int | None) -> Page:
         if not limit or len(items) <= limit:
             return Page(items, revision)
         self._issued += 1
         token = base64.urlsafe_b64encode(f"{revision}/{self._issued}".encode()).decode()
-        self._rests[token] = (revision, items[limit:])
-        if len(self._rests) > KEPT_RESTS:
-            self._rests.popitem(last=False)
+        self._remainders[token] = (revision, items[limit:])
+        if len(self._remainders) > MAX_REMAINDERS:
+            self._remainders.popitem(last=False)
         return Page(items[:limit], revision, token, len(items) - limit)

@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kai_py.embedded.errors import ApiError
+from kai_py.embedded.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kai_py.embedded.documents import Json
     from kai_py.embedded.paging import Page
-    from kai_py.embedded.resources import Resource
+    from kai_py.embedded.resources import ServedResource
 
 _META = "meta.k8s.io/v1"
 
 
-class Form(Enum):
+class ResponseForm(Enum):
     """The shape of an answer."""
 
     FULL = "full"
@@ -31,14 +31,14 @@ class Form(Enum):
 
 
 _FORMS = {
-    "": Form.FULL,
-    "Table": Form.TABLE,
-    "PartialObjectMetadata": Form.METADATA,
-    "PartialObjectMetadataList": Form.METADATA,
+    "": ResponseForm.FULL,
+    "Table": ResponseForm.TABLE,
+    "PartialObjectMetadata": ResponseForm.METADATA,
+    "PartialObjectMetadataList": ResponseForm.METADATA,
 }
 
 
-def accepted_form(accept: str) -> Form:
+def accepted_form(accept: str) -> ResponseForm:
     """Choose the form by an Accept header; raise ApiError 406 when nothing in it can be served."""
     for alternative in accept.split(",") if accept else ("*/*",):
         media, *parameters = (part.strip() for part in alternative.split(";"))
@@ -48,36 +48,36 @@ def accepted_form(accept: str) -> Form:
         if media in ("application/json", "application/*", "*/*") and form and version_served:
             return form
     message = "only the following media types are accepted: application/json"
-    raise ApiError(406, "NotAcceptable", message)
+    raise RequestError(406, "NotAcceptable", message)
 
 
 @dataclass(frozen=True)
 class Presenter:
     """Turns objects of one resource into the wanted form; `include` is the table's option."""
 
-    resource: Resource
-    form: Form
+    resource: ServedResource
+    form: ResponseForm
     now: float
     include: str = "Metadata"
 
     def one(self, document: Json) -> Json:
         """Present a single object."""
-        if self.form is Form.TABLE:
+        if self.form is ResponseForm.TABLE:
             revision = document["metadata"].get("resourceVersion", "")
             return self._table([document], {"resourceVersion": revision}, with_columns=True)
-        if self.form is Form.METADATA:
+        if self.form is ResponseForm.METADATA:
             return partial_metadata(document)
         return document
 
     def event(self, document: Json, *, first: bool) -> Json:
         """Present the object of a watch event; a table names its columns in the first only."""
-        if self.form is Form.TABLE:
+        if self.form is ResponseForm.TABLE:
             return self._table([document], {}, with_columns=first)
         return self.one(document)
 
     def bookmark(self, document: Json) -> Json:
         """Present a bookmark, which has metadata only."""
-        if self.form is not Form.TABLE:
+        if self.form is not ResponseForm.TABLE:
             return self.one(document)
         row = {"cells": [], "object": partial_metadata(document)}
         return {"kind": "Table", "apiVersion": _META, "columnDefinitions": [], "rows": [row]}
@@ -89,14 +89,14 @@ class Presenter:
             meta["continue"] = page.token
             if not selective:
                 meta["remainingItemCount"] = page.remaining
-        if self.form is Form.TABLE:
+        if self.form is ResponseForm.TABLE:
             return self._table(page.items, meta, with_columns=True)
         kind, api_version, items = (
             f"{self.resource.kind}List",
             self.resource.api_version,
             page.items,
         )
-        if self.form is Form.METADATA:
+        if self.form is ResponseForm.METADATA:
             kind, api_version = "PartialObjectMetadataList", _META
             items = [partial_metadata(document) for document in page.items]
         return {"kind": kind, "apiVersion": api_version, "metadata": meta, "items": items}

@@ -15,7 +15,7 @@ from kai_py.embedded import columns
 from kai_py.embedded.errors import no_such_resource
 from kai_py.embedded.events import from_events_group, to_events_group
 from kai_py.embedded.kinds import claims, cluster, pods, workloads
-from kai_py.embedded.kinds.rules import Rules
+from kai_py.embedded.kinds.rules import KindRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 Convert: TypeAlias = Callable[["Json"], "Json"]
 
 
-def _same(document: Json) -> Json:
+def _unchanged(document: Json) -> Json:
     return document
 
 
-def _none_unknown(_document: Json) -> Sequence[str]:
+def _no_unknown_fields(_document: Json) -> Sequence[str]:
     return ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resource:
+class ServedResource:
     """One served resource.
 
     `subresources` lists what may follow a name in a path; with `status` among them the main
@@ -54,13 +54,13 @@ class Resource:
     subresources: tuple[str, ...] = ()
     selectable: tuple[str, ...] = ()
     columns: tuple[columns.Column, ...] = columns.NAME_AND_AGE
-    rules: Rules = field(default_factory=Rules)
+    rules: KindRules = field(default_factory=KindRules)
     custom: bool = False
     orphans_by_default: bool = False
     storage: str = ""
-    to_stored: Convert = _same
-    to_served: Convert = _same
-    unknown_fields: Callable[[Json], Sequence[str]] = _none_unknown
+    to_stored: Convert = _unchanged
+    to_served: Convert = _unchanged
+    unknown_fields: Callable[[Json], Sequence[str]] = _no_unknown_fields
 
     def __post_init__(self) -> None:
         if not self.storage:
@@ -90,7 +90,7 @@ _EVENT_FIELDS = (
     "type",
 )
 
-PODS = Resource(
+PODS = ServedResource(
     group="",
     version="v1",
     plural="pods",
@@ -110,7 +110,7 @@ PODS = Resource(
     columns=columns.POD,
     rules=pods.POD_RULES,
 )
-NODES = Resource(
+NODES = ServedResource(
     group="",
     version="v1",
     plural="nodes",
@@ -122,7 +122,7 @@ NODES = Resource(
     columns=columns.NODE,
     rules=cluster.NODE_RULES,
 )
-NAMESPACES = Resource(
+NAMESPACES = ServedResource(
     group="",
     version="v1",
     plural="namespaces",
@@ -134,7 +134,7 @@ NAMESPACES = Resource(
     columns=columns.NAMESPACE,
     rules=cluster.NAMESPACE_RULES,
 )
-EVENTS = Resource(
+EVENTS = ServedResource(
     group="",
     version="v1",
     plural="events",
@@ -144,7 +144,7 @@ EVENTS = Resource(
     columns=columns.EVENT,
     rules=cluster.EVENT_RULES,
 )
-EVENTS_GROUP = Resource(
+EVENTS_GROUP = ServedResource(
     group="events.k8s.io",
     version="v1",
     plural="events",
@@ -157,7 +157,7 @@ EVENTS_GROUP = Resource(
     to_stored=from_events_group,
     to_served=to_events_group,
 )
-SERVICES = Resource(
+SERVICES = ServedResource(
     group="",
     version="v1",
     plural="services",
@@ -165,7 +165,7 @@ SERVICES = Resource(
     short_names=("svc",),
     subresources=("status",),
 )
-CONFIG_MAPS = Resource(
+CONFIG_MAPS = ServedResource(
     group="",
     version="v1",
     plural="configmaps",
@@ -173,7 +173,7 @@ CONFIG_MAPS = Resource(
     short_names=("cm",),
     columns=columns.CONFIG_MAP,
 )
-SECRETS = Resource(
+SECRETS = ServedResource(
     group="",
     version="v1",
     plural="secrets",
@@ -181,10 +181,10 @@ SECRETS = Resource(
     selectable=("type",),
     columns=columns.SECRET,
 )
-SERVICE_ACCOUNTS = Resource(
+SERVICE_ACCOUNTS = ServedResource(
     group="", version="v1", plural="serviceaccounts", kind="ServiceAccount", short_names=("sa",)
 )
-VOLUME_CLAIMS = Resource(
+VOLUME_CLAIMS = ServedResource(
     group="",
     version="v1",
     plural="persistentvolumeclaims",
@@ -193,7 +193,7 @@ VOLUME_CLAIMS = Resource(
     subresources=("status",),
     rules=cluster.VOLUME_CLAIM_RULES,
 )
-VOLUMES = Resource(
+VOLUMES = ServedResource(
     group="",
     version="v1",
     plural="persistentvolumes",
@@ -203,7 +203,7 @@ VOLUMES = Resource(
     subresources=("status",),
     rules=cluster.VOLUME_RULES,
 )
-DEPLOYMENTS = Resource(
+DEPLOYMENTS = ServedResource(
     group="apps",
     version="v1",
     plural="deployments",
@@ -214,7 +214,7 @@ DEPLOYMENTS = Resource(
     columns=columns.DEPLOYMENT,
     rules=workloads.DEPLOYMENT_RULES,
 )
-REPLICA_SETS = Resource(
+REPLICA_SETS = ServedResource(
     group="apps",
     version="v1",
     plural="replicasets",
@@ -226,7 +226,7 @@ REPLICA_SETS = Resource(
     columns=columns.REPLICA_SET,
     rules=workloads.REPLICA_SET_RULES,
 )
-STATEFUL_SETS = Resource(
+STATEFUL_SETS = ServedResource(
     group="apps",
     version="v1",
     plural="statefulsets",
@@ -237,7 +237,7 @@ STATEFUL_SETS = Resource(
     columns=columns.STATEFUL_SET,
     rules=workloads.STATEFUL_SET_RULES,
 )
-JOBS = Resource(
+JOBS = ServedResource(
     group="batch",
     version="v1",
     plural="jobs",
@@ -249,7 +249,7 @@ JOBS = Resource(
     rules=workloads.JOB_RULES,
     orphans_by_default=True,
 )
-CLAIMS = Resource(
+CLAIMS = ServedResource(
     group="resource.k8s.io",
     version="v1",
     plural="resourceclaims",
@@ -258,14 +258,14 @@ CLAIMS = Resource(
     columns=columns.CLAIM,
     rules=claims.CLAIM_RULES,
 )
-CLAIM_TEMPLATES = Resource(
+CLAIM_TEMPLATES = ServedResource(
     group="resource.k8s.io",
     version="v1",
     plural="resourceclaimtemplates",
     kind="ResourceClaimTemplate",
     rules=claims.CLAIM_TEMPLATE_RULES,
 )
-DEVICE_CLASSES = Resource(
+DEVICE_CLASSES = ServedResource(
     group="resource.k8s.io",
     version="v1",
     plural="deviceclasses",
@@ -273,7 +273,7 @@ DEVICE_CLASSES = Resource(
     namespaced=False,
     rules=claims.DEVICE_CLASS_RULES,
 )
-SLICES = Resource(
+SLICES = ServedResource(
     group="resource.k8s.io",
     version="v1",
     plural="resourceslices",
@@ -283,7 +283,7 @@ SLICES = Resource(
     columns=columns.SLICE,
     rules=claims.SLICE_RULES,
 )
-TAINT_RULES = Resource(
+TAINT_RULES = ServedResource(
     group="resource.k8s.io",
     version="v1",
     plural="devicetaintrules",
@@ -291,7 +291,7 @@ TAINT_RULES = Resource(
     namespaced=False,
     subresources=("status",),
 )
-PRIORITY_CLASSES = Resource(
+PRIORITY_CLASSES = ServedResource(
     group="scheduling.k8s.io",
     version="v1",
     plural="priorityclasses",
@@ -301,7 +301,7 @@ PRIORITY_CLASSES = Resource(
     columns=columns.PRIORITY_CLASS,
     rules=cluster.PRIORITY_CLASS_RULES,
 )
-BUDGETS = Resource(
+BUDGETS = ServedResource(
     group="policy",
     version="v1",
     plural="poddisruptionbudgets",
@@ -311,14 +311,14 @@ BUDGETS = Resource(
     columns=columns.BUDGET,
     rules=cluster.BUDGET_RULES,
 )
-LEASES = Resource(
+LEASES = ServedResource(
     group="coordination.k8s.io",
     version="v1",
     plural="leases",
     kind="Lease",
     columns=columns.LEASE,
 )
-STORAGE_CLASSES = Resource(
+STORAGE_CLASSES = ServedResource(
     group="storage.k8s.io",
     version="v1",
     plural="storageclasses",
@@ -340,14 +340,14 @@ class Registry:
     """The served resources, built-in and custom, in the order in which they were added."""
 
     def __init__(self) -> None:
-        self._by_path: dict[tuple[str, str, str], Resource] = {}
+        self._by_path: dict[tuple[str, str, str], ServedResource] = {}
         for resource in BUILT_IN:
             self.add(resource)
 
-    def __iter__(self) -> Iterator[Resource]:
+    def __iter__(self) -> Iterator[ServedResource]:
         return iter(tuple(self._by_path.values()))
 
-    def add(self, resource: Resource) -> None:
+    def add(self, resource: ServedResource) -> None:
         """Serve a resource, replacing one with the same path."""
         self._by_path[resource.group, resource.version, resource.plural] = resource
 
@@ -356,27 +356,27 @@ class Registry:
         kept = {path: each for path, each in self._by_path.items() if each.storage != storage}
         self._by_path = kept
 
-    def at(self, group: str, version: str, plural: str) -> Resource:
+    def at(self, group: str, version: str, plural: str) -> ServedResource:
         """Return the resource at a path; raise ApiError 404 when there is none."""
         try:
             return self._by_path[group, version, plural]
         except KeyError:
             raise no_such_resource() from None
 
-    def named(self, group_resource: str) -> Resource:
+    def named(self, group_resource: str) -> ServedResource:
         """Return the first served version of `pods`, `jobs.batch`, …; raise ApiError 404."""
         for resource in self:
             if resource.group_resource == group_resource:
                 return resource
         raise no_such_resource()
 
-    def of_kind(self, api_version: str, kind: str) -> Resource:
+    def of_kind(self, api_version: str, kind: str) -> ServedResource:
         """Return the resource whose objects carry this apiVersion and kind; raise ApiError 404."""
         for resource in self:
             if resource.kind == kind and resource.api_version == api_version:
                 return resource
         raise no_such_resource()
 
-    def storages(self) -> list[Resource]:
+    def storages(self) -> list[ServedResource]:
         """Return one resource for each kind of stored object."""
         return list({each.storage: each for each in reversed(list(self))}.values())[::-1]

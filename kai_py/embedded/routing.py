@@ -10,14 +10,14 @@ from kai_py.embedded.errors import bad_request, method_not_allowed, no_such_reso
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kai_py.embedded.resources import Registry, Resource
+    from kai_py.embedded.resources import Registry, ServedResource
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """What a path names; `namespace` is None for a list over all namespaces."""
 
-    resource: Resource
+    resource: ServedResource
     namespace: str | None
     name: str
     subresource: str

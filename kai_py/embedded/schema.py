@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from kai_py.embedded.documents import Json, clone
-from kai_py.embedded.errors import FieldError, bad_value, duplicate, required, unsupported
+from kai_py.embedded.errors import FieldError, duplicate, invalid_value, required, unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -155,7 +155,7 @@ def _validate_text(value: str, schema: Json, path: str) -> list[FieldError]:
     errors = _validate_size(len(value), schema, path, "Length", "chars long")
     pattern = schema.get("pattern")
     if pattern and not re.search(pattern, value):
-        errors.append(bad_value(path, value, f"{path} in body should match '{pattern}'"))
+        errors.append(invalid_value(path, value, f"{path} in body should match '{pattern}'"))
     return errors
 
 
@@ -164,7 +164,7 @@ def _validate_size(size: int, schema: Json, path: str, limit: str, unit: str) ->
     least, most = schema.get(f"min{limit}"), schema.get(f"max{limit}")
     if least is not None and size < least:
         rule = f"{path} in body should have at least {least} {unit}"
-        errors.append(bad_value(path, size, rule))
+        errors.append(invalid_value(path, size, rule))
     if most is not None and size > most:
         text = f"Too many: {size}: must have at most {most} {unit}"
         errors.append(FieldError(path, "FieldValueTooMany", text))
@@ -176,13 +176,15 @@ def _validate_number(value: float, schema: Json, path: str) -> list[FieldError]:
     least, most = schema.get("minimum"), schema.get("maximum")
     if least is not None and (value < least or (schema.get("exclusiveMinimum") and value == least)):
         word = "greater than" if schema.get("exclusiveMinimum") else "greater than or equal to"
-        errors.append(bad_value(path, value, f"{path} in body should be {word} {least}"))
+        errors.append(invalid_value(path, value, f"{path} in body should be {word} {least}"))
     if most is not None and (value > most or (schema.get("exclusiveMaximum") and value == most)):
         word = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
-        errors.append(bad_value(path, value, f"{path} in body should be {word} {most}"))
+        errors.append(invalid_value(path, value, f"{path} in body should be {word} {most}"))
     multiple = schema.get("multipleOf")
     if multiple and value % multiple:
-        errors.append(bad_value(path, value, f"{path} in body should be a multiple of {multiple}"))
+        errors.append(
+            invalid_value(path, value, f"{path} in body should be a multiple of {multiple}")
+        )
     return errors
 
 
@@ -198,7 +200,7 @@ def _validate_junctors(value: Any, schema: Json, path: str) -> list[FieldError]:
         if valid == 0 or (at_most is not None and valid > at_most):
             how_many = "one and only one" if at_most else "at least one"
             rule = f'"{path}" must validate {how_many} schema ({word})'
-            errors.append(bad_value(path, value, rule))
+            errors.append(invalid_value(path, value, rule))
     if "not" in schema and not validate(value, schema["not"], path):
-        errors.append(bad_value(path, value, f'"{path}" must not validate the schema (not)'))
+        errors.append(invalid_value(path, value, f'"{path}" must not validate the schema (not)'))
     return errors

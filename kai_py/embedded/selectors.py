@@ -23,9 +23,9 @@ LabelTest: TypeAlias = Callable[[Mapping[str, str]], bool]
 ObjectTest: TypeAlias = Callable[["Json"], bool]
 
 _KEY = r"(?P<key>[A-Za-z0-9][-A-Za-z0-9_./]*)"
-_SET = re.compile(_KEY + r"\s+(?P<op>in|notin)\s*\((?P<values>[^()]*)\)$")
-_EQUALITY = re.compile(_KEY + r"\s*(?P<op>==|!=|=)\s*(?P<value>[-A-Za-z0-9_.]*)$")
-_EXISTENCE = re.compile(r"(?P<not>!?)\s*" + _KEY + r"$")
+_SET_REQUIREMENT = re.compile(_KEY + r"\s+(?P<op>in|notin)\s*\((?P<values>[^()]*)\)$")
+_EQUALITY_REQUIREMENT = re.compile(_KEY + r"\s*(?P<op>==|!=|=)\s*(?P<value>[-A-Za-z0-9_.]*)$")
+_EXISTENCE_REQUIREMENT = re.compile(r"(?P<not>!?)\s*" + _KEY + r"$")
 _COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
 
 
@@ -56,14 +56,14 @@ def parse_fields(text: str, selectable: Collection[str]) -> ObjectTest:
 
 
 def _requirement(text: str) -> LabelTest:
-    if match := _SET.fullmatch(text):
+    if match := _SET_REQUIREMENT.fullmatch(text):
         values = tuple(value.strip() for value in match["values"].split(","))
         test = _one_of(match["key"], values)
         return test if match["op"] == "in" else _negate(test)
-    if match := _EQUALITY.fullmatch(text):
+    if match := _EQUALITY_REQUIREMENT.fullmatch(text):
         test = _one_of(match["key"], (match["value"],))
         return _negate(test) if match["op"] == "!=" else test
-    if match := _EXISTENCE.fullmatch(text):
+    if match := _EXISTENCE_REQUIREMENT.fullmatch(text):
         test = _exists(match["key"])
         return _negate(test) if match["not"] else test
     raise bad_request(f"unable to parse requirement: {text!r}")

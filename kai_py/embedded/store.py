@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kai_py.embedded.documents import name_of, namespace_of, uid_of
 from kai_py.embedded.errors import already_exists
-from kai_py.embedded.event_log import KEPT_CHANGES, Change, ChangeType, EventLog
+from kai_py.embedded.event_log import MAX_CHANGES, Change, ChangeType, EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ StoredKey = tuple[str, str, str]
 class Store:
     """Revisioned objects of all kinds."""
 
-    def __init__(self, kept_changes: int = KEPT_CHANGES) -> None:
+    def __init__(self, kept_changes: int = MAX_CHANGES) -> None:
         self.revision = 1
         self._kept_changes = kept_changes
         self._compacted_through = 0
@@ -83,7 +83,7 @@ class Store:
 
     def remove(self, storage: str, previous: Json) -> Json:
         """Delete an object; return its last state with the revision of the deletion."""
-        self._unlink(storage, previous)
+        self._unindex(storage, previous)
         key = (storage, namespace_of(previous), name_of(previous))
         del self._objects[storage][key[1]][key[2]]
         self._by_uid.pop(uid_of(previous), None)
@@ -110,7 +110,7 @@ class Store:
         self, change: ChangeType, storage: str, document: Json, previous: Json | None
     ) -> Json:
         if previous is not None:
-            self._unlink(storage, previous)
+            self._unindex(storage, previous)
         return self._record(change, storage, document, previous)
 
     def _record(
@@ -119,14 +119,14 @@ class Store:
         self.revision += 1
         document["metadata"] = document["metadata"] | {"resourceVersion": str(self.revision)}
         if change is not ChangeType.DELETED:
-            self._place(storage, document)
+            self._index(storage, document)
         entry = Change(change, storage, document, previous, self.revision)
         self.log(storage).append(entry)
         for receive in self._subscribers:
             receive(entry)
         return document
 
-    def _place(self, storage: str, document: Json) -> None:
+    def _index(self, storage: str, document: Json) -> None:
         namespace, name = namespace_of(document), name_of(document)
         by_namespace = self._objects.setdefault(storage, {})
         by_namespace.setdefault(namespace, {})[name] = document
@@ -135,7 +135,7 @@ class Store:
         for owner in document["metadata"].get("ownerReferences") or ():
             self._dependents.setdefault(owner["uid"], {})[key] = None
 
-    def _unlink(self, storage: str, document: Json) -> None:
+    def _unindex(self, storage: str, document: Json) -> None:
         key = (storage, namespace_of(document), name_of(document))
         for owner in document["metadata"].get("ownerReferences") or ():
             held = self._dependents.get(owner["uid"], {})

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import web
 
-from kai_py.embedded.errors import ApiError
-from kai_py.embedded.representation import Form
+from kai_py.embedded.errors import RequestError
+from kai_py.embedded.representation import ResponseForm
 from kai_py.embedded.routing import integer, is_set
 from kai_py.embedded.watching import WatchEvent
 
@@ -47,10 +47,10 @@ async def stream_watch(
     wakeup = asyncio.Event()
     stop_listening = watch.listen(wakeup.set)
     try:
-        await _pump(watch, stream, wakeup, request)
-    except ApiError as error:
+        await _send_events(watch, stream, wakeup, request)
+    except RequestError as error:
         await stream.send([WatchEvent("ERROR", error.status())])
-    except _CutError:
+    except _WatchCutError:
         if request.transport is not None:
             request.transport.abort()
     except ConnectionError:
@@ -60,7 +60,9 @@ async def stream_watch(
     return response
 
 
-async def _pump(watch: Watch, stream: _Stream, wakeup: asyncio.Event, request: web.Request) -> None:
+async def _send_events(
+    watch: Watch, stream: _Stream, wakeup: asyncio.Event, request: web.Request
+) -> None:
     query = request.query
     bookmarks = is_set(query, "allowWatchBookmarks")
     loop = asyncio.get_running_loop()
@@ -80,7 +82,7 @@ async def _pump(watch: Watch, stream: _Stream, wakeup: asyncio.Event, request: w
                 await stream.send([watch.bookmark()])
 
 
-class _CutError(Exception):
+class _WatchCutError(Exception):
     pass
 
 
@@ -101,17 +103,17 @@ class _Stream:
             self.sent += len(lines)
             await self.response.write(b"".join(lines))
         if self.cut and self.sent >= self.cut.events and not self.cut.torn:
-            raise _CutError
+            raise _WatchCutError
 
     async def _write_cut(self, lines: list[bytes], cut: CutWatch) -> None:
         whole = cut.events - self.sent
         rest = lines[whole][: len(lines[whole]) // 2] if cut.torn else b""
         await self.response.write(b"".join(lines[:whole]) + rest)
         await asyncio.sleep(0)
-        raise _CutError
+        raise _WatchCutError
 
     def _line(self, event: WatchEvent, position: int) -> bytes:
-        if event.type == "ERROR" or self.presenter.form is Form.FULL:
+        if event.type == "ERROR" or self.presenter.form is ResponseForm.FULL:
             encoded = event.encoded_object()
         elif event.type == "BOOKMARK":
             encoded = msgspec.json.encode(self.presenter.bookmark(event.object))

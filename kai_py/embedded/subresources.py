@@ -13,14 +13,14 @@ from kai_py.api.timestamp import timestamp
 from kai_py.embedded.conditions import with_condition
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import is_deleting, name_of, namespace_of
-from kai_py.embedded.errors import ApiError, bad_request, conflict, invalid, required
+from kai_py.embedded.errors import RequestError, bad_request, conflict, invalid, required
 from kai_py.embedded.resources import BUDGETS, NAMESPACES, PODS
 from kai_py.embedded.selectors import label_selector
 
 if TYPE_CHECKING:
     from kai_py.embedded.apiserver import ApiServer
     from kai_py.embedded.documents import Json
-    from kai_py.embedded.resources import Resource
+    from kai_py.embedded.resources import ServedResource
 
 RETRY_EVICTION_SECONDS = 10
 
@@ -37,7 +37,7 @@ def bind(api: ApiServer, name: str, namespace: str, binding: Json) -> Json:
         raise bad_request("target.kind must be Node or empty")
     pod = api.stored(PODS, name, namespace)
     api.check_preconditions(PODS, pod, binding.get("metadata") or {})
-    if why := _unbindable(pod):
+    if why := _unbindable_reason(pod):
         raise conflict("pods/binding", name, f"pod {name} {why}")
     meta = dict(pod["metadata"])
     for field in ("annotations", "labels"):
@@ -54,7 +54,7 @@ def bind(api: ApiServer, name: str, namespace: str, binding: Json) -> Json:
     return api.commit(PODS, pod, new)
 
 
-def _unbindable(pod: Json) -> str:
+def _unbindable_reason(pod: Json) -> str:
     if is_deleting(pod):
         return "is being deleted, cannot be assigned to a host"
     if node := pod["spec"].get("nodeName"):
@@ -75,7 +75,7 @@ def evict(api: ApiServer, name: str, namespace: str, eviction: Json) -> None:
     )
     api.check_preconditions(PODS, pod, options.preconditions)
     if _counts_for_budgets(pod):
-        _spend_budget(api, pod)
+        _use_budget(api, pod)
     if not options.dry_run and not is_deleting(pod):
         _mark_disrupted(api, pod)
     delete(api, PODS, name, namespace, options)
@@ -86,7 +86,7 @@ def _counts_for_budgets(pod: Json) -> bool:
     return phase not in ("Succeeded", "Failed", "Pending") and not is_deleting(pod)
 
 
-def _spend_budget(api: ApiServer, pod: Json) -> None:
+def _use_budget(api: ApiServer, pod: Json) -> None:
     labels = pod["metadata"].get("labels") or {}
     budgets = [
         each
@@ -100,9 +100,9 @@ def _spend_budget(api: ApiServer, pod: Json) -> None:
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does "
             "not support."
         )
-        raise ApiError(500, "InternalError", message)
+        raise RequestError(500, "InternalError", message)
     budget = budgets[0]
-    if _unhealthy_and_free(pod, budget):
+    if _is_exempt(pod, budget):
         return
     status = budget["status"]
     observed = status.get("observedGeneration", 0)
@@ -121,7 +121,7 @@ def _spend_budget(api: ApiServer, pod: Json) -> None:
     api.patch_status(BUDGETS, budget, spent)
 
 
-def _unhealthy_and_free(pod: Json, budget: Json) -> bool:
+def _is_exempt(pod: Json, budget: Json) -> bool:
     conditions = pod["status"].get("conditions") or ()
     if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
         return False
@@ -131,8 +131,8 @@ def _unhealthy_and_free(pod: Json, budget: Json) -> bool:
     return bool(status["currentHealthy"] >= status["desiredHealthy"] > 0)
 
 
-def _over_budget(explanation: str, *, retry_after: int | None = None) -> ApiError:
-    return ApiError(
+def _over_budget(explanation: str, *, retry_after: int | None = None) -> RequestError:
+    return RequestError(
         429,
         "TooManyRequests",
         "Cannot evict pod as it would violate the pod's disruption budget.",
@@ -169,7 +169,9 @@ def scale_of(document: Json) -> Json:
     }
 
 
-def set_scale(api: ApiServer, resource: Resource, name: str, namespace: str, scale: Json) -> Json:
+def set_scale(
+    api: ApiServer, resource: ServedResource, name: str, namespace: str, scale: Json
+) -> Json:
     """Write `spec.replicas` of a workload from a Scale; return the new Scale."""
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     revision = (scale.get("metadata") or {}).get("resourceVersion")

@@ -20,7 +20,7 @@ from kai_py.embedded.event_log import Change, ChangeType
 
 if TYPE_CHECKING:
     from kai_py.embedded.documents import Json
-    from kai_py.embedded.resources import Resource
+    from kai_py.embedded.resources import ServedResource
     from kai_py.embedded.store import Store
 
 ObjectTest: TypeAlias = Callable[["Json"], bool]
@@ -41,7 +41,7 @@ class WatchEvent:
         return self.change.encoded if self.change else msgspec.json.encode(self.object)
 
 
-def everything(_document: Json) -> bool:
+def match_all(_document: Json) -> bool:
     """Select every object."""
     return True
 
@@ -52,10 +52,10 @@ class Watch:
     def __init__(
         self,
         store: Store,
-        resource: Resource,
+        resource: ServedResource,
         *,
         namespace: str | None = None,
-        selects: ObjectTest = everything,
+        selects: ObjectTest = match_all,
         revision: int | None = None,
     ) -> None:
         """Start after `revision`, or with the present objects when it is None."""

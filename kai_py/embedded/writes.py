@@ -13,7 +13,7 @@ from kai_py.embedded import subresources
 from kai_py.embedded.deletion import DeleteOptions, delete, delete_all
 from kai_py.embedded.documents import Json, clone, name_of, uid_of
 from kai_py.embedded.errors import (
-    ApiError,
+    RequestError,
     bad_request,
     method_not_allowed,
     not_found,
@@ -45,7 +45,7 @@ _SUCCESS: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status"
 
 
 @dataclass(frozen=True)
-class Request:
+class WriteRequest:
     """A decoded body with its content type and the query."""
 
     body: Any
@@ -59,7 +59,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Answer:
+class WriteResponse:
     """What to send back; `is_object` when the document is of the resource's kind."""
 
     document: Json
@@ -78,7 +78,7 @@ def read(api: ApiServer, target: Target) -> Json:
     return document
 
 
-def perform(api: ApiServer, verb: str, target: Target, request: Request) -> Answer:
+def execute(api: ApiServer, verb: str, target: Target, request: WriteRequest) -> WriteResponse:
     """Carry out a write; raise ApiError when it is refused."""
     if not isinstance(request.body, dict) and verb != "patch":
         raise bad_request("the body must be a JSON object")
@@ -96,17 +96,17 @@ def perform(api: ApiServer, verb: str, target: Target, request: Request) -> Answ
         case "deletecollection":
             options = _delete_options(request)
             delete_all(api, target.resource, Lister(api).select(target, request.query), options)
-            return Answer(_SUCCESS | {"details": {}}, is_object=False)
+            return WriteResponse(_SUCCESS | {"details": {}}, is_object=False)
     raise method_not_allowed()
 
 
-def _create(api: ApiServer, target: Target, request: Request) -> Answer:
+def _create(api: ApiServer, target: Target, request: WriteRequest) -> WriteResponse:
     warnings = _unknown_fields(target, request, request.body)
     created = api.create(target.resource, request.body, target.scope, dry_run=request.dry_run)
-    return Answer(created, 201, warnings=warnings)
+    return WriteResponse(created, 201, warnings=warnings)
 
 
-def _post_subresource(api: ApiServer, target: Target, request: Request) -> Answer:
+def _post_subresource(api: ApiServer, target: Target, request: WriteRequest) -> WriteResponse:
     named = (request.body.get("metadata") or {}).get("name", "")
     if named != target.name:
         kind = target.subresource.capitalize()
@@ -117,16 +117,16 @@ def _post_subresource(api: ApiServer, target: Target, request: Request) -> Answe
         subresources.evict(api, target.name, target.scope, request.body)
     else:
         raise method_not_allowed()
-    return Answer(_SUCCESS | {"code": 201}, 201, is_object=False)
+    return WriteResponse(_SUCCESS | {"code": 201}, 201, is_object=False)
 
 
-def _update(api: ApiServer, target: Target, request: Request) -> Answer:
+def _update(api: ApiServer, target: Target, request: WriteRequest) -> WriteResponse:
     where = (target.resource, target.name)
     if target.subresource == "scale":
         scale = subresources.set_scale(api, *where, target.scope, request.body)
-        return Answer(scale, is_object=False)
+        return WriteResponse(scale, is_object=False)
     if target.subresource == "finalize":
-        return Answer(subresources.finalize_namespace(api, target.name, request.body))
+        return WriteResponse(subresources.finalize_namespace(api, target.name, request.body))
     if target.subresource not in ("", "status"):
         raise method_not_allowed()
     warnings = _unknown_fields(target, request, request.body)
@@ -137,15 +137,15 @@ def _update(api: ApiServer, target: Target, request: Request) -> Answer:
         subresource=target.subresource,
         dry_run=request.dry_run,
     )
-    return Answer(updated, warnings=warnings)
+    return WriteResponse(updated, warnings=warnings)
 
 
-def _patch(api: ApiServer, target: Target, request: Request) -> Answer:
+def _patch(api: ApiServer, target: Target, request: WriteRequest) -> WriteResponse:
     if target.subresource == "scale":
         present = subresources.scale_of(api.get(target.resource, target.name, target.scope))
         changed = _change(target, request)(present)
         scale = subresources.set_scale(api, target.resource, target.name, target.scope, changed)
-        return Answer(scale, is_object=False)
+        return WriteResponse(scale, is_object=False)
     if target.subresource not in ("", "status"):
         raise method_not_allowed()
     if request.content_type == APPLY_PATCH:
@@ -166,10 +166,10 @@ def _patch(api: ApiServer, target: Target, request: Request) -> Answer:
         subresource=target.subresource,
         dry_run=request.dry_run,
     )
-    return Answer(patched, warnings=tuple(warnings))
+    return WriteResponse(patched, warnings=tuple(warnings))
 
 
-def _change(target: Target, request: Request) -> Callable[[Json], Json]:
+def _change(target: Target, request: WriteRequest) -> Callable[[Json], Json]:
     apply = _PATCHES.get(request.content_type)
     strategic = request.content_type == STRATEGIC_PATCH
     if apply is None or (strategic and target.resource.custom):
@@ -184,7 +184,7 @@ def _patched(present: Json, *, apply: Callable[[Any, Any], Json], patch: Any) ->
     return apply(present, patch)
 
 
-def _apply(api: ApiServer, target: Target, request: Request) -> Answer:
+def _apply(api: ApiServer, target: Target, request: WriteRequest) -> WriteResponse:
     manager = request.query.get("fieldManager")
     if not manager:
         rule = "fieldManager: Required value: is required for apply patch"
@@ -216,7 +216,7 @@ def _apply(api: ApiServer, target: Target, request: Request) -> Answer:
         code = 200
     if not request.dry_run:
         api.applied.remember(uid_of(applied), config, manager=manager)
-    return Answer(applied, code, warnings=warnings)
+    return WriteResponse(applied, code, warnings=warnings)
 
 
 def _without_metadata_nulls(config: Json) -> Json:
@@ -227,21 +227,21 @@ def _without_metadata_nulls(config: Json) -> Json:
     return {**config, "metadata": {key: each for key, each in meta.items() if key not in dropped}}
 
 
-def _delete(api: ApiServer, target: Target, request: Request) -> Answer:
+def _delete(api: ApiServer, target: Target, request: WriteRequest) -> WriteResponse:
     options = _delete_options(request)
     last, gone = delete(api, target.resource, target.name, target.scope, options)
     if not gone:
-        return Answer(last)
+        return WriteResponse(last)
     details = {
         "name": name_of(last),
         "group": target.resource.group,
         "kind": target.resource.plural,
         "uid": uid_of(last),
     }
-    return Answer(_SUCCESS | {"details": details}, is_object=False)
+    return WriteResponse(_SUCCESS | {"details": details}, is_object=False)
 
 
-def _delete_options(request: Request) -> DeleteOptions:
+def _delete_options(request: WriteRequest) -> DeleteOptions:
     body, query = request.body, request.query
     grace = query.get("gracePeriodSeconds", body.get("gracePeriodSeconds"))
     if body.get("orphanDependents") is not None:
@@ -254,13 +254,13 @@ def _delete_options(request: Request) -> DeleteOptions:
     )
 
 
-def _unknown_fields(target: Target, request: Request, document: Json) -> tuple[str, ...]:
+def _unknown_fields(target: Target, request: WriteRequest, document: Json) -> tuple[str, ...]:
     mode = request.query.get("fieldValidation", "Warn")
     if mode == "Ignore":
         return ()
     unknown = [f'unknown field "{path}"' for path in target.resource.unknown_fields(document)]
     if unknown and mode == "Strict":
-        raise ApiError(
+        raise RequestError(
             400,
             "BadRequest",
             f"{target.resource.kind} in version {target.resource.version} cannot be handled as a "

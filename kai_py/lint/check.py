@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kai_py.api.manifests import Document, ManifestError, Mapping, read_documents
 from kai_py.lint.finding import Finding, Severity
-from kai_py.lint.manifest import File, Manifest, Rule, mappings_at
+from kai_py.lint.manifest import Manifest, ManifestSet, Rule, mappings_at
 from kai_py.lint.rewrite import rewrite
 from kai_py.lint.rules import (
     claims,
@@ -58,7 +58,7 @@ lines of anchors can stand for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class LintReport:
     """What was found, in the order of the file, and the file's valid form."""
 
     findings: tuple[Finding, ...]
@@ -75,18 +75,18 @@ class Report:
         return tuple(found for found in self.errors if not found.fixed)
 
 
-def lint(text: str) -> Report:
+def lint(text: str) -> LintReport:
     """Check a YAML text of any number of objects."""
     return lint_together([text])[0]
 
 
-def lint_together(texts: Sequence[str]) -> tuple[Report, ...]:
+def lint_together(texts: Sequence[str]) -> tuple[LintReport, ...]:
     """Check several texts whose objects may name one another; one report per text.
 
     Text that is no YAML is one finding, and its valid form is the text itself.
     """
     read = [_read(text.removeprefix("\ufeff")) for text in texts]
-    file = File([manifest for part in read for manifest in part.manifests])
+    file = ManifestSet([manifest for part in read for manifest in part.manifests])
     for rule in RULES:
         for part in read:
             for manifest in part.manifests:
@@ -95,7 +95,7 @@ def lint_together(texts: Sequence[str]) -> tuple[Report, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
+class _CheckedText:
     """One text while it is checked."""
 
     text: str
@@ -103,26 +103,26 @@ class _Text:
     manifests: list[Manifest]
     findings: list[Finding]
 
-    def report(self) -> Report:
+    def report(self) -> LintReport:
         corrected = rewrite(self.text, [document.value for document in self.documents])
         unique = dict.fromkeys(self.findings)
-        return Report(tuple(sorted(unique, key=lambda found: found.line)), corrected)
+        return LintReport(tuple(sorted(unique, key=lambda found: found.line)), corrected)
 
 
-def _read(text: str) -> _Text:
+def _read(text: str) -> _CheckedText:
     try:
         documents = read_documents(text)
-        _refuse_endless(documents)
+        _refuse_oversized(documents)
     except ManifestError as error:
         template = " (a template? render it first)" if "{{" in text else ""
         finding = Finding(error.line, "", "", f"is not YAML: {error.reason}{template}")
-        return _Text(text, [], [], [finding])
+        return _CheckedText(text, [], [], [finding])
     findings = [finding for document in documents for finding in _document(document)]
     manifests = [manifest for document in documents for manifest in _manifests(document)]
-    return _Text(text, documents, manifests, findings)
+    return _CheckedText(text, documents, manifests, findings)
 
 
-def _refuse_endless(documents: list[Document]) -> None:
+def _refuse_oversized(documents: list[Document]) -> None:
     for document in documents:
         if document.values > MAX_VALUES:
             reason = f"stands for more than {MAX_VALUES} values: no object is that large"

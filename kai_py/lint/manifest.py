@@ -65,7 +65,7 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class ManifestSet:
     """All objects checked together, for what rules ask about other objects."""
 
     manifests: list[Manifest] = field(default_factory=list)
@@ -75,7 +75,7 @@ class File:
         return [manifest for manifest in self.manifests if manifest.is_a(group, *kinds)]
 
 
-Rule = Callable[[Manifest, File], Iterator[Finding]]
+Rule = Callable[[Manifest, ManifestSet], Iterator[Finding]]
 
 
 def at(value: Any, *path: str | int) -> Any:
@@ -125,7 +125,7 @@ def rename(mapping: Mapping, key: str, new_key: str) -> None:
     mapping.lines = {new_key if name == key else name: line for name, line in lines.items()}
 
 
-def put(mapping: Mapping, key: str, value: Any) -> None:
+def set_key(mapping: Mapping, key: str, value: Any) -> None:
     """Set a key that was not written; it counts as standing where the mapping starts."""
     mapping.lines.setdefault(key, mapping.line)
     mapping[key] = value
@@ -143,11 +143,11 @@ def walk(value: Any, path: Path = ()) -> Iterator[tuple[Path, Mapping]]:
             yield from walk(item, (*path, index))
 
 
-def wrapped(line: int, **entries: Any) -> Mapping:
+def mapping_at_line(line: int, **entries: Any) -> Mapping:
     """Make a mapping that counts as standing on a line."""
     mapping = Mapping(line)
     for key, value in entries.items():
-        put(mapping, key, value)
+        set_key(mapping, key, value)
     return mapping
 
 

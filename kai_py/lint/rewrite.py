@@ -54,10 +54,10 @@ def dump(value: Any, *, flow: bool = False) -> str:
         width=math.inf,
         default_flow_style=flow,
     )
-    return _FOLDED.sub(_broken_at_and, written.removesuffix("...\n"))
+    return _FOLDED.sub(_split_at_and, written.removesuffix("...\n"))
 
 
-def _broken_at_and(match: re.Match[str]) -> str:
+def _split_at_and(match: re.Match[str]) -> str:
     """Put each condition of a folded selector on its own line."""
     header, indent, text = match.groups()
     return header + indent + text.replace(" && ", f"\n{indent}&& ")
@@ -89,17 +89,19 @@ _Dumper.add_implicit_resolver(
 )
 
 
-def same(left: Any, right: Any) -> bool:
+def same_value(left: Any, right: Any) -> bool:
     """Tell whether two values are written the same: unlike ``==``, 1 is neither true nor 1.0."""
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+        return left.keys() == right.keys() and all(
+            same_value(left[key], right[key]) for key in left
+        )
     if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(same, left, right))
+        return len(left) == len(right) and all(map(same_value, left, right))
     return type(left) is type(right) and bool(left == right)
 
 
 def _document_edits(text: str, document: Document, value: Any) -> list[Edit]:
-    if same(document.value, value):
+    if same_value(document.value, value):
         return []
     start = document.node.start_mark.index
     marker = _MARKER.search(text, start)
@@ -116,7 +118,7 @@ def _reads_as(text: str, value: Any) -> bool:
         documents = read_documents(text)
     except ManifestError:
         return False
-    return len(documents) == 1 and same(documents[0].value, value)
+    return len(documents) == 1 and same_value(documents[0].value, value)
 
 
 def _apply(text: str, edits: Iterable[Edit]) -> str:
@@ -126,7 +128,7 @@ def _apply(text: str, edits: Iterable[Edit]) -> str:
 
 
 def _edits(text: str, node: yaml.Node, old: Any, new: Any) -> Iterator[Edit]:
-    if same(old, new):
+    if same_value(old, new):
         return
     if isinstance(node, yaml.MappingNode) and isinstance(new, dict) and _is_block(node):
         yield from _mapping_edits(text, node, old, new)
@@ -136,7 +138,7 @@ def _edits(text: str, node: yaml.Node, old: Any, new: Any) -> Iterator[Edit]:
     elif isinstance(node, yaml.ScalarNode) and isinstance(new, str):
         yield _scalar_edit(text, node, new)
     else:
-        yield _whole(text, node, new)
+        yield _rewritten_node(text, node, new)
 
 
 def _mapping_edits(
@@ -147,7 +149,7 @@ def _mapping_edits(
     last_kept = -1
     for key_node, value_node in node.value:
         key = key_node.value
-        renamed = next((name for name, value in added.items() if same(value, old[key])), None)
+        renamed = next((name for name, value in added.items() if same_value(value, old[key])), None)
         if key in new:
             edits += _edits(text, value_node, old[key], new[key])
         elif renamed is not None:
@@ -158,7 +160,7 @@ def _mapping_edits(
             continue
         last_kept = _line_end(text, _end(text, value_node))
     if last_kept < 0:
-        return [_whole(text, node, new)]
+        return [_rewritten_node(text, node, new)]
     if added:
         block = ("\n" + dump(added).rstrip("\n")).replace("\n", "\n" + " " * node.start_mark.column)
         edits.append(Edit(last_kept, last_kept, block))
@@ -191,7 +193,7 @@ def _scalar_edit(text: str, node: yaml.ScalarNode, new: str) -> Edit:
     return Edit(content_start, end, "\n".join(indent + line for line in lines.split("\n")))
 
 
-def _whole(text: str, node: yaml.Node, new: Any) -> Edit:
+def _rewritten_node(text: str, node: yaml.Node, new: Any) -> Edit:
     """Write a node anew, in its own style, at its own indentation."""
     start, end = node.start_mark.index, _end(text, node)
     if not isinstance(new, dict | list) or not _is_block(node):

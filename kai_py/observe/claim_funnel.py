@@ -18,7 +18,7 @@ from kai_py.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class TurnedDown:
+class RejectedDevices:
     """Devices that a check turned down; ``cause`` is the selector and condition, or the taint."""
 
     check: str
@@ -49,7 +49,7 @@ class RequestFunnel:
     matching: int
     free: int
     most_on_a_node: int
-    turned_down: tuple[TurnedDown, ...]
+    turned_down: tuple[RejectedDevices, ...]
     nearest: NearestDevice | None
 
 
@@ -82,7 +82,7 @@ def claim_funnel(snapshot: Snapshot, namespace: str, name: str) -> ClaimFunnel |
         return ClaimFunnel(title, message=str(found))
     return ClaimFunnel(
         title,
-        message=tell(found, [claim]) if _is_short(found) else "",
+        message=tell(found, [claim]) if _is_insufficient(found) else "",
         nodes=found.nodes,
         devices=found.devices,
         unusable_pools=tuple(
@@ -100,7 +100,7 @@ def _funnel(snapshot: Snapshot, claim: ResourceClaim) -> Funnel | AllocationErro
     return device_funnel(devices.fleet, [claim], nodes, devices.state, everywhere)
 
 
-def _is_short(funnel: Funnel) -> bool:
+def _is_insufficient(funnel: Funnel) -> bool:
     """Whether some request finds too few devices on every node, whatever alternative it takes."""
     enough: dict[int, bool] = {}
     for each in funnel.options:
@@ -118,7 +118,7 @@ def _request(found: OptionFunnel) -> RequestFunnel:
         free=found.free,
         most_on_a_node=found.most,
         turned_down=tuple(
-            TurnedDown(each.step.value, each.cause, each.devices) for each in found.removed
+            RejectedDevices(each.step.value, each.cause, each.devices) for each in found.removed
         ),
         nearest=None
         if nearest is None

@@ -17,13 +17,13 @@ from prometheus_client.registry import Collector
 from kai_py.api.gpu_share import counts_gpus
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.listing import Holder, holders_of
-from kai_py.observe.cluster_view import ClusterView, NodeUse
+from kai_py.observe.cluster_view import ClusterView, NodeUsage
 from kai_py.policy.score.cluster import fragmented_gpus
 
-MOST_DEVICES = 50_000
+MAX_DEVICES = 50_000
 NODE, CLUSTER = "node", "cluster"
-AGES = ((60.0, "under 1m"), (600.0, "1m-10m"), (3600.0, "10m-1h"), (86400.0, "1h-1d"))
-OLDEST = "over 1d"
+AGE_BUCKETS = ((60.0, "under 1m"), (600.0, "1m-10m"), (3600.0, "10m-1h"), (86400.0, "1h-1d"))
+OLDEST_BUCKET = "over 1d"
 NODE_STATES = ("free", "partial", "full", "unusable", "without_gpus")
 POD_LABELS = ("node", "resource", "namespace", "pod", "gang", "queue")
 DEVICE_LABELS = (
@@ -48,7 +48,7 @@ class ClusterMetrics(Collector):
         if view is None:
             return
         yield from pending_ages(view)
-        yield from room(view)
+        yield from free_capacity(view)
         yield from fragmentation(view)
         yield device_claims(view)
         yield pod_gpus(view)
@@ -66,9 +66,9 @@ def pending_ages(view: ClusterView) -> Iterator[Metric]:
         "Age of the oldest gang that stays pending, by queue.",
         labels=("queue",),
     )
-    for queue, ages in _ages(view).items():
+    for queue, ages in _pending_ages(view).items():
         found = Tally(map(age_label, ages))
-        for label in (*(label for _, label in AGES), OLDEST):
+        for label in (*(label for _, label in AGE_BUCKETS), OLDEST_BUCKET):
             counts.add_metric((queue, label), found[label])
         oldest.add_metric((queue,), max(ages, default=0.0))
     yield counts
@@ -77,10 +77,10 @@ def pending_ages(view: ClusterView) -> Iterator[Metric]:
 
 def age_label(seconds: float) -> str:
     """The age of a gang as a label: a bounded set."""
-    return next((label for below, label in AGES if seconds < below), OLDEST)
+    return next((label for below, label in AGE_BUCKETS if seconds < below), OLDEST_BUCKET)
 
 
-def _ages(view: ClusterView) -> dict[str, list[float]]:
+def _pending_ages(view: ClusterView) -> dict[str, list[float]]:
     ages: dict[str, list[float]] = {share.queue: [] for share in view.plan.queues}
     for unplaced in view.plan.unplaced:
         gang = view.snapshot.gangs.get(unplaced.gang)
@@ -89,7 +89,7 @@ def _ages(view: ClusterView) -> dict[str, list[float]]:
     return ages
 
 
-def room(view: ClusterView) -> Iterator[Metric]:
+def free_capacity(view: ClusterView) -> Iterator[Metric]:
     """Nodes by state, and the most GPUs that are free together per level of the topology."""
     uses = [use for domain in view.domains.values() for use in domain]
     nodes = GaugeMetricFamily(
@@ -122,15 +122,15 @@ def fragmentation(view: ClusterView) -> Iterator[Metric]:
     yield metric
 
 
-def node_state(use: NodeUse) -> str:
+def node_state(usage: NodeUsage) -> str:
     """One of ``NODE_STATES``."""
-    if not use.usable:
+    if not usage.usable:
         return "unusable"
-    if not use.gpus:
+    if not usage.gpus:
         return "without_gpus"
-    if not use.used:
+    if not usage.used:
         return "free"
-    return "full" if use.used >= use.gpus else "partial"
+    return "full" if usage.used >= usage.gpus else "partial"
 
 
 def largest_free(view: ClusterView) -> dict[str, float]:
@@ -159,12 +159,12 @@ def device_claims(view: ClusterView) -> Metric:
     )
     objects = view.snapshot.devices
     held = holders_of(objects.claims.values(), view.snapshot.gangs)
-    known = dict(_published(view, held)) if held else {}
+    known = dict(_published_devices(view, held)) if held else {}
     told = 0
     for device in sorted(held):
         node, uuid = known.get(device, ("", ""))
         for holder in held[device]:
-            if told < MOST_DEVICES and not holder.admin:
+            if told < MAX_DEVICES and not holder.admin:
                 metric.add_metric(_labels(device, node, uuid, holder), 1.0)
                 told += 1
     return metric
@@ -177,7 +177,7 @@ def pod_gpus(view: ClusterView) -> Metric:
         "GPUs or MIG devices that a pod holds through a device plugin; join on namespace and pod.",
         labels=POD_LABELS,
     )
-    held = islice(_plugin_devices(view), MOST_DEVICES)
+    held = islice(_plugin_devices(view), MAX_DEVICES)
     for labels, count in held:
         metric.add_metric(labels, count)
     return metric
@@ -198,7 +198,7 @@ def _plugin_devices(view: ClusterView) -> Iterator[tuple[tuple[str, ...], float]
                     yield (node, name, pod.namespace, pod.name, gang.key, gang.queue), count
 
 
-def _published(
+def _published_devices(
     view: ClusterView, wanted: Iterable[DeviceID]
 ) -> Iterator[tuple[DeviceID, tuple[str, str]]]:
     """Node and uuid of the devices in ``wanted`` that slices list."""

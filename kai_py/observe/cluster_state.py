@@ -7,16 +7,16 @@ holds which device of a node is asked for a page of nodes at a time (``node_stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kai_py.observe.cluster_view import OTHERS, ClusterView, NodeUse
+from kai_py.observe.cluster_view import OTHER_SCHEDULERS, ClusterView, NodeUsage
 from kai_py.observe.queue_rows import QueueRow, queue_rows
 from kai_py.plan.plan import Unplaced
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
 
-MOST_PENDING = 500
+MAX_PENDING = 500
 UNUSABLE, NO_GPUS = "x", "-"
 FULL = 9
-NOBODY = -1
+NO_OWNER = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class ClusterState:
 def cluster_state(view: ClusterView) -> ClusterState:
     """The state of a cycle; O(nodes + pods)."""
     rows = tuple(queue_rows(view.plan))
-    owners = (*(row.queue for row in rows), OTHERS)
+    owners = (*(row.queue for row in rows), OTHER_SCHEDULERS)
     domains = tuple(_domains(view, owners))
     return ClusterState(
         cycle=view.number,
@@ -100,7 +100,7 @@ def cluster_state(view: ClusterView) -> ClusterState:
         levels=view.levels,
         owners=owners,
         domains=domains,
-        pending=tuple(pending_gangs(view))[:MOST_PENDING],
+        pending=tuple(pending_gangs(view))[:MAX_PENDING],
     )
 
 
@@ -123,22 +123,22 @@ def _domains(view: ClusterView, owners: Sequence[str]) -> Iterator[Domain]:
         )
 
 
-def fill_of(use: NodeUse) -> str:
+def fill_of(usage: NodeUsage) -> str:
     """The character of a node in ``Domain.fill``; a node in part use is neither 0 nor 9."""
-    if not use.usable:
+    if not usage.usable:
         return UNUSABLE
-    if not use.gpus:
+    if not usage.gpus:
         return NO_GPUS
-    if use.used >= use.gpus:
+    if usage.used >= usage.gpus:
         return str(FULL)
-    return str(min(max(round(use.used / use.gpus * FULL), 1), FULL - 1)) if use.used else "0"
+    return str(min(max(round(usage.used / usage.gpus * FULL), 1), FULL - 1)) if usage.used else "0"
 
 
-def _owner(use: NodeUse, positions: Mapping[str, int]) -> int:
-    if not use.by_queue:
-        return NOBODY
-    most = max(sorted(use.by_queue), key=lambda queue: use.by_queue[queue])
-    return positions.get(most, NOBODY)
+def _owner(usage: NodeUsage, positions: Mapping[str, int]) -> int:
+    if not usage.by_queue:
+        return NO_OWNER
+    most = max(sorted(usage.by_queue), key=lambda queue: usage.by_queue[queue])
+    return positions.get(most, NO_OWNER)
 
 
 def pending_gangs(view: ClusterView) -> Iterator[PendingGang]:
@@ -149,7 +149,7 @@ def pending_gangs(view: ClusterView) -> Iterator[PendingGang]:
 
 
 def _pending(view: ClusterView, unplaced: Unplaced, gang: Gang) -> PendingGang:
-    position, waiting = view.lines.get(gang.key, (0, 0))
+    position, waiting = view.queue_positions.get(gang.key, (0, 0))
     return PendingGang(
         gang=gang.key,
         queue=gang.queue,

@@ -10,21 +10,21 @@ from functools import cached_property
 import numpy as np
 
 from kai_py.observe.natural_order import natural
-from kai_py.observe.pending_order import places_in_line
+from kai_py.observe.pending_order import queue_positions
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 
-USUAL_LEVELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")
+DEFAULT_LEVELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")
 HOST_LEVEL = "kubernetes.io/hostname"
-OTHERS = ""
+OTHER_SCHEDULERS = ""
 """Stands for the queue of whoever is not scheduled by us."""
 
 
 @dataclass(frozen=True, slots=True)
-class NodeUse:
+class NodeUsage:
     """GPUs of one node: how many there are, and how many each queue holds."""
 
     row: int
@@ -55,17 +55,17 @@ class ClusterView:
         Where there are several, the first by name counts. Levels that no node has are left out.
         """
         topologies = self.snapshot.topologies
-        keys = topologies[min(topologies)] if topologies else USUAL_LEVELS
+        keys = topologies[min(topologies)] if topologies else DEFAULT_LEVELS
         nodes = self.snapshot.nodes
         return tuple(k for k in keys if k != HOST_LEVEL and len(nodes.label(k).values) > 1)
 
     @cached_property
-    def domains(self) -> dict[str, tuple[NodeUse, ...]]:
+    def domains(self) -> dict[str, tuple[NodeUsage, ...]]:
         """Domain of the finest level, values joined by "/", to its nodes; "" without labels."""
         nodes = self.snapshot.nodes
         columns = [nodes.label(key) for key in self.levels]
-        found: dict[str, list[NodeUse]] = {}
-        for use in self._uses():
+        found: dict[str, list[NodeUsage]] = {}
+        for use in self._node_usages():
             path = (column.values[column.codes[use.row]] for column in columns)
             found.setdefault("/".join(path).rstrip("/"), []).append(use)
         return {
@@ -84,14 +84,14 @@ class ClusterView:
         return found
 
     @cached_property
-    def lines(self) -> dict[str, tuple[int, int]]:
+    def queue_positions(self) -> dict[str, tuple[int, int]]:
         """Waiting gang to its place in the line of its queue, from 1, and the line's length."""
-        return places_in_line(self.snapshot, self.plan)
+        return queue_positions(self.snapshot, self.plan)
 
-    def _uses(self) -> Iterator[NodeUse]:
+    def _node_usages(self) -> Iterator[NodeUsage]:
         nodes = self.snapshot.nodes
         usable = nodes.ready & ~nodes.unschedulable
-        taken = self._plugin_gpus_taken()
+        taken = self._plugin_gpus_allocated()
         for row, name in enumerate(nodes.names):
             by_queue: dict[str, float] = {}
             foreign = float(taken[row])
@@ -101,10 +101,10 @@ class ClusterView:
                     by_queue[gang.queue] = by_queue.get(gang.queue, 0.0) + gpus
                 foreign -= gpus if member.shape.gpu_share is None else 0.0
             if foreign > 0:
-                by_queue[OTHERS] = foreign
-            yield NodeUse(row, name, float(self.node_gpus[row]), by_queue, bool(usable[row]))
+                by_queue[OTHER_SCHEDULERS] = foreign
+            yield NodeUsage(row, name, float(self.node_gpus[row]), by_queue, bool(usable[row]))
 
-    def _plugin_gpus_taken(self) -> Floats:
+    def _plugin_gpus_allocated(self) -> Floats:
         """(nodes,) whole GPUs that pods of any scheduler hold through a device plugin."""
         taken = np.zeros(len(self.snapshot.nodes))
         for name, row in self.snapshot.resources.positions.items():

@@ -15,8 +15,8 @@ from itertools import islice
 from kai_py.plan.plan import Action, Eviction, GangPlacement, Plan, Unplaced
 from kai_py.snapshot.accounting import GPU
 
-KEPT = 5000
-_ROOM = {
+MAX_DECISIONS = 5000
+_PLACEMENT_REASONS = {
     Action.ALLOCATE: "there was room for it",
     Action.CONSOLIDATE: "others moved together for it",
     Action.RECLAIM: "queues above their share gave room back",
@@ -32,7 +32,7 @@ class DecisionKind(enum.StrEnum):
     EVICTED = "evicted"
     NOMINATED = "nominated"
     WAITING = "waiting"
-    GONE = "gone"
+    DELETED = "gone"
     """The gang waited and was taken away."""
 
 
@@ -64,9 +64,9 @@ class Decision:
 class DecisionLog:
     """The last ``kept`` decisions; belongs to one event loop."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._decisions: deque[Decision] = deque(maxlen=kept)
-        self._before = Plan()
+    def __init__(self, size: int = MAX_DECISIONS) -> None:
+        self._decisions: deque[Decision] = deque(maxlen=size)
+        self._last_plan = Plan()
         self._changed = asyncio.Event()
         self.cycle = 0
 
@@ -75,13 +75,13 @@ class DecisionLog:
         """Number of the last decision; 0 before the first."""
         return self._decisions[-1].number if self._decisions else 0
 
-    def note(self, plan: Plan, gangs: Container[str], now: float) -> tuple[Decision, ...]:
+    def record(self, plan: Plan, gangs: Container[str], now: float) -> tuple[Decision, ...]:
         """Take over a cycle's decisions and give them; ``gangs``: keys of those that exist."""
         before = self.newest
-        for decision in new_decisions(self._before, plan, gangs):
+        for decision in new_decisions(self._last_plan, plan, gangs):
             number = self.newest + 1
             self._decisions.append(replace(decision, number=number, time=now))
-        self._before = plan
+        self._last_plan = plan
         self.cycle += 1
         self._changed.set()
         self._changed = asyncio.Event()
@@ -120,21 +120,21 @@ def new_decisions(before: Plan, plan: Plan, gangs: Container[str]) -> Iterator[D
                 action=gang.action.value,
                 pods=tuple(str(pod.pod) for pod in gang.pods),
                 nodes=tuple(dict.fromkeys(pod.node for pod in gang.pods)),
-                message=_why_it_starts(plan, gang),
+                message=_placement_message(plan, gang),
             )
     yield from _evicted(before, plan)
     yield from _nominated(before, plan)
     yield from _waiting(before, plan, gangs)
 
 
-def whose_room(action: Action) -> str:
+def placement_reason(action: Action) -> str:
     """How there came to be room for a gang that an action placed."""
-    return _ROOM[action]
+    return _PLACEMENT_REASONS[action]
 
 
-def _why_it_starts(plan: Plan, gang: GangPlacement) -> str:
+def _placement_message(plan: Plan, gang: GangPlacement) -> str:
     """Whose room it gets, and where its queue stands with it."""
-    room = _ROOM[gang.action]
+    room = _PLACEMENT_REASONS[gang.action]
     share = next((share for share in plan.queues if share.queue == gang.queue), None)
     if share is None:
         return room
@@ -200,12 +200,12 @@ def _waiting(before: Plan, plan: Plan, gangs: Container[str]) -> Iterator[Decisi
             )
     for each in former.values():
         if each.gang not in gangs:
-            yield _gone(each)
+            yield _deleted(each)
 
 
-def _gone(unplaced: Unplaced) -> Decision:
+def _deleted(unplaced: Unplaced) -> Decision:
     return Decision(
-        kind=DecisionKind.GONE,
+        kind=DecisionKind.DELETED,
         gang=unplaced.gang,
         queue=unplaced.queue,
         former_stage=unplaced.stage.value,

@@ -18,28 +18,28 @@ from kai_py.snapshot.gangs import Gang
 
 WAIT_BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 12 * 3600.0, 24 * 3600.0)
 SIZES = ((1, "1"), (8, "2-8"), (64, "9-64"), (512, "65-512"))
-LARGEST = "513+"
+LARGEST_SIZE = "513+"
 
 
 class DecisionMetrics:
     """Metrics of decisions, registered on ``registry``, which takes them once."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._wait = Histogram(
+        self._wait_seconds = Histogram(
             "kai_py_gang_wait_seconds",
             "Time that gangs waited until they were placed, by queue and pods of the gang.",
             ("queue", "size"),
             buckets=WAIT_BUCKETS,
             registry=registry,
         )
-        self._lost = Counter(
+        self._lost_gpu_seconds = Counter(
             "kai_py_lost_gpu_seconds_total",
             "GPU-seconds that evicted pods had run, by the action that evicts them.",
             ("action",),
             registry=registry,
         )
         for action in Action:
-            self._lost.labels(action.value)
+            self._lost_gpu_seconds.labels(action.value)
 
     def count(self, decisions: Iterable[Decision], gangs: Mapping[str, Gang], now: float) -> None:
         """Count what a cycle decided; ``gangs`` as they were before it."""
@@ -50,15 +50,17 @@ class DecisionMetrics:
             if decision.kind is DecisionKind.PLACED and not gang.bound:
                 since = max(gang.created, gang.last_evicted or 0.0)
                 size = size_label(len(gang.members))
-                wait = self._wait.labels(gang.queue, size)
+                wait = self._wait_seconds.labels(gang.queue, size)
                 wait.observe(max(now - since, 0.0), exemplar("gang", decision.gang))
             elif decision.kind is DecisionKind.EVICTED:
-                self._lost.labels(decision.action).inc(lost_gpu_seconds(decision, gang, now))
+                self._lost_gpu_seconds.labels(decision.action).inc(
+                    lost_gpu_seconds(decision, gang, now)
+                )
 
 
 def size_label(pods: int) -> str:
     """The size of a gang as a label: a bounded set."""
-    return next((label for most, label in SIZES if pods <= most), LARGEST)
+    return next((label for most, label in SIZES if pods <= most), LARGEST_SIZE)
 
 
 def lost_gpu_seconds(decision: Decision, gang: Gang, now: float) -> float:

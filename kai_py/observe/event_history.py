@@ -12,14 +12,14 @@ from datetime import datetime
 
 from kai_py.api import event_details as details
 from kai_py.api.records.core import ObjectMeta, Record
-from kai_py.observe.decision_log import Decision, DecisionKind, decisions_about, whose_room
+from kai_py.observe.decision_log import Decision, DecisionKind, decisions_about, placement_reason
 from kai_py.plan.plan import Action, Plan
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.client import Client
 from kai_py.watch.resource import define_kind
 
-TOGETHER_SECONDS = 10.0
-UNTOLD = "its events are no longer kept"
+MERGE_SECONDS = 10.0
+EVENTS_EXPIRED = "its events are no longer kept"
 
 
 class InvolvedObject(Record, frozen=True):
@@ -30,7 +30,7 @@ class InvolvedObject(Record, frozen=True):
     name: str = ""
 
 
-class ToldEvent(Record, frozen=True):
+class SchedulerEvent(Record, frozen=True):
     """A core/v1 Event as far as it is read."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -40,7 +40,7 @@ class ToldEvent(Record, frozen=True):
     event_time: datetime | None = None
 
 
-EVENTS = define_kind(ToldEvent, "Event", "events", "v1").at()
+EVENTS = define_kind(SchedulerEvent, "Event", "events", "v1").at()
 KINDS = {
     "Scheduled": DecisionKind.PLACED,
     "Preempted": DecisionKind.EVICTED,
@@ -50,13 +50,15 @@ KINDS = {
 }
 
 
-async def read_told(client: Client, reporter: str, namespaces: Iterable[str]) -> list[ToldEvent]:
+async def read_scheduler_events(
+    client: Client, reporter: str, namespaces: Iterable[str]
+) -> list[SchedulerEvent]:
     """Events of the scheduler called ``reporter``: evictions everywhere, the rest of namespaces.
 
     Raises ApiError.
     """
     ours = f"reportingComponent={reporter}"
-    found: list[ToldEvent] = []
+    found: list[SchedulerEvent] = []
     for namespace in sorted(set(namespaces)):
         listing = await client.list(EVENTS, namespace=namespace, field_selector=ours)
         found += (each for each in listing.items if each.reason != "Preempted")
@@ -64,7 +66,7 @@ async def read_told(client: Client, reporter: str, namespaces: Iterable[str]) ->
     return [*found, *evictions.items]
 
 
-def told_decisions(events: Iterable[ToldEvent]) -> tuple[Decision, ...]:
+def decisions_of_events(events: Iterable[SchedulerEvent]) -> tuple[Decision, ...]:
     """The decisions of which events tell, oldest first; waiting is told once for each stage."""
     singles = sorted(filter(None, map(_decision, events)), key=lambda each: (each.time, each.pods))
     merged: list[Decision] = []
@@ -79,15 +81,15 @@ def told_decisions(events: Iterable[ToldEvent]) -> tuple[Decision, ...]:
             continue
         same = (each.kind, each.gang, each.action, each.beneficiary, each.message)
         place = newest.get(same)
-        if place is not None and each.time - merged[place].time <= TOGETHER_SECONDS:
-            merged[place] = _with(merged[place], each)
+        if place is not None and each.time - merged[place].time <= MERGE_SECONDS:
+            merged[place] = _merged(merged[place], each)
         else:
             newest[same] = len(merged)
             merged.append(each)
     return tuple(merged)
 
 
-def _with(first: Decision, other: Decision) -> Decision:
+def _merged(first: Decision, other: Decision) -> Decision:
     return replace(
         first,
         pods=tuple(dict.fromkeys((*first.pods, *other.pods))),
@@ -95,7 +97,7 @@ def _with(first: Decision, other: Decision) -> Decision:
     )
 
 
-def _decision(event: ToldEvent) -> Decision | None:
+def _decision(event: SchedulerEvent) -> Decision | None:
     kind, said = KINDS.get(event.reason), event.metadata.annotations
     gang, about = said.get(details.GANG, ""), event.involved_object
     # What is told of pods stands once more on their owner, for people.
@@ -114,14 +116,14 @@ def _decision(event: ToldEvent) -> Decision | None:
         pods=(f"{about.namespace}/{about.name}",) if on_pod else (),
         nodes=(node,) if node else (),
         stage=said.get(details.STAGE, ""),
-        message=whose_room(Action(action)) if placed else event.message,
+        message=placement_reason(Action(action)) if placed else event.message,
         beneficiary=said.get(details.BENEFICIARY, ""),
         beneficiary_queue=said.get(details.BENEFICIARY_QUEUE, ""),
     )
 
 
 @dataclass(frozen=True)
-class Told:
+class DecisionHistory:
     """What is known of the past of a cluster."""
 
     decisions: tuple[Decision, ...]
@@ -132,10 +134,10 @@ class Told:
         """Decisions about ``gang`` or in its favour, made after ``since``, oldest first."""
         kept = decisions_about(gang, self.decisions)
         kinds = {each.kind for each in kept if each.gang == gang}
-        told = (*kept, *self._untold(gang, kinds))
+        told = (*kept, *self._without_events(gang, kinds))
         return tuple(sorted((t for t in told if t.time > since), key=lambda each: each.time))
 
-    def _untold(self, key: str, kinds: set[DecisionKind]) -> Iterator[Decision]:
+    def _without_events(self, key: str, kinds: set[DecisionKind]) -> Iterator[Decision]:
         """What the cluster holds of decisions whose events are gone."""
         gang = self.snapshot.gangs.get(key)
         if gang is not None and gang.bound and DecisionKind.PLACED not in kinds:
@@ -146,7 +148,7 @@ class Told:
                 time=gang.started,
                 pods=tuple(str(member.pod) for member in gang.bound),
                 nodes=tuple(dict.fromkeys(member.node for member in gang.bound)),
-                message=UNTOLD,
+                message=EVENTS_EXPIRED,
             )
         if DecisionKind.EVICTED in kinds:
             return
@@ -158,5 +160,5 @@ class Told:
                         gang=key,
                         queue=share.queue,
                         time=record.at,
-                        message=f"{record.pods} pods had to leave; {UNTOLD}",
+                        message=f"{record.pods} pods had to leave; {EVENTS_EXPIRED}",
                     )

@@ -13,8 +13,8 @@ from itertools import islice
 
 from kai_py.observe.claim_funnel import ClaimFunnel
 from kai_py.observe.decision_log import Decision
-from kai_py.observe.pending_order import places_in_line
-from kai_py.observe.subject import Subject, asked_claim, gang_keys, key_of_gone
+from kai_py.observe.pending_order import queue_positions
+from kai_py.observe.subject import Subject, claim_funnel_of, deleted_gang_key, gang_keys
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.plan import Plan, Protection, QueueShare, Shortage, Unplaced
 from kai_py.policy.limits import units_of
@@ -22,7 +22,7 @@ from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 
-GONE = "Gone"
+DELETED = "Gone"
 RUNNING = "Running"
 STARTING = "Starting"
 
@@ -91,7 +91,7 @@ class Explainer:
         if gang is None:
             return None
         unplaced = self._unplaced.get(key)
-        position, waiting = self._positions.get(key, (0, self._waiting.get(gang.queue, 0)))
+        position, waiting = self._positions.get(key, (0, self._pending_counts.get(gang.queue, 0)))
         running = STARTING if key in self._starting else RUNNING
         return Explanation(
             gang=key,
@@ -106,7 +106,7 @@ class Explainer:
             waiting=waiting,
             nodes=tuple(dict.fromkeys(member.node for member in gang.bound)),
             queues=tuple(_level(share) for share in self._path(gang.queue)),
-            rationed=tuple(self._rationed(gang)),
+            rationed=tuple(self._limited_resources(gang)),
             started=gang.started,
             shortage=unplaced.shortage if unplaced else None,
             protections=unplaced.protections if unplaced else (),
@@ -123,10 +123,10 @@ class Explainer:
 
     @cached_property
     def _positions(self) -> Mapping[str, tuple[int, int]]:
-        return places_in_line(self.snapshot, self.plan)
+        return queue_positions(self.snapshot, self.plan)
 
     @cached_property
-    def _waiting(self) -> Mapping[str, int]:
+    def _pending_counts(self) -> Mapping[str, int]:
         return Counter(unplaced.queue for unplaced in self.plan.unplaced)
 
     @cached_property
@@ -138,14 +138,14 @@ class Explainer:
             yield self._shares[queue]
             queue = self._shares[queue].parent
 
-    def _rationed(self, gang: Gang) -> Iterator[QueueLevel]:
+    def _limited_resources(self, gang: Gang) -> Iterator[QueueLevel]:
         path = list(self._path(gang.queue))
         for resource in sorted(gang.requested.keys() - {GPU}):
-            if any(_rations(share, resource) for share in path):
+            if any(_is_limited(share, resource) for share in path):
                 yield from (_level(share, resource) for share in path)
 
 
-def explained(
+def explain_subject(
     snapshot: Snapshot,
     plan: Plan,
     subject: Subject,
@@ -153,7 +153,7 @@ def explained(
     *,
     decisions: Sequence[Decision],
     history: Callable[[str], tuple[Decision, ...]],
-    most: int | None = None,
+    limit: int | None = None,
 ) -> list[Explanation]:
     """The first ``most`` gangs that ``name`` stands for; where there is none, one that is gone.
 
@@ -161,23 +161,23 @@ def explained(
     gives those to tell of a gang. A claim takes seconds in a cluster of ten thousand nodes: all its
     devices are lined up anew.
     """
-    explainer, claim = Explainer(snapshot, plan), asked_claim(snapshot, subject, name)
-    keys = islice(gang_keys(snapshot, plan, subject, name), most)
+    explainer, claim = Explainer(snapshot, plan), claim_funnel_of(snapshot, subject, name)
+    keys = islice(gang_keys(snapshot, plan, subject, name), limit)
     found = [
         replace(each, claim=claim, history=history(each.gang))
         for each in map(explainer.explain, keys)
         if each is not None
     ]
-    if not found and (key := key_of_gone(subject, name, decisions)):
-        return [gone(key, history(key))]
+    if not found and (key := deleted_gang_key(subject, name, decisions)):
+        return [explain_deleted(key, history(key))]
     return found
 
 
-def gone(key: str, history: tuple[Decision, ...]) -> Explanation:
+def explain_deleted(key: str, history: tuple[Decision, ...]) -> Explanation:
     """A gang that exists no longer, of which only decisions are known."""
     return Explanation(
         gang=key,
-        state=GONE,
+        state=DELETED,
         message="",
         queue=next((each.queue for each in history if each.gang == key), ""),
         priority=0,
@@ -192,7 +192,7 @@ def gone(key: str, history: tuple[Decision, ...]) -> Explanation:
     )
 
 
-def _rations(share: QueueShare, resource: str) -> bool:
+def _is_limited(share: QueueShare, resource: str) -> bool:
     bounds = (share.maximum.get(resource, math.inf), share.deserved.get(resource, math.inf))
     return not all(map(math.isinf, bounds))
 

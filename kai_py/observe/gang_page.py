@@ -10,7 +10,7 @@ from kai_py.observe.cluster_view import ClusterView
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
 
-MOST_GANGS = 200
+MAX_GANGS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def gang_page(view: ClusterView, *, queue: str, search: str, limit: int) -> Gang
         ),
         key=lambda gang: (-gang.allocated.get(GPU, 0.0), gang.key),
     )
-    shown = found[: min(limit, MOST_GANGS)]
+    shown = found[: min(limit, MAX_GANGS)]
     return GangPage(view.number, len(found), tuple(map(_running, shown)))
 
 

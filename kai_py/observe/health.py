@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from kai_py.watch.mirror import KindStatus
 
 STALE_SECONDS = 180.0
-SILENT_SECONDS = 120.0
-UNREACHED_SECONDS = 5.0
+IDLE_WATCH_SECONDS = 120.0
+UNREACHABLE_SECONDS = 5.0
 STUCK_SECONDS = 120.0
 
 
@@ -27,38 +27,38 @@ def stale_watches(kinds: Iterable[KindStatus]) -> list[str]:
     ]
 
 
-def unread_kinds(kinds: Iterable[KindStatus]) -> list[str]:
+def unsynced_kinds(kinds: Iterable[KindStatus]) -> list[str]:
     """Kinds whose first list is waited for."""
     return [
-        f"{kind.kind}: not read yet: {_obstacle(kind)}"
+        f"{kind.kind}: not read yet: {_reason(kind)}"
         for kind in kinds
         if not kind.synced and (kind.required or not kind.missing_permission)
     ]
 
 
-def forgone_kinds(kinds: Iterable[KindStatus]) -> list[str]:
+def unreadable_kinds(kinds: Iterable[KindStatus]) -> list[str]:
     """Kinds that count as not served because we may not read them."""
     return [
-        f"{kind.kind}: goes unread: {_obstacle(kind)}"
+        f"{kind.kind}: goes unread: {_reason(kind)}"
         for kind in kinds
         if kind.missing_permission and not kind.required
     ]
 
 
-def _obstacle(kind: KindStatus) -> str:
+def _reason(kind: KindStatus) -> str:
     if kind.missing_permission:
         return f"the permission to list and watch {kind.missing_permission} is missing"
     return kind.problem or "still reading"
 
 
-def unreached_kinds(kinds: Iterable[KindStatus]) -> list[str]:
+def unreachable_kinds(kinds: Iterable[KindStatus]) -> list[str]:
     """Kinds that were read and whose watch has been failing since, or is silent."""
     return [
         f"{kind.kind}: not reached for {kind.age:.0f} s: {kind.problem or 'the watch is silent'}"
         for kind in kinds
         if kind.api_version
         and kind.synced
-        and kind.age > (UNREACHED_SECONDS if kind.problem else SILENT_SECONDS)
+        and kind.age > (UNREACHABLE_SECONDS if kind.problem else IDLE_WATCH_SECONDS)
     ]
 
 

@@ -20,8 +20,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from kai_py.observe.dashboard import dashboard_routes
-from kai_py.observe.http_access import Access, guard
-from kai_py.observe.http_api import Api, Source
+from kai_py.observe.http_access import HttpAccess, require_access
+from kai_py.observe.http_api import Api, ApiSource
 
 SHUTDOWN_SECONDS = 2.0
 
@@ -36,11 +36,11 @@ class Probes:
     registry: CollectorRegistry
     unhealthy: Callable[[], Sequence[str]]
     unready: Callable[[], Sequence[str]]
-    source: Source
-    forgone: Callable[[], Sequence[str]] = tuple
+    source: ApiSource
+    unreadable: Callable[[], Sequence[str]] = tuple
 
 
-def make_app(probes: Probes, access: Access) -> web.Application:
+def make_app(probes: Probes, access: HttpAccess) -> web.Application:
     """The HTTP application."""
 
     async def metrics(request: web.Request) -> web.Response:
@@ -49,13 +49,13 @@ def make_app(probes: Probes, access: Access) -> web.Application:
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def healthz(_request: web.Request) -> web.Response:
-        return _verdict(probes.unhealthy(), ())
+        return _probe_response(probes.unhealthy(), ())
 
     async def readyz(_request: web.Request) -> web.Response:
-        return _verdict(probes.unready(), probes.forgone())
+        return _probe_response(probes.unready(), probes.unreadable())
 
     api = Api(probes.source)
-    app = web.Application(middlewares=[guard(access)])
+    app = web.Application(middlewares=[require_access(access)])
     routes = {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz}
     app.add_routes([web.get(path, handler) for path, handler in routes.items()])
     app.add_routes([*api.routes(), *dashboard_routes()])
@@ -63,7 +63,7 @@ def make_app(probes: Probes, access: Access) -> web.Application:
     return app
 
 
-def _verdict(problems: Sequence[str], notes: Sequence[str]) -> web.Response:
+def _probe_response(problems: Sequence[str], notes: Sequence[str]) -> web.Response:
     lines = [*(problems or ("ok",)), *notes]
     return web.Response(
         status=503 if problems else 200, text="".join(f"{line}\n" for line in lines)
@@ -71,7 +71,7 @@ def _verdict(problems: Sequence[str], notes: Sequence[str]) -> web.Response:
 
 
 @asynccontextmanager
-async def serve(probes: Probes, access: Access, port: int) -> AsyncIterator[int]:
+async def serve(probes: Probes, access: HttpAccess, port: int) -> AsyncIterator[int]:
     """Serve until the block is left; gives the port, which the system chooses for 0."""
     runner = web.AppRunner(
         make_app(probes, access), access_log=None, shutdown_timeout=SHUTDOWN_SECONDS

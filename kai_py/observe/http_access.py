@@ -15,23 +15,23 @@ from pathlib import Path
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from kai_py.observe.token_review import Refusal
+from kai_py.observe.token_review import AccessDenial
 
 TOKEN_VARIABLE = "KAI_PY_HTTP_TOKEN"  # the variable's name, not a token
-PROTECTED = "/v1/"
-NEEDED = "a bearer token is needed: Authorization: Bearer TOKEN"
-Review = Callable[[str, str], Awaitable[Refusal | None]]
+PROTECTED_PREFIX = "/v1/"
+TOKEN_NEEDED = "a bearer token is needed: Authorization: Bearer TOKEN"
+TokenReviewer = Callable[[str, str], Awaitable[AccessDenial | None]]
 """(token, path) to why the path may not be read with it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class HttpAccess:
     """The address that is listened on, the file of the token if one is configured, and who else is
     asked about other tokens."""
 
     host: str
     token_file: Path | None = None
-    review: Review | None = None
+    review: TokenReviewer | None = None
 
     def token(self) -> str | None:
         """The token, None if none is configured. Raises OSError if its file can't be read."""
@@ -39,7 +39,7 @@ class Access:
             return self.token_file.read_text(encoding="utf-8").strip()
         return os.environ.get(TOKEN_VARIABLE) or None
 
-    def refusal(self, authorization: str, host: str) -> str:
+    def denial(self, authorization: str, host: str) -> str:
         """Why a request with these headers is refused; "" if it is not."""
         try:
             token = self.token()
@@ -51,21 +51,21 @@ class Access:
             return f"the token file {self.token_file} is empty"
         if hmac.compare_digest(bearer(authorization).encode(), token.encode()):
             return ""
-        return NEEDED
+        return TOKEN_NEEDED
 
-    async def refusal_after_review(
+    async def denial_after_review(
         self, authorization: str, host: str, path: str
-    ) -> Refusal | None:
+    ) -> AccessDenial | None:
         """Why a request is refused after whoever reviews tokens was asked; None if it is not."""
-        refusal, given = self.refusal(authorization, host), bearer(authorization)
+        refusal, given = self.denial(authorization, host), bearer(authorization)
         if refusal and given and self.review is not None:
             return await self.review(given, path)
-        return Refusal(401, refusal) if refusal else None
+        return AccessDenial(401, refusal) if refusal else None
 
     def _without_token(self, host: str) -> str:
         if not is_loopback(self.host):
             if self.review is not None:
-                return NEEDED
+                return TOKEN_NEEDED
             return f"no token is configured: set http.tokenFile or {TOKEN_VARIABLE}"
         if not is_loopback(_without_port(host)):
             return "without a token only requests to localhost are answered"
@@ -92,14 +92,14 @@ def _without_port(host: str) -> str:
     return host[: host.index("]") + 1] if host.startswith("[") else host.partition(":")[0]
 
 
-def guard(access: Access) -> Middleware:
+def require_access(access: HttpAccess) -> Middleware:
     """Middleware that answers 401, 403 or 503 where ``access`` refuses."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path.startswith(PROTECTED):
+        if request.path.startswith(PROTECTED_PREFIX):
             authorization, host = (request.headers.get(k, "") for k in ("Authorization", "Host"))
-            refusal = await access.refusal_after_review(authorization, host, request.path)
+            refusal = await access.denial_after_review(authorization, host, request.path)
             if refusal is not None:
                 challenge = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else None
                 return web.Response(

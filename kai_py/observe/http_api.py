@@ -30,37 +30,37 @@ from aiohttp import web
 from kai_py.observe.cluster_state import cluster_state
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import Decision, DecisionLog, decisions_about
-from kai_py.observe.explanation import Explanation, explained
+from kai_py.observe.explanation import Explanation, explain_subject
 from kai_py.observe.gang_page import gang_page
-from kai_py.observe.node_details import MOST_NODES, node_page
+from kai_py.observe.node_details import MAX_NODES, node_page
 from kai_py.observe.share_history import ShareHistory
 from kai_py.observe.subject import Subject
-from kai_py.observe.suggestion import MistakenQuestionError, NoAdviceError, Suggestion
+from kai_py.observe.suggestion import InvalidQuestionError, NoAnswerError, Suggestion
 from kai_py.snapshot.node_kinds import node_kinds
 from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 15.0
-LEAST_BETWEEN_EVENTS = 0.25
-MOST_LISTENERS = 64
-MOST_EXPLAINED = 64
+MIN_EVENT_INTERVAL = 0.25
+MAX_LISTENERS = 64
+MAX_EXPLAINED = 64
 """Gangs of one answer, the first ones of a queue."""
-REST = 3.0
+BUILD_PAUSE_FACTOR = 3.0
 """Pause after building a state, as a multiple of the time it took."""
-STARTED = uuid.uuid4().hex[:8]
+PROCESS_ID = uuid.uuid4().hex[:8]
 """Tells the cycles and decisions of this process from those of the one before."""
 encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True)
-class Source:
+class ApiSource:
     """Where the answers come from."""
 
     view: Callable[[], ClusterView | None]
     decisions: DecisionLog
     shares: ShareHistory
-    advise: Callable[[str], Awaitable[tuple[Suggestion, ...]]] | None = None
+    suggest: Callable[[str], Awaitable[tuple[Suggestion, ...]]] | None = None
     """What would let a gang start, where somebody can simulate it."""
     what_if: Callable[[tuple[tuple[str, str], ...]], Awaitable[object]] | None = None
     """What changes would do, given as (kind, text), where somebody can simulate it."""
@@ -69,11 +69,11 @@ class Source:
 class Api:
     """The handlers; ``close`` ends the streams that are open."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ApiSource) -> None:
         self._source = source
         self._state: tuple[int, bytes] = (0, b"")
-        self._building = asyncio.Lock()
-        self._rest_until = 0.0
+        self._build_lock = asyncio.Lock()
+        self._paused_until = 0.0
         self._listeners = 0
         self._closing = asyncio.Event()
 
@@ -101,7 +101,7 @@ class Api:
         tag = _tag(view.number)
         if request.headers.get("If-None-Match") == tag:
             return web.Response(status=304, headers={"ETag": tag})
-        async with self._building:
+        async with self._build_lock:
             number, body = await self._newest_state()
         return _json(request, body, {"ETag": _tag(number)})
 
@@ -110,19 +110,22 @@ class Api:
         loop = asyncio.get_running_loop()
         if self._state[0] == self._view().number:
             return self._state
-        await asyncio.sleep(max(self._rest_until - loop.time(), 0.0))
+        await asyncio.sleep(max(self._paused_until - loop.time(), 0.0))
         view, began = self._view(), loop.time()
         body = await asyncio.to_thread(lambda: encode(cluster_state(view)))
-        self._rest_until = loop.time() + REST * (loop.time() - began)
+        self._paused_until = loop.time() + BUILD_PAUSE_FACTOR * (loop.time() - began)
         self._state = view.number, body
         return self._state
 
     async def _nodes(self, request: web.Request) -> web.Response:
         view, query = self._view(), request.query
-        offset, limit = _whole(query.get("offset", "0")), _whole(query.get("limit", "64"))
+        offset, limit = (
+            _parse_integer(query.get("offset", "0")),
+            _parse_integer(query.get("limit", "64")),
+        )
         domain = query.get("domain", "")
         page = await asyncio.to_thread(
-            lambda: node_page(view, domain, offset=offset, limit=min(limit, MOST_NODES))
+            lambda: node_page(view, domain, offset=offset, limit=min(limit, MAX_NODES))
         )
         if page is None:
             raise web.HTTPNotFound(text=f'there is no domain "{domain}"\n')
@@ -131,7 +134,7 @@ class Api:
     async def _gangs(self, request: web.Request) -> web.Response:
         view, query = self._view(), request.query
         queue, search = query.get("queue", ""), query.get("search", "")
-        limit = _whole(query.get("limit", "50"))
+        limit = _parse_integer(query.get("limit", "50"))
         page = await asyncio.to_thread(
             lambda: gang_page(view, queue=queue, search=search, limit=limit)
         )
@@ -145,31 +148,31 @@ class Api:
             known = ", ".join(Subject)
             raise web.HTTPNotFound(text=f"what can be explained: {known}\n") from None
         query = request.query
-        since = view.snapshot.now - _whole(query["seconds"]) if "seconds" in query else 0.0
+        since = view.snapshot.now - _parse_integer(query["seconds"]) if "seconds" in query else 0.0
         made = self._source.decisions.made_after(since)
         explanations = await asyncio.to_thread(
-            explained,
+            explain_subject,
             view.snapshot,
             view.plan,
             subject,
             name,
             decisions=made,
             history=lambda gang: decisions_about(gang, made),
-            most=MOST_EXPLAINED,
+            limit=MAX_EXPLAINED,
         )
         if not explanations:
             raise web.HTTPNotFound(text=f"{subject} {name}: no gang of this scheduler has it\n")
         if query.get("suggestions", "true") != "false":
-            explanations = [await self._advised(explanations[0]), *explanations[1:]]
+            explanations = [await self._with_suggestions(explanations[0]), *explanations[1:]]
         return _json(request, encode(explanations))
 
-    async def _advised(self, explanation: Explanation) -> Explanation:
-        advise = self._source.advise
+    async def _with_suggestions(self, explanation: Explanation) -> Explanation:
+        advise = self._source.suggest
         if advise is None or not explanation.message:
             return explanation
         try:
             return replace(explanation, suggestions=await advise(explanation.gang))
-        except (ApiError, NoAdviceError) as error:
+        except (ApiError, NoAnswerError) as error:
             log.warning("no suggestions for %s: %s", explanation.gang, error)
             return explanation
 
@@ -179,9 +182,9 @@ class Api:
             raise web.HTTPNotFound(text="nothing is simulated here\n")
         try:
             answer = await self._source.what_if(tuple(request.query.items()))
-        except MistakenQuestionError as error:
+        except InvalidQuestionError as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
-        except (ApiError, NoAdviceError) as error:
+        except (ApiError, NoAnswerError) as error:
             log.warning("no answer to a what-if: %s", error)
             raise web.HTTPServiceUnavailable(text=f"{error}\n") from None
         return _json(request, encode(answer))
@@ -195,9 +198,10 @@ class Api:
         if "seconds" in query:
             view = self._view()
             return _json(
-                request, encode(log.made_after(view.snapshot.now - _whole(query["seconds"])))
+                request,
+                encode(log.made_after(view.snapshot.now - _parse_integer(query["seconds"]))),
             )
-        return _json(request, encode(log.since(_whole(query.get("since", "0")))))
+        return _json(request, encode(log.since(_parse_integer(query.get("since", "0")))))
 
     async def _history(self, request: web.Request) -> web.Response:
         return _json(request, encode(self._source.shares.samples))
@@ -206,25 +210,25 @@ class Api:
         return _json(request, encode(self._view().plan))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        if self._listeners >= MOST_LISTENERS:
+        if self._listeners >= MAX_LISTENERS:
             raise web.HTTPServiceUnavailable(text="too many listen already\n")
         start = request.headers.get("Last-Event-ID") or request.query.get("since")
         log = self._source.decisions
-        told = log.newest if start is None else _last_told(start, log.newest)
+        told = log.newest if start is None else _last_sent(start, log.newest)
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         )
         await response.prepare(request)
         self._listeners += 1
         try:
-            await self._tell(response, told)
+            await self._stream(response, told)
         except ConnectionResetError:
             pass  # the listener went away, which is how streams end
         finally:
             self._listeners -= 1
         return response
 
-    async def _tell(self, response: web.StreamResponse, told: int) -> None:
+    async def _stream(self, response: web.StreamResponse, sent: int) -> None:
         log, cycle = self._source.decisions, -1
         while not self._closing.is_set():
             if log.cycle == cycle:
@@ -232,11 +236,11 @@ class Api:
                     await response.write(b": still here\n\n")
                 continue
             cycle = log.cycle
-            fresh = log.since(told)
-            told = fresh[-1].number if fresh else told
+            fresh = log.since(sent)
+            sent = fresh[-1].number if fresh else sent
             told_cycle = f'event: cycle\ndata: {{"cycle":{cycle}}}\n\n'.encode()
             await response.write(b"".join(map(_event, fresh)) + told_cycle)
-            await asyncio.sleep(LEAST_BETWEEN_EVENTS)
+            await asyncio.sleep(MIN_EVENT_INTERVAL)
 
     async def _next_cycle(self, cycle: int) -> bool:
         """Wait for a cycle or the end; False when nothing came for a heartbeat."""
@@ -259,21 +263,21 @@ class Api:
 
 
 def _tag(cycle: int) -> str:
-    return f'"{STARTED}-{cycle}"'
+    return f'"{PROCESS_ID}-{cycle}"'
 
 
 def _event(decision: Decision) -> bytes:
-    name = f"{STARTED}-{decision.number}".encode()
+    name = f"{PROCESS_ID}-{decision.number}".encode()
     return b"id: %s\nevent: decision\ndata: %s\n\n" % (name, encode(decision))
 
 
-def _last_told(start: str, newest: int) -> int:
+def _last_sent(start: str, newest: int) -> int:
     """The number in an event's id; of this process nothing was told by the one before."""
     process, _, number = start.rpartition("-")
-    return min(_whole(number), newest) if process in ("", STARTED) else 0
+    return min(_parse_integer(number), newest) if process in ("", PROCESS_ID) else 0
 
 
-def _whole(text: str) -> int:
+def _parse_integer(text: str) -> int:
     if not text.isdecimal():
         raise web.HTTPBadRequest(text=f'a whole number is expected, not "{text[:40]}"\n')
     return int(text)

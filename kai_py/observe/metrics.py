@@ -18,12 +18,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from kai_py.plan.plan import Action, Plan
 
-MOST_CHARACTERS = 128
+MAX_EXEMPLAR_CHARACTERS = 128
 
 
 def exemplar(name: str, value: str) -> dict[str, str]:
     """The exemplar; a value too long loses its beginning, since names differ at their ends."""
-    return {name: value[len(name) - MOST_CHARACTERS :]}
+    return {name: value[len(name) - MAX_EXEMPLAR_CHARACTERS :]}
 
 
 CYCLE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

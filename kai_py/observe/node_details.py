@@ -11,11 +11,11 @@ from kai_py.api.records.resource import ResourceClaim
 from kai_py.dra.holdings import DeviceState
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.listing import DeviceEntry, list_devices
-from kai_py.observe.cluster_view import ClusterView, NodeUse
+from kai_py.observe.cluster_view import ClusterView, NodeUsage
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import PodState
 
-MOST_NODES = 200
+MAX_NODES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Occupant:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeState:
+class NodeDetails:
     """A node; ``others`` are GPUs that pods of other schedulers hold through a device plugin."""
 
     node: str
@@ -53,7 +53,7 @@ class NodePage:
     domain: str
     offset: int
     total: int
-    nodes: tuple[NodeState, ...]
+    nodes: tuple[NodeDetails, ...]
 
 
 def node_page(view: ClusterView, domain: str, *, offset: int, limit: int) -> NodePage | None:
@@ -61,7 +61,7 @@ def node_page(view: ClusterView, domain: str, *, offset: int, limit: int) -> Nod
     uses = view.domains.get(domain)
     if uses is None:
         return None
-    shown = uses[offset : offset + min(limit, MOST_NODES)]
+    shown = uses[offset : offset + min(limit, MAX_NODES)]
     devices: dict[str, list[DeviceEntry]] = {}
     for entry in _devices(view, shown):
         devices.setdefault(entry.node, []).append(entry)
@@ -74,21 +74,21 @@ def node_page(view: ClusterView, domain: str, *, offset: int, limit: int) -> Nod
     )
 
 
-def _node(view: ClusterView, use: NodeUse, devices: Sequence[DeviceEntry]) -> NodeState:
+def _node(view: ClusterView, usage: NodeUsage, devices: Sequence[DeviceEntry]) -> NodeDetails:
     nodes = view.snapshot.nodes
-    return NodeState(
-        node=use.name,
-        gpus=use.gpus,
-        used=use.used,
-        others=use.by_queue.get("", 0.0),
-        ready=bool(nodes.ready[use.row]),
-        cordoned=bool(nodes.unschedulable[use.row]),
+    return NodeDetails(
+        node=usage.name,
+        gpus=usage.gpus,
+        used=usage.used,
+        others=usage.by_queue.get("", 0.0),
+        ready=bool(nodes.ready[usage.row]),
+        cordoned=bool(nodes.unschedulable[usage.row]),
         taints=tuple(
             f"{taint.key}={taint.value}:{taint.effect}" if taint.value
             else f"{taint.key}:{taint.effect}"
-            for taint in nodes.records[use.row].spec.taints
+            for taint in nodes.records[usage.row].spec.taints
         ),
-        occupants=tuple(_occupants(view, use.name)),
+        occupants=tuple(_occupants(view, usage.name)),
         devices=tuple(devices),
     )  # fmt: skip
 
@@ -108,13 +108,13 @@ def _occupants(view: ClusterView, node: str) -> Iterator[Occupant]:
     yield from found.values()
 
 
-def _devices(view: ClusterView, shown: Sequence[NodeUse]) -> Sequence[DeviceEntry]:
+def _devices(view: ClusterView, shown: Sequence[NodeUsage]) -> Sequence[DeviceEntry]:
     names = {use.name for use in shown}
     objects = view.snapshot.devices
     every = objects.slices.values()
     pools = {(s.spec.driver, s.spec.pool.name) for s in every if s.spec.node_name in names}
     slices = [s for s in every if (s.spec.driver, s.spec.pool.name) in pools]
-    claims = [claim for claim in objects.claims.values() if _draws_on(claim, pools)]
+    claims = [claim for claim in objects.claims.values() if _uses_pools(claim, pools)]
     rules = [objects.taint_rules[name] for name in sorted(objects.taint_rules)]
     inventory = Inventory.of(slices, rules=rules)
     allocations = [c.status.allocation for c in claims if c.status.allocation is not None]
@@ -124,7 +124,7 @@ def _devices(view: ClusterView, shown: Sequence[NodeUse]) -> Sequence[DeviceEntr
     return [entry for entry in entries if entry.node]
 
 
-def _draws_on(claim: ResourceClaim, pools: set[tuple[str, str]]) -> bool:
+def _uses_pools(claim: ResourceClaim, pools: set[tuple[str, str]]) -> bool:
     allocation = claim.status.allocation
     return allocation is not None and any(
         (result.driver, result.pool) in pools for result in allocation.devices.results

@@ -9,7 +9,7 @@ from kai_py.plan.plan import Plan
 from kai_py.snapshot.snapshot import Snapshot
 
 
-def waiting_lines(snapshot: Snapshot, plan: Plan) -> Mapping[str, Sequence[str]]:
+def pending_by_queue(snapshot: Snapshot, plan: Plan) -> Mapping[str, Sequence[str]]:
     """Per queue the keys of the gangs that wait in it: higher priority first, then older."""
     lines: dict[str, list[tuple[int, float, str]]] = {}
     for unplaced in plan.unplaced:
@@ -20,10 +20,10 @@ def waiting_lines(snapshot: Snapshot, plan: Plan) -> Mapping[str, Sequence[str]]
     return {queue: [key for *_, key in sorted(line)] for queue, line in lines.items()}
 
 
-def places_in_line(snapshot: Snapshot, plan: Plan) -> dict[str, tuple[int, int]]:
+def queue_positions(snapshot: Snapshot, plan: Plan) -> dict[str, tuple[int, int]]:
     """Waiting gang to its place in the line of its queue, from 1, and the line's length."""
     return {
         key: (place, len(line))
-        for line in waiting_lines(snapshot, plan).values()
+        for line in pending_by_queue(snapshot, plan).values()
         for place, key in enumerate(line, start=1)
     }

@@ -10,11 +10,11 @@ from kai_py.plan.plan import Plan
 from kai_py.snapshot.accounting import GPU
 
 FIRST_INTERVAL = 1.0
-MOST_SAMPLES = 360
+MAX_SAMPLES = 360
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ShareSample:
     """GPUs by queue at ``time``, in seconds since the epoch."""
 
     time: float
@@ -27,19 +27,19 @@ class ShareHistory:
 
     def __init__(self) -> None:
         self.interval = FIRST_INTERVAL
-        self._samples: list[Sample] = []
-        self._newest: Sample | None = None
+        self._samples: list[ShareSample] = []
+        self._newest: ShareSample | None = None
 
     @property
-    def samples(self) -> tuple[Sample, ...]:
+    def samples(self) -> tuple[ShareSample, ...]:
         """The samples kept, and the newest whether or not it is kept."""
         newest = self._newest
         extra = () if newest is None or newest in self._samples[-1:] else (newest,)
         return (*self._samples, *extra)
 
-    def note(self, plan: Plan, now: float) -> None:
+    def record(self, plan: Plan, now: float) -> None:
         """Take a sample if one is due."""
-        sample = Sample(
+        sample = ShareSample(
             time=now,
             allocated={share.queue: share.allocated.get(GPU, 0.0) for share in plan.queues},
             fair_share={share.queue: share.fair_share.get(GPU, 0.0) for share in plan.queues},
@@ -48,6 +48,6 @@ class ShareHistory:
         if self._samples and now - self._samples[-1].time < self.interval:
             return
         self._samples.append(sample)
-        if len(self._samples) >= MOST_SAMPLES:
+        if len(self._samples) >= MAX_SAMPLES:
             self._samples = self._samples[::2]
             self.interval *= 2

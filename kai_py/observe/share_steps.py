@@ -117,38 +117,42 @@ def share_sentences(steps: Sequence[ShareStep]) -> Iterator[str]:
     for step in steps:
         it = step.followed
         whose = f"{step.parent}'s share" if step.parent else "the cluster"
-        yield f"{_n(step.budget)} {step.resource} of {whose} are divided by {_queues(step)}."
-        why = "cut in proportion, for there is less than all deserve" if it.cut else _least(it)
-        yield f"  {it.queue} is guaranteed {_n(it.guaranteed)}: {why}."
+        yield f"{_format_amount(step.budget)} {step.resource} of {whose} are divided by {_sibling_count(step)}."
+        why = (
+            "cut in proportion, for there is less than all deserve"
+            if it.cut
+            else _guarantee_reason(it)
+        )
+        yield f"  {it.queue} is guaranteed {_format_amount(it.guaranteed)}: {why}."
         left = max(step.budget - step.guaranteed, 0.0)
-        yield f"  All guarantees take {_n(step.guaranteed)}; {_n(left)} are left over. {_more(it)}"
-        yield f"  {it.queue}: {_n(it.guaranteed)} + {_n(it.surplus)} = {_n(it.fair_share)}."
+        yield f"  All guarantees take {_format_amount(step.guaranteed)}; {_format_amount(left)} are left over. {_surplus_sentence(it)}"
+        yield f"  {it.queue}: {_format_amount(it.guaranteed)} + {_format_amount(it.surplus)} = {_format_amount(it.fair_share)}."
 
 
-def _queues(step: ShareStep) -> str:
+def _sibling_count(step: ShareStep) -> str:
     return f"{len(step.siblings)} queues" if len(step.siblings) > 1 else "one queue"
 
 
-def _least(it: SiblingShare) -> str:
+def _guarantee_reason(share: SiblingShare) -> str:
     amounts = {
-        f"it deserves {_n(it.deserved)}": it.deserved,
-        f"it asks for {_n(it.requested)}": it.requested,
-        f"its max is {_n(it.maximum)}": it.maximum,
+        f"it deserves {_format_amount(share.deserved)}": share.deserved,
+        f"it asks for {_format_amount(share.requested)}": share.requested,
+        f"its max is {_format_amount(share.maximum)}": share.maximum,
     }
     least = min(amounts.values())
     return next(text for text, amount in amounts.items() if amount == least)
 
 
-def _more(it: SiblingShare) -> str:
-    wanted = min(it.requested, it.maximum) - it.guaranteed
+def _surplus_sentence(share: SiblingShare) -> str:
+    wanted = min(share.requested, share.maximum) - share.guaranteed
     if wanted <= 0:
-        return f"{it.queue} can use no more."
-    past = "" if it.past_use is None else f" and past use of {it.past_use:.1%}"
+        return f"{share.queue} can use no more."
+    past = "" if share.past_use is None else f" and past use of {share.past_use:.1%}"
     return (
-        f"At priority {it.priority}, weight {_n(it.weight)}{past} give {it.queue} a part of "
-        f"{it.part:.1%}; it can use {_n(wanted)} and gets {_n(it.surplus)}."
+        f"At priority {share.priority}, weight {_format_amount(share.weight)}{past} give {share.queue} a part of "
+        f"{share.part:.1%}; it can use {_format_amount(wanted)} and gets {_format_amount(share.surplus)}."
     )
 
 
-def _n(amount: float) -> str:
+def _format_amount(amount: float) -> str:
     return "no limit" if amount == float("inf") else f"{amount:,.6g}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from kai_py.observe.claim_funnel import ClaimFunnel, claim_funnel
 from kai_py.observe.decision_log import Decision, decisions_about
-from kai_py.observe.pending_order import waiting_lines
+from kai_py.observe.pending_order import pending_by_queue
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -29,7 +29,7 @@ def gang_keys(snapshot: Snapshot, plan: Plan, subject: Subject, name: str) -> It
         case Subject.GANG:
             yield name
         case Subject.JOB:
-            yield _key_of_job(name)
+            yield _job_gang_key(name)
         case Subject.POD:
             yield from _gang_of_pod(snapshot, *_namespaced(name))
         case Subject.CLAIM:
@@ -42,21 +42,21 @@ def gangs_of_queue(snapshot: Snapshot, plan: Plan, queue: str) -> list[str]:
     """The gangs of a queue itself: those that wait first, in the order of the line."""
     gangs = [gang for gang in snapshot.gangs.values() if gang.queue == queue]
     gangs.sort(key=lambda gang: (not gang.pending, -gang.priority, gang.created, gang.key))
-    line = waiting_lines(snapshot, plan).get(queue, ())
+    line = pending_by_queue(snapshot, plan).get(queue, ())
     return list(dict.fromkeys((*line, *(gang.key for gang in gangs))))
 
 
-def asked_claim(snapshot: Snapshot, subject: Subject, name: str) -> ClaimFunnel | None:
+def claim_funnel_of(snapshot: Snapshot, subject: Subject, name: str) -> ClaimFunnel | None:
     """What becomes of the devices for the claim that was asked about, if it was one."""
     return claim_funnel(snapshot, *_namespaced(name)) if subject is Subject.CLAIM else None
 
 
-def key_of_gone(subject: Subject, name: str, decisions: Sequence[Decision]) -> str:
+def deleted_gang_key(subject: Subject, name: str, decisions: Sequence[Decision]) -> str:
     """The gang that existed, of which ``decisions`` tell; "" if none does."""
     if subject is Subject.POD:
         pod = "/".join(_namespaced(name))
         return next((each.gang for each in reversed(decisions) if pod in each.pods), "")
-    key = _key_of_job(name) if subject is Subject.JOB else name
+    key = _job_gang_key(name) if subject is Subject.JOB else name
     return key if decisions_about(key, decisions) else ""
 
 
@@ -65,7 +65,7 @@ def _namespaced(name: str) -> tuple[str, str]:
     return namespace or "default", own_name
 
 
-def _key_of_job(name: str) -> str:
+def _job_gang_key(name: str) -> str:
     namespace, own_name = _namespaced(name)
     return f"{namespace}/Job/{own_name}"
 

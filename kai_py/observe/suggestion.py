@@ -23,7 +23,7 @@ class Verb(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class SuggestionStep:
     """One write to one object.
 
     ``patch`` is a JSON merge patch, ``document`` what is created. Of nodes to add, ``name`` is the
@@ -53,11 +53,11 @@ class Step:
         return ""
 
 
-class NoAdviceError(RuntimeError):
+class NoAnswerError(RuntimeError):
     """Nobody could find out what would help, or what would happen."""
 
 
-class MistakenQuestionError(NoAdviceError):
+class InvalidQuestionError(NoAnswerError):
     """What is asked about is not there, or not written as it should be."""
 
 
@@ -75,7 +75,7 @@ class Suggestion:
     """Steps with which the gang starts, as was tried out, and what else comes of them."""
 
     text: str
-    steps: tuple[Step, ...]
+    steps: tuple[SuggestionStep, ...]
     evicts: tuple[str, ...] = ()
     """Gangs that lose pods."""
     starts: tuple[str, ...] = ()

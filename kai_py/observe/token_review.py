@@ -21,9 +21,9 @@ from kai_py.watch.errors import ApiError
 from kai_py.watch.resource import define_kind
 
 log = logging.getLogger(__name__)
-KEPT_SECONDS = 10.0
-MOST_KEPT = 1000
-MOST_AT_ONCE = 4
+CACHE_SECONDS = 10.0
+CACHE_SIZE = 1000
+MAX_CONCURRENT = 4
 
 
 class UserInfo(Record, frozen=True):
@@ -81,7 +81,7 @@ ACCESS_REVIEWS = define_kind(
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class AccessDenial:
     """Why a request is refused, and the HTTP status that says so."""
 
     status: int
@@ -93,33 +93,35 @@ class TokenReviews:
     """Asks the API server through ``client``; belongs to one event loop."""
 
     client: Client
-    _kept: OrderedDict[tuple[bytes, str], tuple[float, Refusal | None]] = field(
+    _cache: OrderedDict[tuple[bytes, str], tuple[float, AccessDenial | None]] = field(
         default_factory=OrderedDict
     )
-    _lane: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_AT_ONCE))
+    _limiter: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT))
 
-    async def __call__(self, token: str, path: str) -> Refusal | None:
+    async def __call__(self, token: str, path: str) -> AccessDenial | None:
         """Why the bearer of ``token`` may not get ``path``; None if it may."""
         key = hashlib.sha256(token.encode()).digest(), path
-        known = self._kept.get(key)
+        known = self._cache.get(key)
         if known is not None and known[0] > time.monotonic():
             return known[1]
         try:
-            async with self._lane:
-                refusal = await self._ask(token, path)
+            async with self._limiter:
+                refusal = await self._review(token, path)
         except ApiError as error:
             log.warning("cannot review a token: %s", error)
-            return Refusal(503, "the API server, which knows who has this token, does not tell")
-        self._kept[key] = time.monotonic() + KEPT_SECONDS, refusal
-        self._kept.move_to_end(key)
-        while len(self._kept) > MOST_KEPT:
-            self._kept.popitem(last=False)
+            return AccessDenial(
+                503, "the API server, which knows who has this token, does not tell"
+            )
+        self._cache[key] = time.monotonic() + CACHE_SECONDS, refusal
+        self._cache.move_to_end(key)
+        while len(self._cache) > CACHE_SIZE:
+            self._cache.popitem(last=False)
         return refusal
 
-    async def _ask(self, token: str, path: str) -> Refusal | None:
+    async def _review(self, token: str, path: str) -> AccessDenial | None:
         review = await self.client.create(TOKEN_REVIEWS, {"spec": {"token": token}})
         if not review.status.authenticated:
-            return Refusal(401, "this token is unknown here and to the API server")
+            return AccessDenial(401, "this token is unknown here and to the API server")
         user = review.status.user
         spec = {
             "user": user.username,
@@ -131,4 +133,6 @@ class TokenReviews:
         access = await self.client.create(ACCESS_REVIEWS, {"spec": spec})
         if access.status.allowed:
             return None
-        return Refusal(403, f"{user.username} may not get {path}: a ClusterRole has to allow it")
+        return AccessDenial(
+            403, f"{user.username} may not get {path}: a ClusterRole has to allow it"
+        )

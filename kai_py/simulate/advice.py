@@ -5,27 +5,27 @@ from dataclasses import replace
 from functools import partial
 
 from kai_py.config import Configuration
-from kai_py.observe.event_history import Told, ToldEvent, told_decisions
-from kai_py.observe.explanation import Explanation, explained
+from kai_py.observe.event_history import DecisionHistory, SchedulerEvent, decisions_of_events
+from kai_py.observe.explanation import Explanation, explain_subject
 from kai_py.observe.subject import Subject
 from kai_py.simulate.objects import Document
 from kai_py.simulate.suggestions import suggest
-from kai_py.simulate.what_if import Present
+from kai_py.simulate.what_if import LoadedCluster
 
-MOST_ADVISED = 3
+MAX_ADVISED = 3
 """Gangs of one answer for which suggestions are looked for, those that come first."""
 
 
-def advise(
+def explain_cluster(
     documents: Sequence[Document],
     configuration: Configuration,
     *,
     now: float,
     subject: Subject,
     name: str,
-    wants_suggestions: bool = True,
-    may_try: Callable[[], bool] = lambda: True,
-    events: Iterable[ToldEvent] = (),
+    with_suggestions: bool = True,
+    has_time: Callable[[], bool] = lambda: True,
+    events: Iterable[SchedulerEvent] = (),
     since: float = 0.0,
 ) -> list[Explanation]:
     """Explain the gangs that ``name`` stands for, with suggestions for those that wait.
@@ -33,10 +33,10 @@ def advise(
     ``events`` tell what was decided before, of which what was after ``since`` is told again.
     ``may_try`` is asked before every trial; once it says no, what was found so far is all.
     """
-    present = Present(documents, configuration, now)
+    present = LoadedCluster(documents, configuration, now)
     snapshot, plan = present.snapshot, present.plan()
-    told = Told(told_decisions(events), snapshot, plan)
-    found = explained(
+    told = DecisionHistory(decisions_of_events(events), snapshot, plan)
+    found = explain_subject(
         snapshot,
         plan,
         subject,
@@ -46,9 +46,9 @@ def advise(
     )
     waits = {unplaced.gang for unplaced in plan.unplaced}
     waiting = [each.gang for each in found if each.gang in waits]
-    advised = waiting[:MOST_ADVISED] if wants_suggestions else []
+    advised = waiting[:MAX_ADVISED] if with_suggestions else []
     if not advised:
         return found
     without = present.settled()
-    answers = {key: suggest(documents, present, without, key, may_try) for key in advised}
+    answers = {key: suggest(documents, present, without, key, has_time) for key in advised}
     return [replace(each, suggestions=answers.get(each.gang, ())) for each in found]

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from kai_py.config import Configuration
 from kai_py.observe.http import Probes
 from kai_py.observe.subject import Subject
-from kai_py.observe.suggestion import MistakenQuestionError, NoAdviceError, Suggestion
-from kai_py.simulate.advice import advise
-from kai_py.simulate.change_texts import changes_in
-from kai_py.simulate.changes import Change, ChangeError
+from kai_py.observe.suggestion import InvalidQuestionError, NoAnswerError, Suggestion
+from kai_py.simulate.advice import explain_cluster
+from kai_py.simulate.change_texts import parse_changes
+from kai_py.simulate.changes import ChangeError, ClusterChange
 from kai_py.simulate.objects import Document, read_objects
 from kai_py.simulate.what_if import Comparison, NodesNeeded, nodes_needed, what_if
 from kai_py.watch.client import Client
@@ -31,13 +31,13 @@ from kai_py.watch.client import Client
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
-KEPT_SECONDS = 60.0
-LONGEST_SECONDS = 30.0
-PATIENCE_SECONDS = 120.0
-MOST_KEPT = 256
+CACHE_SECONDS = 60.0
+SEARCH_SECONDS = 30.0
+TIMEOUT_SECONDS = 120.0
+CACHE_SIZE = 256
 UNTIL_PLACED = "until-placed"
 T = TypeVar("T")
-Asked: TypeAlias = Callable[[Sequence[Document], Configuration, float], T]
+Query: TypeAlias = Callable[[Sequence[Document], Configuration, float], T]
 """A question about a cluster, its configuration and the time; it travels to another process."""
 
 
@@ -48,13 +48,13 @@ class Advisor:
         """Nothing is read and no process begun before the first question."""
         self._client = client
         self._configuration = configuration
-        self._one_at_a_time = asyncio.Lock()
-        self._known: dict[Hashable, tuple[float, Any]] = {}
+        self._lock = asyncio.Lock()
+        self._cache: dict[Hashable, tuple[float, Any]] = {}
         self._process: SpawnProcess | None = None
 
     async def suggestions(self, gang: str) -> tuple[Suggestion, ...]:
         """Changes with which ``gang`` would start; raises ApiError, NoAdviceError."""
-        return await self._answered(gang, partial(_suggestions, gang))
+        return await self._cached_answer(gang, partial(_suggestions, gang))
 
     async def what_if(self, asked: tuple[tuple[str, str], ...]) -> Comparison | NodesNeeded:
         """What changes would do, as (kind, text) pairs (``change_texts``).
@@ -63,98 +63,98 @@ class Advisor:
         Raises ApiError, NoAdviceError; MistakenQuestionError for what cannot be tried.
         """
         try:
-            changes = changes_in(pair for pair in asked if pair[0] != UNTIL_PLACED)
+            changes = parse_changes(pair for pair in asked if pair[0] != UNTIL_PLACED)
         except ChangeError as error:
-            raise MistakenQuestionError(str(error)) from None
+            raise InvalidQuestionError(str(error)) from None
         like = dict(asked).get(UNTIL_PLACED, "")
-        return await self._answered(asked, partial(_what_if, changes, like))
+        return await self._cached_answer(asked, partial(_what_if, changes, like))
 
     def close(self) -> None:
         """End the other process, whatever it is at."""
         if self._process is not None and self._process.is_alive():
             self._process.kill()
 
-    async def _answered(self, question: Hashable, ask: Asked[T]) -> T:
-        async with self._one_at_a_time:
+    async def _cached_answer(self, question: Hashable, query: Query[T]) -> T:
+        async with self._lock:
             loop = asyncio.get_running_loop()
-            known = self._known.pop(question, None)
-            if known is None or loop.time() >= known[0] + KEPT_SECONDS:
-                documents = await read_objects(self._client, _done_without)
-                known = loop.time(), await asyncio.to_thread(self._ask, documents, ask)
-            self._known[question] = known
-            while len(self._known) > MOST_KEPT:
-                del self._known[next(iter(self._known))]
+            known = self._cache.pop(question, None)
+            if known is None or loop.time() >= known[0] + CACHE_SECONDS:
+                documents = await read_objects(self._client, _ignore_refused)
+                known = loop.time(), await asyncio.to_thread(self._run_in_process, documents, query)
+            self._cache[question] = known
+            while len(self._cache) > CACHE_SIZE:
+                del self._cache[next(iter(self._cache))]
             answer: T = known[1]
             return answer
 
-    def _ask(self, documents: Sequence[Document], ask: Asked[T]) -> T:
+    def _run_in_process(self, documents: Sequence[Document], query: Query[T]) -> T:
         fresh = multiprocessing.get_context("spawn")
         answers, answering = fresh.Pipe(duplex=False)
-        asked = (answering, documents, self._configuration, time.time(), ask)
-        self._process = fresh.Process(target=_answer, args=asked, daemon=True)
+        asked = (answering, documents, self._configuration, time.time(), query)
+        self._process = fresh.Process(target=_run_query, args=asked, daemon=True)
         self._process.start()
         answering.close()
         try:
-            if not answers.poll(PATIENCE_SECONDS):
-                raise NoAdviceError(f"the simulation took longer than {PATIENCE_SECONDS:.0f} s")
+            if not answers.poll(TIMEOUT_SECONDS):
+                raise NoAnswerError(f"the simulation took longer than {TIMEOUT_SECONDS:.0f} s")
             mistake, found = answers.recv()
         except EOFError:
-            raise NoAdviceError("the simulation ended without an answer") from None
+            raise NoAnswerError("the simulation ended without an answer") from None
         finally:
             self.close()
             self._process.join()
             answers.close()
         if mistake:
-            raise MistakenQuestionError(mistake)
+            raise InvalidQuestionError(mistake)
         answer: T = found
         return answer
 
 
 @contextmanager
-def advised(probes: Probes, client: Client, configuration: Configuration) -> Iterator[Probes]:
+def with_advisor(probes: Probes, client: Client, configuration: Configuration) -> Iterator[Probes]:
     """The same probes, which also tell what would help and what would happen."""
     advisor = Advisor(client, configuration)
-    source = replace(probes.source, advise=advisor.suggestions, what_if=advisor.what_if)
+    source = replace(probes.source, suggest=advisor.suggestions, what_if=advisor.what_if)
     try:
         yield replace(probes, source=source)
     finally:
         advisor.close()
 
 
-def _done_without(_kind: object) -> None:
+def _ignore_refused(_kind: object) -> None:
     """A kind that may not be read is left out, as the scheduler does."""
 
 
-def _answer(
-    answering: Connection,
+def _run_query(
+    connection: Connection,
     documents: Sequence[Document],
     configuration: Configuration,
     now: float,
-    ask: Asked[object],
+    query: Query[object],
 ) -> None:
     try:
-        answering.send(("", ask(documents, configuration, now)))
+        connection.send(("", query(documents, configuration, now)))
     except ChangeError as error:
-        answering.send((str(error), None))
+        connection.send((str(error), None))
 
 
 def _suggestions(
     gang: str, documents: Sequence[Document], configuration: Configuration, now: float
 ) -> tuple[Suggestion, ...]:
-    end = time.monotonic() + LONGEST_SECONDS
-    found = advise(
+    end = time.monotonic() + SEARCH_SECONDS
+    found = explain_cluster(
         documents,
         configuration,
         now=now,
         subject=Subject.GANG,
         name=gang,
-        may_try=lambda: time.monotonic() < end,
+        has_time=lambda: time.monotonic() < end,
     )
     return found[0].suggestions if found else ()
 
 
 def _what_if(
-    changes: Sequence[Change],
+    changes: Sequence[ClusterChange],
     until_placed: str,
     documents: Sequence[Document],
     configuration: Configuration,

@@ -15,8 +15,8 @@ import yaml
 
 from kai_py.simulate.changes import (
     AddNodes,
-    Change,
     ChangeError,
+    ClusterChange,
     DrainNode,
     RemoveGang,
 )
@@ -27,7 +27,7 @@ _PART = re.compile(r"\.([^=.\[\]]+)|\[([^\]]+)\]")
 _NODES = re.compile(r"(?P<like>[^=]+)=(?P<count>[0-9]{1,4})")
 
 
-def set_queue(text: str) -> SetQueue:
+def parse_set_queue(text: str) -> SetQueue:
     """A field of a Queue; raises ChangeError."""
     match = _QUEUE_FIELD.fullmatch(text)
     if match is None:
@@ -40,7 +40,7 @@ def set_queue(text: str) -> SetQueue:
     return SetQueue(match["queue"], path, value)
 
 
-def add_nodes(text: str) -> AddNodes:
+def parse_add_nodes(text: str) -> AddNodes:
     """Nodes like an existing one; raises ChangeError."""
     match = _NODES.fullmatch(text)
     if match is None:
@@ -48,18 +48,18 @@ def add_nodes(text: str) -> AddNodes:
     return AddNodes(match["like"], int(match["count"]))
 
 
-CHANGES: Mapping[str, Callable[[str], Change]] = {
-    "set": set_queue,
-    "add-nodes": add_nodes,
+CHANGES: Mapping[str, Callable[[str], ClusterChange]] = {
+    "set": parse_set_queue,
+    "add-nodes": parse_add_nodes,
     "drain": DrainNode,
     "remove": RemoveGang,
 }
 
 
-def changes_in(asked: Iterable[tuple[str, str]]) -> list[Change]:
+def parse_changes(pairs: Iterable[tuple[str, str]]) -> list[ClusterChange]:
     """The changes of (kind, text) pairs, in their order; raises ChangeError that names the pair."""
-    found: list[Change] = []
-    for kind, text in asked:
+    found: list[ClusterChange] = []
+    for kind, text in pairs:
         if kind not in CHANGES:
             raise ChangeError(f"{kind}: there is no such change; there are {', '.join(CHANGES)}")
         try:

@@ -12,7 +12,7 @@ from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import name_of, namespace_of
-from kai_py.embedded.errors import ApiError
+from kai_py.embedded.errors import RequestError
 from kai_py.embedded.resources import NODES, PODS, SLICES
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.objects import Document
@@ -33,7 +33,7 @@ class ChangeError(ValueError):
     """A change can't be made to this cluster."""
 
 
-class Change(Protocol):
+class ClusterChange(Protocol):
     """Something to try."""
 
     def apply(self, cluster: SimulatedCluster) -> None:
@@ -52,7 +52,7 @@ class AddObjects:
             what = f"{document.get('kind')} {document.get('metadata', {}).get('name')}"
             try:
                 cluster.embedded.create(document)
-            except ApiError as error:
+            except RequestError as error:
                 raise ChangeError(f"{what}: {error.message}") from None
             except KeyError as error:
                 raise ChangeError(f"{what}: {error.args[0]} is missing") from None
@@ -72,7 +72,7 @@ class AddNodes:
     def apply(self, cluster: SimulatedCluster) -> None:
         """Create the nodes and what their drivers would publish."""
         embedded = cluster.embedded
-        node, slices = self._pattern(embedded.api)
+        node, slices = self._node_documents(embedded.api)
         for name in _free_names(embedded, self.like, self.count):
             added = _renamed(node, self.like, name)
             added["metadata"]["name"] = name
@@ -81,10 +81,10 @@ class AddNodes:
                 embedded.create(added)
                 for each in slices:
                     embedded.create(_renamed_slice(each, self.like, name))
-            except ApiError as error:
+            except RequestError as error:
                 raise ChangeError(f"node like {self.like}: {error.message}") from None
 
-    def _pattern(self, api: ApiServer) -> tuple[Document, list[Document]]:
+    def _node_documents(self, api: ApiServer) -> tuple[Document, list[Document]]:
         slices = [each for each in self.pattern if each["kind"] == "ResourceSlice"]
         for document in self.pattern:
             if document["kind"] == "Node":

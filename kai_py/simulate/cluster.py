@@ -19,13 +19,13 @@ from kai_py.embedded.clock import SimulatedClock
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.controllers.owned_pods import is_finished
 from kai_py.embedded.event_log import Change, ChangeType
-from kai_py.embedded.kubelet import Pace
-from kai_py.embedded.resources import Resource
+from kai_py.embedded.kubelet import PodTiming
+from kai_py.embedded.resources import ServedResource
 from kai_py.grouping.owners import GroupKind
 from kai_py.plan.plan import Eviction, GangPlacement, Plan
 from kai_py.planner import Planner
-from kai_py.relevance import is_relevant
-from kai_py.simulate.execution import carry_out
+from kai_py.relevance import affects_plan
+from kai_py.simulate.execution import execute
 from kai_py.simulate.objects import Document
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.collection import Collection
@@ -35,18 +35,18 @@ from kai_py.watch.resource import Kind
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = Pace(start=0.0, stop=0.0)
-UNREAD_OWNERS = "unread-owners"
-CYCLES_PER_INSTANT = 200
+INSTANT = PodTiming(start=0.0, stop=0.0)
+PLACEHOLDER_OWNERS = "unread-owners"
+MAX_CYCLES_PER_INSTANT = 200
 
 
 @dataclass
-class Course:
+class SimulatedRun:
     """What happened while time passed; ``last`` is the plan of the last cycle."""
 
     placements: list[GangPlacement] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
-    last: Plan = field(default_factory=Plan)
+    last_plan: Plan = field(default_factory=Plan)
     cycles: int = 0
 
 
@@ -58,7 +58,7 @@ class SimulatedCluster:
         configuration: Configuration,
         *,
         start: float,
-        pace: Pace = AT_ONCE,
+        timing: PodTiming = INSTANT,
         seed: int = 0,
     ) -> None:
         """Begin with an empty cluster at ``start``, seconds since the epoch.
@@ -67,11 +67,13 @@ class SimulatedCluster:
         cluster whose objects are loaded.
         """
         self.clock = SimulatedClock(start)
-        self.embedded = EmbeddedCluster(clock=self.clock, pace=pace, seed=seed)
+        self.embedded = EmbeddedCluster(clock=self.clock, timing=timing, seed=seed)
         self.planner = Planner(configuration)
-        self._collections = {_storage(kind): Collection(kind, self._tell) for kind in WATCHED}
+        self._collections = {
+            _storage(kind): Collection(kind, self._notify_planner) for kind in WATCHED
+        }
         self.changed = True
-        self.embedded.store.subscribe(self._follow)
+        self.embedded.store.subscribe(self._on_store_change)
         self.embedded.start()
         self.embedded.create_all(crds().values())
 
@@ -90,15 +92,15 @@ class SimulatedCluster:
             if present is not None:
                 store.remove(storage, present)
             kept.append((storage, document))
-        self._serve(kept)
+        self._register_kinds(kept)
         known = {document["metadata"].get("uid") for _, document in kept}
         for _, document in kept:
             for owner in document["metadata"].get("ownerReferences") or ():
                 if owner["uid"] not in known:
                     known.add(owner["uid"])
-                    store.insert(UNREAD_OWNERS, _stand_in(owner))
+                    store.insert(PLACEHOLDER_OWNERS, _placeholder(owner))
         for storage, document in kept:
-            self._follow_kind(storage, document)
+            self._watch_owner_kind(storage, document)
             store.insert(storage, dict(document))
 
     def documents(self) -> list[Document]:
@@ -125,12 +127,12 @@ class SimulatedCluster:
     def cycle(self) -> Plan:
         """Run one scheduling cycle and carry its plan out."""
         plan = self.planner.decide(self.snapshot())
-        carry_out(plan, self.embedded.api, self.planner.builder, self.wake)
+        execute(plan, self.embedded.api, self.planner.builder, self.wake)
         return plan
 
-    def settle(self, limit: float) -> Course:
+    def settle(self, limit: float) -> SimulatedRun:
         """Schedule, let time pass from event to event, until nothing changes or ``limit`` s."""
-        course, end = Course(), self.clock.now() + limit
+        course, end = SimulatedRun(), self.clock.now() + limit
         while True:
             self._settle_now(course)
             due = self.clock.next_due()
@@ -138,20 +140,20 @@ class SimulatedCluster:
                 return course
             self.clock.advance(max(due - self.clock.now(), 0.0))
 
-    def _settle_now(self, course: Course) -> None:
-        for _ in range(CYCLES_PER_INSTANT):
+    def _settle_now(self, run: SimulatedRun) -> None:
+        for _ in range(MAX_CYCLES_PER_INSTANT):
             plan = self.cycle()
-            course.last = plan
-            course.cycles += 1
-            course.placements += plan.placements
-            course.evictions += plan.evictions
+            run.last_plan = plan
+            run.cycles += 1
+            run.placements += plan.placements
+            run.evictions += plan.evictions
             before = self.embedded.store.revision
             self.clock.run_due()
             if plan.is_empty and self.embedded.store.revision == before:
                 return
         log.warning("the simulation does not settle at %s", self.clock.now())
 
-    def _follow(self, change: Change) -> None:
+    def _on_store_change(self, change: Change) -> None:
         collection = self._collections.get(change.storage)
         if collection is None:
             return
@@ -163,18 +165,18 @@ class SimulatedCluster:
         if decode is not None:
             collection.put(collection.read(decode, msgspec.Raw(change.encoded)))
 
-    def _serve(self, kept: Iterable[tuple[str, Document]]) -> None:
+    def _register_kinds(self, documents: Iterable[tuple[str, Document]]) -> None:
         """Take writes to objects of kinds whose definition nobody reads; they go unchecked."""
         registry = self.embedded.registry
         served = {(resource.api_version, resource.kind) for resource in registry}
-        for storage, document in kept:
+        for storage, document in documents:
             api_version, kind = document["apiVersion"], document["kind"]
             if (api_version, kind) in served:
                 continue
             served.add((api_version, kind))
             group, _, version = api_version.rpartition("/")
             registry.add(
-                Resource(
+                ServedResource(
                     group=group,
                     version=version,
                     plural=storage.removesuffix(f".{group}"),
@@ -184,19 +186,19 @@ class SimulatedCluster:
                 )
             )
 
-    def _follow_kind(self, storage: str, document: Document) -> None:
+    def _watch_owner_kind(self, storage: str, document: Document) -> None:
         """Tell the planner of owners, as much of them as the rules for their kind read."""
         group, _, version = document["apiVersion"].rpartition("/")
         name = document["kind"]
         decode = self.planner.owner_decoder(GroupKind(group, name)) or METADATA
         if storage not in self._collections:
             owners = Kind(name, f"{name.lower()}s", {version: decode}, group)
-            self._collections[storage] = Collection(owners, self._tell)
+            self._collections[storage] = Collection(owners, self._notify_planner)
         elif (group, name) not in _KINDS:
             self._collections[storage].kind.versions.setdefault(version, decode)
 
-    def _tell(self, kind: Kind[Any], old: Any, new: Any) -> None:
-        self.changed = self.changed or is_relevant(old, new)
+    def _notify_planner(self, kind: Kind[Any], old: Any, new: Any) -> None:
+        self.changed = self.changed or affects_plan(old, new)
         self.planner.builder.apply(kind.collection_name, old, new)
 
 
@@ -217,7 +219,7 @@ def _key(document: Document) -> tuple[str, str]:
     return document["metadata"].get("namespace", ""), document["metadata"]["name"]
 
 
-def _stand_in(owner: Document) -> Document:
+def _placeholder(owner: Document) -> Document:
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],

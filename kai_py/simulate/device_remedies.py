@@ -13,55 +13,55 @@ from kai_py.dra.cel.selector import CompileError, compile_selector
 from kai_py.observe.suggestion import Suggestion
 from kai_py.simulate.manifest_remedies import pod_specs
 from kai_py.simulate.objects import Document
-from kai_py.simulate.remedy_search import Question, first, replace
+from kai_py.simulate.remedy_search import RemedySearch, first_verified, replace
 
 Edit = Callable[[Document], None]
 """Changes a manifest in place."""
 
 
-def fewer_device_conditions(question: Question) -> Iterator[Suggestion]:
+def fewer_device_conditions(search: RemedySearch) -> Iterator[Suggestion]:
     """Leave one condition out of a selector of its claims, the first that is enough."""
-    return _first_changed(
-        question,
+    return _first_edit(
+        search,
         (
             (f"leave {condition} out of", each, partial(_replace_selector, selector, rest))
-            for each in _claim_objects(question)
+            for each in _claim_objects(search)
             for selector in _selectors(each)
             for condition, rest in _without_one(selector)
         ),
     )
 
 
-def tolerated_devices(question: Question) -> Iterator[Suggestion]:
+def tolerated_devices(search: RemedySearch) -> Iterator[Suggestion]:
     """Tolerate one taint of devices in its claims, the first that is enough."""
-    return _first_changed(
-        question,
+    return _first_edit(
+        search,
         (
             (f"tolerate the device taint {key}:{effect} in", each, partial(_tolerate, key, effect))
-            for each in _claim_objects(question)
-            for key, effect in dict.fromkeys(_taints(question))
+            for each in _claim_objects(search)
+            for key, effect in dict.fromkeys(_taints(search))
         ),
     )
 
 
-def _first_changed(
-    question: Question, edits: Iterable[tuple[str, Document, Edit]]
+def _first_edit(
+    search: RemedySearch, edits: Iterable[tuple[str, Document, Edit]]
 ) -> Iterator[Suggestion]:
     """The first edit of a claim or a template that is enough; its text lacks the object's name."""
-    again = [replace(each, lambda _: None) for each in question.owners(question.gang)]
-    return first(
-        question.proven(
+    again = [replace(each, lambda _: None) for each in search.owners(search.gang)]
+    return first_verified(
+        search.verified(
             f"{text} {each['kind']} {each['metadata']['name']}", replace(each, edit), *again
         )
         for text, each, edit in edits
     )
 
 
-def _taints(question: Question) -> Iterator[tuple[str, str]]:
-    for document in question.of_kind("ResourceSlice"):
+def _taints(search: RemedySearch) -> Iterator[tuple[str, str]]:
+    for document in search.of_kind("ResourceSlice"):
         for device in document["spec"].get("devices") or ():
             yield from ((each["key"], each["effect"]) for each in device.get("taints") or ())
-    for document in question.of_kind("DeviceTaintRule"):
+    for document in search.of_kind("DeviceTaintRule"):
         taint = document["spec"]["taint"]
         yield taint["key"], taint["effect"]
 
@@ -72,15 +72,15 @@ def _tolerate(key: str, effect: str, manifest: Document) -> None:
         request["tolerations"] = [*(request.get("tolerations") or ()), tolerated]
 
 
-def _claim_objects(question: Question) -> Iterator[Document]:
+def _claim_objects(search: RemedySearch) -> Iterator[Document]:
     """What the owners' pods name, as far as the owners' form is known."""
-    specs = pod_specs(question.owners(question.gang))
+    specs = pod_specs(search.owners(search.gang))
     named = [claim for spec in specs for claim in spec.get("resourceClaims") or ()]
     wanted = {("ResourceClaimTemplate", each.get("resourceClaimTemplateName")) for each in named}
     wanted |= {("ResourceClaim", each.get("resourceClaimName")) for each in named}
-    for document in question.of_kind("ResourceClaimTemplate", "ResourceClaim"):
+    for document in search.of_kind("ResourceClaimTemplate", "ResourceClaim"):
         meta = document["metadata"]
-        ours = meta.get("namespace") == question.gang.owner.namespace
+        ours = meta.get("namespace") == search.gang.owner.namespace
         if ours and (document["kind"], meta["name"]) in wanted:
             yield document
 

@@ -16,7 +16,7 @@ from kai_py.api.records.resource_versions import encode_allocation
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.documents import Json
-from kai_py.embedded.errors import ApiError
+from kai_py.embedded.errors import RequestError
 from kai_py.embedded.resources import CLAIMS, JOBS, PODS, VOLUME_CLAIMS, VOLUMES
 from kai_py.embedded.subresources import bind, evict
 from kai_py.plan.plan import ClaimToMake, Eviction, GangPlacement, Placement, Plan
@@ -24,13 +24,11 @@ from kai_py.snapshot.builder import SnapshotBuilder
 
 log = logging.getLogger(__name__)
 
-REFUSED_SECONDS = 10.0
+REFUSAL_SECONDS = 10.0
 """How long a gang waits whose victims may not leave now; what the Eviction API says, too."""
 
 
-def carry_out(
-    plan: Plan, api: ApiServer, builder: SnapshotBuilder, wake: Callable[[], None]
-) -> None:
+def execute(plan: Plan, api: ApiServer, builder: SnapshotBuilder, wake: Callable[[], None]) -> None:
     """Write everything that ``plan`` decided; ``wake`` asks for another plan after a refusal."""
     now = api.clock.now()
     for gang in plan.placements:
@@ -51,25 +49,25 @@ def _start(
         for placement in gang.pods:
             _reserve(placement, api)
         for placement in gang.pods:
-            _share(placement, api)
+            _write_gpu_share(placement, api)
         for placement in gang.pods:
             pod = placement.pod
             for claim, volume in placement.volumes:
-                _give(volume, claim, api)
+                _bind_volume(volume, claim, api)
             target = {"target": {"kind": "Node", "name": placement.node}}
             bind(api, pod.name, pod.namespace, {"metadata": {"uid": pod.uid}, **target})
-    except ApiError as error:
+    except RequestError as error:
         log.info("%s: %s", gang.gang, error.message)
-        _hold_back(gang.gang, api, builder, wake)
+        _back_off(gang.gang, api, builder, wake)
 
 
 def _reserve(placement: Placement, api: ApiServer) -> None:
     allocations = {new.claim: encode_allocation(new.allocation) for new in placement.allocate}
     if placement.make is not None and placement.make.claim.status.allocation is not None:
-        made = _make(placement.pod, placement.make, api)
+        made = _create_claim(placement.pod, placement.make, api)
         allocations[made] = encode_allocation(placement.make.claim.status.allocation)
     for claim in dict.fromkeys((*allocations, *placement.reserve)):
-        held = _protected(claim, api)
+        held = _with_finalizer(claim, api)
         status = held.get("status") or {}
         listed = status.get("reservedFor") or []
         consumer = msgspec.to_builtins(placement.consumer(claim))
@@ -79,7 +77,7 @@ def _reserve(placement: Placement, api: ApiServer) -> None:
         api.patch_status(CLAIMS, held, change)
 
 
-def _share(placement: Placement, api: ApiServer) -> None:
+def _write_gpu_share(placement: Placement, api: ApiServer) -> None:
     """Say on the pod which GPUs it gets parts of; pods of one GPU are told by that alone."""
     if not placement.gpus:
         return
@@ -96,7 +94,7 @@ def _share(placement: Placement, api: ApiServer) -> None:
     api.edit(PODS, placement.pod.name, placement.pod.namespace, told)
 
 
-def _give(volume: str, claim: ClaimRef, api: ApiServer) -> None:
+def _bind_volume(volume: str, claim: ClaimRef, api: ApiServer) -> None:
     """Bind a volume that was made beforehand, as Kubernetes' volume controller would."""
     reference = {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid}
 
@@ -110,9 +108,9 @@ def _give(volume: str, claim: ClaimRef, api: ApiServer) -> None:
     api.edit(VOLUME_CLAIMS, claim.name, claim.namespace, bound)
 
 
-def _make(pod: PodRef, wanted: ClaimToMake, api: ApiServer) -> ClaimRef:
+def _create_claim(pod: PodRef, desired: ClaimToMake, api: ApiServer) -> ClaimRef:
     """Create the claim for a pod's extended resources and tell the pod of it."""
-    meta = wanted.claim.metadata
+    meta = desired.claim.metadata
     claim = api.create(
         CLAIMS,
         {
@@ -121,11 +119,11 @@ def _make(pod: PodRef, wanted: ClaimToMake, api: ApiServer) -> ClaimRef:
                 "annotations": meta.annotations,
                 "ownerReferences": msgspec.to_builtins(meta.owner_references),
             },
-            "spec": msgspec.to_builtins(wanted.claim.spec),
+            "spec": msgspec.to_builtins(desired.claim.spec),
         },
         pod.namespace,
     )
-    uses = msgspec.to_builtins(wanted.uses)
+    uses = msgspec.to_builtins(desired.uses)
     told = {"resourceClaimName": meta.name, "requestMappings": list(uses)}
     held = api.get(PODS, pod.name, pod.namespace)
     api.patch_status(PODS, held, {"extendedResourceClaimStatus": told})
@@ -136,7 +134,7 @@ def _resumed(job: Json) -> Json:
     return {**job, "spec": {**job["spec"], "suspend": False}}
 
 
-def _protected(claim: ClaimRef, api: ApiServer) -> Json:
+def _with_finalizer(claim: ClaimRef, api: ApiServer) -> Json:
     def protect(present: Json) -> Json:
         meta = dict(present["metadata"])
         finalizers = meta.get("finalizers") or []
@@ -154,13 +152,13 @@ def _evict(
     options = {"deleteOptions": {"preconditions": {"uid": pod.uid}}}
     try:
         evict(api, pod.name, pod.namespace, options)
-    except ApiError as error:
+    except RequestError as error:
         log.info("pod %s: %s", pod, error.message)
-        _hold_back(eviction.beneficiary, api, builder, wake)
+        _back_off(eviction.beneficiary, api, builder, wake)
 
 
-def _hold_back(
+def _back_off(
     gang: str, api: ApiServer, builder: SnapshotBuilder, wake: Callable[[], None]
 ) -> None:
-    builder.hold_back(gang, api.clock.now() + REFUSED_SECONDS)
-    api.clock.call_later(REFUSED_SECONDS, wake)
+    builder.hold_back(gang, api.clock.now() + REFUSAL_SECONDS)
+    api.clock.call_later(REFUSAL_SECONDS, wake)

@@ -16,17 +16,17 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class CopyLostError(RuntimeError):
+class ForkFailedError(RuntimeError):
     """The copy ended without an answer: somebody ended it, or there was no memory left."""
 
 
-def in_copy(work: Callable[[], T]) -> T:
+def run_in_fork(work: Callable[[], T]) -> T:
     """What ``work`` gives, or raises, in a copy of this process; both must be picklable."""
     reading, writing = os.pipe()
     copy = os.fork()
     if copy == 0:
         os.close(reading)
-        _answer(work, writing)
+        _run_child(work, writing)
     os.close(writing)
     ended = False
     try:
@@ -38,7 +38,7 @@ def in_copy(work: Callable[[], T]) -> T:
             os.kill(copy, signal.SIGKILL)
         _, status = os.waitpid(copy, 0)
     if status or not answer:
-        raise CopyLostError(f"a simulation ended without an answer (status {status})")
+        raise ForkFailedError(f"a simulation ended without an answer (status {status})")
     error, result = pickle.loads(answer)
     if error is not None:
         raise error
@@ -46,7 +46,7 @@ def in_copy(work: Callable[[], T]) -> T:
     return given
 
 
-def _answer(work: Callable[[], T], writing: int) -> None:
+def _run_child(work: Callable[[], T], writing: int) -> None:
     """Write what the work gives to the pipe and end the process, whatever happens."""
     try:
         gc.disable()

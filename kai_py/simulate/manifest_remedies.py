@@ -8,31 +8,31 @@ from functools import partial
 from typing import Any
 
 from kai_py.grouping.identify import PREFERRED_LEVEL_KEY, REQUIRED_LEVEL_KEY
-from kai_py.observe.suggestion import Step, Suggestion
+from kai_py.observe.suggestion import Suggestion, SuggestionStep
 from kai_py.simulate.objects import Document
-from kai_py.simulate.remedy_search import Question, first, patch, replace
+from kai_py.simulate.remedy_search import RemedySearch, first_verified, patch, replace
 from kai_py.snapshot.gangs import Gang
 
 Spec = dict[str, Any]
 
 
-def no_gates(question: Question) -> Iterator[Suggestion]:
+def remove_gates(search: RemedySearch) -> Iterator[Suggestion]:
     """Take the scheduling gates off its pods, whoever set them."""
-    gated = [pod for pod in question.waiting_pods() if pod["spec"].get("schedulingGates")]
+    gated = [pod for pod in search.waiting_pods() if pod["spec"].get("schedulingGates")]
     names = dict.fromkeys(gate["name"] for pod in gated for gate in pod["spec"]["schedulingGates"])
     steps = (patch(pod, {"spec": {"schedulingGates": []}}) for pod in gated)
     text = f"take the scheduling gate {', '.join(names)} off its pods"
-    yield from question.proven(text, *steps)
+    yield from search.verified(text, *steps)
 
 
-def open_nodes(question: Question) -> Iterator[Suggestion]:
+def uncordon_node(search: RemedySearch) -> Iterator[Suggestion]:
     """Uncordon a node."""
-    return first(
-        question.proven(
+    return first_verified(
+        search.verified(
             f"uncordon node {name}", patch(_node(name), {"spec": {"unschedulable": None}})
         )
         for name, record in zip(
-            question.snapshot.nodes.names, question.snapshot.nodes.records, strict=True
+            search.snapshot.nodes.names, search.snapshot.nodes.records, strict=True
         )
         if record.spec.unschedulable
     )
@@ -42,17 +42,17 @@ def _node(name: str) -> Document:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
 
 
-def fewer_node_conditions(question: Question) -> Iterator[Suggestion]:
+def relax_node_conditions(search: RemedySearch) -> Iterator[Suggestion]:
     """Ask less of nodes: a label less, no affinity, a taint tolerated; the first that is enough."""
-    owners = question.owners(question.gang)
-    return first(
-        question.proven(text, *(replace(each, partial(_in_pods, change)) for each in owners))
-        for text, change in _node_changes(pod_specs(owners), question)
+    owners = search.owners(search.gang)
+    return first_verified(
+        search.verified(text, *(replace(each, partial(_edit_pod_spec, change)) for each in owners))
+        for text, change in _node_changes(pod_specs(owners), search)
     )
 
 
 def _node_changes(
-    specs: list[Spec], question: Question
+    specs: list[Spec], search: RemedySearch
 ) -> Iterator[tuple[str, Callable[[Spec], object]]]:
     if not specs:
         return
@@ -65,11 +65,11 @@ def _node_changes(
         yield "ask for nodes without a node selector", lambda spec: spec.pop("nodeSelector")
     taints = dict.fromkeys(
         (taint.key, taint.effect)
-        for node in question.snapshot.nodes.records
+        for node in search.snapshot.nodes.records
         for taint in node.spec.taints
     )
     for key, effect in taints:
-        yield f"tolerate the taint {key}:{effect}", partial(_tolerating, key, effect)
+        yield f"tolerate the taint {key}:{effect}", partial(_tolerate, key, effect)
 
 
 def _without_label(key: str, spec: Spec) -> None:
@@ -80,18 +80,18 @@ def _without_affinity(spec: Spec) -> None:
     spec.get("affinity", {}).pop("nodeAffinity", None)
 
 
-def _tolerating(key: str, effect: str, spec: Spec) -> None:
+def _tolerate(key: str, effect: str, spec: Spec) -> None:
     tolerated = {"key": key, "operator": "Exists", "effect": effect}
     spec["tolerations"] = [*(spec.get("tolerations") or ()), tolerated]
 
 
-def wider_topology(question: Question) -> Iterator[Suggestion]:
+def relax_topology(search: RemedySearch) -> Iterator[Suggestion]:
     """Span the next coarser level that is enough, or only prefer the level."""
-    constraint = question.gang.tree.topology
+    constraint = search.gang.tree.topology
     if constraint is None or not constraint.required_level:
         return iter(())
     level = constraint.required_level
-    keys = question.snapshot.topologies.get(constraint.topology, ())
+    keys = search.snapshot.topologies.get(constraint.topology, ())
     coarser = keys[: keys.index(level)][::-1] if level in keys else ()
     tried: list[tuple[str, dict[str, str | None]]] = [
         (f"let it span one {key} instead of one {level}", {REQUIRED_LEVEL_KEY: key})
@@ -99,14 +99,17 @@ def wider_topology(question: Question) -> Iterator[Suggestion]:
     ]
     only_preferred = {REQUIRED_LEVEL_KEY: None, PREFERRED_LEVEL_KEY: level}
     tried.append((f"only prefer one {level}, not require it", only_preferred))
-    return first(
-        question.proven(text, *_marked(question, question.gang, marks)) for text, marks in tried
+    return first_verified(
+        search.verified(text, *_annotate_owners(search, search.gang, marks))
+        for text, marks in tried
     )
 
 
-def _marked(question: Question, gang: Gang, marks: dict[str, str | None]) -> tuple[Step, ...]:
-    change = {"metadata": {"annotations": marks}}
-    return tuple(patch(each, change) for each in question.owners(gang))
+def _annotate_owners(
+    search: RemedySearch, gang: Gang, annotations: dict[str, str | None]
+) -> tuple[SuggestionStep, ...]:
+    change = {"metadata": {"annotations": annotations}}
+    return tuple(patch(each, change) for each in search.owners(gang))
 
 
 def pod_specs(owners: Sequence[Document]) -> list[Spec]:
@@ -124,7 +127,7 @@ def _pod_spec(document: Document) -> Spec | None:
     return found if isinstance(found, dict) else None
 
 
-def _in_pods(change: Callable[[Spec], object], manifest: Document) -> None:
+def _edit_pod_spec(change: Callable[[Spec], object], manifest: Document) -> None:
     spec = _pod_spec(manifest)
     if spec is not None:
         change(spec)

@@ -26,27 +26,27 @@ GPU_PARTS = 1000
 Patch = dict[str, Any]
 
 
-class Bound(StrEnum):
+class QueueBound(StrEnum):
     """Which bound; the values are our Queue's fields."""
 
     DESERVED = "deserved"
     MAX = "max"
 
 
-KAI_FIELDS = {Bound.DESERVED: "quota", Bound.MAX: "limit"}
+KAI_FIELDS = {QueueBound.DESERVED: "quota", QueueBound.MAX: "limit"}
 
 
 @dataclass(frozen=True, slots=True)
-class Raise:
+class RaisedBound:
     """A bound of a queue that shall be ``amount``."""
 
-    bound: Bound
+    bound: QueueBound
     resource: str
     amount: float
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class BoundPatch:
     """A raise as it stands in a spec: the field's name for people, its value, the merge patch."""
 
     field: str
@@ -54,15 +54,15 @@ class Written:
     patch: Patch
 
 
-def written_together(
-    queue: Document, raises: Iterable[Raise]
-) -> tuple[list[Written], Patch] | None:
+def bound_patches(
+    queue: Document, raises: Iterable[RaisedBound]
+) -> tuple[list[BoundPatch], Patch] | None:
     """How ``queue`` says all of them, and one merge patch; None where it cannot say one."""
-    found: list[Written] = []
+    found: list[BoundPatch] = []
     patch: Patch = {}
     for raised in raises:
         # Lists are replaced as a whole: each finds what the one before has changed.
-        said = written(apply_merge_patch(queue, patch), raised)
+        said = bound_patch(apply_merge_patch(queue, patch), raised)
         if said is None:
             return None
         found.append(said)
@@ -70,29 +70,29 @@ def written_together(
     return found, patch
 
 
-def written(queue: Document, raised: Raise) -> Written | None:
+def bound_patch(queue: Document, raised: RaisedBound) -> BoundPatch | None:
     """How ``queue`` says it; None where it cannot say it."""
     if queue["apiVersion"] == API_VERSION:
-        return _ours(queue.get("spec") or {}, raised)
+        return _native_patch(queue.get("spec") or {}, raised)
     if queue["apiVersion"] == QUEUE_API_VERSION and raised.resource in ROW_UNITS:
-        return _kais(raised)
+        return _kai_patch(raised)
     return None
 
 
-def _ours(spec: Mapping[str, Any], raised: Raise) -> Written | None:
+def _native_patch(spec: Mapping[str, Any], raised: RaisedBound) -> BoundPatch | None:
     resource, bound = raised.resource, raised.bound
     if resource == GPU:
         field, gpus = f"{bound}GPUs", _gpus(raised.amount)
-        return Written(field, gpus, {field: gpus})
+        return BoundPatch(field, gpus, {field: gpus})
     if resource.startswith((DEVICE_CLASS, DEVICE_ATTRIBUTE)):
-        return _devices(spec, raised)
+        return _device_patch(spec, raised)
     amount = _quantity(resource, raised.amount)
-    return Written(
+    return BoundPatch(
         f"resources.{resource}.{bound}", amount, {"resources": {resource: {bound.value: amount}}}
     )
 
 
-def _devices(spec: Mapping[str, Any], raised: Raise) -> Written | None:
+def _device_patch(spec: Mapping[str, Any], raised: RaisedBound) -> BoundPatch | None:
     """A merge patch replaces a list as a whole: the others stand in it as they are."""
     entries, count = spec.get("devices") or (), math.ceil(raised.amount)
     changed = [
@@ -102,7 +102,7 @@ def _devices(spec: Mapping[str, Any], raised: Raise) -> Written | None:
     found = next((each for each in entries if _row(each) == raised.resource), None)
     if found is None:
         return None
-    return Written(f"devices.{found['name']}.{raised.bound}", count, {"devices": changed})
+    return BoundPatch(f"devices.{found['name']}.{raised.bound}", count, {"devices": changed})
 
 
 def _row(entry: Mapping[str, Any]) -> str:
@@ -111,12 +111,12 @@ def _row(entry: Mapping[str, Any]) -> str:
     return f"{DEVICE_CLASS}{entry['deviceClassName']}"
 
 
-def _kais(raised: Raise) -> Written:
+def _kai_patch(raised: RaisedBound) -> BoundPatch:
     field, unit = KAI_FIELDS[raised.bound], ROW_UNITS[raised.resource]
     whole = math.ceil(raised.amount / unit)
     amount = _gpus(raised.amount) if raised.resource == GPU else whole
     patch = {"resources": {raised.resource: {field: amount}}}
-    return Written(f"resources.{raised.resource}.{field}", amount, patch)
+    return BoundPatch(f"resources.{raised.resource}.{field}", amount, patch)
 
 
 def _gpus(amount: float) -> float:

@@ -13,8 +13,8 @@ from kai_py.api.queue import API_VERSION, InvalidQueueError, read_queue
 from kai_py.api.records.kai import QUEUE_API_VERSION, KaiQueue, KaiQueueSpec
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.documents import clone
-from kai_py.embedded.errors import ApiError
-from kai_py.embedded.resources import Resource
+from kai_py.embedded.errors import RequestError
+from kai_py.embedded.resources import ServedResource
 from kai_py.simulate.changes import ChangeError
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.objects import Document
@@ -34,15 +34,15 @@ class SetQueue:
     def apply(self, cluster: SimulatedCluster) -> None:
         """Write the field, checked like any other write."""
         api = cluster.embedded.api
-        resource, name, path = self._found(api)
+        resource, name, path = self._find_queue(api)
         try:
             api.edit(resource, name, "", lambda present: self._changed(present, path))
-        except ApiError as error:
+        except RequestError as error:
             raise ChangeError(f"Queue {name}: {error.message}") from None
         except InvalidQueueError as error:
             raise ChangeError(str(error)) from None
 
-    def _found(self, api: ApiServer) -> tuple[Resource, str, tuple[str, ...]]:
+    def _find_queue(self, api: ApiServer) -> tuple[ServedResource, str, tuple[str, ...]]:
         served = [
             each
             for each in api.registry
@@ -69,7 +69,7 @@ class SetQueue:
             written = {"metadata": {"name": name}, "spec": changed["spec"]}
             read_queue(written, unknown="forbid")
         else:
-            _check_kais(changed, path)
+            _check_kai_field(changed, path)
         return changed
 
 
@@ -83,7 +83,7 @@ def _entry(place: Any, part: str, queue: str) -> Any:
     raise ChangeError(f"Queue {queue}: {part}: there is no such entry")
 
 
-def _check_kais(queue: Document, path: Sequence[str]) -> None:
+def _check_kai_field(queue: Document, path: Sequence[str]) -> None:
     name = queue["metadata"]["name"]
     record: Any = KaiQueueSpec
     for part in path:

@@ -33,7 +33,7 @@ WORD = re.compile(r"[^\s/,:;=|@\"'(){}\[\]<>!&+*]+")
 STRING_OF_CEL = re.compile(r"\"[^\"]*\"|'[^']*'")
 ENDING = re.compile(r"(-\d+)?-?$")
 
-Change = Callable[[str], str]
+Replace = Callable[[str], str]
 """A word to what stands for it."""
 
 
@@ -72,7 +72,7 @@ def _names_of_objects(documents: Sequence[Document]) -> Iterator[str]:
 class _Redaction:
     """Walks documents; ``change`` is asked for every word that may be somebody's."""
 
-    def __init__(self, change: Change, names: frozenset[str]) -> None:
+    def __init__(self, change: Replace, names: frozenset[str]) -> None:
         self._change = change
         self._names = names
         self._text = cache(self._with_stand_ins)
@@ -85,7 +85,7 @@ class _Redaction:
             container["image"] = "redacted"
         return copy
 
-    def _map(self, fields: dict[str, Any], *, keys: Change = str) -> dict[str, Any]:
+    def _map(self, fields: dict[str, Any], *, keys: Replace = str) -> dict[str, Any]:
         return {
             keys(name): self._value(name, item)
             for name, item in fields.items()

@@ -8,70 +8,72 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kai_py.observe.suggestion import Step, Suggestion, Verb
+from kai_py.observe.suggestion import Suggestion, SuggestionStep, Verb
 from kai_py.plan.plan import QueueShare, Stage
 from kai_py.simulate.changes import SERVER_FIELDS, ChangeError
 from kai_py.simulate.objects import Document
-from kai_py.simulate.steps import TakeSteps
-from kai_py.simulate.what_if import Present, Settled, compare, least
+from kai_py.simulate.steps import ApplySteps
+from kai_py.simulate.what_if import LoadedCluster, SettledCluster, compare, smallest_sufficient
 from kai_py.snapshot.accounting import GPU, total
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 
-MOST_REMEMBERED = 16
+MAX_CACHED_TRIALS = 16
 """Trials whose outcome is kept: remedies come back to those of a moment ago."""
-MADE_LABELS = ("controller-uid", "job-name")
+JOB_CONTROLLER_LABELS = ("controller-uid", "job-name")
 """Labels that the API server adds to the pods of a Job, also below ``batch.kubernetes.io/``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Half:
+class PartialRemedy:
     """A change with which the gang does not start, but is stopped later."""
 
     text: str
-    steps: tuple[Step, ...]
+    steps: tuple[SuggestionStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class RemedySearch:
     """One gang that waits in one cluster, and how that goes on if nothing changes."""
 
     documents: Sequence[Document]
-    present: Present
+    cluster: LoadedCluster
     gang: Gang
-    without: Settled
+    baseline: SettledCluster
     stage: Stage
     """What stops it then."""
-    may_try: Callable[[], bool] = lambda: True
+    has_time: Callable[[], bool] = lambda: True
     """Whether there is time for another trial."""
-    halves: list[Half] = field(default_factory=list)
+    partial_remedies: list[PartialRemedy] = field(default_factory=list)
     """What was tried and brought it to a later stage, in the order of trying."""
-    _trials: deque[tuple[Sequence[Step], Settled | None]] = field(
-        default_factory=lambda: deque(maxlen=MOST_REMEMBERED), init=False
+    _trials: deque[tuple[Sequence[SuggestionStep], SettledCluster | None]] = field(
+        default_factory=lambda: deque(maxlen=MAX_CACHED_TRIALS), init=False
     )
 
-    def starts(self, *steps: Step) -> bool:
+    def starts(self, *steps: SuggestionStep) -> bool:
         """Whether more of the gang runs with ``steps``; not if they can't be taken.
 
         More is its floor, or beyond the floor a pod that waited.
         """
-        given = self._tried(steps)
-        return given is not None and self._has_more(given)
+        given = self._try_steps(steps)
+        return given is not None and self._runs_more(given)
 
-    def least(self, steps: Callable[[int], Sequence[Step]], most: int) -> int | None:
+    def smallest_count(
+        self, steps: Callable[[int], Sequence[SuggestionStep]], limit: int
+    ) -> int | None:
         """The least number from 1 to ``most`` with whose steps more of the gang runs."""
-        return least(lambda count: count > 0 and self.starts(*steps(count)), most)
+        return smallest_sufficient(lambda count: count > 0 and self.starts(*steps(count)), limit)
 
-    def proven(self, text: str, *steps: Step) -> Iterator[Suggestion]:
+    def verified(self, text: str, *steps: SuggestionStep) -> Iterator[Suggestion]:
         """The suggestion, if it is an answer; if it only gets the gang farther, it is noted."""
-        given = self._tried(steps) if steps else None
+        given = self._try_steps(steps) if steps else None
         if given is None:
             return
-        if not self._has_more(given):
+        if not self._runs_more(given):
             if _is_later(given.stage_of(self.gang.key), self.stage):
-                self._note(Half(text, steps))
+                self._add_partial(PartialRemedy(text, steps))
             return
-        comes = compare(self.without, given)
+        comes = compare(self.baseline, given)
         evicted = dict.fromkeys(eviction.gang for eviction in comes.victims)
         gone = {gang_of_step(step) for step in steps if step.verb is Verb.DELETE}
         yield Suggestion(
@@ -83,31 +85,31 @@ class Question:
             queues=comes.queues,
         )
 
-    def _note(self, half: Half) -> None:
-        if half not in self.halves:
-            self.halves.append(half)
+    def _add_partial(self, remedy: PartialRemedy) -> None:
+        if remedy not in self.partial_remedies:
+            self.partial_remedies.append(remedy)
 
-    def _tried(self, steps: Sequence[Step]) -> Settled | None:
+    def _try_steps(self, steps: Sequence[SuggestionStep]) -> SettledCluster | None:
         """What comes of steps; None if they can't be taken, or there is no time left."""
         for tried, given in self._trials:
             if tried == steps:
                 return given
-        if not self.may_try():
+        if not self.has_time():
             return None
         given = self._simulated(steps)
         self._trials.append((steps, given))
         return given
 
-    def _simulated(self, steps: Sequence[Step]) -> Settled | None:
+    def _simulated(self, steps: Sequence[SuggestionStep]) -> SettledCluster | None:
         try:
-            return self.present.settled(TakeSteps(steps))
+            return self.cluster.settled(ApplySteps(steps))
         except ChangeError:
             return None
 
-    def _has_more(self, given: Settled) -> bool:
-        return self._runs(given) > self._runs(self.without)
+    def _runs_more(self, outcome: SettledCluster) -> bool:
+        return self._running_pods(outcome) > self._running_pods(self.baseline)
 
-    def _runs(self, settled: Settled) -> int:
+    def _running_pods(self, settled: SettledCluster) -> int:
         """How many of its pods run; none while it has not started."""
         placed = settled.running.get(self.gang.key)
         return len(placed.nodes) if placed is not None else 0
@@ -115,7 +117,7 @@ class Question:
     @property
     def snapshot(self) -> Snapshot:
         """The cluster before anything is done."""
-        return self.present.snapshot
+        return self.cluster.snapshot
 
     @property
     def charge(self) -> dict[str, float]:
@@ -123,11 +125,11 @@ class Question:
         return total(member.charge for member in self.gang.pending)
 
     @property
-    def asked(self) -> float:
+    def pending_gpus(self) -> float:
         """GPUs that the waiting pods ask for."""
         return self.charge.get(GPU, 0.0)
 
-    def asks(self) -> Iterator[Mapping[str, float]]:
+    def pending_amounts(self) -> Iterator[Mapping[str, float]]:
         """What the pods that it lacks cost its queue, then what all that wait do.
 
         Of a gang without subgroups: up to its floor, or one more.
@@ -155,7 +157,7 @@ class Question:
 
     def path(self) -> Iterator[QueueShare]:
         """The gang's queue and those above it, as they stand if nothing changes."""
-        queues, name = self.without.queues, self.gang.queue
+        queues, name = self.baseline.queues, self.gang.queue
         while name in queues:
             yield queues[name]
             name = queues[name].parent
@@ -182,13 +184,13 @@ class Question:
         return [pod for pod in self.of_kind("Pod") if pod["metadata"]["uid"] in uids]
 
 
-def _is_later(stage: Stage | None, than: Stage) -> bool:
+def _is_later(stage: Stage | None, reference: Stage) -> bool:
     """Whether it gets farther; stages stand in the order in which they are met."""
     order = list(Stage)
-    return stage is not None and order.index(stage) > order.index(than)
+    return stage is not None and order.index(stage) > order.index(reference)
 
 
-def first(remedies: Iterator[Iterator[Suggestion]]) -> Iterator[Suggestion]:
+def first_verified(remedies: Iterator[Iterator[Suggestion]]) -> Iterator[Suggestion]:
     """The first suggestion that is an answer."""
     for found in remedies:
         for suggestion in found:
@@ -196,24 +198,24 @@ def first(remedies: Iterator[Iterator[Suggestion]]) -> Iterator[Suggestion]:
             return
 
 
-def patch(document: Document, change: dict[str, Any]) -> Step:
+def patch(document: Document, change: dict[str, Any]) -> SuggestionStep:
     """Patch an object."""
     return _step(Verb.PATCH, document, patch=change)
 
 
-def delete(document: Document) -> Step:
+def delete(document: Document) -> SuggestionStep:
     """Delete an object and what it owns."""
     return _step(Verb.DELETE, document)
 
 
-def replace(document: Document, change: Callable[[Document], None]) -> Step:
+def replace(document: Document, change: Callable[[Document], None]) -> SuggestionStep:
     """Make an object as new; ``change`` changes its manifest in place."""
     manifest = _manifest(document)
     change(manifest)
     return _step(Verb.REPLACE, document, manifest=manifest)
 
 
-def gang_of_step(step: Step) -> str:
+def gang_of_step(step: SuggestionStep) -> str:
     """What the gang of an owner is called."""
     return f"{step.namespace}/{step.kind}/{step.name}"
 
@@ -224,9 +226,9 @@ def _step(
     *,
     patch: dict[str, Any] | None = None,
     manifest: Document | None = None,
-) -> Step:
+) -> SuggestionStep:
     meta = document["metadata"]
-    return Step(
+    return SuggestionStep(
         verb=verb,
         api_version=document["apiVersion"],
         kind=document["kind"],
@@ -244,7 +246,7 @@ def _manifest(document: Document) -> Document:
     if copy["kind"] == "Job":
         copy["spec"].pop("selector", None)
         labels = copy["spec"]["template"].get("metadata", {}).get("labels") or {}
-        for name in MADE_LABELS:
+        for name in JOB_CONTROLLER_LABELS:
             labels.pop(name, None)
             labels.pop(f"batch.kubernetes.io/{name}", None)
     return copy

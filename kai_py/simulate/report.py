@@ -9,13 +9,13 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kai_py.simulate.simulation import HOUR, Moment, Result, Wait
+from kai_py.simulate.simulation import HOUR, GangWait, SimulationResult, UsageInterval
 
-SAMPLES = 241
+MAX_SAMPLES = 241
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingTimes:
     """How long gangs waited, seconds; of those that started."""
 
     gangs: int
@@ -35,11 +35,11 @@ class QueueReport:
     entitled: float
     evicted_pods: int
     lost_gpu_hours: float
-    waiting: Waiting
+    waiting: WaitingTimes
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class UsageSample:
     """GPUs at one moment: in use, waited for; free on nodes in part use, on the emptiest node."""
 
     hours: float
@@ -50,7 +50,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SimulationReport:
     """A simulation in numbers.
 
     ``used``, ``idle_while_waiting`` and ``broken`` are parts of all GPU-hours.
@@ -65,18 +65,18 @@ class Report:
     broken: float
     """Part of the GPU-hours that were free on nodes of which a part was taken: fragmentation."""
     jain: float
-    waiting: Waiting
-    by_size: dict[str, Waiting]
+    waiting: WaitingTimes
+    by_size: dict[str, WaitingTimes]
     queues: tuple[QueueReport, ...]
     evictions: dict[str, int]
     lost_gpu_hours: float
     cost: dict[str, float]
     cycles: int
-    course: tuple[Sample, ...]
+    course: tuple[UsageSample, ...]
     """Over time, at most ``SAMPLES`` at equal distances."""
 
 
-def report(result: Result) -> Report:
+def summarise(result: SimulationResult) -> SimulationReport:
     """Sum a simulation up."""
     total = result.gpus * result.scenario.hours
     used, idle, broken = _gpu_hours(result)
@@ -86,38 +86,40 @@ def report(result: Result) -> Report:
             received=course.received,
             entitled=course.entitled,
             evicted_pods=course.evicted_pods,
-            lost_gpu_hours=course.lost,
-            waiting=waiting([wait for wait in result.waits if wait.queue == name]),
+            lost_gpu_hours=course.lost_gpu_hours,
+            waiting=waiting_times([wait for wait in result.waits if wait.queue == name]),
         )
         for name, course in result.queues.items()
     )
-    return Report(
+    return SimulationReport(
         hours=result.scenario.hours,
         gpus=result.gpus,
         used=used / total if total else 0.0,
         idle_while_waiting=idle / total if total else 0.0,
         broken=broken / total if total else 0.0,
         jain=jain_index(queue.received / queue.entitled for queue in queues if queue.entitled > 0),
-        waiting=waiting(result.waits),
+        waiting=waiting_times(result.waits),
         by_size=_by_size(result.waits),
         queues=queues,
         evictions={action.value: count for action, count in sorted(result.evictions.items())},
         lost_gpu_hours=sum(queue.lost_gpu_hours for queue in queues),
         cost=_cost(result),
         cycles=result.cycles,
-        course=course(result),
+        course=usage_samples(result),
     )
 
 
-def course(result: Result) -> tuple[Sample, ...]:
+def usage_samples(result: SimulationResult) -> tuple[UsageSample, ...]:
     """What held at equal distances of time."""
-    end, found, index, now = result.scenario.hours * HOUR, [], 0, Moment(0.0, 0.0, 0.0)
-    for point in range(SAMPLES):
-        seconds = end * point / (SAMPLES - 1)
+    end, found, index, now = result.scenario.hours * HOUR, [], 0, UsageInterval(0.0, 0.0, 0.0)
+    for point in range(MAX_SAMPLES):
+        seconds = end * point / (MAX_SAMPLES - 1)
         while index < len(result.moments) and result.moments[index].seconds <= seconds:
             now = result.moments[index]
             index += 1
-        found.append(Sample(seconds / HOUR, now.used, now.waiting, now.broken, now.largest))
+        found.append(
+            UsageSample(seconds / HOUR, now.used, now.waiting, now.fragmented, now.largest_free)
+        )
     return tuple(found)
 
 
@@ -128,10 +130,10 @@ def jain_index(parts: Iterable[float]) -> float:
     return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
 
 
-def waiting(waits: Sequence[Wait]) -> Waiting:
+def waiting_times(waits: Sequence[GangWait]) -> WaitingTimes:
     """Waiting times in numbers."""
     times = sorted(wait.seconds for wait in waits if wait.seconds is not None)
-    return Waiting(
+    return WaitingTimes(
         gangs=len(waits),
         never_started=len(waits) - len(times),
         mean=statistics.fmean(times) if times else 0.0,
@@ -141,23 +143,23 @@ def waiting(waits: Sequence[Wait]) -> Waiting:
     )
 
 
-def _gpu_hours(result: Result) -> tuple[float, float, float]:
+def _gpu_hours(result: SimulationResult) -> tuple[float, float, float]:
     used = idle = broken = 0.0
     ends = [moment.seconds for moment in result.moments[1:]] + [result.scenario.hours * HOUR]
     for moment, end in zip(result.moments, ends, strict=False):
         hours = (end - moment.seconds) / HOUR
         used += moment.used * hours
         idle += min(result.gpus - moment.used, moment.waiting) * hours
-        broken += moment.broken * hours
+        broken += moment.fragmented * hours
     return used, idle, broken
 
 
-def _by_size(waits: Sequence[Wait]) -> dict[str, Waiting]:
+def _by_size(waits: Sequence[GangWait]) -> dict[str, WaitingTimes]:
     """By GPUs of the gang, in powers of two."""
-    groups: dict[int, list[Wait]] = {}
+    groups: dict[int, list[GangWait]] = {}
     for wait in waits:
         groups.setdefault(_size(wait.gpus), []).append(wait)
-    return {_size_name(size): waiting(group) for size, group in sorted(groups.items())}
+    return {_size_name(size): waiting_times(group) for size, group in sorted(groups.items())}
 
 
 def _size(gpus: float) -> int:
@@ -172,7 +174,7 @@ def _size_name(size: int) -> str:
     return f"{size // 2 + 1} to {size}" if size > 2 else "2"
 
 
-def _cost(result: Result) -> dict[str, float]:
+def _cost(result: SimulationResult) -> dict[str, float]:
     costs: dict[str, float] = {}
     for kind in result.scenario.nodes:
         sort = "spot" if kind.spot else "on demand"

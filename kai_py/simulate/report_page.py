@@ -3,7 +3,7 @@
 import html
 from collections.abc import Iterable, Sequence
 
-from kai_py.simulate.report import Report, Waiting
+from kai_py.simulate.report import SimulationReport, WaitingTimes
 from kai_py.simulate.simulation import HOUR
 
 WIDTH, HEIGHT = 900, 220
@@ -19,7 +19,7 @@ svg { width: 100%; height: auto; } .used { fill: var(--used); } text { fill: cur
 """
 
 
-def report_page(report: Report, *, title: str) -> str:
+def report_page(report: SimulationReport, *, title: str) -> str:
     """The whole page."""
     queues = [
         (
@@ -41,9 +41,9 @@ def report_page(report: Report, *, title: str) -> str:
         f"{report.broken:.1%} free on nodes of which a part was taken, "
         f"Jain's fairness index {report.jain:.3f}, "
         f"{report.lost_gpu_hours:.1f} GPU-hours lost to evictions.</p>",
-        _chart(report),
+        _usage_chart(report),
         "<h2>Fragmentation</h2>",
-        _fragments(report),
+        _fragmentation_chart(report),
         "<h2>Queues</h2>",
         _table(
             (
@@ -73,7 +73,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / HOUR:.1f} h"
 
 
-def waiting_cells(waiting: Waiting) -> tuple[str, ...]:
+def waiting_cells(waiting: WaitingTimes) -> tuple[str, ...]:
     """The cells of a row: gangs, those that never started, median, 95th percentile, longest."""
     times = (waiting.median, waiting.p95, waiting.longest)
     return (str(waiting.gangs), str(waiting.never_started), *map(duration, times))
@@ -85,7 +85,7 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f"<table><thead><tr>{head}</thead><tbody>{body}</tbody></table>"
 
 
-def _chart(report: Report) -> str:
+def _usage_chart(report: SimulationReport) -> str:
     """GPUs in use (area) and GPUs that gangs wait for (line) over time."""
     return _plot(
         report,
@@ -96,7 +96,7 @@ def _chart(report: Report) -> str:
     )
 
 
-def _fragments(report: Report) -> str:
+def _fragmentation_chart(report: SimulationReport) -> str:
     """GPUs free on nodes in part use (area) and on the emptiest node (line) over time."""
     return _plot(
         report,
@@ -108,7 +108,12 @@ def _fragments(report: Report) -> str:
 
 
 def _plot(
-    report: Report, *, area: Sequence[float], line: Sequence[float], label: str, legend: str
+    report: SimulationReport,
+    *,
+    area: Sequence[float],
+    line: Sequence[float],
+    label: str,
+    legend: str,
 ) -> str:
     most, hours = max(report.gpus, 1.0), report.hours
     return (

@@ -33,7 +33,7 @@ class ScenarioError(ValueError):
     """A scenario cannot be used; the message has one line per problem."""
 
 
-class NodeKind(ApiModel):
+class NodeGroup(ApiModel):
     """Nodes that are alike."""
 
     name: Name
@@ -49,13 +49,13 @@ class NodeKind(ApiModel):
     """Counted apart in the costs."""
 
 
-class QueueLine(QueueSpec):
+class ScenarioQueue(QueueSpec):
     """A Queue: its name, and its spec as users write it."""
 
     name: Name
 
 
-class JobLine(ApiModel):
+class ScenarioJob(ApiModel):
     """One Job, or many at a rhythm."""
 
     name: Name
@@ -84,7 +84,7 @@ class JobLine(ApiModel):
     """Whether distances are random (a Poisson process)."""
 
     @model_validator(mode="after")
-    def _whole_or_a_part(self) -> "JobLine":
+    def _whole_or_a_part(self) -> "ScenarioJob":
         if self.gpus_per_pod > 1 and not self.gpus_per_pod.is_integer():
             raise ValueError("gpusPerPod must be whole, or below 1 for a part of one GPU")
         return self
@@ -97,9 +97,9 @@ class Scenario(ApiModel):
     """How long it lasts."""
     seed: int = 0
     """Fixes random arrivals."""
-    nodes: Annotated[tuple[NodeKind, ...], Field(min_length=1)]
-    queues: Annotated[tuple[QueueLine, ...], Field(min_length=1)]
-    jobs: tuple[JobLine, ...] = ()
+    nodes: Annotated[tuple[NodeGroup, ...], Field(min_length=1)]
+    queues: Annotated[tuple[ScenarioQueue, ...], Field(min_length=1)]
+    jobs: tuple[ScenarioJob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Arrival:
 
     seconds: float
     name: str
-    job: JobLine
+    job: ScenarioJob
 
 
 def parse_scenario(text: str, *, name: str = "scenario") -> Scenario:
@@ -138,11 +138,11 @@ def arrivals(scenario: Scenario) -> list[Arrival]:
     return sorted(coming, key=lambda each: (each.seconds, each.name))
 
 
-def _numbered(job: JobLine, number: int) -> str:
+def _numbered(job: ScenarioJob, number: int) -> str:
     return job.name if job.every is None and job.count is None else f"{job.name}-{number}"
 
 
-def _times(scenario: Scenario, job: JobLine, index: int) -> Iterator[float]:
+def _times(scenario: Scenario, job: ScenarioJob, index: int) -> Iterator[float]:
     chance = random.Random(f"{scenario.seed}/{index}")
     end, seconds, came = scenario.hours * 3600, job.at * 60, 0
     most = job.count if job.count is not None else (None if job.every else 1)
@@ -153,8 +153,8 @@ def _times(scenario: Scenario, job: JobLine, index: int) -> Iterator[float]:
         seconds += chance.expovariate(1 / mean) if job.random and mean else mean
 
 
-def queue_manifest(line: QueueLine) -> dict[str, Any]:
+def queue_manifest(queue: ScenarioQueue) -> dict[str, Any]:
     """The Queue as a user would apply it."""
-    spec = line.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"name"})
+    spec = queue.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"name"})
     document = {"apiVersion": API_VERSION, "kind": "Queue", "spec": spec}
-    return {**document, "metadata": {"name": line.name}}
+    return {**document, "metadata": {"name": queue.name}}

@@ -14,7 +14,7 @@ import numpy as np
 
 from kai_py.config import Configuration
 from kai_py.embedded.clock import SIMULATION_START
-from kai_py.embedded.kubelet import Pace
+from kai_py.embedded.kubelet import PodTiming
 from kai_py.plan.plan import Action, Plan
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.scenario import Arrival, Scenario, arrivals, queue_manifest
@@ -29,25 +29,25 @@ from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.snapshot import Snapshot
 
 HOUR = 3600.0
-PACE = Pace(start=1.0, stop=1.0)
+TIMING = PodTiming(start=1.0, stop=1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class UsageInterval:
     """The cluster from ``seconds`` on, until the next moment; GPUs."""
 
     seconds: float
     used: float
     waiting: float
     """Asked for by gangs that wait."""
-    broken: float = 0.0
+    fragmented: float = 0.0
     """Free on nodes of which a part is taken."""
-    largest: float = 0.0
+    largest_free: float = 0.0
     """Free on the node that has most free: what a pod can get at most."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class GangWait:
     """How long a gang waited for its start; ``seconds`` is None if it did not start.
 
     ``finish``: seconds from its coming to the end of its last pod, restarts included; None where it
@@ -59,43 +59,43 @@ class Wait:
     gpus: float
     pods: int
     seconds: float | None
-    finish: float | None = None
+    completion: float | None = None
 
 
 @dataclass
-class QueueCourse:
+class QueueTotals:
     """GPU-hours of a queue: received, and entitled by its fair share; what evictions cost."""
 
     received: float = 0.0
     entitled: float = 0.0
     evicted_pods: int = 0
-    lost: float = 0.0
+    lost_gpu_hours: float = 0.0
     """GPU-hours of work that evicted pods had done and begin again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class SimulationResult:
     """What a simulation measured."""
 
     scenario: Scenario
     gpus: float
-    moments: tuple[Moment, ...]
-    waits: tuple[Wait, ...]
-    queues: dict[str, QueueCourse]
+    moments: tuple[UsageInterval, ...]
+    waits: tuple[GangWait, ...]
+    queues: dict[str, QueueTotals]
     evictions: dict[Action, int]
     cycles: int
 
 
 @dataclass
-class _Record:
-    waits: dict[str, Wait] = field(default_factory=dict)
-    came: dict[str, float] = field(default_factory=dict)
-    runs: dict[str, float] = field(default_factory=dict)
+class _Recorder:
+    waits: dict[str, GangWait] = field(default_factory=dict)
+    arrived: dict[str, float] = field(default_factory=dict)
+    run_seconds: dict[str, float] = field(default_factory=dict)
     """Seconds that every pod of a gang runs."""
-    began: dict[str, float] = field(default_factory=dict)
+    placed_at: dict[str, float] = field(default_factory=dict)
     """When pods (by uid) were placed."""
-    moments: list[Moment] = field(default_factory=list)
-    queues: dict[str, QueueCourse] = field(default_factory=dict)
+    moments: list[UsageInterval] = field(default_factory=list)
+    queues: dict[str, QueueTotals] = field(default_factory=dict)
     evictions: dict[Action, int] = field(default_factory=dict)
     shares: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Per queue what it holds and is entitled to since the last moment."""
@@ -107,28 +107,28 @@ def simulate(
     *,
     cycle_seconds: float = 1.0,
     on_progress: Callable[[float], None] = lambda _hours: None,
-) -> Result:
+) -> SimulationResult:
     """Play ``scenario``; ``on_progress`` is told the simulated hours now and then."""
-    cluster = SimulatedCluster(configuration, start=SIMULATION_START, pace=PACE)
-    record = _Record(queues={queue.name: QueueCourse() for queue in scenario.queues})
+    cluster = SimulatedCluster(configuration, start=SIMULATION_START, timing=TIMING)
+    record = _Recorder(queues={queue.name: QueueTotals() for queue in scenario.queues})
     _set_up(cluster, scenario, record)
     clock, end, cycles = cluster.clock, SIMULATION_START + scenario.hours * HOUR, 0
     resync, asked_again = configuration.resync_period, 0.0
     while clock.now() < end:
         clock.run_due()
         if cluster.take_changed():
-            _note(cluster, record, cluster.cycle())
+            _record_cycle(cluster, record, cluster.cycle())
             cycles += 1
             on_progress((clock.now() - SIMULATION_START) / HOUR)
             if record.moments[-1].waiting and clock.now() >= asked_again:
                 asked_again = clock.now() + resync
                 clock.call_later(resync, cluster.wake)
         due = clock.next_due()
-        wait = cycle_seconds if cluster.changed else _until(due, clock.now(), cycle_seconds)
+        wait = cycle_seconds if cluster.changed else _seconds_until(due, clock.now(), cycle_seconds)
         clock.advance(min(wait, end - clock.now()))
-    _pass_time(record, end - SIMULATION_START)
+    _accumulate(record, end - SIMULATION_START)
     gpus = float(sum(kind.count * kind.gpus for kind in scenario.nodes))
-    return Result(
+    return SimulationResult(
         scenario=scenario,
         gpus=gpus,
         moments=tuple(record.moments),
@@ -139,12 +139,12 @@ def simulate(
     )
 
 
-def _until(due: float | None, now: float, least: float) -> float:
+def _seconds_until(due: float | None, now: float, minimum: float) -> float:
     """Seconds to the next event, but not less than ``least``."""
-    return math.inf if due is None else max(due - now, least)
+    return math.inf if due is None else max(due - now, minimum)
 
 
-def _set_up(cluster: SimulatedCluster, scenario: Scenario, record: _Record) -> None:
+def _set_up(cluster: SimulatedCluster, scenario: Scenario, record: _Recorder) -> None:
     embedded = cluster.embedded
     for kind in scenario.nodes:
         embedded.create_all(node_manifests(kind))
@@ -152,36 +152,36 @@ def _set_up(cluster: SimulatedCluster, scenario: Scenario, record: _Record) -> N
     for priority in sorted({job.priority for job in scenario.jobs}):
         embedded.create(priority_class(priority))
     for arrival in arrivals(scenario):
-        cluster.clock.call_later(arrival.seconds, partial(_arrive, cluster, arrival, record))
+        cluster.clock.call_later(arrival.seconds, partial(_submit_job, cluster, arrival, record))
 
 
-def _arrive(cluster: SimulatedCluster, arrival: Arrival, record: _Record) -> None:
+def _submit_job(cluster: SimulatedCluster, arrival: Arrival, record: _Recorder) -> None:
     gang, job = f"{NAMESPACE}/Job/{arrival.name}", arrival.job
-    record.came[gang], record.runs[gang] = cluster.clock.now(), job.minutes * 60
-    record.waits[gang] = Wait(gang, job.queue, job.pods * job.gpus_per_pod, job.pods, None)
+    record.arrived[gang], record.run_seconds[gang] = cluster.clock.now(), job.minutes * 60
+    record.waits[gang] = GangWait(gang, job.queue, job.pods * job.gpus_per_pod, job.pods, None)
     cluster.embedded.create(job_manifest(arrival))
 
 
-def _note(cluster: SimulatedCluster, record: _Record, plan: Plan) -> None:
+def _record_cycle(cluster: SimulatedCluster, record: _Recorder, plan: Plan) -> None:
     now = cluster.clock.now()
-    _pass_time(record, now - SIMULATION_START)
+    _accumulate(record, now - SIMULATION_START)
     snapshot = cluster.planner.freeze(now)
     gangs = snapshot.gangs
     for placement in plan.placements:
         for pod in placement.pods:
-            record.began[pod.pod.uid] = now
+            record.placed_at[pod.pod.uid] = now
         wait = record.waits.get(placement.gang)
         if wait is not None:
-            passed = now - record.came[placement.gang]
+            passed = now - record.arrived[placement.gang]
             seconds = passed if wait.seconds is None else wait.seconds
-            finish = passed + record.runs[placement.gang]
-            record.waits[placement.gang] = replace(wait, seconds=seconds, finish=finish)
+            finish = passed + record.run_seconds[placement.gang]
+            record.waits[placement.gang] = replace(wait, seconds=seconds, completion=finish)
     for eviction in plan.evictions:
         wait, queue = record.waits[eviction.gang], record.queues[eviction.queue]
-        record.waits[eviction.gang] = replace(wait, finish=None)
-        ran = now - record.began.pop(eviction.pod.uid, now)
+        record.waits[eviction.gang] = replace(wait, completion=None)
+        ran = now - record.placed_at.pop(eviction.pod.uid, now)
         queue.evicted_pods += 1
-        queue.lost += ran / HOUR * wait.gpus / wait.pods
+        queue.lost_gpu_hours += ran / HOUR * wait.gpus / wait.pods
         record.evictions[eviction.action] = record.evictions.get(eviction.action, 0) + 1
     record.shares = {
         share.queue: (share.allocated.get(GPU, 0.0), share.fair_share.get(GPU, 0.0))
@@ -195,7 +195,7 @@ def _note(cluster: SimulatedCluster, record: _Record, plan: Plan) -> None:
     )
     used = sum(share.allocated.get(GPU, 0.0) for share in plan.queues if not share.parent)
     broken, largest = _free_gpus(snapshot)
-    record.moments.append(Moment(now - SIMULATION_START, used, waiting, broken, largest))
+    record.moments.append(UsageInterval(now - SIMULATION_START, used, waiting, broken, largest))
 
 
 def _free_gpus(snapshot: Snapshot) -> tuple[float, float]:
@@ -208,7 +208,7 @@ def _free_gpus(snapshot: Snapshot) -> tuple[float, float]:
     return float(free[used > 0].sum()), float(free.max(initial=0.0))
 
 
-def _pass_time(record: _Record, seconds: float) -> None:
+def _accumulate(record: _Recorder, seconds: float) -> None:
     """Add what queues held and were entitled to since the last moment, up to ``seconds``."""
     since = record.moments[-1].seconds if record.moments else 0.0
     for name, (held, entitled) in record.shares.items():

@@ -5,20 +5,20 @@ from dataclasses import dataclass
 
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.deletion import DeleteOptions, delete
-from kai_py.embedded.errors import ApiError
+from kai_py.embedded.errors import RequestError
 from kai_py.embedded.patches.merge import apply_merge_patch
-from kai_py.observe.suggestion import Step, Verb
+from kai_py.observe.suggestion import SuggestionStep, Verb
 from kai_py.simulate.changes import AddNodes, AddObjects, ChangeError
 from kai_py.simulate.cluster import SimulatedCluster
 
-WITH_ALL_IT_OWNS = DeleteOptions(policy="Background", grace_seconds=0)
+DELETE_WITH_DEPENDENTS = DeleteOptions(policy="Background", grace_seconds=0)
 
 
 @dataclass(frozen=True, slots=True)
-class TakeSteps:
+class ApplySteps:
     """A change made of steps, in their order; what is replaced is deleted before all of them."""
 
-    steps: Sequence[Step]
+    steps: Sequence[SuggestionStep]
 
     def apply(self, cluster: SimulatedCluster) -> None:
         """Carry the steps out; raises ChangeError."""
@@ -29,17 +29,17 @@ class TakeSteps:
                     _delete(api, step)
             cluster.clock.run_due()
             for step in self.steps:
-                _take(cluster, step)
-        except (ApiError, KeyError) as error:
+                _apply_step(cluster, step)
+        except (RequestError, KeyError) as error:
             raise ChangeError(str(error)) from None
 
 
-def _delete(api: ApiServer, step: Step) -> None:
+def _delete(api: ApiServer, step: SuggestionStep) -> None:
     resource = api.registry.of_kind(step.api_version, step.kind)
-    delete(api, resource, step.name, step.namespace, WITH_ALL_IT_OWNS)
+    delete(api, resource, step.name, step.namespace, DELETE_WITH_DEPENDENTS)
 
 
-def _take(cluster: SimulatedCluster, step: Step) -> None:
+def _apply_step(cluster: SimulatedCluster, step: SuggestionStep) -> None:
     api = cluster.embedded.api
     if step.verb is Verb.ADD_NODES:
         AddNodes(step.name, step.count).apply(cluster)
@@ -55,11 +55,13 @@ def _take(cluster: SimulatedCluster, step: Step) -> None:
         AddObjects([step.document]).apply(cluster)
 
 
-def one_after_the_other(earlier: Sequence[Step], later: Sequence[Step]) -> tuple[Step, ...]:
+def combine_steps(
+    earlier: Sequence[SuggestionStep], later: Sequence[SuggestionStep]
+) -> tuple[SuggestionStep, ...]:
     """All steps, without the earlier ones to objects that a later one makes as new."""
-    made = {_object(step) for step in later if step.verb is Verb.REPLACE}
-    return (*(step for step in earlier if _object(step) not in made), *later)
+    made = {_object_key(step) for step in later if step.verb is Verb.REPLACE}
+    return (*(step for step in earlier if _object_key(step) not in made), *later)
 
 
-def _object(step: Step) -> tuple[str, str, str]:
+def _object_key(step: SuggestionStep) -> tuple[str, str, str]:
     return step.kind, step.namespace, step.name

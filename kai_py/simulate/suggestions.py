@@ -11,63 +11,66 @@ from collections.abc import Callable, Iterator, Sequence
 
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.plan import Stage
-from kai_py.simulate.capacity_remedies import fewer_pods, more_nodes, one_gang_less
+from kai_py.simulate.capacity_remedies import add_nodes, end_one_gang, lower_min_available
 from kai_py.simulate.device_remedies import fewer_device_conditions, tolerated_devices
 from kai_py.simulate.manifest_remedies import (
-    fewer_node_conditions,
-    no_gates,
-    open_nodes,
-    wider_topology,
+    relax_node_conditions,
+    relax_topology,
+    remove_gates,
+    uncordon_node,
 )
 from kai_py.simulate.objects import Document
 from kai_py.simulate.queue_remedies import (
-    larger_guarantee,
-    larger_maximum,
-    missing_queue,
-    more_disruptions,
-    more_evictions,
-    no_least_runtime,
-    nothing_kept,
+    create_queue,
+    disable_min_runtime,
+    disable_reservation,
+    raise_deserved,
+    raise_eviction_limit,
+    raise_maximum,
+    relax_disruption_budget,
 )
-from kai_py.simulate.remedy_search import Question
-from kai_py.simulate.steps import TakeSteps, one_after_the_other
-from kai_py.simulate.what_if import ROOM_STAGES, Present, Settled
+from kai_py.simulate.remedy_search import RemedySearch
+from kai_py.simulate.steps import ApplySteps, combine_steps
+from kai_py.simulate.what_if import CAPACITY_STAGES, LoadedCluster, SettledCluster
 
-Remedy = Callable[[Question], Iterator[Suggestion]]
+Remedy = Callable[[RemedySearch], Iterator[Suggestion]]
 REMEDIES: tuple[tuple[frozenset[Stage], Remedy], ...] = (
-    (frozenset({Stage.QUEUE}), missing_queue),
-    (frozenset({Stage.GATED}), no_gates),
-    (frozenset({Stage.QUEUE_MAX}), larger_maximum),
-    (frozenset({Stage.NON_PREEMPTIBLE, Stage.FAIR_SHARE, Stage.VICTIMS}), larger_guarantee),
-    (frozenset({Stage.RESERVED, Stage.QUEUE_MAX}), nothing_kept),
-    (frozenset({Stage.EVICTION_BUDGET}), more_evictions),
-    (frozenset({Stage.EVICTION_BUDGET}), more_disruptions),
-    (frozenset({Stage.VICTIMS}), no_least_runtime),
-    (ROOM_STAGES, fewer_node_conditions),
-    (ROOM_STAGES, open_nodes),
-    (frozenset({Stage.TOPOLOGY}), wider_topology),
+    (frozenset({Stage.QUEUE}), create_queue),
+    (frozenset({Stage.GATED}), remove_gates),
+    (frozenset({Stage.QUEUE_MAX}), raise_maximum),
+    (frozenset({Stage.NON_PREEMPTIBLE, Stage.FAIR_SHARE, Stage.VICTIMS}), raise_deserved),
+    (frozenset({Stage.RESERVED, Stage.QUEUE_MAX}), disable_reservation),
+    (frozenset({Stage.EVICTION_BUDGET}), raise_eviction_limit),
+    (frozenset({Stage.EVICTION_BUDGET}), relax_disruption_budget),
+    (frozenset({Stage.VICTIMS}), disable_min_runtime),
+    (CAPACITY_STAGES, relax_node_conditions),
+    (CAPACITY_STAGES, uncordon_node),
+    (frozenset({Stage.TOPOLOGY}), relax_topology),
     (frozenset({Stage.DEVICES}), fewer_device_conditions),
     (frozenset({Stage.DEVICES}), tolerated_devices),
-    (ROOM_STAGES | {Stage.MEMBERS, Stage.QUEUE_MAX, Stage.NON_PREEMPTIBLE}, fewer_pods),
-    (ROOM_STAGES, one_gang_less),
-    (ROOM_STAGES, more_nodes),
+    (
+        CAPACITY_STAGES | {Stage.MEMBERS, Stage.QUEUE_MAX, Stage.NON_PREEMPTIBLE},
+        lower_min_available,
+    ),
+    (CAPACITY_STAGES, end_one_gang),
+    (CAPACITY_STAGES, add_nodes),
 )
 """Which remedies are tried at which stages, in the order in which they are told."""
 
 
-MOST_STAGES = 3
+MAX_STAGES = 3
 """Stages that one suggestion helps across."""
-HALVES_TRIED = 2
+MAX_PARTIAL_REMEDIES = 2
 
 
 def suggest(
     documents: Sequence[Document],
-    present: Present,
-    without: Settled,
+    cluster: LoadedCluster,
+    baseline: SettledCluster,
     gang: str,
-    may_try: Callable[[], bool] = lambda: True,
+    has_time: Callable[[], bool] = lambda: True,
     *,
-    stages: int = MOST_STAGES,
+    stages: int = MAX_STAGES,
 ) -> tuple[Suggestion, ...]:
     """Changes with which ``gang`` would start, the smallest of each kind; () if it runs.
 
@@ -75,32 +78,32 @@ def suggest(
     Where no single change is enough, changes are put together that help at one of up to ``stages``
     stages each.
     """
-    stage = without.stage_of(gang)
-    if stage is None or gang not in present.snapshot.gangs:
+    stage = baseline.stage_of(gang)
+    if stage is None or gang not in cluster.snapshot.gangs:
         return ()
-    asking = present.snapshot.gangs[gang]
-    question = Question(documents, present, asking, without, stage, may_try)
+    asking = cluster.snapshot.gangs[gang]
+    question = RemedySearch(documents, cluster, asking, baseline, stage, has_time)
     found = tuple(
         suggestion
         for stages_helped, remedy in REMEDIES
         if stage in stages_helped
         for suggestion in remedy(question)
     )
-    return found or tuple(_put_together(question, stages - 1))
+    return found or tuple(_combine_remedies(question, stages - 1))
 
 
-def _put_together(question: Question, stages: int) -> Iterator[Suggestion]:
+def _combine_remedies(search: RemedySearch, stages: int) -> Iterator[Suggestion]:
     """For what brought the gang to a later stage: that, and what helps there."""
     if not stages:
         return
-    for half in question.halves[:HALVES_TRIED]:
-        after = question.present.after(TakeSteps(half.steps))
-        key = question.gang.key
+    for half in search.partial_remedies[:MAX_PARTIAL_REMEDIES]:
+        after = search.cluster.after(ApplySteps(half.steps))
+        key = search.gang.key
         others = suggest(
-            after.documents, after, after.settled(), key, question.may_try, stages=stages
+            after.documents, after, after.settled(), key, search.has_time, stages=stages
         )
         for other in others:
-            steps = one_after_the_other(half.steps, other.steps)
-            yield from question.proven(f"{half.text}, and {other.text}", *steps)
+            steps = combine_steps(half.steps, other.steps)
+            yield from search.verified(f"{half.text}, and {other.text}", *steps)
         if others:
             return

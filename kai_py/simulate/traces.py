@@ -27,32 +27,32 @@ from pydantic import ValidationError
 
 from kai_py.api.problems import field_problems
 from kai_py.simulate.scenario import (
-    JobLine,
-    NodeKind,
-    QueueLine,
+    NodeGroup,
     Scenario,
     ScenarioError,
+    ScenarioJob,
+    ScenarioQueue,
 )
-from kai_py.simulate.trace_rows import JOBS, NODES, OTHER_NAMES, Row
+from kai_py.simulate.trace_rows import COLUMN_ALIASES, JOBS, NODES, Row
 
-ASKED_AT_MOST = 1.3
+SATURATION_LOAD = 1.3
 SATURATION_HOURS = 1.0
 """Everybody comes within this time."""
-STAYS_MINUTES = 1_000_000.0
-Line = TypeVar("Line", JobLine, NodeKind)
+ENDLESS_MINUTES = 1_000_000.0
+Line = TypeVar("Line", ScenarioJob, NodeGroup)
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedJobs:
     """A list of jobs: what came, and the queues that are named."""
 
-    jobs: tuple[JobLine, ...]
+    jobs: tuple[ScenarioJob, ...]
 
     @property
-    def queues(self) -> tuple[QueueLine, ...]:
+    def queues(self) -> tuple[ScenarioQueue, ...]:
         """The queues of the jobs, none with a guarantee."""
         names = sorted({job.queue for job in self.jobs})
-        return tuple(QueueLine.model_validate({"name": name}) for name in names)
+        return tuple(ScenarioQueue.model_validate({"name": name}) for name in names)
 
     @property
     def hours(self) -> float:
@@ -60,22 +60,22 @@ class Recorded:
         return max((job.at + job.minutes for job in self.jobs), default=60.0) / 60
 
 
-def is_list(text: str) -> bool:
+def is_trace(text: str) -> bool:
     """Whether ``text`` is a list of jobs or nodes rather than a scenario."""
     columns = _columns(text)
     return any(known <= columns for known in (*JOBS, *NODES))
 
 
-def parse_jobs(text: str, *, name: str) -> Recorded:
+def parse_jobs(text: str, *, name: str) -> RecordedJobs:
     """Read a list of jobs; raises ScenarioError that names the line."""
-    return Recorded(tuple(_lines(text, name, JOBS, "jobs")))
+    return RecordedJobs(tuple(_lines(text, name, JOBS, "jobs")))
 
 
-def parse_nodes(text: str, *, name: str) -> tuple[NodeKind, ...]:
+def parse_nodes(text: str, *, name: str) -> tuple[NodeGroup, ...]:
     """Read a list of nodes, equal ones together; raises ScenarioError that names the line."""
     counts = Counter(kind.model_dump_json() for kind in _lines(text, name, NODES, "nodes"))
     return tuple(
-        NodeKind.model_validate_json(kind, by_name=True).model_copy(
+        NodeGroup.model_validate_json(kind, by_name=True).model_copy(
             update={"name": f"node-{number}", "count": count}
         )
         for number, (kind, count) in enumerate(counts.items())
@@ -83,9 +83,9 @@ def parse_nodes(text: str, *, name: str) -> tuple[NodeKind, ...]:
 
 
 def scenario_of(
-    recorded: Recorded,
-    nodes: Sequence[NodeKind],
-    queues: Sequence[QueueLine] = (),
+    recorded: RecordedJobs,
+    nodes: Sequence[NodeGroup],
+    queues: Sequence[ScenarioQueue] = (),
     *,
     hours: float | None = None,
 ) -> Scenario:
@@ -99,14 +99,16 @@ def scenario_of(
     )
 
 
-def saturated(recorded: Recorded, nodes: Sequence[NodeKind], *, seed: int) -> Recorded:
+def saturating_jobs(
+    recorded: RecordedJobs, nodes: Sequence[NodeGroup], *, seed: int
+) -> RecordedJobs:
     """The jobs in random order, and again, until so much is asked for; nobody leaves."""
-    chance, wanted = random.Random(seed), ASKED_AT_MOST * sum(n.count * n.gpus for n in nodes)
+    chance, wanted = random.Random(seed), SATURATION_LOAD * sum(n.count * n.gpus for n in nodes)
     order = sorted(recorded.jobs, key=lambda job: job.name)
     if not any(job.gpus_per_pod for job in order):
         raise ScenarioError("no job asks for a GPU, so nothing fills the nodes")
     chance.shuffle(order)
-    drawn: list[JobLine] = []
+    drawn: list[ScenarioJob] = []
     asked = 0.0
     while True:
         job = order[len(drawn)] if len(drawn) < len(order) else chance.choice(order)
@@ -115,10 +117,10 @@ def saturated(recorded: Recorded, nodes: Sequence[NodeKind], *, seed: int) -> Re
             break
         drawn.append(job)
     step = SATURATION_HOURS * 60 / max(len(drawn), 1)
-    return Recorded(
+    return RecordedJobs(
         tuple(
             job.model_copy(
-                update={"name": f"{job.name}-{n}", "at": n * step, "minutes": STAYS_MINUTES}
+                update={"name": f"{job.name}-{n}", "at": n * step, "minutes": ENDLESS_MINUTES}
             )
             for n, job in enumerate(drawn)
         )
@@ -130,7 +132,7 @@ def _columns(text: str) -> frozenset[str]:
 
 
 def _name(column: str) -> str:
-    return OTHER_NAMES.get(column.strip(), column.strip())
+    return COLUMN_ALIASES.get(column.strip(), column.strip())
 
 
 def _lines(

@@ -11,9 +11,9 @@ from kai_py.config import Configuration
 from kai_py.grouping.gang import satisfied
 from kai_py.observe.suggestion import QueueChange
 from kai_py.plan.plan import SHORT_OF_ROOM, Eviction, Plan, QueueShare, Stage
-from kai_py.simulate.changes import AddNodes, Change
-from kai_py.simulate.cluster import Course, SimulatedCluster
-from kai_py.simulate.fork import in_copy
+from kai_py.simulate.changes import AddNodes, ClusterChange
+from kai_py.simulate.cluster import SimulatedCluster, SimulatedRun
+from kai_py.simulate.fork import run_in_fork
 from kai_py.simulate.objects import Document
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import PodState
@@ -24,12 +24,12 @@ SETTLE_SECONDS = 600.0
 MAX_ADDED_NODES = 4096
 SEED = 1
 
-ROOM_STAGES = SHORT_OF_ROOM | {Stage.NOMINATED, Stage.BUDGET, Stage.BACKOFF, Stage.FAILED}
+CAPACITY_STAGES = SHORT_OF_ROOM | {Stage.NOMINATED, Stage.BUDGET, Stage.BACKOFF, Stage.FAILED}
 """What more room, or fewer others, may help against."""
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedGang:
     """A gang and where its pods are, in simulated hindsight."""
 
     gang: str
@@ -39,7 +39,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingGang:
     """A gang that waits, and why."""
 
     gang: str
@@ -57,10 +57,10 @@ class Comparison:
     ``loses``: gangs that would run without it and don't run with it; ``waiting``: who waits then.
     """
 
-    starts: tuple[Placed, ...] = ()
-    loses: tuple[Placed, ...] = ()
+    starts: tuple[PlacedGang, ...] = ()
+    loses: tuple[PlacedGang, ...] = ()
     victims: tuple[Eviction, ...] = ()
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[WaitingGang, ...] = ()
     queues: tuple[QueueChange, ...] = field(default=())
 
 
@@ -74,19 +74,19 @@ class NodesNeeded:
 
 def what_if(
     documents: Sequence[Document],
-    changes: Sequence[Change],
+    changes: Sequence[ClusterChange],
     configuration: Configuration,
     *,
     now: float,
 ) -> Comparison:
     """Compare the settled cluster with and without ``changes``; raises ChangeError."""
-    present = Present(documents, configuration, now)
+    present = LoadedCluster(documents, configuration, now)
     return compare(present.settled(), present.settled(*changes))
 
 
 def nodes_needed(
     documents: Sequence[Document],
-    changes: Sequence[Change],
+    changes: Sequence[ClusterChange],
     configuration: Configuration,
     *,
     like: str,
@@ -99,24 +99,24 @@ def nodes_needed(
     can give (a missing queue, a gate, members) don't count. O(log n) simulations.
     """
 
-    present = Present(documents, configuration, now)
+    present = LoadedCluster(documents, configuration, now)
 
     def suffices(count: int) -> bool:
         given = present.settled(*changes, AddNodes(like, count, pattern))
-        return not any(waiting.stage in ROOM_STAGES for waiting in given.waiting)
+        return not any(waiting.stage in CAPACITY_STAGES for waiting in given.waiting)
 
-    return NodesNeeded(like, least(suffices, MAX_ADDED_NODES))
+    return NodesNeeded(like, smallest_sufficient(suffices, MAX_ADDED_NODES))
 
 
-def least(suffices: Callable[[int], bool], most: int) -> int | None:
+def smallest_sufficient(suffices: Callable[[int], bool], limit: int) -> int | None:
     """The least number up to ``most`` that suffices, found by doubling, then bisection."""
     if suffices(0):
         return 0
     high = 1
     while not suffices(high):
-        if high >= most:
+        if high >= limit:
             return None
-        high = min(2 * high, most)
+        high = min(2 * high, limit)
     low = high // 2 + 1
     while low < high:
         middle = (low + high) // 2
@@ -125,11 +125,11 @@ def least(suffices: Callable[[int], bool], most: int) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledCluster:
     """A cluster in which nothing changes any more."""
 
-    running: Mapping[str, Placed]
-    waiting: tuple[Waiting, ...]
+    running: Mapping[str, PlacedGang]
+    waiting: tuple[WaitingGang, ...]
     evictions: tuple[Eviction, ...]
     queues: Mapping[str, QueueShare]
 
@@ -138,29 +138,29 @@ class Settled:
         return next((each.stage for each in self.waiting if each.gang == gang), None)
 
 
-def compare(without: Settled, given: Settled) -> Comparison:
+def compare(baseline: SettledCluster, changed: SettledCluster) -> Comparison:
     """What ``given`` has that ``without`` has not."""
-    held = without.running
-    evicted = {each.pod for each in without.evictions}
+    held = baseline.running
+    evicted = {each.pod for each in baseline.evictions}
     return Comparison(
         starts=tuple(
             placed
-            for gang, placed in sorted(given.running.items())
+            for gang, placed in sorted(changed.running.items())
             if len(placed.nodes) > len(held[gang].nodes if gang in held else ())
         ),
-        loses=tuple(placed for gang, placed in sorted(held.items()) if gang not in given.running),
-        victims=tuple(each for each in given.evictions if each.pod not in evicted),
-        waiting=given.waiting,
-        queues=tuple(_queue_changes(without.queues, given.queues)),
+        loses=tuple(placed for gang, placed in sorted(held.items()) if gang not in changed.running),
+        victims=tuple(each for each in changed.evictions if each.pod not in evicted),
+        waiting=changed.waiting,
+        queues=tuple(_queue_changes(baseline.queues, changed.queues)),
     )
 
 
 def _queue_changes(
-    without: Mapping[str, QueueShare], given: Mapping[str, QueueShare]
+    baseline: Mapping[str, QueueShare], changed: Mapping[str, QueueShare]
 ) -> list[QueueChange]:
     changes = []
-    for name in sorted({*without, *given}):
-        pair = (without.get(name), given.get(name))
+    for name in sorted({*baseline, *changed}):
+        pair = (baseline.get(name), changed.get(name))
         change = QueueChange(
             name,
             fair_share=(_gpus(pair[0], "fair_share"), _gpus(pair[1], "fair_share")),
@@ -175,7 +175,7 @@ def _gpus(share: QueueShare | None, view: str) -> float:
     return float(getattr(share, view).get(GPU, 0.0)) if share is not None else 0.0
 
 
-class Present:
+class LoadedCluster:
     """A cluster as it is ``now``, loaded once; each question is answered by a copy of it."""
 
     def __init__(
@@ -187,45 +187,45 @@ class Present:
         self._cluster.load(documents)
         self.snapshot = self._cluster.snapshot()
 
-    def settled(self, *changes: Change) -> "Settled":
+    def settled(self, *changes: ClusterChange) -> "SettledCluster":
         """What it is when nothing changes any more after ``changes``; raises ChangeError."""
-        return in_copy(lambda: self._settled(changes))
+        return run_in_fork(lambda: self._settled(changes))
 
-    def after(self, *changes: Change) -> "Present":
+    def after(self, *changes: ClusterChange) -> "LoadedCluster":
         """The cluster right after ``changes``, before anything is scheduled; raises ChangeError."""
-        documents = in_copy(lambda: self._changed(changes))
-        return Present(documents, self._configuration, self._now)
+        documents = run_in_fork(lambda: self._changed(changes))
+        return LoadedCluster(documents, self._configuration, self._now)
 
     def plan(self) -> Plan:
         """What one cycle decides about it."""
-        return in_copy(lambda: self._cluster.planner.decide(self.snapshot))
+        return run_in_fork(lambda: self._cluster.planner.decide(self.snapshot))
 
-    def _changed(self, changes: Sequence[Change]) -> list[Document]:
+    def _changed(self, changes: Sequence[ClusterChange]) -> list[Document]:
         for change in changes:
             change.apply(self._cluster)
         return self._cluster.documents()
 
-    def _settled(self, changes: Sequence[Change]) -> "Settled":
+    def _settled(self, changes: Sequence[ClusterChange]) -> "SettledCluster":
         for change in changes:
             change.apply(self._cluster)
-        return settled(self._cluster, self._cluster.settle(SETTLE_SECONDS))
+        return settled_cluster(self._cluster, self._cluster.settle(SETTLE_SECONDS))
 
 
-def settled(cluster: SimulatedCluster, course: Course) -> Settled:
+def settled_cluster(cluster: SimulatedCluster, run: SimulatedRun) -> SettledCluster:
     """What a cluster looks like after a course."""
     gangs = cluster.snapshot().gangs
     waiting = tuple(
-        Waiting(each.gang, each.queue, each.stage, len(each.pods), each.message)
-        for each in course.last.unplaced
+        WaitingGang(each.gang, each.queue, each.stage, len(each.pods), each.message)
+        for each in run.last_plan.unplaced
     )
     running = {
-        key: Placed(key, gang.queue, tuple(member.node for member in gang.bound))
+        key: PlacedGang(key, gang.queue, tuple(member.node for member in gang.bound))
         for key, gang in gangs.items()
         if gang.bound and satisfied(gang.tree, gang.counts(PodState.BOUND))
     }
-    return Settled(
+    return SettledCluster(
         running=running,
         waiting=waiting,
-        evictions=tuple(course.evictions),
-        queues={share.queue: share for share in course.last.queues},
+        evictions=tuple(run.evictions),
+        queues={share.queue: share for share in run.last_plan.queues},
     )

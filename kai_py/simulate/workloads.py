@@ -8,7 +8,7 @@ from kai_py.api.queue import QUEUE_NAME_KEY
 from kai_py.embedded.kubelet import RUN_SECONDS
 from kai_py.grouping.annotations import EXPECTED_RUNTIME_KEY
 from kai_py.grouping.explicit import MIN_AVAILABLE_KEY
-from kai_py.simulate.scenario import Arrival, JobLine, NodeKind
+from kai_py.simulate.scenario import Arrival, NodeGroup, ScenarioJob
 
 GPU_RESOURCE = "nvidia.com/gpu"
 FRACTION_KEY = "gpu-fraction"
@@ -18,7 +18,7 @@ HOSTNAME_LABEL = "kubernetes.io/hostname"
 Manifest = dict[str, Any]
 
 
-def node_manifests(kind: NodeKind) -> Iterator[Manifest]:
+def node_manifests(kind: NodeGroup) -> Iterator[Manifest]:
     """The nodes of a kind; their GPUs are those of a device plugin."""
     amounts = {
         "cpu": f"{kind.cpu:g}",
@@ -81,14 +81,14 @@ def job_manifest(arrival: Arrival) -> Manifest:
     }
 
 
-def _pod_marks(job: JobLine) -> dict[str, str]:
+def _pod_marks(job: ScenarioJob) -> dict[str, str]:
     marks = {RUN_SECONDS: f"{job.minutes * 60:g}"}
     if 0 < job.gpus_per_pod < 1:
         marks[FRACTION_KEY] = f"{job.gpus_per_pod:g}"
     return marks
 
 
-def _pod_spec(job: JobLine) -> Manifest:
+def _pod_spec(job: ScenarioJob) -> Manifest:
     amounts = {"cpu": f"{job.cpu_per_pod:g}", "memory": f"{job.memory_gib_per_pod:g}Gi"}
     if job.gpus_per_pod >= 1:
         amounts[GPU_RESOURCE] = f"{job.gpus_per_pod:g}"

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 
-from kai_py.watch.credentials import Access, Credentials
+from kai_py.watch.credentials import Credentials, ServerAccess
 from kai_py.watch.errors import CredentialsError
 
 RENEW_SECONDS = 60.0
@@ -20,26 +20,26 @@ everything does not make us run an exec plugin in a loop."""
 logger = logging.getLogger(__name__)
 
 
-class AccessKeeper:
+class AccessCache:
     """The current access to one server."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
         self._lock = asyncio.Lock()
-        self._access: Access | None = None
+        self._access: ServerAccess | None = None
         self._renew_at = 0.0
         self._reload_at = 0.0
 
-    async def current(self) -> Access:
+    async def current(self) -> ServerAccess:
         """Give the access to use; raises CredentialsError where there never was one."""
         if self._access is not None and time.monotonic() < self._renew_at:
             return self._access
         async with self._lock:
             access = self._access
             if access is None:
-                return self._keep(await asyncio.to_thread(self._credentials.load))
+                return self._store(await asyncio.to_thread(self._credentials.load))
             if time.monotonic() >= self._renew_at:
-                return self._keep(await self._renewed(access))
+                return self._store(await self._renewed(access))
             return access
 
     async def reload(self) -> bool:
@@ -52,19 +52,19 @@ class AccessKeeper:
                 return False
             self._reload_at = time.monotonic() + RELOAD_SECONDS
             try:
-                self._keep(await asyncio.to_thread(self._credentials.load))
+                self._store(await asyncio.to_thread(self._credentials.load))
             except CredentialsError as error:
                 logger.warning("credentials were refused and cannot be read again: %s", error)
             return self._access != refused
 
-    async def _renewed(self, last: Access) -> Access:
+    async def _renewed(self, last: ServerAccess) -> ServerAccess:
         try:
             return await asyncio.to_thread(self._credentials.renew)
         except CredentialsError as error:
             logger.warning("keeping the last credentials: %s", error)
             return last
 
-    def _keep(self, access: Access) -> Access:
+    def _store(self, access: ServerAccess) -> ServerAccess:
         self._access = access
         self._renew_at = time.monotonic() + RENEW_SECONDS
         return access

@@ -15,17 +15,17 @@ class Backoff:
         self,
         *,
         first: float = 0.2,
-        most: float = 30.0,
+        maximum: float = 30.0,
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self._first = first
-        self._most = most
+        self._maximum = maximum
         self._uniform = uniform
         self._delay = 0.0
 
     def next(self) -> float:
         """Give the seconds to wait after one more failure."""
-        self._delay = min(max(self._delay * 2, self._first), self._most)
+        self._delay = min(max(self._delay * 2, self._first), self._maximum)
         return self._delay * self._uniform(0.8, 1.2)
 
     def reset(self) -> None:

@@ -18,8 +18,8 @@ import msgspec
 from kai_py.watch.credentials import Credentials
 from kai_py.watch.errors import Malformed
 from kai_py.watch.resource import Decode, Resource, T
-from kai_py.watch.transport import JSON, Call, CallObserver, HttpTransport, Transport
-from kai_py.watch.wire import Page, decode_page
+from kai_py.watch.transport import JSON, ApiCall, CallObserver, HttpTransport, Transport
+from kai_py.watch.wire import ListPage, decode_page
 
 Body = Mapping[str, Any]
 
@@ -69,7 +69,7 @@ class Client:
     ) -> T:
         """Read one object."""
         path = resource.object(name, namespace, subresource)
-        return await self._record(resource, Call("get", _counted(resource, subresource), path))
+        return await self._record(resource, ApiCall("get", _counted(resource, subresource), path))
 
     async def list(
         self,
@@ -86,24 +86,26 @@ class Client:
         items: list[T] = []
         while True:
             path = resource.collection(namespace)
-            call = Call("list", resource.kind.name, path, parameters)
+            call = ApiCall("list", resource.kind.name, path, parameters)
             page = await self._page(call)
             items.extend(_decoded(call, resource.decode, item) for item in page.items or ())
             if not page.metadata.continue_token:
                 return Listing(tuple(items), page.metadata.resource_version)
             parameters = parameters | {"continue": page.metadata.continue_token}
 
-    async def peek(self, resource: Resource[Any]) -> None:
+    async def check_list(self, resource: Resource[Any]) -> None:
         """Find out whether a collection may be listed; raises Forbidden if not."""
         parameters = {"limit": "1"}
-        call = Call("list", resource.kind.name, resource.collection(), parameters)
+        call = ApiCall("list", resource.kind.name, resource.collection(), parameters)
         await self.transport.send(call)
 
     async def create(self, resource: Resource[T], body: Body, *, namespace: str = "") -> T:
         """Create an object; raises AlreadyExists where the name is taken."""
         path = resource.collection(namespace)
-        encoded = msgspec.json.encode(_stamped(resource, body))
-        return await self._record(resource, Call("create", resource.kind.name, path, body=encoded))
+        encoded = msgspec.json.encode(_with_type(resource, body))
+        return await self._record(
+            resource, ApiCall("create", resource.kind.name, path, body=encoded)
+        )
 
     async def create_subresource(
         self, resource: Resource[T], name: str, subresource: str, body: Body, *, namespace: str = ""
@@ -112,7 +114,7 @@ class Client:
         path = resource.object(name, namespace, subresource)
         encoded = msgspec.json.encode(body)
         await self.transport.send(
-            Call("create", _counted(resource, subresource), path, body=encoded)
+            ApiCall("create", _counted(resource, subresource), path, body=encoded)
         )
 
     async def bind(self, *, namespace: str, pod: str, uid: str, node: str) -> None:
@@ -128,7 +130,7 @@ class Client:
             "target": {"kind": "Node", "name": node},
         }
         await self.transport.send(
-            Call("create", "Pod/binding", path, body=msgspec.json.encode(binding))
+            ApiCall("create", "Pod/binding", path, body=msgspec.json.encode(binding))
         )
 
     async def update(
@@ -142,8 +144,8 @@ class Client:
     ) -> T:
         """Replace an object; raises Conflict unless the body has its current resourceVersion."""
         path = resource.object(name, namespace, subresource)
-        encoded = msgspec.json.encode(_stamped(resource, body))
-        call = Call("update", _counted(resource, subresource), path, body=encoded)
+        encoded = msgspec.json.encode(_with_type(resource, body))
+        call = ApiCall("update", _counted(resource, subresource), path, body=encoded)
         return await self._record(resource, call)
 
     async def patch(
@@ -154,13 +156,13 @@ class Client:
         *,
         namespace: str = "",
         subresource: str = "",
-        how: PatchType = PatchType.MERGE,
+        patch_type: PatchType = PatchType.MERGE,
     ) -> T:
         """Change a part of an object; a JSON patch is a sequence of operations."""
         path = resource.object(name, namespace, subresource)
         encoded = msgspec.json.encode(body)
         kind = _counted(resource, subresource)
-        call = Call("patch", kind, path, body=encoded, content_type=how.value)
+        call = ApiCall("patch", kind, path, body=encoded, content_type=patch_type.value)
         return await self._record(resource, call)
 
     async def apply(
@@ -178,12 +180,12 @@ class Client:
 
         Fields of other managers are a Conflict, unless ``force`` takes them over.
         """
-        call = Call(
+        call = ApiCall(
             "patch",
             _counted(resource, subresource),
             resource.object(name, namespace, subresource),
             {"fieldManager": field_manager, "force": "true" if force else "false"},
-            body=msgspec.json.encode(_stamped(resource, body)),
+            body=msgspec.json.encode(_with_type(resource, body)),
             content_type=PatchType.APPLY.value,
         )
         return await self._record(resource, call)
@@ -211,17 +213,17 @@ class Client:
         given = {key: option for key, option in options.items() if option is not None}
         path = resource.object(name, namespace)
         await self.transport.send(
-            Call("delete", resource.kind.name, path, body=msgspec.json.encode(given))
+            ApiCall("delete", resource.kind.name, path, body=msgspec.json.encode(given))
         )
 
     async def read(self, path: str, *, kind: str, accept: str = JSON) -> bytes:
         """Read any path of the server, such as ``/version``."""
-        return await self.transport.send(Call("get", kind, path, accept=accept))
+        return await self.transport.send(ApiCall("get", kind, path, accept=accept))
 
-    async def _record(self, resource: Resource[T], call: Call) -> T:
+    async def _record(self, resource: Resource[T], call: ApiCall) -> T:
         return _decoded(call, resource.decode, await self.transport.send(call))
 
-    async def _page(self, call: Call) -> Page:
+    async def _page(self, call: ApiCall) -> ListPage:
         body = await self.transport.send(call)
         try:
             return decode_page(body)
@@ -229,7 +231,7 @@ class Client:
             raise Malformed(f"{call}: {error}") from error
 
 
-def _decoded(call: Call, decode: Decode[T], body: bytes | msgspec.Raw) -> T:
+def _decoded(call: ApiCall, decode: Decode[T], body: bytes | msgspec.Raw) -> T:
     try:
         return decode(body)
     except ValueError as error:
@@ -240,5 +242,5 @@ def _counted(resource: Resource[T], subresource: str) -> str:
     return f"{resource.kind.name}/{subresource}" if subresource else resource.kind.name
 
 
-def _stamped(resource: Resource[T], body: Body) -> Body:
+def _with_type(resource: Resource[T], body: Body) -> Body:
     return {"apiVersion": resource.api_version, "kind": resource.kind.name, **body}

@@ -26,7 +26,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 @dataclass(frozen=True)
-class Access:
+class ServerAccess:
     """How to reach a server, at this moment."""
 
     server: str
@@ -42,10 +42,10 @@ class Access:
 class Credentials(Protocol):
     """A source of access that stays valid for as long as the process runs."""
 
-    def load(self) -> Access:
+    def load(self) -> ServerAccess:
         """Read everything again; raises CredentialsError."""
 
-    def renew(self) -> Access:
+    def renew(self) -> ServerAccess:
         """Read again what expires; raises CredentialsError."""
 
 
@@ -55,9 +55,9 @@ class Anonymous:
 
     server: str
 
-    def load(self) -> Access:
+    def load(self) -> ServerAccess:
         """Give the server's address."""
-        return Access(server=self.server.rstrip("/"))
+        return ServerAccess(server=self.server.rstrip("/"))
 
     renew = load
 
@@ -71,7 +71,7 @@ class ServiceAccount:
         self._directory = directory
         self._environment = environment
 
-    def load(self) -> Access:
+    def load(self) -> ServerAccess:
         """Read address, certificate authority and token."""
         config = _kubernetes("kubernetes.config")
         configuration = _kubernetes("kubernetes.client").Configuration()
@@ -98,7 +98,7 @@ class Kubeconfig:
         self._configuration: Any = None
         self._token_file: Path | None = None
 
-    def load(self) -> Access:
+    def load(self) -> ServerAccess:
         """Read the files and run the exec plugin, where there is one."""
         module = _kubernetes("kubernetes.config.kube_config")
         configuration = _kubernetes("kubernetes.client").Configuration()
@@ -121,7 +121,7 @@ class Kubeconfig:
         self._configuration = configuration
         return self.renew()
 
-    def renew(self) -> Access:
+    def renew(self) -> ServerAccess:
         """Read the token file again, or ask the exec plugin if its token expires."""
         if self._token_file is None:
             return _access(self._configuration)
@@ -175,10 +175,10 @@ def _token_file(config: Any, context: str) -> Path | None:
     return directory / str(entry["user"]["tokenFile"])
 
 
-def _access(configuration: Any, authorization: str = "") -> Access:
+def _access(configuration: Any, authorization: str = "") -> ServerAccess:
     secure = configuration.host.startswith("https")
     token = configuration.get_api_key_with_prefix("BearerToken") or ""
-    return Access(
+    return ServerAccess(
         server=configuration.host.rstrip("/"),
         authorization=authorization or token.strip(),
         tls=_tls(configuration) if secure else None,

@@ -91,7 +91,7 @@ def boot_clock() -> float:
     return time.clock_gettime(clock)
 
 
-def end_process() -> NoReturn:
+def exit_process() -> NoReturn:
     """End this process now, without running anything that might still write."""
     logger.critical("leadership is lost: this process ends")
     logging.shutdown()
@@ -106,7 +106,7 @@ class Elector:
         client: Client,
         election: Election,
         *,
-        on_lost: Callable[[], None] = end_process,
+        on_lost: Callable[[], None] = exit_process,
         clock: Callable[[], float] = boot_clock,
     ) -> None:
         self._client = client
@@ -114,7 +114,7 @@ class Elector:
         self._on_lost = on_lost
         self._clock = clock
         self._lease: Lease | None = None
-        self._seen_at = 0.0
+        self._observed_at = 0.0
         self._leads_until = -math.inf
 
     @property
@@ -130,7 +130,7 @@ class Elector:
         await self._acquire()
         logger.info("%s leads", self._election.identity)
         working = asyncio.create_task(work())
-        keeping = asyncio.create_task(self._keep())
+        keeping = asyncio.create_task(self._renew())
         try:
             await asyncio.wait((working, keeping), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -144,22 +144,22 @@ class Elector:
 
     async def _acquire(self) -> None:
         while True:
-            if await self._attempt(within=self._election.renew):
+            if await self._try_acquire(within=self._election.renew):
                 return
             await asyncio.sleep(self._election.retry * random.uniform(1.0, 1.2))
 
-    async def _keep(self) -> None:
+    async def _renew(self) -> None:
         """Renew until that fails for too long; every end of this, except a stop, is a loss."""
         try:
-            while self.leading and not self._taken():
+            while self.leading and not self._is_held_by_other():
                 await asyncio.sleep(min(self._election.retry, self._leads_until - self._clock()))
-                await self._attempt(within=self._leads_until - self._clock())
+                await self._try_acquire(within=self._leads_until - self._clock())
         except Exception:
             logger.exception("cannot renew the lease")
         self._leads_until = -math.inf
         self._on_lost()
 
-    async def _attempt(self, *, within: float) -> bool:
+    async def _try_acquire(self, *, within: float) -> bool:
         """Try once to take or renew the Lease; False if that failed or it is somebody else's.
 
         One call that hangs takes at most half of the time, so that there is another attempt.
@@ -184,13 +184,16 @@ class Elector:
         try:
             lease = await self._client.get(LEASES, self._election.name, **place)
         except NotFound:
-            body = {"metadata": {"name": self._election.name}, "spec": self._claim(LeaseSpec())}
-            self._see(await self._client.create(LEASES, body, **place))
+            body = {
+                "metadata": {"name": self._election.name},
+                "spec": self._claimed_spec(LeaseSpec()),
+            }
+            self._observe(await self._client.create(LEASES, body, **place))
             return True
-        self._see(lease)
-        if self._taken():
+        self._observe(lease)
+        if self._is_held_by_other():
             return False
-        self._see(await self._write(lease, self._claim(lease.spec)))
+        self._observe(await self._write(lease, self._claimed_spec(lease.spec)))
         return True
 
     async def _write(self, lease: Lease, spec: dict[str, Any]) -> Lease:
@@ -200,20 +203,20 @@ class Elector:
             LEASES, self._election.name, body, namespace=self._election.namespace
         )
 
-    def _see(self, lease: Lease) -> None:
+    def _observe(self, lease: Lease) -> None:
         if self._lease is None or self._lease.spec != lease.spec:
-            self._seen_at = self._clock()
+            self._observed_at = self._clock()
         self._lease = lease
 
-    def _taken(self) -> bool:
+    def _is_held_by_other(self) -> bool:
         """Whether somebody else holds the Lease, as far as we have seen."""
         spec = self._lease.spec if self._lease else LeaseSpec()
         if spec.holder_identity in (None, "", self._election.identity):
             return False
         duration = spec.lease_duration_seconds or self._election.duration
-        return self._clock() < self._seen_at + duration
+        return self._clock() < self._observed_at + duration
 
-    def _claim(self, spec: LeaseSpec) -> dict[str, Any]:
+    def _claimed_spec(self, spec: LeaseSpec) -> dict[str, Any]:
         mine = spec.holder_identity == self._election.identity
         transitions = spec.lease_transitions or 0
         return {

@@ -147,9 +147,9 @@ _BY_CODE: dict[int, type[StatusError]] = {
     429: TooManyRequests,
 }
 _STATUS = msgspec.json.Decoder(Status)
-_BY_RBAC = " cannot "
+_RBAC_MARKER = " cannot "
 """In what RBAC says: ``User "U" cannot VERB resource "R"``; admission policies say otherwise."""
-_ROLE = "a role has to allow it (kai-py install prints the scheduler's roles)"
+_ROLE_HINT = "a role has to allow it (kai-py install prints the scheduler's roles)"
 
 
 def from_status(call: str, status: Status, *, code: int = 0, wait: float = 0.0) -> StatusError:
@@ -160,8 +160,8 @@ def from_status(call: str, status: Status, *, code: int = 0, wait: float = 0.0) 
         kind = AlreadyExists
     details = status.details or StatusDetails()
     text = f"{call}: {code} {status.reason}: {status.message}"
-    if kind is Forbidden and _BY_RBAC in status.message:
-        kind, text = RoleMissing, f"{text}: {_ROLE}"
+    if kind is Forbidden and _RBAC_MARKER in status.message:
+        kind, text = RoleMissing, f"{text}: {_ROLE_HINT}"
     return kind(
         text,
         code=code,
@@ -171,7 +171,7 @@ def from_status(call: str, status: Status, *, code: int = 0, wait: float = 0.0) 
     )
 
 
-def from_answer(call: str, code: int, body: bytes, headers: Mapping[str, str]) -> StatusError:
+def from_response(call: str, code: int, body: bytes, headers: Mapping[str, str]) -> StatusError:
     """Turn an HTTP failure into an error, also one that does not come from an API server."""
     try:
         status = _STATUS.decode(body)

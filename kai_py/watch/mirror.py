@@ -30,7 +30,7 @@ from kai_py.watch.reflector import Reflector
 from kai_py.watch.resource import Key, Kind, Resource, T
 
 DISCOVERY_SECONDS = 30.0
-REFUSED_SECONDS = 5.0
+REFUSAL_SECONDS = 5.0
 """A server that has just started refuses everything for a moment."""
 GC_THRESHOLDS = (50_000, 50, 100)
 
@@ -82,17 +82,17 @@ class Mirror:
         self._client = client
         self._on_refused = on_refused
         self._refused: dict[Kind[Any], None] = {}
-        self._collections = {kind: Collection(kind, self._tell) for kind in kinds}
+        self._collections = {kind: Collection(kind, self._notify) for kind in kinds}
         self._listeners: dict[Kind[Any], list[OnChange]] = {kind: [] for kind in kinds}
-        self._hears_all: list[OnChange] = []
+        self._global_listeners: list[OnChange] = []
         self._followed: dict[Kind[Any], None] = {}
         self._served: Served = {}
         self._reflectors: dict[Kind[Any], Reflector[Any]] = {}
         self._tasks: dict[Kind[Any], asyncio.Task[None]] = {}
-        self._absences: dict[Kind[Any], Backoff] = {kind: Backoff() for kind in kinds}
+        self._absence_backoffs: dict[Kind[Any], Backoff] = {kind: Backoff() for kind in kinds}
         self._discovered = False
         self._problem = "not connected yet"
-        self._unreached = Backoff()
+        self._discovery_backoff = Backoff()
         self._rediscover = asyncio.Event()
         self._synced = asyncio.Event()
 
@@ -110,7 +110,7 @@ class Mirror:
         Without ``kinds`` it is told of all. It must be quick and must not raise.
         """
         if not kinds:
-            self._hears_all.append(listener)
+            self._global_listeners.append(listener)
         for kind in kinds or tuple(self._collections):
             for record in self._collections[kind].objects.values():
                 listener(kind, None, record)
@@ -121,9 +121,9 @@ class Mirror:
 
         It never counts towards ``synced``: the mirror was complete without it.
         """
-        self._collections[kind] = Collection(kind, self._tell)
-        self._listeners[kind] = list(self._hears_all)
-        self._absences[kind] = Backoff()
+        self._collections[kind] = Collection(kind, self._notify)
+        self._listeners[kind] = list(self._global_listeners)
+        self._absence_backoffs[kind] = Backoff()
         self._followed[kind] = None
         self._rediscover.set()
 
@@ -131,7 +131,7 @@ class Mirror:
         """Mirror a followed kind no longer; its objects are told to be gone."""
         self._stop(kind)
         self._collections[kind].replace({})
-        del self._collections[kind], self._listeners[kind], self._absences[kind]
+        del self._collections[kind], self._listeners[kind], self._absence_backoffs[kind]
         del self._followed[kind]
 
     def has_read(self, kind: Kind[Any]) -> bool:
@@ -160,7 +160,7 @@ class Mirror:
         """Keep the mirror equal to the server until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(_settle_memory(self._synced))
+                group.create_task(_freeze_memory_when_synced(self._synced))
                 while True:
                     await self._discover()
                     self._follow_served(group)
@@ -179,7 +179,7 @@ class Mirror:
             return
         self._discovered = True
         self._problem = ""
-        self._unreached.reset()
+        self._discovery_backoff.reset()
 
     def _follow_served(self, group: asyncio.TaskGroup) -> None:
         for kind in self._collections:
@@ -192,7 +192,7 @@ class Mirror:
             elif reflector.resource.version != resource.version:
                 self._tasks[kind].cancel()
                 self._start(group, resource)
-        self._note_synced()
+        self._update_synced()
 
     def _start(self, group: asyncio.TaskGroup, resource: Resource[Any]) -> None:
         kind = resource.kind
@@ -200,8 +200,8 @@ class Mirror:
             self._client.transport,
             resource,
             self._collections[kind],
-            on_synced=self._note_synced,
-            on_refused=self._note_synced,
+            on_synced=self._update_synced,
+            on_refused=self._update_synced,
         )
         self._reflectors[kind] = reflector
         self._tasks[kind] = group.create_task(self._reflect(reflector), name=f"watch {kind.name}")
@@ -221,19 +221,19 @@ class Mirror:
             await reflector.run()
         except NotFound as error:
             reflector.problem = str(error)
-            await asyncio.sleep(self._absences[reflector.resource.kind].next())
+            await asyncio.sleep(self._absence_backoffs[reflector.resource.kind].next())
             self._rediscover.set()
 
     async def _next_discovery(self) -> None:
-        delay = DISCOVERY_SECONDS if self._discovered else self._unreached.next()
+        delay = DISCOVERY_SECONDS if self._discovered else self._discovery_backoff.next()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay):
                 await self._rediscover.wait()
 
-    def _note_synced(self) -> None:
+    def _update_synced(self) -> None:
         for kind, reflector in self._reflectors.items():
             if reflector.synced:
-                self._absences[kind].reset()
+                self._absence_backoffs[kind].reset()
             self._set_refused(kind, refused=_is_refused(reflector))
         if self.synced:
             self._synced.set()
@@ -250,7 +250,7 @@ class Mirror:
             del self._refused[kind]
         self._on_refused(kind, refused=refused)
 
-    def _tell(self, kind: Kind[Any], old: Any, new: Any) -> None:
+    def _notify(self, kind: Kind[Any], old: Any, new: Any) -> None:
         for listener in self._listeners[kind]:
             listener(kind, old, new)
 
@@ -273,16 +273,16 @@ class Mirror:
 
 
 def _is_refused(reflector: Reflector[Any]) -> bool:
-    return not reflector.synced and reflector.refused_for >= REFUSED_SECONDS
+    return not reflector.synced and reflector.refused_for >= REFUSAL_SECONDS
 
 
-def settle_memory() -> None:
+def freeze_memory() -> None:
     """Never search what is there now for garbage again, and what comes seldom."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
 
 
-async def _settle_memory(synced: asyncio.Event) -> None:
+async def _freeze_memory_when_synced(synced: asyncio.Event) -> None:
     await synced.wait()
-    settle_memory()
+    freeze_memory()

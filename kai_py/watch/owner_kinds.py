@@ -21,7 +21,7 @@ from kai_py.watch.mirror import Mirror
 from kai_py.watch.resource import Decode, Kind
 
 RETRY_SECONDS = 60.0
-UNREACHED_SECONDS = 2.0
+UNREACHABLE_SECONDS = 2.0
 SETTLING_SECONDS = 0.02
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class OnReadable(Protocol):
         """Called at every change."""
 
 
-class OwnerKinds:
+class OwnerKindWatcher:
     """Follows kinds of owners on demand; ``run`` it beside the mirror."""
 
     def __init__(
@@ -77,12 +77,12 @@ class OwnerKinds:
             self._wake.clear()
             for kind in tuple(self._wanted):
                 await self._find(kind)
-            pause = UNREACHED_SECONDS if self._wanted else RETRY_SECONDS
+            pause = UNREACHABLE_SECONDS if self._wanted else RETRY_SECONDS
             try:
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
             except TimeoutError:
-                self._notice_gone()
+                self._drop_removed()
                 self._wanted |= self._refused
                 self._refused.clear()
 
@@ -90,7 +90,7 @@ class OwnerKinds:
         try:
             found = await find_kind(self._client, kind, self._decoder(kind))
             if found is not None:
-                await self._client.peek(found.at())
+                await self._client.check_list(found.at())
         except (Forbidden, NotFound) as error:
             self._refuse(kind, str(error))
         except ApiError as error:
@@ -108,13 +108,13 @@ class OwnerKinds:
         self._mirror.follow(found)
         self._on_readable(kind, readable=True)
 
-    def _refuse(self, kind: GroupKind, why: str) -> None:
-        logger.info("%s owns pods of ours and cannot be read: %s", kind, why)
+    def _refuse(self, kind: GroupKind, reason: str) -> None:
+        logger.info("%s owns pods of ours and cannot be read: %s", kind, reason)
         self._wanted.pop(kind, None)
         self._refused[kind] = None
         self._on_readable(kind, readable=False)
 
-    def _notice_gone(self) -> None:
+    def _drop_removed(self) -> None:
         """A kind that was served and is not any more may come back in another version."""
         for kind, followed in tuple(self._followed.items()):
             if self._mirror.served(followed) is not None:

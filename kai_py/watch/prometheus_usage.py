@@ -45,7 +45,7 @@ class _Vector(msgspec.Struct):
     result: list[_Sample] = []
 
 
-class _Answer(msgspec.Struct):
+class _QueryResponse(msgspec.Struct):
     status: str
     data: _Vector = msgspec.field(default_factory=_Vector)
     error: str = ""
@@ -94,9 +94,9 @@ async def measured_usage(
     return _amounts(answer.data.result)
 
 
-def _decoded(body: bytes, status: str) -> _Answer:
+def _decoded(body: bytes, status: str) -> _QueryResponse:
     try:
-        return msgspec.json.decode(body, type=_Answer)
+        return msgspec.json.decode(body, type=_QueryResponse)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise UsageError(f"answered {status}, and not as Prometheus does") from None
 
@@ -113,7 +113,7 @@ def _amounts(samples: Sequence[_Sample]) -> Amounts:
 
 
 async def follow_usage(
-    settings: MeasuredUsage, half_life: float | None, note: Callable[[Amounts, float], None]
+    settings: MeasuredUsage, half_life: float | None, on_usage: Callable[[Amounts, float], None]
 ) -> None:
     """Ask once per interval until cancelled; ``note`` is told of every answer and its time."""
     failing = False
@@ -121,9 +121,9 @@ async def follow_usage(
         while True:
             now = time.time()
             try:
-                note(await measured_usage(session, settings, half_life, now), now)
+                on_usage(await measured_usage(session, settings, half_life, now), now)
             except UsageError as error:
-                _tell(settings, error, level=logging.DEBUG if failing else logging.WARNING)
+                _log_error(settings, error, level=logging.DEBUG if failing else logging.WARNING)
                 failing = True
             else:
                 if failing:
@@ -132,7 +132,7 @@ async def follow_usage(
             await asyncio.sleep(settings.interval)
 
 
-def _tell(settings: MeasuredUsage, error: UsageError, *, level: int) -> None:
+def _log_error(settings: MeasuredUsage, error: UsageError, *, level: int) -> None:
     log.log(
         level,
         "past use: fairShare.prometheus.url %s: %s; the last answer counts until it is %g s old, "

@@ -37,12 +37,12 @@ from kai_py.watch.errors import (
     from_event,
 )
 from kai_py.watch.resource import Key, Resource, T
-from kai_py.watch.transport import JSON, Call, Transport
+from kai_py.watch.transport import JSON, ApiCall, Transport
 from kai_py.watch.wire import (
     INITIAL_EVENTS_END,
-    Event,
-    Identity,
     LineSplitter,
+    ObjectIdentity,
+    RawWatchEvent,
     decode_envelope,
     decode_event,
     decode_page,
@@ -52,12 +52,12 @@ PAGE_SIZE = 500
 LIST_SECONDS = 120.0
 WATCH_SECONDS = (300.0, 600.0)
 """A watch is asked to last this long; the spread keeps the kinds from reconnecting together."""
-GRACE = 30.0
+IDLE_GRACE = 30.0
 INITIAL_EVENTS = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-INITIAL_SILENCE = 10.0
+INITIAL_EVENTS_TIMEOUT = 10.0
 """A server that is silent for so long before the end of the initial events does not know them."""
 INITIAL_ATTEMPTS = 3
-STEADY_SECONDS = 5.0
+STABLE_SECONDS = 5.0
 """A stream that lived this long has earned an immediate reconnect."""
 
 logger = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class Reflector(Generic[T]):
         self._backoff = Backoff(uniform=uniform)
         self._initial_attempts = INITIAL_ATTEMPTS
         self._progressed = False
-        self._seen: dict[Key, Entry[T]] | None = None
+        self._initial_entries: dict[Key, Entry[T]] | None = None
         """Initial events so far, None while the stream is an ordinary watch."""
 
     async def run(self) -> None:
@@ -114,7 +114,7 @@ class Reflector(Generic[T]):
             except NotFound:
                 raise
             except ApiError as error:
-                self._note(error)
+                self._on_error(error)
                 retry_after = error.retry_after
             delay = self._delay(lived=loop.time() - began)
             await asyncio.sleep(max(delay, retry_after))
@@ -134,17 +134,17 @@ class Reflector(Generic[T]):
         await self._list()
         await self._watch()
 
-    def _note(self, error: ApiError) -> None:
+    def _on_error(self, error: ApiError) -> None:
         known, self.problem = self.problem, str(error)
         if isinstance(error, Forbidden):
-            self._note_refusal(repeated=self.problem == known)
+            self._on_refusal(repeated=self.problem == known)
             return
         self._forget_refusals()
         logger.warning("watching %s: %s", self.resource.kind.name, error)
         if isinstance(error, (Gone, BadRequest, Invalid, Malformed)):
             self.version = ""
 
-    def _note_refusal(self, *, repeated: bool) -> None:
+    def _on_refusal(self, *, repeated: bool) -> None:
         """Permissions come and go; a refusal that lasts is logged once."""
         level = logging.DEBUG if repeated else logging.WARNING
         logger.log(level, "watching %s: %s", self.resource.kind.name, self.problem)
@@ -157,16 +157,16 @@ class Reflector(Generic[T]):
         self._refused_since, self.refused_for = None, 0.0
 
     def _delay(self, *, lived: float) -> float:
-        if lived >= STEADY_SECONDS or self._progressed:
+        if lived >= STABLE_SECONDS or self._progressed:
             self._backoff.reset()
-        return 0.0 if lived >= STEADY_SECONDS else self._backoff.next()
+        return 0.0 if lived >= STABLE_SECONDS else self._backoff.next()
 
     async def _list(self) -> None:
         try:
             seen, version = await self._read_pages(limit=PAGE_SIZE)
         except Gone:
             seen, version = await self._read_pages(limit=0)
-        self._believe(seen, version)
+        self._replace_all(seen, version)
 
     async def _read_pages(self, *, limit: int) -> tuple[dict[Key, Entry[T]], str]:
         """Read the whole collection; raises Gone if it took longer than a page token lives."""
@@ -175,7 +175,7 @@ class Reflector(Generic[T]):
         while True:
             call = self._call("list", parameters)
             body = await self._transport.send(call, timeout_seconds=LIST_SECONDS)
-            self._touch()
+            self._record_contact()
             try:
                 page = decode_page(body)
             except ValueError as error:
@@ -186,16 +186,16 @@ class Reflector(Generic[T]):
                 return seen, page.metadata.resource_version
             parameters = parameters | {"continue": page.metadata.continue_token}
 
-    def _collect(self, seen: dict[Key, Entry[T]], raw: msgspec.Raw) -> None:
+    def _collect(self, entries: dict[Key, Entry[T]], raw: msgspec.Raw) -> None:
         try:
             entry = self._collection.read(self.resource.decode, raw)
         except ValueError as error:
             logger.warning("a nameless %s is left out: %s", self.resource.kind.name, error)
             return
-        seen[entry_key(entry)] = entry
+        entries[entry_key(entry)] = entry
 
-    def _believe(self, seen: dict[Key, Entry[T]], version: str) -> None:
-        self._collection.replace(seen)
+    def _replace_all(self, entries: dict[Key, Entry[T]], version: str) -> None:
+        self._collection.replace(entries)
         self.version = version
         self.problem = ""
         self._forget_refusals()
@@ -206,27 +206,27 @@ class Reflector(Generic[T]):
         """Follow a stream to its end, either after the known version or from initial events."""
         lifetime = self._uniform(*WATCH_SECONDS)
         start = INITIAL_EVENTS if initial else {"resourceVersion": self.version}
-        call = self._call("watch", start | _watching(lifetime) | self._selectors())
-        self._seen = {} if initial else None
+        call = self._call("watch", start | _watch_parameters(lifetime) | self._selectors())
+        self._initial_entries = {} if initial else None
         lines = LineSplitter()
         silence = asyncio.timeout(None)
         try:
-            async with silence, self._transport.stream(call, idle=lifetime + GRACE) as chunks:
+            async with silence, self._transport.stream(call, idle=lifetime + IDLE_GRACE) as chunks:
                 self._initial_attempts -= initial
-                self._expect_initial_events(silence)
+                self._reset_initial_timeout(silence)
                 async for chunk in chunks:
-                    self._touch()
+                    self._record_contact()
                     for line in lines.feed(chunk):
-                        self._take(call, line)
-                    self._expect_initial_events(silence)
+                        self._handle_line(call, line)
+                    self._reset_initial_timeout(silence)
         except TimeoutError as error:
             raise _NoInitialEventsError("silence before the end of the initial events") from error
 
-    def _expect_initial_events(self, silence: asyncio.Timeout) -> None:
+    def _reset_initial_timeout(self, silence: asyncio.Timeout) -> None:
         now = asyncio.get_running_loop().time()
-        silence.reschedule(None if self._seen is None else now + INITIAL_SILENCE)
+        silence.reschedule(None if self._initial_entries is None else now + INITIAL_EVENTS_TIMEOUT)
 
-    def _take(self, call: Call, line: bytes) -> None:
+    def _handle_line(self, call: ApiCall, line: bytes) -> None:
         try:
             event = decode_event(line)
         except ValueError as error:
@@ -235,22 +235,22 @@ class Reflector(Generic[T]):
             self.version = ""
             raise from_event(str(call), event.object)
         if event.type == "BOOKMARK":
-            self._take_bookmark(call, event.object)
+            self._handle_bookmark(call, event.object)
             return
-        self._take_object(call, event)
+        self._handle_object(call, event)
 
-    def _take_bookmark(self, call: Call, raw: msgspec.Raw) -> None:
+    def _handle_bookmark(self, call: ApiCall, raw: msgspec.Raw) -> None:
         metadata = _identity(call, raw)
-        if self._seen is None:
+        if self._initial_entries is None:
             self._advance(metadata.resource_version)
         elif (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
-            seen, self._seen = self._seen, None
+            seen, self._initial_entries = self._initial_entries, None
             self._initial_attempts = INITIAL_ATTEMPTS
-            self._believe(seen, metadata.resource_version)
+            self._replace_all(seen, metadata.resource_version)
         else:
             raise _NoInitialEventsError("an ordinary bookmark before their end")
 
-    def _take_object(self, call: Call, event: Event) -> None:
+    def _handle_object(self, call: ApiCall, event: RawWatchEvent) -> None:
         if event.type == "DELETED":
             metadata = _identity(call, event.object)
             self._remove((metadata.namespace, metadata.name), metadata.uid)
@@ -260,45 +260,45 @@ class Reflector(Generic[T]):
             entry = self._collection.read(self.resource.decode, event.object)
         except ValueError as error:
             raise Malformed(f"{call}: a nameless object: {error}") from error
-        if self._seen is None:
+        if self._initial_entries is None:
             self._collection.put(entry)
         else:
-            self._seen[entry_key(entry)] = entry
+            self._initial_entries[entry_key(entry)] = entry
         self._advance(entry_version(entry))
 
     def _remove(self, key: Key, uid: str) -> None:
-        if self._seen is None:
+        if self._initial_entries is None:
             self._collection.remove(key, uid=uid)
         else:
-            self._seen.pop(key, None)
+            self._initial_entries.pop(key, None)
 
     def _advance(self, version: str) -> None:
         """Resume from here the next time; what a half initial stream says does not count."""
-        if self._seen is None:
+        if self._initial_entries is None:
             self.version = version
             self._progressed = True
             self.problem = ""
 
-    def _touch(self) -> None:
+    def _record_contact(self) -> None:
         self.last_contact = asyncio.get_running_loop().time()
 
-    def _call(self, verb: str, parameters: Mapping[str, str]) -> Call:
+    def _call(self, verb: str, parameters: Mapping[str, str]) -> ApiCall:
         kind = self.resource.kind
         shape = "PartialObjectMetadata" if verb == "watch" else "PartialObjectMetadataList"
         partial = f"{JSON};as={shape};g=meta.k8s.io;v=v1,{JSON}"
         accept = partial if kind.metadata_only else JSON
-        return Call(verb, kind.name, self.resource.collection(), parameters, accept=accept)
+        return ApiCall(verb, kind.name, self.resource.collection(), parameters, accept=accept)
 
     def _selectors(self) -> dict[str, str]:
         selector = self.resource.kind.field_selector
         return {"fieldSelector": selector} if selector else {}
 
 
-def _watching(seconds: float) -> dict[str, str]:
+def _watch_parameters(seconds: float) -> dict[str, str]:
     return {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(int(seconds))}
 
 
-def _identity(call: Call, raw: msgspec.Raw) -> Identity:
+def _identity(call: ApiCall, raw: msgspec.Raw) -> ObjectIdentity:
     try:
         return decode_envelope(raw).metadata
     except ValueError as error:

@@ -21,9 +21,9 @@ import aiohttp
 from yarl import URL
 
 from kai_py import __version__
-from kai_py.watch.access import AccessKeeper
+from kai_py.watch.access import AccessCache
 from kai_py.watch.credentials import Credentials
-from kai_py.watch.errors import StatusError, TimedOut, Unauthorized, Unreachable, from_answer
+from kai_py.watch.errors import StatusError, TimedOut, Unauthorized, Unreachable, from_response
 
 FIELD_MANAGER = "kai-py"
 """Whom ``managedFields`` of objects name as the writer of what we write: the user agent's name."""
@@ -37,7 +37,7 @@ METHODS = {
     "patch": "PATCH",
     "delete": "DELETE",
 }
-OPEN_SECONDS = 30.0
+WATCH_OPEN_SECONDS = 30.0
 """A watch is answered at once, even if its first event comes much later."""
 KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 CallObserver = Callable[[str, str, int, float], None]
@@ -45,7 +45,7 @@ CallObserver = Callable[[str, str, int, float], None]
 
 
 @dataclass(frozen=True)
-class Call:
+class ApiCall:
     """One request: what is asked, and under which verb and kind it is counted."""
 
     verb: str
@@ -63,11 +63,11 @@ class Call:
 class Transport(Protocol):
     """What the client and the reflectors need of a connection."""
 
-    async def send(self, call: Call, *, timeout_seconds: float | None = None) -> bytes:
+    async def send(self, call: ApiCall, *, timeout_seconds: float | None = None) -> bytes:
         """Make a call and give the body of the answer; raises ApiError."""
 
     def stream(
-        self, call: Call, *, idle: float
+        self, call: ApiCall, *, idle: float
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Open a watch and give its chunks; raises ApiError, TimedOut after ``idle`` seconds."""
 
@@ -83,7 +83,7 @@ class HttpTransport:
         connections: int = 32,
         on_call: CallObserver = lambda _verb, _kind, _code, _seconds: None,
     ) -> None:
-        self._access = AccessKeeper(credentials)
+        self._access = AccessCache(credentials)
         self._timeout_seconds = timeout_seconds
         self._connections = connections
         self._on_call = on_call
@@ -105,7 +105,7 @@ class HttpTransport:
         await self._calls.close()
         await self._watches.close()
 
-    async def send(self, call: Call, *, timeout_seconds: float | None = None) -> bytes:
+    async def send(self, call: ApiCall, *, timeout_seconds: float | None = None) -> bytes:
         """Make a call and give the body of the answer."""
         limit = aiohttp.ClientTimeout(total=timeout_seconds or self._timeout_seconds)
         try:
@@ -116,11 +116,11 @@ class HttpTransport:
         return await self._send_once(call, limit)
 
     @asynccontextmanager
-    async def stream(self, call: Call, *, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(self, call: ApiCall, *, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a watch and give its chunks; raises TimedOut after ``idle`` seconds of silence."""
         limit = aiohttp.ClientTimeout(total=None, sock_read=idle)
-        with self._counting(call) as answer:
-            async with asyncio.timeout(OPEN_SECONDS):
+        with self._counted(call) as answer:
+            async with asyncio.timeout(WATCH_OPEN_SECONDS):
                 response = await self._request(self._watches, call, limit)
             answer.code = response.status
         chunks = _chunks(call, response)
@@ -135,8 +135,8 @@ class HttpTransport:
             await chunks.aclose()
             response.close()
 
-    async def _send_once(self, call: Call, limit: aiohttp.ClientTimeout) -> bytes:
-        with self._counting(call) as answer:
+    async def _send_once(self, call: ApiCall, limit: aiohttp.ClientTimeout) -> bytes:
+        with self._counted(call) as answer:
             response = await self._request(self._calls, call, limit)
             async with response:
                 answer.code = response.status
@@ -145,7 +145,7 @@ class HttpTransport:
                 return await response.read()
 
     async def _request(
-        self, session: aiohttp.ClientSession, call: Call, limit: aiohttp.ClientTimeout
+        self, session: aiohttp.ClientSession, call: ApiCall, limit: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         access = await self._access.current()
         headers = {"Accept": call.accept}
@@ -167,23 +167,23 @@ class HttpTransport:
         )
 
     @contextmanager
-    def _counting(self, call: Call) -> "Iterator[_Answer]":
+    def _counted(self, call: ApiCall) -> "Iterator[_CallStatus]":
         began = time.monotonic()
-        answer = _Answer()
+        answer = _CallStatus()
         try:
-            with _reaching(call):
+            with _translated_errors(call):
                 yield answer
         finally:
             self._on_call(call.verb, call.kind, answer.code, time.monotonic() - began)
 
 
 @dataclass
-class _Answer:
+class _CallStatus:
     code: int = 0
 
 
 @contextmanager
-def _reaching(call: Call) -> Iterator[None]:
+def _translated_errors(call: ApiCall) -> Iterator[None]:
     """Turn what aiohttp and the socket raise into our errors."""
     try:
         yield
@@ -208,15 +208,15 @@ def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-async def _chunks(call: Call, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
-    with _reaching(call):
+async def _chunks(call: ApiCall, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    with _translated_errors(call):
         async for chunk in response.content.iter_any():
             yield chunk
 
 
-async def _failure(call: Call, response: aiohttp.ClientResponse) -> StatusError:
-    with _reaching(call):
-        return from_answer(str(call), response.status, await response.read(), response.headers)
+async def _failure(call: ApiCall, response: aiohttp.ClientResponse) -> StatusError:
+    with _translated_errors(call):
+        return from_response(str(call), response.status, await response.read(), response.headers)
 
 
 def _session(*, connections: int) -> aiohttp.ClientSession:

@@ -22,21 +22,21 @@ class ListMetadata(msgspec.Struct, frozen=True, rename="camel"):
     continue_token: str = msgspec.field(name="continue", default="")
 
 
-class Page(msgspec.Struct, frozen=True):
+class ListPage(msgspec.Struct, frozen=True):
     """One page of a list."""
 
     metadata: ListMetadata
     items: list[msgspec.Raw] | None = None
 
 
-class Event(msgspec.Struct, frozen=True):
+class RawWatchEvent(msgspec.Struct, frozen=True):
     """One event of a watch."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
     object: msgspec.Raw
 
 
-class Identity(msgspec.Struct, frozen=True, rename="camel"):
+class ObjectIdentity(msgspec.Struct, frozen=True, rename="camel"):
     """The part of metadata that can be read of objects whose other fields are broken."""
 
     name: str = ""
@@ -49,11 +49,11 @@ class Identity(msgspec.Struct, frozen=True, rename="camel"):
 class Envelope(msgspec.Struct, frozen=True):
     """Any object, as far as its identity."""
 
-    metadata: Identity = Identity()
+    metadata: ObjectIdentity = ObjectIdentity()
 
 
-decode_page = msgspec.json.Decoder(Page).decode
-decode_event = msgspec.json.Decoder(Event).decode
+decode_page = msgspec.json.Decoder(ListPage).decode
+decode_event = msgspec.json.Decoder(RawWatchEvent).decode
 decode_envelope = msgspec.json.Decoder(Envelope).decode
 
 

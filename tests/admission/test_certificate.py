@@ -10,9 +10,9 @@ from kai_py.admission import certificate
 from kai_py.admission.certificate import (
     SECRETS,
     CertificateError,
-    ends_soon,
+    ensure_certificate,
+    expires_soon,
     issue,
-    kept_certificate,
 )
 from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.config import Webhook
@@ -36,18 +36,18 @@ def test_a_certificate_is_for_its_names_and_young(tmp_path):
     (tmp_path / "tls.key").write_bytes(made.key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path, tmp_path / "tls.key")
-    assert not ends_soon(made.served)
-    assert ends_soon(b"no certificate")
+    assert not expires_soon(made.served)
+    assert expires_soon(b"no certificate")
 
 
 async def test_replicas_share_what_the_first_has_made(client):
-    assert await kept_certificate(client, OURS) == await kept_certificate(client, OURS)
+    assert await ensure_certificate(client, OURS) == await ensure_certificate(client, OURS)
 
 
 async def test_it_is_renewed_and_the_old_one_trusted(client, monkeypatch):
-    first = await kept_certificate(client, OURS)
-    monkeypatch.setattr(certificate, "RENEWED_WITHIN", 400 * 24 * 3600)
-    second = await kept_certificate(client, OURS)
+    first = await ensure_certificate(client, OURS)
+    monkeypatch.setattr(certificate, "RENEW_SECONDS", 400 * 24 * 3600)
+    second = await ensure_certificate(client, OURS)
     assert second.served != first.served
     assert second.authority == second.served + first.served
 
@@ -65,13 +65,13 @@ async def write(client, **data):
 
 async def test_a_secret_of_others_is_taken_as_it_is(client):
     with pytest.raises(CertificateError, match="Secret default/kai-py-webhook does not exist"):
-        await kept_certificate(client, THEIRS)
+        await ensure_certificate(client, THEIRS)
     made = issue(("host.example",))
     await write(client, tls_crt=made.served)
     with pytest.raises(CertificateError, match=r"has no tls.key: it must be of type kubernetes.io"):
-        await kept_certificate(client, THEIRS)
+        await ensure_certificate(client, THEIRS)
     await write(client, tls_key=made.key)
-    found = await kept_certificate(client, THEIRS)
+    found = await ensure_certificate(client, THEIRS)
     assert (found.served, found.key, found.authority) == (made.served, made.key, made.served)
 
 
@@ -87,20 +87,20 @@ async def test_a_secret_that_cannot_be_served_is_told_or_replaced(client, caplog
     await write(client, tls_crt=served, tls_key=key)
     text = "Secret default/kai-py-webhook: tls.crt and tls.key are not a certificate and its key"
     with pytest.raises(CertificateError, match=text):
-        await kept_certificate(client, THEIRS)
-    found = await kept_certificate(client, OURS)
+        await ensure_certificate(client, THEIRS)
+    found = await ensure_certificate(client, OURS)
     assert found.authority == found.served != served
-    assert await kept_certificate(client, OURS) == found
+    assert await ensure_certificate(client, OURS) == found
     (told,) = caplog.messages
     assert text in told
     assert "a new certificate takes its place" in told
 
 
 async def test_a_secret_that_is_deleted_is_written_again_as_it_is_served(client):
-    first = await kept_certificate(client, OURS)
+    first = await ensure_certificate(client, OURS)
     await client.delete(SECRETS, WEBHOOK_NAME, namespace="default")
-    assert await kept_certificate(client, OURS, first) == first
-    assert await kept_certificate(client, OURS) == first
+    assert await ensure_certificate(client, OURS, first) == first
+    assert await ensure_certificate(client, OURS) == first
 
 
 def test_without_openssl_it_says_what_to_do(monkeypatch):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai_py.admission.pod_defaults import QueueMark, gets_gate, gets_scheduler, queue_mark
+from kai_py.admission.pod_defaults import QueueReference, gets_gate, gets_scheduler, queue_reference
 from kai_py.api.queue import ADMISSION_GATE, QUEUE_NAME_KEY
 from kai_py.api.records.core import (
     ObjectMeta,
@@ -49,16 +49,18 @@ def test_the_queue_of_the_namespace_is_named_in_its_own_words():
     for place in ("labels", "annotations"):
         for each in KEYS:
             namespace = ObjectMeta(**{place: {each.key: "team-a"}})
-            assert queue_mark(lineage, namespace, KEYS) == QueueMark(place, each.key, "team-a")
-    assert queue_mark(lineage, ObjectMeta(), KEYS) is None
+            assert queue_reference(lineage, namespace, KEYS) == QueueReference(
+                place, each.key, "team-a"
+            )
+    assert queue_reference(lineage, ObjectMeta(), KEYS) is None
 
 
 def test_whoever_names_a_queue_keeps_it():
     namespace = ObjectMeta(labels={QUEUE_NAME_KEY: "team-a"})
     job = ObjectMeta(annotations={"kai.scheduler/queue": "team-b"})
-    assert queue_mark(Lineage(pod(), (ObjectMeta(), job)), namespace, KEYS) is None
+    assert queue_reference(Lineage(pod(), (ObjectMeta(), job)), namespace, KEYS) is None
     unread = OwnerReference(kind="Job", uid="1")
-    assert queue_mark(Lineage(pod(), (ObjectMeta(),), unknown=unread), namespace, KEYS) is None
+    assert queue_reference(Lineage(pod(), (ObjectMeta(),), unknown=unread), namespace, KEYS) is None
 
 
 def test_the_gate_is_for_pods_of_ours_that_wait_and_once():

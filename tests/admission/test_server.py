@@ -3,8 +3,8 @@
 import asyncio
 
 from kai_py.admission import server
-from kai_py.admission.certificate import SECRETS, kept_certificate
-from kai_py.admission.server import CertificateFiles, keep
+from kai_py.admission.certificate import SECRETS, ensure_certificate
+from kai_py.admission.server import CertificateFiles, maintain_certificate
 from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.watch.errors import NotFound
 from tests.admission.test_certificate import OURS, issue, write
@@ -14,9 +14,9 @@ from tests.support.cluster.eventually import eventually
 async def test_the_secret_is_looked_at_every_ten_minutes(client, tmp_path, monkeypatch):
     assert server.CHECK_SECONDS == 600.0
     monkeypatch.setattr(server, "CHECK_SECONDS", 0.01)
-    files, first = CertificateFiles(tmp_path), await kept_certificate(client, OURS)
+    files, first = CertificateFiles(tmp_path), await ensure_certificate(client, OURS)
     files.write(first)
-    keeping = asyncio.create_task(keep(client, OURS, files, first))
+    keeping = asyncio.create_task(maintain_certificate(client, OURS, files, first))
     await client.delete(SECRETS, WEBHOOK_NAME, namespace="default")
 
     async def written_again():

@@ -4,16 +4,16 @@ import math
 
 from benchmarks.fairness.week import CONFIGURATION, fairness, week
 from kai_py.config import Eviction
-from kai_py.simulate.scenario import JobLine, NodeKind, QueueLine, Scenario
+from kai_py.simulate.scenario import NodeGroup, Scenario, ScenarioJob, ScenarioQueue
 from kai_py.simulate.simulation import simulate
 
 
 def scenario(*jobs):
     return Scenario(
         hours=10,
-        nodes=(NodeKind(name="node", count=2, gpus=8),),
+        nodes=(NodeGroup(name="node", count=2, gpus=8),),
         queues=tuple(
-            QueueLine.model_validate({"name": name, "deservedGPUs": 8})
+            ScenarioQueue.model_validate({"name": name, "deservedGPUs": 8})
             for name in ("queue-0", "queue-1")
         ),
         jobs=jobs,
@@ -26,7 +26,7 @@ def judged(*jobs):
 
 
 def eight(name, queue, at=0):
-    return JobLine(name=name, queue=queue, gpus_per_pod=8, minutes=60, at=at)
+    return ScenarioJob(name=name, queue=queue, gpus_per_pod=8, minutes=60, at=at)
 
 
 def test_borrowing_finishes_earlier_than_alone():

@@ -12,8 +12,8 @@ from kai_py.cli.errors import CommandError
 from kai_py.observe import http_api
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.http import Probes, serve
-from kai_py.observe.http_access import TOKEN_VARIABLE, Access
-from kai_py.observe.http_api import Source
+from kai_py.observe.http_access import TOKEN_VARIABLE, HttpAccess
+from kai_py.observe.http_api import ApiSource
 from kai_py.observe.share_history import ShareHistory
 from tests.observe.views import view_of
 from tests.support.worlds import gang, world
@@ -25,15 +25,15 @@ ROOM = world({"n1": 16}, gang("train", pods=2, gpus=8)).snapshot(60.0)
 @pytest.fixture
 def log():
     log = DecisionLog()
-    log.note(view_of(WAITS).plan, WAITS.gangs, WAITS.now)
+    log.record(view_of(WAITS).plan, WAITS.gangs, WAITS.now)
     return log
 
 
 @pytest.fixture
 async def url(log):
-    source = Source(lambda: view_of(ROOM), log, ShareHistory())
+    source = ApiSource(lambda: view_of(ROOM), log, ShareHistory())
     probes = Probes(CollectorRegistry(), list, list, source)
-    async with serve(probes, Access("127.0.0.1"), 0) as port:
+    async with serve(probes, HttpAccess("127.0.0.1"), 0) as port:
         yield f"http://127.0.0.1:{port}/"
 
 
@@ -71,7 +71,7 @@ async def test_followed_they_come_as_they_are_made(url, log, capsys):
 @pytest.mark.slow
 async def test_followed_across_a_restart_nothing_is_missed(log, capsys, monkeypatch):
     monkeypatch.setattr(decisions, "FIRST_PAUSE", 0.05)
-    source = Source(lambda: view_of(ROOM), log, ShareHistory())
+    source = ApiSource(lambda: view_of(ROOM), log, ShareHistory())
     probes = Probes(CollectorRegistry(), list, list, source)
 
     async def printed(wanted):
@@ -82,7 +82,7 @@ async def test_followed_across_a_restart_nothing_is_missed(log, capsys, monkeypa
         return [json.loads(line)["number"] for line in seen.splitlines()]
 
     log.note(view_of(ROOM).plan, ROOM.gangs, ROOM.now)
-    async with serve(probes, Access("127.0.0.1"), 0) as port:
+    async with serve(probes, HttpAccess("127.0.0.1"), 0) as port:
         url = f"http://127.0.0.1:{port}"
         query = {"since": "1"}
         following = asyncio.create_task(decisions._print(url, None, query, follow=True))
@@ -90,10 +90,10 @@ async def test_followed_across_a_restart_nothing_is_missed(log, capsys, monkeypa
         log.note(view_of(WAITS).plan, WAITS.gangs, WAITS.now)
         assert await printed(1) == [3]
     fresh = DecisionLog()
-    fresh.note(view_of(WAITS).plan, WAITS.gangs, WAITS.now)
-    monkeypatch.setattr(http_api, "STARTED", "later")
+    fresh.record(view_of(WAITS).plan, WAITS.gangs, WAITS.now)
+    monkeypatch.setattr(http_api, "PROCESS_ID", "later")
     again = replace(probes, source=replace(source, decisions=fresh))
-    async with serve(again, Access("127.0.0.1"), port):
+    async with serve(again, HttpAccess("127.0.0.1"), port):
         assert await printed(1) == [1]
     following.cancel()
 

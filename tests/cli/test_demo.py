@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from kai_py.cli import demo, main
 from kai_py.demo import driver
 from kai_py.demo.script import Script, script_for
-from kai_py.demo.workloads import Workload, job_manifest
+from kai_py.demo.workloads import DemoWorkload, job_manifest
 from kai_py.watch.client import connect
 from kai_py.watch.credentials import Kubeconfig
 from kai_py.watch.kinds import JOBS, PODS, QUEUES
@@ -209,7 +209,7 @@ async def test_served_it_is_a_cluster_to_work_with():
                 "training",
                 "research",
             }
-            mine = Workload("mine", "research", 2, 8, floor=2)
+            mine = DemoWorkload("mine", "research", 2, 8, min_available=2)
             await client.create(JOBS.at(), job_manifest(mine), namespace="default")
 
             async def all_bound():
@@ -247,7 +247,7 @@ def test_what_was_not_seen_is_named_and_is_exit_code_1(monkeypatch):
         expectations=whole.expectations,
     )
     monkeypatch.setattr(demo, "script_for", lambda nodes: first_step_only)
-    monkeypatch.setattr(driver, "PATIENCE", 0.5)
+    monkeypatch.setattr(driver, "STEP_TIMEOUT", 0.5)
     result = CliRunner().invoke(main.app, ["demo", *SPEED], obj=main.Invocation())
     assert result.exit_code == 1, result.output
     assert "MISSING  and it came back whole when that ended" in result.output

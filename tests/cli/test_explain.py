@@ -11,8 +11,8 @@ from kai_py.cli import main
 from kai_py.cli.errors import CommandError
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.http import Probes, serve
-from kai_py.observe.http_access import Access
-from kai_py.observe.http_api import Source
+from kai_py.observe.http_access import HttpAccess
+from kai_py.observe.http_api import ApiSource
 from kai_py.observe.share_history import ShareHistory
 from kai_py.simulate.objects import write_objects
 from tests.observe.views import view_of
@@ -110,10 +110,10 @@ async def test_a_running_scheduler_also_tells_what_it_decided(capsys):
     )
     log = DecisionLog()
     for snapshot in (before, after):
-        log.note(view_of(snapshot).plan, snapshot.gangs, snapshot.now)
-    source = Source(lambda: view_of(after), log, ShareHistory())
+        log.record(view_of(snapshot).plan, snapshot.gangs, snapshot.now)
+    source = ApiSource(lambda: view_of(after), log, ShareHistory())
     probes = Probes(CollectorRegistry(), list, list, source)
-    async with serve(probes, Access("127.0.0.1"), 0) as port:
+    async with serve(probes, HttpAccess("127.0.0.1"), 0) as port:
         asked = ["gang", train.key, "--url", f"http://127.0.0.1:{port}"]
         told = await asyncio.to_thread(explain, *asked)
         assert told.exit_code == 0
@@ -130,9 +130,9 @@ async def test_a_running_scheduler_tells_what_becomes_of_the_devices_of_a_claim(
     wanted = claiming(pod("p", 0, queue="team"), "p-gpu")
     world = scenario(device_class(), node("n0", 0), gpu_slice("n0", 4), team("team", 4), wanted)
     snapshot = world.add(claim("p-gpu", owner="p", selector=slow)).snapshot()
-    source = Source(lambda: view_of(snapshot), DecisionLog(), ShareHistory())
+    source = ApiSource(lambda: view_of(snapshot), DecisionLog(), ShareHistory())
     probes = Probes(CollectorRegistry(), list, list, source)
-    async with serve(probes, Access("127.0.0.1"), 0) as port:
+    async with serve(probes, HttpAccess("127.0.0.1"), 0) as port:
         url = f"http://127.0.0.1:{port}"
         told = await asyncio.to_thread(explain, "claim", "default/p-gpu", "--url", url)
     assert "Devices for claim default/p-gpu: 4 on 1 nodes" in told.output

@@ -187,7 +187,7 @@ def test_a_server_that_is_away_is_told_at_once(tmp_path, capsys):
 
 @pytest.mark.cluster
 def test_kinds_that_may_not_be_read_are_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(reading, "REFUSAL_SECONDS", 0.2)
 
     async def scene():
         async with EmbeddedCluster() as cluster:
@@ -204,7 +204,7 @@ def test_kinds_that_may_not_be_read_are_named(tmp_path, monkeypatch):
 
 @pytest.mark.cluster
 def test_top_tells_at_once_what_may_not_be_read(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(reading, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(reading, "REFUSAL_SECONDS", 0.2)
 
     def ask(path):
         with pytest.raises(SystemExit) as left:

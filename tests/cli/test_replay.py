@@ -167,7 +167,7 @@ def test_another_file_is_refused_in_one_line(tmp_path, capsys):
 
 def test_the_time_of_a_snapshot_is_its_latest_moment(tmp_path):
     path = written(tmp_path, pods=[pod("a", "g")])
-    assert read_archive(path).taken == 1777636800.0
+    assert read_archive(path).taken_at == 1777636800.0
 
 
 def saved_cluster(tmp_path, *documents):

@@ -14,46 +14,46 @@ from kai_py.api.records.resource import (
     ResourceClaim,
 )
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.commit.api_access import Access
+from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.claims.binding_conditions import ReadinessPolicy
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.committer import Committer
-from kai_py.commit.event_writer import Narrator
+from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.events import EventRecorder, TokenBucket
 from kai_py.commit.retry import RetryPolicy
 from kai_py.commit.settings import CommitSettings
 from kai_py.commit.transaction import GangOutcome, GangTransaction
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.clock import RealClock
-from kai_py.embedded.errors import ApiError as Refusal
+from kai_py.embedded.errors import RequestError as Refusal
 from kai_py.embedded.identity import Identity
 from kai_py.embedded.resources import CLAIMS, NAMESPACES, PODS, Registry
 from kai_py.embedded.routing import parse_path
 from kai_py.embedded.store import Store
-from kai_py.embedded.writes import Request, perform, read
+from kai_py.embedded.writes import WriteRequest, execute, read
 from kai_py.grouping.gang import Owner
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import Action, ClaimAllocation, GangPlacement, Placement
 from kai_py.watch import kinds
 from kai_py.watch.client import Client
-from kai_py.watch.errors import TimedOut, from_answer
-from kai_py.watch.transport import Call
+from kai_py.watch.errors import TimedOut, from_response
+from kai_py.watch.transport import ApiCall
 
 NAMESPACE = "team-a"
 DRIVER = "gpu.example.com"
 SCHEDULER = "kai-scheduler"
-QUICK = RetryPolicy(attempts=4, base=0.001, ceiling=0.002)
+QUICK = RetryPolicy(attempts=4, base=0.001, maximum=0.002)
 SETTINGS = CommitSettings(
     retry=QUICK,
-    backoff=RetryPolicy(base=0.001, ceiling=0.002),
-    seen_within=0.2,
+    backoff=RetryPolicy(base=0.001, maximum=0.002),
+    mirror_timeout=0.2,
     claim_grace=0.0,
     readiness=ReadinessPolicy(interval=0.001, timeout=0.05),
 )
 JOB = Owner(api_version="batch/v1", kind="Job", namespace=NAMESPACE, name="train", uid="job-uid")
 
 Serve = Callable[[], Awaitable[bytes]]
-Fault = Callable[[Call, Serve], Awaitable[bytes]]
+Fault = Callable[[ApiCall, Serve], Awaitable[bytes]]
 
 
 class Crashed(BaseException):
@@ -68,8 +68,8 @@ class Cluster:
             store=Store(), clock=RealClock(), identity=Identity(), registry=Registry()
         )
         self.api.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
-        self.calls: list[Call] = []
-        self.faults: list[tuple[Callable[[Call], bool], Fault]] = []
+        self.calls: list[ApiCall] = []
+        self.faults: list[tuple[Callable[[ApiCall], bool], Fault]] = []
         self.holders = DeviceHolders()
         self.blind = False
         self.wakes: list[float] = []
@@ -81,7 +81,7 @@ class Cluster:
             gone = change.type.value == "DELETED"
             self.holders.apply(old, None if gone else _claim(change.object))
 
-    async def send(self, call: Call, *, timeout_seconds=None) -> bytes:
+    async def send(self, call: ApiCall, *, timeout_seconds=None) -> bytes:
         self.calls.append(call)
         await asyncio.sleep(0)
 
@@ -94,17 +94,17 @@ class Cluster:
                 return await fault(call, serve)
         return await serve()
 
-    def _serve(self, call: Call) -> bytes:
+    def _serve(self, call: ApiCall) -> bytes:
         try:
             target = parse_path(call.path, self.api.registry)
             if call.verb == "get":
                 return msgspec.json.encode(read(self.api, target))
             body = msgspec.json.decode(call.body)
-            request = Request(body, call.content_type, call.parameters)
-            return msgspec.json.encode(perform(self.api, call.verb, target, request).document)
+            request = WriteRequest(body, call.content_type, call.parameters)
+            return msgspec.json.encode(execute(self.api, call.verb, target, request).document)
         except Refusal as refusal:
             answer = msgspec.json.encode(refusal.status())
-            raise from_answer(str(call), refusal.code, answer, {}) from refusal
+            raise from_response(str(call), refusal.code, answer, {}) from refusal
 
     def fail_once(self, verb: str, kind: str, fault: Fault) -> None:
         self.faults.append((lambda call: (call.verb, call.kind) == (verb, kind), fault))
@@ -112,12 +112,12 @@ class Cluster:
     def made(self, verb: str, kind: str) -> int:
         return sum((call.verb, call.kind) == (verb, kind) for call in self.calls)
 
-    def access(self, transport=None) -> Access:
-        return Access(
+    def access(self, transport=None) -> ApiAccess:
+        return ApiAccess(
             client=Client(transport or self),
             pods=kinds.PODS.at(),
             claims=kinds.RESOURCE_CLAIMS.at(),
-            lane=asyncio.Semaphore(16),
+            limiter=asyncio.Semaphore(16),
             retry=QUICK,
         )
 
@@ -186,10 +186,10 @@ class Cluster:
         )
         return Committer(
             access=access,
-            room=room,
-            known_claim=lambda ref: self.current(self.claim(ref.name), ref.uid),
+            assume_cache=room,
+            find_claim=lambda ref: self.current(self.claim(ref.name), ref.uid),
             holders=self.holders,
-            narrator=Narrator(recorder, lambda _queue: None),
+            event_writer=EventWriter(recorder, lambda _queue: None),
             metrics=self.metrics,
             settings=settings,
             wake=self.wakes.append,
@@ -237,7 +237,7 @@ def gang_with_claims(cluster: Cluster, size: int) -> GangPlacement:
     return gang_of(*placements)
 
 
-async def lose_answer(call: Call, serve: Serve) -> bytes:
+async def lose_answer(call: ApiCall, serve: Serve) -> bytes:
     """The server does it, the answer never comes."""
     await serve()
     raise TimedOut(f"{call}: no answer")
@@ -255,9 +255,9 @@ def refuse(
 ) -> Fault:
     """The server does nothing but complain."""
 
-    async def fault(call: Call, _serve: Serve) -> bytes:
+    async def fault(call: ApiCall, _serve: Serve) -> bytes:
         status = Refusal(code, reason, message, retry_after=retry_after).status()
-        raise from_answer(str(call), code, msgspec.json.encode(status), {})
+        raise from_response(str(call), code, msgspec.json.encode(status), {})
 
     return fault
 
@@ -265,7 +265,7 @@ def refuse(
 def first(action: Callable[[], object]) -> Fault:
     """Something else happens just before the call is served."""
 
-    async def fault(_call: Call, serve: Serve) -> bytes:
+    async def fault(_call: ApiCall, serve: Serve) -> bytes:
         action()
         return await serve()
 

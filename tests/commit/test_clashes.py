@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from kai_py.commit.claims.device_conflicts import Clashes
+from kai_py.commit.claims.device_conflicts import DeviceConflictResolver
 from kai_py.config import DoubleAllocation
 from kai_py.embedded.resources import CLAIMS, PODS
 from tests.commit.cluster import NAMESPACE, SCHEDULER, Cluster, device, refuse
@@ -30,15 +30,15 @@ class World(Cluster):
     def __init__(self, rule=RULE.BEFORE_START):
         super().__init__()
         self.told, self.counted, self.carried = Told(), 0, False
-        self.clashes = Clashes(
+        self.clashes = DeviceConflictResolver(
             access=self.access(),
             holders=self.holders,
             pods=lambda: {(NAMESPACE, p.metadata.name): p for p in self.pods()},
-            schedulers={SCHEDULER},
-            carries=lambda _uid: self.carried,
-            narrator=self.told,
+            scheduler_names={SCHEDULER},
+            is_committing=lambda _uid: self.carried,
+            event_writer=self.told,
             count=self._count,
-            rule=rule,
+            policy=rule,
         )
 
     def _count(self):
@@ -59,7 +59,7 @@ class World(Cluster):
 
     @contextlib.asynccontextmanager
     async def watching(self):
-        self.holders.listen(self.clashes.note)
+        self.holders.subscribe(self.clashes.add)
         task = asyncio.create_task(self.clashes.run())
         try:
             yield

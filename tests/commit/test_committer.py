@@ -76,7 +76,7 @@ async def test_a_gang_under_way_is_not_started_twice(cluster, room):
 async def test_an_undone_gang_is_forgotten_and_tried_again_after_its_backoff(cluster, room):
     gang = gang_with_claims(cluster, 2)
     plan = Plan(placements=(gang,))
-    slow = CommitSettings(retry=QUICK, seen_within=0.2)
+    slow = CommitSettings(retry=QUICK, mirror_timeout=0.2)
     committer = cluster.committer(room, settings=slow)
     cluster.fail_once("patch", "ResourceClaim/status", refuse(403, "Forbidden"))
     await carry_out(committer, plan)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kai_py.commit.claims.recovery import LeftoverGrace, find_leftovers, wanted_pods
+from kai_py.commit.claims.recovery import LeftoverTracker, find_leftover_claims, planned_pods
 from kai_py.plan.plan import GangPlacement, Placement, Plan
 from tests.commit.cluster import SCHEDULER, Cluster, Crashed, device, gang_of, gang_with_claims
 from tests.commit.room import RecordingRoom
@@ -33,7 +33,7 @@ class Mortal:
 async def live_and_die(cluster: Cluster, gang: GangPlacement, calls: int, *, last_arrives: bool):
     transport = Mortal(cluster, calls, last_arrives=last_arrives)
     committer = cluster.committer(RecordingRoom(), transport=transport)
-    committer.carry_out(Plan(placements=(gang,)), now=0.0)
+    committer.commit(Plan(placements=(gang,)), now=0.0)
     deaths = await asyncio.gather(*committer.tasks, return_exceptions=True)
     assert all(isinstance(death, Crashed) for death in deaths)
 
@@ -52,9 +52,11 @@ def plan_again(cluster: Cluster, gang: GangPlacement) -> Plan:
 
 async def follow(cluster: Cluster, plan: Plan) -> None:
     committer = cluster.committer(RecordingRoom())
-    committer.carry_out(plan, now=0.0)
-    leftovers = find_leftovers(cluster.claims(), cluster.pods(), {SCHEDULER}, wanted_pods(plan))
-    committer.give_back(LeftoverGrace(0.0).due(leftovers, 0.0))
+    committer.commit(plan, now=0.0)
+    leftovers = find_leftover_claims(
+        cluster.claims(), cluster.pods(), {SCHEDULER}, planned_pods(plan)
+    )
+    committer.release_leftovers(LeftoverTracker(0.0).due(leftovers, 0.0))
     assert await committer.drain(5.0)
 
 
@@ -93,7 +95,7 @@ async def test_the_next_scheduler_dies_too(calls, last_arrives):
     if again.placements:
         transport = Mortal(cluster, calls, last_arrives=not last_arrives)
         committer = cluster.committer(RecordingRoom(), transport=transport)
-        committer.carry_out(again, now=0.0)
+        committer.commit(again, now=0.0)
         await asyncio.gather(*committer.tasks, return_exceptions=True)
     await follow(cluster, plan_again(cluster, gang))
     assert cluster.nodes() == {f"worker-{i}": "node-a" for i in range(SIZE)}
@@ -110,7 +112,7 @@ async def test_dying_while_undoing_leaves_no_device_held(calls, last_arrives):
     cluster.allocate("foreign", device("gpu-2", "node-a"), stranger)
     transport = Mortal(cluster, calls, last_arrives=last_arrives)
     committer = cluster.committer(RecordingRoom(), transport=transport)
-    committer.carry_out(Plan(placements=(gang,)), now=0.0)
+    committer.commit(Plan(placements=(gang,)), now=0.0)
     await asyncio.gather(*committer.tasks, return_exceptions=True)
     await follow(cluster, Plan())
     assert cluster.nodes() == {}

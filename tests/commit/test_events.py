@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.binding import BindingOutcome, BindingResult
-from kai_py.commit.event_writer import Narrator
+from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.events import Event, EventRecorder, EventType, TokenBucket
 from kai_py.commit.eviction import EvictionOutcome, EvictionResult
-from kai_py.commit.statuses.pod import PendingStatus
+from kai_py.commit.statuses.pod import PendingPodStatus
 from kai_py.commit.transaction import GangOutcome
 from kai_py.embedded.resources import EVENTS
 from kai_py.grouping.gang import Owner
@@ -159,10 +159,10 @@ def test_a_bound_gang_and_its_failures_are_told(cluster):
         BindingResult(p.pod, p.node, outcome, "because")
         for p, outcome in zip(gang.pods, (BindingOutcome.BOUND, BindingOutcome.FAILED), strict=True)
     )
-    Narrator(told, lambda _q: None).tell_outcome(GangOutcome(gang, bindings))
+    EventWriter(told, lambda _q: None).report_outcome(GangOutcome(gang, bindings))
     assert told == [("Pod", "worker-0", "Scheduled"), ("Pod", "worker-1", "FailedBinding")]
     told.clear()
-    Narrator(told, lambda _q: None).tell_outcome(GangOutcome(gang, reason="a claim was lost"))
+    EventWriter(told, lambda _q: None).report_outcome(GangOutcome(gang, reason="a claim was lost"))
     assert told == [("Job", "train", "FailedBinding")]
 
 
@@ -179,10 +179,10 @@ def test_an_eviction_is_told_to_pod_owner_and_both_queues(cluster):
         reason="queue-a uses more than its fair share.",
     )
     told = Told()
-    narrator = Narrator(
+    narrator = EventWriter(
         told, lambda name: Owner("scheduling.kai.io/v1alpha1", "Queue", "", name, name)
     )
-    narrator.tell_eviction(EvictionResult(eviction, EvictionOutcome.EVICTED))
+    narrator.report_eviction(EvictionResult(eviction, EvictionOutcome.EVICTED))
     assert told == [
         ("Pod", "victim", "Preempted"),
         ("Job", "train", "Preempted"),
@@ -191,15 +191,15 @@ def test_an_eviction_is_told_to_pod_owner_and_both_queues(cluster):
     ]
     told.clear()
     same = replace(eviction, beneficiary_queue="queue-a")
-    narrator.tell_eviction(EvictionResult(same, EvictionOutcome.EVICTED))
+    narrator.report_eviction(EvictionResult(same, EvictionOutcome.EVICTED))
     assert [kind for kind, _, _ in told] == ["Pod", "Job"]
     told.clear()
-    narrator.tell_eviction(EvictionResult(eviction, EvictionOutcome.BLOCKED, "budget"))
+    narrator.report_eviction(EvictionResult(eviction, EvictionOutcome.BLOCKED, "budget"))
     assert told == [("Pod", "victim", "EvictionBlocked")]
     told.clear()
-    narrator.tell_eviction(EvictionResult(eviction, EvictionOutcome.FAILED, "403"))
+    narrator.report_eviction(EvictionResult(eviction, EvictionOutcome.FAILED, "403"))
     suspended = replace(eviction, suspend=True)
-    narrator.tell_eviction(EvictionResult(suspended, EvictionOutcome.FAILED, "403"))
+    narrator.report_eviction(EvictionResult(suspended, EvictionOutcome.FAILED, "403"))
     assert told == [("Pod", "victim", "FailedEviction"), ("Job", "train", "FailedEviction")]
 
 
@@ -207,10 +207,10 @@ def test_a_group_of_kai_hears_what_its_users_know():
     group = Owner("scheduling.run.ai/v2alpha2", "PodGroup", "team-a", "g", "uid")
     told = []
     recorder = SimpleNamespace(record=lambda event: told.append((event.reason, event.type.value)))
-    narrator = Narrator(recorder, lambda _name: None)
+    narrator = EventWriter(recorder, lambda _name: None)
     waits = Unplaced("key", group, "q", Stage.MEMBERS, "Job is not ready", ())
-    narrator.tell_pending(waits)
-    narrator.tell_pending(dataclasses.replace(waits, stage=Stage.RESOURCES))
+    narrator.report_pending(waits)
+    narrator.report_pending(dataclasses.replace(waits, stage=Stage.RESOURCES))
     eviction = Eviction(
         pod=PodRef("team-a", "p", "u"),
         node="n",
@@ -222,7 +222,7 @@ def test_a_group_of_kai_hears_what_its_users_know():
         beneficiary_queue="q",
         reason="Pod team-a/p was preempted by higher priority workload team-a/w",
     )
-    narrator.tell_eviction(EvictionResult(eviction, EvictionOutcome.EVICTED))
+    narrator.report_eviction(EvictionResult(eviction, EvictionOutcome.EVICTED))
     assert told == [
         ("NotReady", "Normal"),
         ("Unschedulable", "Normal"),
@@ -234,12 +234,12 @@ def test_a_group_of_kai_hears_what_its_users_know():
 def test_claims_without_devices_are_told_what_is_lacking():
     told = Told()
     claim = ClaimRef("team-a", "train-gpu", "uid")
-    narrator = Narrator(told, lambda _name: None, lambda _pod: (claim,))
-    waits = PendingStatus(PodRef("team-a", "train-0", "u"), "Unschedulable", "no device matches")
-    narrator.tell_transition(waits)
+    narrator = EventWriter(told, lambda _name: None, lambda _pod: (claim,))
+    waits = PendingPodStatus(PodRef("team-a", "train-0", "u"), "Unschedulable", "no device matches")
+    narrator.report_transition(waits)
     assert told == [("Pod", "train-0", "FailedScheduling")]
     told.clear()
-    narrator.tell_transition(dataclasses.replace(waits, lacks_devices=True))
+    narrator.report_transition(dataclasses.replace(waits, lacks_devices=True))
     assert told == [
         ("Pod", "train-0", "FailedScheduling"),
         ("ResourceClaim", "train-gpu", "FailedAllocation"),

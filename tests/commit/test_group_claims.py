@@ -4,7 +4,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kai_py.api.references import GroupRef
-from kai_py.commit.claims.recovery import find_leftovers
+from kai_py.commit.claims.recovery import find_leftover_claims
 from kai_py.embedded.resources import CLAIMS
 from kai_py.snapshot.gangs import GroupReservation
 from tests.commit.cluster import (
@@ -97,7 +97,7 @@ async def test_what_a_dead_scheduler_left_is_given_back_unless_a_pod_of_the_grou
     cluster.add_pod("of-no-group")
 
     def leftovers(*schedulers):
-        found = find_leftovers(cluster.claims(), cluster.pods(), set(schedulers), set())
+        found = find_leftover_claims(cluster.claims(), cluster.pods(), set(schedulers), set())
         return {left.claim.name: left.consumers for left in found}
 
     assert leftovers(SCHEDULER) == {"shared": frozenset({"group-uid"})}
@@ -112,7 +112,7 @@ async def test_a_group_that_lost_all_of_its_pods_gives_its_claim_back_if_it_is_o
     grouped(cluster, 2, allocate=False)
 
     def leftovers(pods, groups):
-        found = find_leftovers(cluster.claims(), pods, {SCHEDULER}, set(), groups)
+        found = find_leftover_claims(cluster.claims(), pods, {SCHEDULER}, set(), groups)
         return {left.claim.name: left.consumers for left in found}
 
     running = cluster.pods()

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from kai_py.api.references import ClaimRef
-from kai_py.commit.api_access import Access
-from kai_py.commit.claims.recovery import WRITERS, GroupOrigins
+from kai_py.commit.api_access import ApiAccess
+from kai_py.commit.claims.recovery import CLAIMS_WITH_MANAGERS, GroupOwnership
 from kai_py.commit.retry import ObjectBackoff, RetryPolicy
 from kai_py.watch.errors import ApiError, NotFound
 from kai_py.watch.kinds import PODS, RESOURCE_CLAIMS
@@ -51,19 +51,19 @@ def written(manager, *fields):
     }
     metadata = {"name": "gpu", "namespace": "default", "uid": "claim-uid"}
     found = {"metadata": metadata | {"managedFields": [{"manager": "kubectl"}, entry]}}
-    return WRITERS.at().decode(json.dumps(found).encode())
+    return CLAIMS_WITH_MANAGERS.at().decode(json.dumps(found).encode())
 
 
 def origins(room, *answers, wait=0.0):
     claims = Claims(*answers)
-    access = Access(claims, PODS.at(), RESOURCE_CLAIMS.at(), asyncio.Semaphore(1), RetryPolicy())
-    return GroupOrigins(access, room, ObjectBackoff(RetryPolicy(base=wait))), claims
+    access = ApiAccess(claims, PODS.at(), RESOURCE_CLAIMS.at(), asyncio.Semaphore(1), RetryPolicy())
+    return GroupOwnership(access, room, ObjectBackoff(RetryPolicy(base=wait))), claims
 
 
 async def test_a_group_is_ours_if_we_allocated_its_claim():
     room = Groups("train")
     looking, _ = origins(room, written("kai-py", "allocation", "reservedFor"))
-    await looking.look()
+    await looking.refresh()
     assert room.owned == [("default", "train")]
 
 
@@ -76,7 +76,7 @@ async def test_others_are_not_and_are_read_once(found):
     room = Groups("train")
     looking, claims = origins(room, found)
     for _ in range(3):
-        await looking.look()
+        await looking.refresh()
     assert (room.owned, claims.answers) == ([], [])
 
 
@@ -84,17 +84,17 @@ async def test_a_claim_that_cannot_be_read_is_read_again(caplog):
     room = Groups("train")
     looking, _ = origins(room, ApiError("refused"), written("kai-py", "allocation"))
     with caplog.at_level(logging.WARNING):
-        await looking.look()
+        await looking.refresh()
     assert (room.owned, [record.message for record in caplog.records]) == (
         [],
         ["claim default/gpu, reserved for a PodGroup without pods: refused"],
     )
-    await looking.look()
+    await looking.refresh()
     assert room.owned == [("default", "train")]
 
 
 async def test_but_not_at_every_look():
     looking, claims = origins(Groups("train"), ApiError("refused"), wait=60.0)
     for _ in range(3):
-        await looking.look()
+        await looking.refresh()
     assert claims.answers == []

@@ -1,6 +1,6 @@
 """KAI's words for why a gang waits."""
 
-from kai_py.commit.statuses.kai_messages import in_kai_words, kai_message
+from kai_py.commit.statuses.kai_messages import kai_message, with_kai_messages
 from tests.dialects.feeding import NOW
 from tests.dialects.feeding import Cluster as Documents
 from tests.dialects.feeding import node as document_node
@@ -130,7 +130,7 @@ def kai_pod(name, gpus=1, **parts):
 def reworded(*objects, now=NOW, **configuration):
     cluster = Documents(*objects, **configuration)
     snapshot = cluster.snapshot(now)
-    return in_kai_words(cluster.planner.decide(snapshot), snapshot.gangs.values(), now)
+    return with_kai_messages(cluster.planner.decide(snapshot), snapshot.gangs.values(), now)
 
 
 def test_only_gangs_whose_users_speak_kai_are_told_in_its_words():
@@ -218,7 +218,7 @@ def test_what_is_left_of_a_short_gang_is_told_its_floor():
     cluster.plan(NOW)
     snapshot = cluster.snapshot(NOW + 60)
     gangs = snapshot.gangs.values()
-    plan = in_kai_words(cluster.planner.decide(snapshot), gangs, NOW + 60)
+    plan = with_kai_messages(cluster.planner.decide(snapshot), gangs, NOW + 60)
     assert plan.evictions[0].reason == (
         "Workload doesn't meet the minimum required number of pods (3), evicting remaining pod: "
         "default/g-0"

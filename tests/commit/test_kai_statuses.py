@@ -7,17 +7,17 @@ import msgspec
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.kai import POD_GROUP_API_VERSION, KaiPodGroup, KaiQueue
-from kai_py.commit.statuses.amounts import resource_list
+from kai_py.commit.statuses.amounts import kai_resource_list
 from kai_py.commit.statuses.kai_pod_group import (
-    KaiPodGroupMarks,
+    KaiPodGroupAnnotations,
     LastEvictions,
-    kai_pod_group_marks,
-    kai_pod_group_marks_patch,
+    kai_pod_group_annotations,
+    kai_pod_group_annotations_patch,
     kai_pod_group_patch,
     kai_pod_group_reports,
 )
 from kai_py.commit.statuses.kai_queue import kai_queue_patch, kai_queue_reports
-from kai_py.commit.statuses.pod import differs, pending_statuses, status_patch
+from kai_py.commit.statuses.pod import differs, pending_statuses, pod_status_patch
 from kai_py.dialects.kai.keys import LAST_EVICTION, STALE_SINCE
 from kai_py.embedded.patches.merge import apply_merge_patch
 from kai_py.grouping.gang import Owner
@@ -151,14 +151,14 @@ def test_pods_of_a_group_that_asks_so_are_not_marked():
     [status] = pending_statuses(replace(plan, unplaced=(replace(plan.unplaced[0], marked=False),)))
     assert status.reason == ""
     assert not differs(status, waiting)
-    assert "conditions" not in status_patch(status, waiting, NOW)["status"]
+    assert "conditions" not in pod_status_patch(status, waiting, NOW)["status"]
     [marked] = pending_statuses(plan)
     assert differs(marked, waiting)
 
 
 def test_devices_by_class_are_no_resource_of_kai():
     amounts = {"gpu": 3.0, "deviceclass/gpu.nvidia.com": 3.0, "cpu": 1500.0}
-    assert resource_list(amounts) == {"nvidia.com/gpu": "3", "cpu": "1500m"}
+    assert kai_resource_list(amounts) == {"nvidia.com/gpu": "3", "cpu": "1500m"}
 
 
 def marks_patch(said, since, uid="group-g"):
@@ -167,7 +167,7 @@ def marks_patch(said, since, uid="group-g"):
     marks = {STALE_SINCE: said} if said else {}
     meta = msgspec.structs.replace(group.metadata, annotations={"mine": "stays", **marks})
     known = msgspec.structs.replace(group, metadata=meta)
-    return kai_pod_group_marks_patch(KaiPodGroupMarks(uid, since), known, NOW)
+    return kai_pod_group_annotations_patch(KaiPodGroupAnnotations(uid, since), known, NOW)
 
 
 def test_a_group_is_told_since_when_it_is_short_and_that_it_is_whole_again():
@@ -187,8 +187,8 @@ def test_a_group_is_told_when_a_pod_of_it_was_last_evicted():
         group = kai_pod_group("g")
         meta = msgspec.structs.replace(group.metadata, annotations=said)
         known = msgspec.structs.replace(group, metadata=meta)
-        marks = KaiPodGroupMarks("group-g", None, NOW.timestamp())
-        return kai_pod_group_marks_patch(marks, known, NOW)
+        marks = KaiPodGroupAnnotations("group-g", None, NOW.timestamp())
+        return kai_pod_group_annotations_patch(marks, known, NOW)
 
     told = {LAST_EVICTION: "2026-05-01T12:30:15Z"}
     assert patch({})["metadata"]["annotations"] == told
@@ -206,11 +206,11 @@ def test_an_eviction_that_is_planned_again_is_not_a_new_one():
     assert {each.gang for each in evictions} == {"default/Job/low"}
     plan, nothing = (replace(planned, evictions=each) for each in (evictions, ()))
     times = LastEvictions()
-    assert times.noted(planned, 1.0) == {}
-    assert times.noted(plan, 2.0) == {"default/Job/low": 2.0}
-    assert times.noted(plan, 3.0) == {"default/Job/low": 2.0}
-    assert times.noted(nothing, 4.0) == {"default/Job/low": 2.0}
-    assert times.noted(plan, 5.0) == {"default/Job/low": 5.0}
+    assert times.update(planned, 1.0) == {}
+    assert times.update(plan, 2.0) == {"default/Job/low": 2.0}
+    assert times.update(plan, 3.0) == {"default/Job/low": 2.0}
+    assert times.update(nothing, 4.0) == {"default/Job/low": 2.0}
+    assert times.update(plan, 5.0) == {"default/Job/low": 5.0}
 
 
 def test_only_gangs_of_kai_groups_are_told():
@@ -218,8 +218,8 @@ def test_only_gangs_of_kai_groups_are_told():
     short = [owner, *(pod(f"train-{i}", owner=owner, node="n") for i in range(2))]
     gangs = list(cluster(node("n"), queue("q", 8), short).snapshot().gangs.values())
     assert [gang.stale_since for gang in gangs] == [START + 1000.0]
-    assert kai_pod_group_marks(gangs, {}) == {}
+    assert kai_pod_group_annotations(gangs, {}) == {}
     grouped = replace(gangs[0], owner=Owner(POD_GROUP_API_VERSION, "PodGroup", "default", "g", "u"))
-    assert kai_pod_group_marks([grouped], {}) == {
-        ("default", "g"): KaiPodGroupMarks("u", START + 1000.0)
+    assert kai_pod_group_annotations([grouped], {}) == {
+        ("default", "g"): KaiPodGroupAnnotations("u", START + 1000.0)
     }

@@ -4,12 +4,12 @@ from kai_py.api.autoscaling import Provisioning
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.document import Document
 from kai_py.commit.provisioning_request import (
-    ended_at,
-    outcome,
+    desired_requests,
+    failed_at,
     request_body,
-    told,
-    waiting_for_room,
-    wishes_of,
+    request_state,
+    waiting_for_capacity,
+    with_request_states,
 )
 from tests.dialects.feeding import Cluster, node, pod
 from tests.dialects.test_native_groups import QUEUE
@@ -40,14 +40,14 @@ def asked(cluster, chosen=ATOMIC):
     plan = cluster.planner.decide(snapshot)
     return {
         gang: (wish.class_name, [each.count for each in wish.pod_sets])
-        for gang, wish in wishes_of(plan, snapshot.gangs, chosen).items()
+        for gang, wish in desired_requests(plan, snapshot.gangs, chosen).items()
     }
 
 
 def wish_of(cluster):
     snapshot = cluster.snapshot()
     plan = cluster.planner.decide(snapshot)
-    return plan, snapshot.gangs, wishes_of(plan, snapshot.gangs, ATOMIC)
+    return plan, snapshot.gangs, desired_requests(plan, snapshot.gangs, ATOMIC)
 
 
 def stands(*types, message="", at="2026-05-01T12:00:00Z"):
@@ -104,36 +104,40 @@ def test_the_name_follows_from_what_is_asked_for():
 
 def test_a_gang_with_a_request_does_not_call_for_single_nodes():
     plan, _, wishes = wish_of(Cluster(QUEUE, node("n", 2), train(4)))
-    (waits,) = told(plan, wishes, {}).unplaced
+    (waits,) = with_request_states(plan, wishes, {}).unplaced
     assert waits.stage == "ProvisioningRequested"
     assert waits.message.endswith(f"; ProvisioningRequest {wishes[TRAIN].name}: it is being made.")
-    answered = told(plan, wishes, {wishes[TRAIN].key: stands("Failed", message="no quota.")})
+    answered = with_request_states(
+        plan, wishes, {wishes[TRAIN].key: stands("Failed", message="no quota.")}
+    )
     assert answered.unplaced[0].message.endswith(": it failed (no quota).")
 
 
 def test_the_last_thing_that_happened_to_a_request_is_told():
-    assert outcome(stands()) == ("", "no autoscaler has answered yet")
-    assert outcome(stands("Accepted"))[0] == "Accepted"
-    assert outcome(stands("Accepted", "Provisioned"))[0] == "Provisioned"
-    assert outcome(stands("Accepted", "Provisioned", "BookingExpired"))[0] == "BookingExpired"
-    assert outcome(stands("Accepted", "Provisioned", "CapacityRevoked"))[0] == "CapacityRevoked"
+    assert request_state(stands()) == ("", "no autoscaler has answered yet")
+    assert request_state(stands("Accepted"))[0] == "Accepted"
+    assert request_state(stands("Accepted", "Provisioned"))[0] == "Provisioned"
+    assert request_state(stands("Accepted", "Provisioned", "BookingExpired"))[0] == "BookingExpired"
+    assert (
+        request_state(stands("Accepted", "Provisioned", "CapacityRevoked"))[0] == "CapacityRevoked"
+    )
 
 
 def test_only_requests_that_came_to_nothing_have_ended():
-    assert ended_at(stands("Accepted", "Provisioned")) is None
-    assert ended_at(stands("Failed")) == 1_777_636_800.0
-    assert ended_at(stands("Failed", at=None)) == 0.0
+    assert failed_at(stands("Accepted", "Provisioned")) is None
+    assert failed_at(stands("Failed")) == 1_777_636_800.0
+    assert failed_at(stands("Failed", at=None)) == 0.0
 
 
 def test_a_gang_keeps_its_request_until_it_started_or_waits_for_something_else():
     waiting = Cluster(QUEUE, node("n", 2), train(4))
     plan, gangs, _ = wish_of(waiting)
-    assert waiting_for_room(plan, gangs.values()) == {TRAIN}
+    assert waiting_for_capacity(plan, gangs.values()) == {TRAIN}
     plan, gangs, _ = wish_of(Cluster(QUEUE, node("n", 2), train(4, limit=3)))
-    assert waiting_for_room(plan, gangs.values()) == frozenset()
+    assert waiting_for_capacity(plan, gangs.values()) == frozenset()
     running = [{**each, "spec": {**each["spec"], "nodeName": "n"}} for each in train(4)[1:]]
     plan, gangs, _ = wish_of(Cluster(QUEUE, node("n", 8), train(4), running))
-    assert waiting_for_room(plan, gangs.values()) == frozenset()
+    assert waiting_for_capacity(plan, gangs.values()) == frozenset()
 
 
 def test_a_request_names_its_gang_and_goes_with_its_owner():

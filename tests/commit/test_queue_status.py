@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from kai_py.api.queue import read_queue
 from kai_py.api.records.core import ObjectMeta
 from kai_py.commit.statuses.queue import (
-    USAGE_SECONDS,
+    USAGE_WRITE_SECONDS,
+    desired_status,
     merge_patch,
     queue_reports,
-    status_patch,
-    wanted_status,
+    queue_status_patch,
 )
 from kai_py.embedded.patches.merge import apply_merge_patch
 from kai_py.plan.plan import Plan
@@ -37,7 +37,7 @@ def known(name, **status):
 def status_of(plan, name, was=None, now=NOW):
     """The status of a queue, as it would stand in the API after the patch."""
     (report,) = [each for each in queue_reports(plan) if each.share.queue == name]
-    wanted = wanted_status(report, was or known(name), now)
+    wanted = desired_status(report, was or known(name), now)
     return wanted.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -167,7 +167,7 @@ def test_past_usage_stays():
     plan = scenario(node("n"), queue("q", 4)).plan()
     assert status_of(plan, "q", was)["usage"]["used"] == {"gpus": 3.5}
     (report,) = queue_reports(plan)
-    assert "usage" not in status_patch(wanted_status(report, was, NOW), was)["status"]
+    assert "usage" not in queue_status_patch(desired_status(report, was, NOW), was)["status"]
 
 
 def test_past_use_is_written_once_a_period_and_reads_back():
@@ -184,7 +184,7 @@ def test_past_use_is_written_once_a_period_and_reads_back():
     assert (
         status_of(Plan(queues=(replace(share, usage=soon),)), "q", known("q", **status)) == status
     )
-    later = replace(soon, at=held.at + 2 * USAGE_SECONDS)
+    later = replace(soon, at=held.at + 2 * USAGE_WRITE_SECONDS)
     again = status_of(Plan(queues=(replace(share, usage=later),)), "q", known("q", **status))
     assert again["usage"]["used"] == {"gpus": 8.5}
 
@@ -199,7 +199,8 @@ def test_past_evictions_are_written_and_read_back():
     assert queue_spec(known("q", **status).queue).evictions == told
     (report,) = queue_reports(Plan(queues=(replace(share, evictions=told),)))
     assert (
-        status_patch(wanted_status(report, known("q", **status), NOW), known("q", **status)) is None
+        queue_status_patch(desired_status(report, known("q", **status), NOW), known("q", **status))
+        is None
     )
     assert status_of(plan, "q", known("q", **status))["evictions"] == []
 
@@ -210,10 +211,10 @@ def test_noise_of_sums_is_no_change():
     noisy = msgspec.json.decode(msgspec.json.encode(report.share))
     assert noisy["allocated"]["gpu"] == 0.0
     report.share.allocated["gpu"] = 0.1 + 0.2
-    wanted = wanted_status(report, known("q"), NOW)
+    wanted = desired_status(report, known("q"), NOW)
     assert str(wanted.allocated["gpus"]) == "300m"
     report.share.allocated["gpu"] = -1e-12
-    assert str(wanted_status(report, known("q"), NOW).allocated["gpus"]) == "0"
+    assert str(desired_status(report, known("q"), NOW).allocated["gpus"]) == "0"
 
 
 leaves = st.one_of(st.integers(0, 2), st.lists(st.integers(0, 2), max_size=2))

@@ -26,7 +26,7 @@ INTERVAL = 5.0
 
 @pytest.fixture
 def quick_passes(monkeypatch):
-    monkeypatch.setattr(report_writer, "PASS_SECONDS", 0.0)
+    monkeypatch.setattr(report_writer, "MIN_INTERVAL_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_a_refused_write_is_repeated_and_delays_no_other_queue(server):
 
 
 async def test_every_queue_has_its_turn(server, monkeypatch):
-    monkeypatch.setattr(report_writer, "WRITES_PER_PASS", 2)
+    monkeypatch.setattr(report_writer, "MAX_WRITES_PER_PASS", 2)
     names = [f"q-{i}" for i in range(7)]
     for name in names:
         create(server, name)

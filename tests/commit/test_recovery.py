@@ -1,10 +1,10 @@
-from kai_py.commit.claims.recovery import LeftoverGrace, find_leftovers
+from kai_py.commit.claims.recovery import LeftoverTracker, find_leftover_claims
 from tests.commit.cluster import NAMESPACE, SCHEDULER, device
 
 
 def leftovers(cluster, *wanted):
     uids = {pod.uid for pod in wanted}
-    found = find_leftovers(cluster.claims(), cluster.pods(), {SCHEDULER}, uids)
+    found = find_leftover_claims(cluster.claims(), cluster.pods(), {SCHEDULER}, uids)
     return {left.claim.name: left.consumers for left in found}
 
 
@@ -34,7 +34,7 @@ def test_claims_of_pods_with_another_name_of_ours_are_ours(cluster):
     pod = cluster.add_pod("changing-over", schedulerName="gpu-scheduler")
     held_for(cluster, pod)
     names = {SCHEDULER, "gpu-scheduler"}
-    [found] = find_leftovers(cluster.claims(), cluster.pods(), names, set())
+    [found] = find_leftover_claims(cluster.claims(), cluster.pods(), names, set())
     assert found.consumers == {pod.uid}
 
 
@@ -66,8 +66,8 @@ def test_a_claim_without_devices_is_no_leftover(cluster):
 
 def test_a_leftover_is_due_after_it_was_one_for_the_whole_grace(cluster):
     held_for(cluster, cluster.add_pod("worker-0"))
-    found = find_leftovers(cluster.claims(), cluster.pods(), {SCHEDULER}, set())
-    grace = LeftoverGrace(30.0)
+    found = find_leftover_claims(cluster.claims(), cluster.pods(), {SCHEDULER}, set())
+    grace = LeftoverTracker(30.0)
     assert grace.due(found, 0.0) == ()
     assert grace.due(found, 29.0) == ()
     assert grace.due((), 29.5) == ()

@@ -1,9 +1,9 @@
 import pytest
 
-from kai_py.commit.retry import ObjectBackoff, RetryPolicy, persist
+from kai_py.commit.retry import ObjectBackoff, RetryPolicy, retry_transient
 from kai_py.watch.errors import Conflict, ServerError, TimedOut
 
-POLICY = RetryPolicy(attempts=4, base=0.001, ceiling=0.002)
+POLICY = RetryPolicy(attempts=4, base=0.001, maximum=0.002)
 
 
 def failing(*errors):
@@ -19,46 +19,46 @@ def failing(*errors):
 
 async def test_transient_failures_are_repeated():
     call, _ = failing(TimedOut("a"), ServerError("b"), TimedOut("c"))
-    assert await persist(call, POLICY) == "done"
+    assert await retry_transient(call, POLICY) == "done"
 
 
 async def test_the_last_attempt_raises():
     call, left = failing(*(ServerError(str(i)) for i in range(5)))
     with pytest.raises(ServerError, match="3"):
-        await persist(call, POLICY)
+        await retry_transient(call, POLICY)
     assert len(left) == 1
 
 
 async def test_a_conflict_is_not_repeated():
     call, left = failing(Conflict("a"), Conflict("b"))
     with pytest.raises(Conflict):
-        await persist(call, POLICY)
+        await retry_transient(call, POLICY)
     assert len(left) == 1
 
 
 def test_waits_double_to_the_ceiling_with_jitter_in_the_upper_half():
-    policy = RetryPolicy(base=1.0, ceiling=5.0)
+    policy = RetryPolicy(base=1.0, maximum=5.0)
     for failures, longest in ((1, 1.0), (2, 2.0), (3, 4.0), (4, 5.0), (99, 5.0)):
-        waits = [policy.wait(failures) for _ in range(200)]
+        waits = [policy.delay(failures) for _ in range(200)]
         assert longest / 2 <= min(waits) < max(waits) <= longest
-    assert policy.wait(1, at_least=30.0) == 30.0
+    assert policy.delay(1, at_least=30.0) == 30.0
 
 
 def test_an_object_is_ready_again_after_its_own_wait():
-    backoff = ObjectBackoff(RetryPolicy(base=1.0, ceiling=8.0))
-    assert backoff.ready("a", 0.0)
-    wait = backoff.failed("a", 0.0)
-    assert not backoff.ready("a", wait - 0.01)
-    assert backoff.ready("a", wait)
-    assert backoff.ready("b", 0.0), "another object failed"
-    assert backoff.failed("a", 10.0) > 0.99, "the second wait is longer"
-    backoff.succeeded("a")
-    assert backoff.ready("a", 10.0)
+    backoff = ObjectBackoff(RetryPolicy(base=1.0, maximum=8.0))
+    assert backoff.is_ready("a", 0.0)
+    wait = backoff.record_failure("a", 0.0)
+    assert not backoff.is_ready("a", wait - 0.01)
+    assert backoff.is_ready("a", wait)
+    assert backoff.is_ready("b", 0.0), "another object failed"
+    assert backoff.record_failure("a", 10.0) > 0.99, "the second wait is longer"
+    backoff.reset("a")
+    assert backoff.is_ready("a", 10.0)
 
 
 def test_objects_nobody_asks_for_are_dropped():
-    backoff = ObjectBackoff(RetryPolicy(base=1.0, ceiling=1.0))
+    backoff = ObjectBackoff(RetryPolicy(base=1.0, maximum=1.0))
     for attempt in range(3):
-        backoff.failed("a", float(attempt))
+        backoff.record_failure("a", float(attempt))
     backoff.forget_idle(1000.0, idle=600.0)
-    assert backoff.failed("a", 1000.0) <= 1.0
+    assert backoff.record_failure("a", 1000.0) <= 1.0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai_py.commit.scale_ups import ScaleUps
+from kai_py.commit.scale_ups import ScaleUpTracker
 from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import Plan, Shortage, Stage, Unplaced
 
@@ -16,7 +16,7 @@ def wakes():
 
 @pytest.fixture
 def scale_ups(wakes):
-    return ScaleUps(settled_after=SETTLED, most=2, wake=wakes.append)
+    return ScaleUpTracker(settled_after=SETTLED, max_ineffective=2, wake=wakes.append)
 
 
 def waits(stage=Stage.TOPOLOGY, found=0, needed=8):

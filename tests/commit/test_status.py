@@ -3,7 +3,7 @@ import contextlib
 
 import pytest
 
-from kai_py.commit.statuses.pod import StatusWriter, condition_reason, pending_statuses
+from kai_py.commit.statuses.pod import PodStatusWriter, condition_reason, pending_statuses
 from kai_py.embedded.resources import PODS
 from kai_py.plan.plan import Nomination, Plan, Stage, Unplaced
 from tests.commit.cluster import JOB, NAMESPACE, NO_ROLE, Cluster, refuse
@@ -23,7 +23,7 @@ def cluster():
 
 @contextlib.asynccontextmanager
 async def writing(cluster, find_pod):
-    writer = StatusWriter(
+    writer = PodStatusWriter(
         cluster.access(),
         find_pod,
         message_interval=INTERVAL,
@@ -81,15 +81,17 @@ def test_autoscalers_are_called_only_where_nodes_could_help():
 def test_pods_above_the_floor_call_for_nodes_only_if_told_to():
     plan = clustered(node("n", 1), queue("team", 8), *train_of(4, floor=2)).plan()
     assert [each.reason for each in pending_statuses(plan)] == ["Unschedulable"] * 4
-    reasons = [each.reason for each in pending_statuses(plan, surplus_calls=False)]
+    reasons = [each.reason for each in pending_statuses(plan, elastic_calls_for_nodes=False)]
     assert sorted(reasons) == ["AboveFloor"] * 2 + ["Unschedulable"] * 2
     started = clustered(node("n", 3), queue("team", 8), *train_of(4, floor=2)).plan()
-    assert [e.reason for e in pending_statuses(started, surplus_calls=False)] == ["AboveFloor"]
+    assert [e.reason for e in pending_statuses(started, elastic_calls_for_nodes=False)] == [
+        "AboveFloor"
+    ]
 
 
 def test_pods_of_which_one_is_enough_call_each_for_itself():
     plan = clustered(node("n", 0), queue("team", 8), *train_of(3, floor=1)).plan()
-    reasons = [each.reason for each in pending_statuses(plan, surplus_calls=False)]
+    reasons = [each.reason for each in pending_statuses(plan, elastic_calls_for_nodes=False)]
     assert reasons == ["Unschedulable"] * 3
 
 
@@ -235,7 +237,7 @@ async def test_somebody_who_overwrites_us_is_answered_but_not_at_once(cluster, w
 
 async def test_only_the_newest_wish_is_written(cluster):
     pod = cluster.add_pod("worker-0")
-    writer = StatusWriter(
+    writer = PodStatusWriter(
         cluster.access(),
         lambda ref: cluster.pod(ref.name),
         message_interval=INTERVAL,

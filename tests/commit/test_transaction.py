@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from kai_py.commit.binding import BindingOutcome
-from kai_py.commit.claims.reconcile import release
+from kai_py.commit.claims.reconcile import release_claim
 from kai_py.commit.transaction import GangTransaction
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import CLAIMS, PODS
@@ -163,7 +163,7 @@ async def test_giving_back_a_share_of_a_claim_made_again_is_no_failure(cluster):
         cluster.add_claim("shared")
 
     cluster.fail_once("patch", "ResourceClaim/status", first(replace))
-    await release(cluster.access(), claim, frozenset({others[0].uid}), known)
+    await release_claim(cluster.access(), claim, frozenset({others[0].uid}), known)
     assert cluster.claim("shared").metadata.uid != claim.uid
     assert cluster.made("patch", "ResourceClaim/status") == 1
 
@@ -178,7 +178,7 @@ async def test_a_device_held_by_another_claim_is_given_back(cluster):
         first(lambda: cluster.allocate("foreign", device("gpu-1", "node-a"), stranger)),
     )
     outcome = await run(cluster, gang)
-    assert [str(d.holder) for d in outcome.doubles] == ["team-a/foreign"]
+    assert [str(d.holder) for d in outcome.other_holders] == ["team-a/foreign"]
     assert cluster.nodes() == {}
     assert cluster.devices() == {"foreign": ("gpu-1",)}
 
@@ -262,7 +262,7 @@ async def test_an_undone_gang_leaves_claims_of_pods_that_are_bound_after_all(clu
     cluster.add_claim("foreign")
     cluster.allocate("foreign", device("gpu-1", "node-a"), cluster.add_pod("stranger"))
     outcome = await run(cluster, gang)
-    assert outcome.doubles
+    assert outcome.other_holders
     assert cluster.nodes() == {"worker-0": "node-a"}
     assert cluster.devices() == {"gpu-0": ("gpu-0",), "foreign": ("gpu-1",)}
 
@@ -304,7 +304,7 @@ async def test_nobody_is_bound_by_an_old_copy_of_a_claim_that_was_given_back(clu
     held = device("gpu-0", "node-a")
     cluster.allocate("own", held, pod)
     old = {claim.uid: cluster.claim("own")}
-    await release(cluster.access(), claim, frozenset({pod.uid}))
+    await release_claim(cluster.access(), claim, frozenset({pod.uid}))
     gang = gang_of(placed(pod, "node-a", claim))
     access = cluster.access()
     outcome = await GangTransaction(gang, access, cluster.holders, SETTINGS, old).run()

@@ -3,10 +3,10 @@
 import pytest
 
 from kai_py.api.queue import read_queue
-from kai_py.demo.script import FEWEST_NODES, MOST_NODES, script_for
+from kai_py.demo.script import MAX_NODES, MIN_NODES, script_for
 from kai_py.demo.workloads import setup_manifests
 
-SIZES = range(FEWEST_NODES, MOST_NODES + 1)
+SIZES = range(MIN_NODES, MAX_NODES + 1)
 
 
 @pytest.mark.parametrize("nodes", SIZES)
@@ -31,7 +31,7 @@ def test_room_is_as_the_titles_say(nodes):
     assert 0 <= idle < gpus["peak"], "peak needs room of ablation"
     assert gpus["ablation"] - 8 >= queues["research"].deserved, "which research borrowed"
     assert idle + 8 >= gpus["peak"], "one pod of it is enough"
-    assert cast["ablation"].floor < cast["ablation"].pods, "and may go"
+    assert cast["ablation"].min_available < cast["ablation"].pods, "and may go"
     assert gpus["chat"] + gpus["peak"] <= queues["inference"].deserved
 
 
@@ -49,7 +49,7 @@ def test_maxima_allow_what_must_start(nodes):
     assert together <= maxima["training"], "vision waits for room, not for the queue"
 
 
-@pytest.mark.parametrize("nodes", [FEWEST_NODES - 1, MOST_NODES + 1])
+@pytest.mark.parametrize("nodes", [MIN_NODES - 1, MAX_NODES + 1])
 def test_other_sizes_are_refused(nodes):
     with pytest.raises(ValueError, match="needs 6 to 64 nodes"):
         script_for(nodes)
@@ -58,7 +58,7 @@ def test_other_sizes_are_refused(nodes):
 def test_steps_build_only_on_what_was_submitted_before():
     known = set()
     for step in script_for(8).steps:
-        assert {seen.workload for seen in step.once} <= known
+        assert {seen.workload for seen in step.after} <= known
         assert set(step.end) <= known
         known |= {workload.name for workload in step.submit}
 

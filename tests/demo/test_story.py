@@ -9,16 +9,16 @@ from kai_py.demo.events import (
     PodChange,
     PodChanged,
 )
-from kai_py.demo.script import Expectation, Milestone, Seen
-from kai_py.demo.verification import Story
-from kai_py.demo.workloads import Workload
+from kai_py.demo.script import Expectation, Milestone, MilestoneReached
+from kai_py.demo.verification import Verification
+from kai_py.demo.workloads import DemoWorkload
 
-GANG = Workload("gang", "q", 3, 1, floor=3)
-ELASTIC = Workload("elastic", "q", 3, 1, floor=1)
+GANG = DemoWorkload("gang", "q", 3, 1, min_available=3)
+ELASTIC = DemoWorkload("elastic", "q", 3, 1, min_available=1)
 
 
 def story():
-    return Story([GANG, ELASTIC])
+    return Verification([GANG, ELASTIC])
 
 
 def pods(told, change, *names, gang="gang"):
@@ -50,7 +50,7 @@ def evict(told, action, *names, gang="gang"):
 
 
 def seen(told, milestone, workload="gang"):
-    return told.has_seen([Seen(workload, milestone)])
+    return told.has_seen([MilestoneReached(workload, milestone)])
 
 
 def test_a_gang_has_started_when_all_its_pods_are_bound():
@@ -60,7 +60,7 @@ def test_a_gang_has_started_when_all_its_pods_are_bound():
     pods(told, PodChange.BOUND, 2)
     assert seen(told, Milestone.STARTED)
     assert not seen(told, Milestone.RETURNED)
-    summary = told.told((), 1.0)
+    summary = told.summary((), 1.0)
     assert (summary.pods_bound, summary.gangs_started, summary.missing) == (3, 1, ())
 
 
@@ -68,22 +68,22 @@ def test_a_pod_that_runs_before_its_gang_is_bound_breaks_the_promise():
     told = story()
     pods(told, PodChange.BOUND, 0, 1)
     pods(told, PodChange.RUNNING, 0)
-    assert told.broken == ("gang ran with 2 pods, its floor is 3",)
+    assert told.violations == ("gang ran with 2 pods, its floor is 3",)
 
 
 def test_a_gang_that_starts_again_must_be_whole_again():
     told = story()
     pods(told, PodChange.BOUND, 0, 1, 2)
-    pods(told, PodChange.LEAVING, 0, 1, 2)
+    pods(told, PodChange.TERMINATING, 0, 1, 2)
     pods(told, PodChange.BOUND, 3)
     pods(told, PodChange.RUNNING, 3)
-    assert told.broken == ("gang ran with 1 pods, its floor is 3",)
+    assert told.violations == ("gang ran with 1 pods, its floor is 3",)
 
 
 def test_a_gang_left_in_part_is_missing_from_the_summary():
     told = story()
     pods(told, PodChange.BOUND, 0, 1)
-    assert told.told((), 1.0).missing == ("gang was left with 2 pods bound",)
+    assert told.summary((), 1.0).missing == ("gang was left with 2 pods bound",)
 
 
 def test_pods_of_a_gang_may_finish_one_after_the_other():
@@ -93,9 +93,9 @@ def test_pods_of_a_gang_may_finish_one_after_the_other():
     pods(told, PodChange.SUCCEEDED, 0)
     pods(told, PodChange.RUNNING, 2)
     pods(told, PodChange.SUCCEEDED, 1, 2)
-    assert told.broken == ()
+    assert told.violations == ()
     assert not seen(told, Milestone.PREEMPTED)
-    assert told.told((), 1.0).missing == ()
+    assert told.summary((), 1.0).missing == ()
 
 
 def test_an_eviction_is_preemption_or_reclaim_by_what_was_decided():
@@ -103,24 +103,24 @@ def test_an_eviction_is_preemption_or_reclaim_by_what_was_decided():
     pods(told, PodChange.BOUND, 0, 1, 2)
     evict(told, "preempt", 0, 1, 2)
     assert not seen(told, Milestone.PREEMPTED), "decided is not done"
-    pods(told, PodChange.LEAVING, 0, 1, 2)
+    pods(told, PodChange.TERMINATING, 0, 1, 2)
     assert seen(told, Milestone.PREEMPTED)
     assert not seen(told, Milestone.RECLAIMED)
     pods(told, PodChange.BOUND, 3, 4, 5)
     assert seen(told, Milestone.RETURNED)
-    assert told.told((), 1.0).preemptions == 3
+    assert told.summary((), 1.0).preemptions == 3
 
 
 def test_an_elastic_gang_shrinks_and_grows():
     told = story()
     pods(told, PodChange.BOUND, 0, 1, 2, gang="elastic")
     evict(told, "reclaim", 1, gang="elastic")
-    pods(told, PodChange.LEAVING, 1, gang="elastic")
+    pods(told, PodChange.TERMINATING, 1, gang="elastic")
     assert seen(told, Milestone.RECLAIMED, "elastic")
     assert not seen(told, Milestone.RETURNED, "elastic")
     pods(told, PodChange.BOUND, 3, gang="elastic")
     assert seen(told, Milestone.RETURNED, "elastic")
-    assert told.broken == ()
+    assert told.violations == ()
 
 
 def test_a_device_given_twice_breaks_the_promise():
@@ -132,9 +132,9 @@ def test_a_device_given_twice_breaks_the_promise():
     claim("a", ClaimChange.ALLOCATED)
     claim("a", ClaimChange.RELEASED)
     claim("b", ClaimChange.ALLOCATED)
-    assert told.broken == ()
+    assert told.violations == ()
     claim("c", ClaimChange.ALLOCATED)
-    assert told.broken == ("node/gpu-0 was given to b and to c",)
+    assert told.violations == ("node/gpu-0 was given to b and to c",)
 
 
 def test_the_summary_names_what_was_shown_and_what_is_missing():
@@ -152,10 +152,10 @@ def test_the_summary_names_what_was_shown_and_what_is_missing():
     told.apply(waits)
     told.apply(JobCompleted(time=2.0, gang="default/Job/elastic"))
     expected = (
-        Expectation("it waited", (Seen("gang", Milestone.WAITED),)),
-        Expectation("it started", (Seen("gang", Milestone.STARTED),)),
-        Expectation("it completed", (Seen("elastic", Milestone.COMPLETED),)),
+        Expectation("it waited", (MilestoneReached("gang", Milestone.WAITED),)),
+        Expectation("it started", (MilestoneReached("gang", Milestone.STARTED),)),
+        Expectation("it completed", (MilestoneReached("elastic", Milestone.COMPLETED),)),
     )
-    summary = told.told(expected, 3.0)
+    summary = told.summary(expected, 3.0)
     assert summary.shown == ("it waited", "it completed")
     assert summary.missing == ("it started",)

@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 
 from kai_py.cli.devices import entries_of
-from kai_py.commit.claims.reconcile import claim_goals
+from kai_py.commit.claims.reconcile import desired_claims
 from kai_py.plan.plan import Plan
 from tests.dialects.feeding import Cluster, node, placed, pod
 from tests.dialects.test_native_groups import QUEUE, group
@@ -92,7 +92,7 @@ def test_a_group_gets_one_allocation_and_is_listed_once(told):
     plan = cluster.plan()
     assert len(set(placed(plan).values())) == 1
     assert len(placed(plan)) == 3
-    [goal] = claim_goals(plan.placements[0])
+    [goal] = desired_claims(plan.placements[0])
     [consumer] = goal.consumers
     assert (consumer.api_group, consumer.resource) == ("scheduling.k8s.io", "podgroups")
     assert (consumer.name, consumer.uid) == ("train", "uid-PodGroup-train")
@@ -101,7 +101,7 @@ def test_a_group_gets_one_allocation_and_is_listed_once(told):
 
 def test_a_claim_by_name_is_the_groups_where_the_group_lists_it():
     cluster = world(train(NAMED), claim(owner=None), members(claimed=NAMED))
-    [goal] = claim_goals(cluster.plan().placements[0])
+    [goal] = desired_claims(cluster.plan().placements[0])
     assert [each.resource for each in goal.consumers] == ["podgroups"]
 
 
@@ -115,7 +115,7 @@ def test_a_claim_by_name_is_the_groups_where_the_group_lists_it():
 )
 def test_a_claim_that_only_looks_like_the_groups_is_the_pods(other):
     cluster = world(train(other), claim(owner=None), members(claimed=NAMED))
-    [goal] = claim_goals(cluster.plan().placements[0])
+    [goal] = desired_claims(cluster.plan().placements[0])
     assert [each.resource for each in goal.consumers] == ["pods"] * 3
 
 
@@ -133,7 +133,7 @@ def test_pods_that_come_later_go_where_the_device_is():
     cluster = world(train(), claim(on="b"), members(nodeName="b"), members(2, start=3))
     plan = cluster.plan()
     assert placed(plan) == {"train-3": "b", "train-4": "b"}
-    [goal] = claim_goals(plan.placements[0])
+    [goal] = desired_claims(plan.placements[0])
     assert goal.allocation is None
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from kai_py.embedded.deletion import DeleteOptions, delete
-from kai_py.embedded.errors import ApiError
+from kai_py.embedded.errors import RequestError
 from kai_py.embedded.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 from kai_py.embedded.subresources import bind
 from tests.embedded.manifests import config_map, node, pod
@@ -10,7 +10,7 @@ GRACE = 30
 
 
 def refused(call, *args, **kwargs):
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(RequestError) as caught:
         call(*args, **kwargs)
     return caught.value
 

@@ -1,7 +1,7 @@
 import pytest
 
 from kai_py.embedded.deletion import delete
-from kai_py.embedded.errors import ApiError
+from kai_py.embedded.errors import RequestError
 from kai_py.embedded.nodes import h100_slices
 from kai_py.embedded.resources import CLAIM_TEMPLATES, CLAIMS, SLICES
 from tests.embedded.manifests import allocation, claim, claim_template, consumer, pod
@@ -14,7 +14,7 @@ def write_status(bare, status):
 
 
 def refused_fields(call, *args, **kwargs):
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(RequestError) as caught:
         call(*args, **kwargs)
     assert caught.value.code == 422
     return [cause["field"] for cause in caught.value.details["causes"]]

@@ -1,7 +1,7 @@
 import pytest
 
 from kai_py.embedded.deletion import delete
-from kai_py.embedded.errors import ApiError
+from kai_py.embedded.errors import RequestError
 from kai_py.embedded.resources import Registry
 from tests.embedded.manifests import queue, queue_definition
 
@@ -13,7 +13,7 @@ def queues(bare):
 
 
 def causes(call, *args, **kwargs):
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(RequestError) as caught:
         call(*args, **kwargs)
     assert caught.value.code == 422
     return [(cause["field"], cause["reason"]) for cause in caught.value.details["causes"]]
@@ -82,7 +82,7 @@ def test_deleting_the_definition_deletes_its_objects(bare, queues):
     definitions = bare.registry.named("customresourcedefinitions.apiextensions.k8s.io")
     delete(bare.api, definitions, "queues.example.com")
     assert bare.store.list("queues.example.com") == []
-    with pytest.raises(ApiError):
+    with pytest.raises(RequestError):
         bare.registry.named("queues.example.com")
 
 
@@ -107,7 +107,7 @@ def test_what_cannot_be_done_is_refused(bare):
     assert causes(bare.create, broken) == [("x-kubernetes-validations", "FieldValueInvalid")]
     webhook = queue_definition()
     webhook["spec"]["conversion"] = {"strategy": "Webhook"}
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(RequestError) as caught:
         bare.create(webhook)
     assert caught.value.code == 501
     misnamed = queue_definition()
@@ -149,7 +149,7 @@ def test_a_rule_that_needs_an_unknown_function_refuses_the_write(bare):
     spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     spec["x-kubernetes-validations"] = [{"rule": "ip('10.0.0.1').family() == 4"}]
     bare.create(definition)
-    with pytest.raises(ApiError, match="does not implement") as caught:
+    with pytest.raises(RequestError, match="does not implement") as caught:
         bare.create(queue("a", deserved=1, max=1))
     assert caught.value.code == 501
     assert len(caught.value.message) < 300

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.embedded.documents import clone
-from kai_py.embedded.errors import ApiError
+from kai_py.embedded.errors import RequestError
 from kai_py.embedded.patches.apply import AppliedFields
 from kai_py.embedded.patches.json_patch import apply_json_patch
 from kai_py.embedded.patches.merge import apply_merge_patch
@@ -69,7 +69,7 @@ def test_json_patch_operations():
     ],
 )
 def test_a_json_patch_that_does_not_apply_is_refused(operation):
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(RequestError) as caught:
         apply_json_patch({"a": 1, "list": []}, [operation])
     assert caught.value.code == 422
 
@@ -121,7 +121,7 @@ def test_strategic_element_order():
 
 
 def test_a_delete_directive_in_a_list_without_a_key_is_refused():
-    with pytest.raises(ApiError, match="no merge key"):
+    with pytest.raises(RequestError, match="no merge key"):
         apply_strategic_patch({"tolerations": []}, {"tolerations": [{"$patch": "delete"}]})
 
 
@@ -142,7 +142,7 @@ def test_two_managers_conflict_over_a_value_unless_forced():
     applied = AppliedFields()
     applied.remember("u", {"spec": {"a": 1, "b": 1}}, manager="other")
     document = present(spec={"a": 1, "b": 1})
-    with pytest.raises(ApiError, match=r'conflict with "other": \.spec\.a') as caught:
+    with pytest.raises(RequestError, match=r'conflict with "other": \.spec\.a') as caught:
         applied.merge(document, {"spec": {"a": 2}}, manager="me", force=False)
     assert caught.value.code == 409
     assert applied.merge(document, {"spec": {"a": 1}}, manager="me", force=False) == document

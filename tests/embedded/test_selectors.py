@@ -1,6 +1,6 @@
 import pytest
 
-from kai_py.embedded.errors import ApiError
+from kai_py.embedded.errors import RequestError
 from kai_py.embedded.selectors import label_selector, parse_fields, parse_labels
 
 
@@ -28,7 +28,7 @@ def test_text_selectors(selector, labels, expected):
 
 @pytest.mark.parametrize("selector", ["a=b=c", "a in b", "(a)", "a b"])
 def test_malformed_selectors_are_bad_requests(selector):
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(RequestError) as caught:
         parse_labels(selector)
     assert caught.value.code == 400
 
@@ -58,5 +58,5 @@ def test_field_selectors_compare_text_and_absent_fields_are_empty():
 
 
 def test_an_unknown_field_is_a_bad_request():
-    with pytest.raises(ApiError, match="not a known field selector"):
+    with pytest.raises(RequestError, match="not a known field selector"):
         parse_fields("spec.colour=red", ("metadata.name",))

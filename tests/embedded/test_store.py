@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kai_py.embedded.errors import ApiError
+from kai_py.embedded.errors import RequestError
 from kai_py.embedded.event_log import ChangeType, EventLog
 from kai_py.embedded.identity import Identity
 from kai_py.embedded.resources import CONFIG_MAPS
@@ -38,7 +38,7 @@ class Replica:
     def follow(self):
         try:
             events = self.watch.poll()
-        except ApiError as error:
+        except RequestError as error:
             if error.code != 410:
                 raise
             self.relists += 1
@@ -144,7 +144,7 @@ def test_every_write_gets_the_next_revision_of_one_counter():
 def test_a_name_can_be_taken_once():
     store = Store()
     put(store, "a", "1")
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(RequestError) as caught:
         put(store, "a", "2")
     assert caught.value.reason == "AlreadyExists"
 
@@ -179,7 +179,7 @@ def test_a_new_watch_cannot_start_before_the_compaction():
     start = store.revision
     store.insert("pods", config_map("p", uid="p"))
     store.compact()
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(RequestError) as caught:
         Watch(store, CONFIG_MAPS, revision=start).poll()
     assert caught.value.code == 410
 

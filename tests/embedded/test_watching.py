@@ -1,7 +1,7 @@
 import pytest
 
 from kai_py.embedded.deletion import delete
-from kai_py.embedded.errors import ApiError
+from kai_py.embedded.errors import RequestError
 from kai_py.embedded.resources import CONFIG_MAPS, EVENTS, EVENTS_GROUP, PODS
 from kai_py.embedded.subresources import bind
 from kai_py.embedded.watching import Watch
@@ -49,7 +49,7 @@ def test_a_namespaced_watch_sees_its_namespace_only(bare):
 
 
 def test_a_future_revision_is_refused(bare):
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(RequestError) as caught:
         Watch(bare.store, PODS, revision=bare.store.revision + 1)
     assert caught.value.code == 504
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.api.manifests import read_documents
-from kai_py.lint.rewrite import dump, rewrite, same
+from kai_py.lint.rewrite import dump, rewrite, same_value
 
 TEXT = """\
 # head
@@ -90,9 +90,9 @@ def test_shared_anchors_are_written_out_where_only_one_use_changes():
 
 
 def test_the_same_to_python_is_not_the_same_written():
-    assert not same(1, True)
-    assert not same({"a": 1}, {"a": 1.0})
-    assert same({"a": [1, "x"]}, {"a": [1, "x"]})
+    assert not same_value(1, True)
+    assert not same_value({"a": 1}, {"a": 1.0})
+    assert same_value({"a": [1, "x"]}, {"a": [1, "x"]})
 
 
 def test_texts_that_yaml_readers_take_for_something_else_are_quoted():
@@ -165,5 +165,5 @@ def test_any_change_reads_back_as_meant(change, commented, flow):
     documents = [document.value for document in read_documents(text + second)]
     new = rewrite(text + second, [after, documents[1]])
     found = [document.value for document in read_documents(new)]
-    assert same(found[0], after)
+    assert same_value(found[0], after)
     assert new.endswith(second)

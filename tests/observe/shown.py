@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry
 
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.http import Probes
-from kai_py.observe.http_api import Source
+from kai_py.observe.http_api import ApiSource
 from kai_py.observe.share_history import ShareHistory
 from tests.observe.views import view_of
 from tests.support import scenario
@@ -20,11 +20,11 @@ class Shown:
 
     def show(self, snapshot):
         self.view = view_of(snapshot, number=self.decisions.cycle + 1)
-        self.decisions.note(self.view.plan, snapshot.gangs, snapshot.now)
-        self.shares.note(self.view.plan, snapshot.now)
+        self.decisions.record(self.view.plan, snapshot.gangs, snapshot.now)
+        self.shares.record(self.view.plan, snapshot.now)
 
     def probes(self):
-        source = Source(lambda: self.view, self.decisions, self.shares)
+        source = ApiSource(lambda: self.view, self.decisions, self.shares)
         return Probes(CollectorRegistry(), list, list, source)
 
 

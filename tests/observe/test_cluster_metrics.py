@@ -95,7 +95,7 @@ def test_every_held_device_names_claim_pod_gang_and_queue(monkeypatch):
         "queue": "team",
     }
     assert second.labels["uuid"] == "GPU-n1-2"
-    monkeypatch.setattr(cluster_metrics, "MOST_DEVICES", 1)
+    monkeypatch.setattr(cluster_metrics, "MAX_DEVICES", 1)
     assert len(device_claims(view).samples) == 1
 
 

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from kai_py.api.records.core import NodeSpec
 from kai_py.observe.cluster_state import cluster_state, fill_of, pending_gangs
-from kai_py.observe.cluster_view import NodeUse
+from kai_py.observe.cluster_view import NodeUsage
 from kai_py.observe.node_details import node_page
 from tests.observe.views import view_of
 from tests.support import scenario
@@ -52,7 +52,7 @@ def test_nodes_without_labels_are_one_domain():
 
 def test_a_node_in_part_use_is_neither_free_nor_full():
     def fill(used, gpus=8.0, *, usable=True):
-        return fill_of(NodeUse(0, "n", gpus, {"q": used} if used else {}, usable))
+        return fill_of(NodeUsage(0, "n", gpus, {"q": used} if used else {}, usable))
 
     assert fill(0.0) == "0"
     assert fill(0.1) == "1"

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from kai_py.demo.run import Wishes, perform
+from kai_py.demo.run import DemoOptions, run_demo
 from kai_py.demo.script import script_for
 from kai_py.observe.http import serve
-from kai_py.observe.http_access import TOKEN_VARIABLE, Access
-from kai_py.observe.suggestion import MistakenQuestionError, QueueChange, Suggestion
+from kai_py.observe.http_access import TOKEN_VARIABLE, HttpAccess
+from kai_py.observe.suggestion import InvalidQuestionError, QueueChange, Suggestion
 from kai_py.plan.plan import Stage
-from kai_py.simulate.what_if import Comparison, NodesNeeded, Placed, Waiting
+from kai_py.simulate.what_if import Comparison, NodesNeeded, PlacedGang, WaitingGang
 from kai_py.snapshot.queue_specs import QueueSpec
 from tests.dra.test_listing import mig
 from tests.observe.browser import browsing, find_browser
@@ -63,8 +63,8 @@ FOCUSED = """(() => { const it = document.activeElement, all = [...document.quer
 
 async def test_the_demo_is_shown_while_it_runs(tab):
     stop, told = asyncio.Event(), asyncio.get_running_loop().create_future()
-    wishes = Wishes(speed=4.0, keep=True, http=("127.0.0.1", 0), announce=told.set_result)
-    playing = asyncio.create_task(perform(script_for(6), wishes, lambda _: None, stop=stop))
+    wishes = DemoOptions(speed=4.0, keep=True, http=("127.0.0.1", 0), announce=told.set_result)
+    playing = asyncio.create_task(run_demo(script_for(6), wishes, lambda _: None, stop=stop))
     await look(tab, await told)
     assert await texts(tab, "#queues .name span") == ["inference", "research", "training"]
     await tab.until("document.querySelector('.gpu.held')")
@@ -96,8 +96,8 @@ async def test_a_waiting_gang_tells_its_explanation(tab):
         return (replace(found, queues=(share,)),)
 
     probes = shown.probes()
-    probes = replace(probes, source=replace(probes.source, advise=advise))
-    async with serve(probes, Access("127.0.0.1"), 0) as port:
+    probes = replace(probes, source=replace(probes.source, suggest=advise))
+    async with serve(probes, HttpAccess("127.0.0.1"), 0) as port:
         await look(tab, f"http://127.0.0.1:{port}/", NARROW)
         (line,) = await texts(tab, "#gangs > li")
         assert "train" in line
@@ -129,7 +129,7 @@ async def test_what_is_wrong_with_queues_and_nodes_is_told_in_words(tab):
     lost = scenario.queue("lost", 4, parent="nowhere")
     made = scenario.cluster(lost, cordoned, scenario.pod("p", 1, queue="lost"))
     shown = Shown(made.snapshot())
-    async with serve(shown.probes(), Access("127.0.0.1"), 0) as port:
+    async with serve(shown.probes(), HttpAccess("127.0.0.1"), 0) as port:
         await look(tab, f"http://127.0.0.1:{port}/")
         (problem,) = await texts(tab, "#queues .problem")
         assert "nowhere" in problem
@@ -149,7 +149,7 @@ async def test_partitions_are_inside_their_gpu_and_say_who_holds_them(tab):
     )  # fmt: skip
     shown = Shown(made.snapshot())
     cells = "[...document.querySelectorAll('.cells > *')].map((each) => each.title)"
-    async with serve(shown.probes(), Access("127.0.0.1"), 0) as port:
+    async with serve(shown.probes(), HttpAccess("127.0.0.1"), 0) as port:
         await look(tab, f"http://127.0.0.1:{port}/")
         await tab.until("document.querySelector('.gpu.divided')")
         assert await tab.value(cells) == ["gpu-0: 1 partition in use", "gpu-1 · gpu · Free"]
@@ -173,7 +173,7 @@ async def test_gangs_that_run_are_listed_by_queue_and_name(tab):
     specs = [QueueSpec(name=name) for name in "ab"]
     shown = Shown(world({"n1": 8}, *runs, queues=specs).snapshot(60.0))
     names = "[...document.querySelectorAll('#gangs strong')].map((e) => e.innerText).join()"
-    async with serve(shown.probes(), Access("127.0.0.1"), 0) as port:
+    async with serve(shown.probes(), HttpAccess("127.0.0.1"), 0) as port:
         await look(tab, f"http://127.0.0.1:{port}/")
         await tab.value(CHOOSE % ("#gang-state", "running"))
         await tab.until(f"{names} === 'serve,train,tune'")
@@ -202,19 +202,19 @@ async def test_what_if_puts_changes_to_the_simulation_and_tells_what_came_of_it(
     async def simulated(pairs):
         asked.append(pairs)
         if dict(pairs).get("drain") == "nowhere":
-            raise MistakenQuestionError("node nowhere: there is none")
+            raise InvalidQuestionError("node nowhere: there is none")
         if "until-placed" in dict(pairs):
             return NodesNeeded("n1", 2)
         share = QueueChange("team", fair_share=(0.0, 16.0), allocated=(4.0, 16.0))
         return Comparison(
-            starts=(Placed("default/Gang/train", "team", ("n1-added-1", "n1-added-2")),),
-            waiting=(Waiting("default/Gang/big", "team", Stage.RESOURCES, 9, "no room."),),
+            starts=(PlacedGang("default/Gang/train", "team", ("n1-added-1", "n1-added-2")),),
+            waiting=(WaitingGang("default/Gang/big", "team", Stage.RESOURCES, 9, "no room."),),
             queues=(share,),
         )
 
     probes = shown.probes()
     probes = replace(probes, source=replace(probes.source, what_if=simulated))
-    async with serve(probes, Access("127.0.0.1"), 0) as port:
+    async with serve(probes, HttpAccess("127.0.0.1"), 0) as port:
         await look(tab, f"http://127.0.0.1:{port}/")
         await tab.until("document.querySelector('#what-if [name=kind]').options.length")
         assert await texts(tab, "[name=kind] option") == ["n1: 4 × nvidia.com/gpu (1 node)"]
@@ -299,7 +299,7 @@ async def test_all_text_is_told_from_its_ground(tab, dark):
     waiting = gang("train", pods=2, gpus=80, queue="queue-1")
     specs = [QueueSpec(name=name) for name in names]
     shown = Shown(world({"n1": 64}, *gangs, waiting, queues=specs).snapshot(0.0))
-    async with serve(shown.probes(), Access("127.0.0.1"), 0) as port:
+    async with serve(shown.probes(), HttpAccess("127.0.0.1"), 0) as port:
         await look(tab, f"http://127.0.0.1:{port}/", dark=dark)
         await tab.until("document.querySelectorAll('.gpu').length >= 36")
         await tab.value("document.querySelectorAll('summary').forEach((each) => each.click())")
@@ -310,7 +310,7 @@ async def test_all_text_is_told_from_its_ground(tab, dark):
 async def test_whoever_wants_less_motion_sees_none(tab):
     shown = Shown(world({"n1": 4}).snapshot(0.0))
     moving = "getComputedStyle(document.querySelector('.bar i')).transitionDuration"
-    async with serve(shown.probes(), Access("127.0.0.1"), 0) as port:
+    async with serve(shown.probes(), HttpAccess("127.0.0.1"), 0) as port:
         await look(tab, f"http://127.0.0.1:{port}/")
         assert await tab.value(moving) != "0s"
         less = {"name": "prefers-reduced-motion", "value": "reduce"}
@@ -321,11 +321,11 @@ async def test_whoever_wants_less_motion_sees_none(tab):
 async def test_a_lost_connection_is_told_and_taken_up_again(tab):
     waits = gang("train", pods=2, gpus=8, queue="team")
     shown = Shown(world({"n1": 4}, waits).snapshot(0.0))
-    async with serve(shown.probes(), Access("127.0.0.1"), 0) as port:
+    async with serve(shown.probes(), HttpAccess("127.0.0.1"), 0) as port:
         await look(tab, f"http://127.0.0.1:{port}/")
         await tab.until("document.querySelector('#decisions [data-kind=waiting]')")
     await tab.until("document.querySelector('#status').dataset.state === 'lost'")
-    async with serve(shown.probes(), Access("127.0.0.1"), port):
+    async with serve(shown.probes(), HttpAccess("127.0.0.1"), port):
         await tab.until("document.querySelector('#status').innerText === 'live'")
         placed = gang("train", pods=2, gpus=8, queue="team")
         shown.show(world({"n1": 16}, placed).snapshot(1.0))
@@ -337,7 +337,7 @@ async def test_a_lost_connection_is_told_and_taken_up_again(tab):
 
 async def test_keys_reach_every_control_and_readers_hear_what_each_is(tab):
     shown = Shown(world({"n1": 4}, gang("train", pods=2, gpus=8, queue="team")).snapshot(0.0))
-    async with serve(shown.probes(), Access("127.0.0.1"), 0) as port:
+    async with serve(shown.probes(), HttpAccess("127.0.0.1"), 0) as port:
         await look(tab, f"http://127.0.0.1:{port}/")
         controls = await tab.value(CONTROLS)
         reached = []
@@ -370,7 +370,7 @@ async def test_keys_reach_every_control_and_readers_hear_what_each_is(tab):
 @pytest.mark.parametrize("size", [NARROW, WIDE])
 async def test_ten_thousand_nodes_stay_fluid(tab, size):
     shown = Shown(large_cluster().snapshot())
-    async with serve(shown.probes(), Access("127.0.0.1"), 0) as port:
+    async with serve(shown.probes(), HttpAccess("127.0.0.1"), 0) as port:
         await look(tab, f"http://127.0.0.1:{port}/", size, dark=True)
         assert await tab.value("document.querySelectorAll('.blocks').length") == 4
         assert await tab.value("document.querySelectorAll('*').length") < 5000
@@ -388,7 +388,7 @@ async def test_without_a_token_the_page_asks_for_one(tmp_path, monkeypatch):
     shown = Shown(world({"n1": 4}).snapshot(0.0))
     async with (
         browsing(tmp_path) as tab,
-        serve(shown.probes(), Access("127.0.0.1"), 0) as port,
+        serve(shown.probes(), HttpAccess("127.0.0.1"), 0) as port,
     ):
         await tab.open(f"http://127.0.0.1:{port}/", width=1280, height=900)
         await tab.until("document.querySelector('#sign-in')?.open")

@@ -30,7 +30,7 @@ LOST = tuple(
 def told(*plans, gangs=("train",)):
     log = DecisionLog()
     for time, plan in enumerate(plans):
-        log.note(plan, gangs, float(time))
+        log.record(plan, gangs, float(time))
     return log.since(0)
 
 
@@ -74,9 +74,11 @@ def test_a_gang_that_is_taken_away_while_it_waits_is_told():
 
 
 def test_old_decisions_are_dropped_and_numbers_show_it():
-    log = DecisionLog(kept=3)
+    log = DecisionLog(size=3)
     for time in range(5):
-        log.note(Plan(unplaced=(replace(WAITS, gang=f"g{time}"),)), ["g0", "g1", "g2", "g3"], time)
+        log.record(
+            Plan(unplaced=(replace(WAITS, gang=f"g{time}"),)), ["g0", "g1", "g2", "g3"], time
+        )
     assert [d.number for d in log.since(0)] == [3, 4, 5]
     assert [d.number for d in log.since(4)] == [5]
     assert log.since(5) == ()
@@ -88,6 +90,6 @@ async def test_readers_wait_for_the_next_cycle():
     waiting = asyncio.create_task(log.cycle_after(0))
     await asyncio.sleep(0)
     assert not waiting.done()
-    log.note(Plan(), (), 0.0)
+    log.record(Plan(), (), 0.0)
     assert await waiting == 1
     assert await log.cycle_after(0) == 1

@@ -19,7 +19,7 @@ def measured(*snapshots):
     metrics = DecisionMetrics(registry)
     for snapshot in snapshots:
         plan = view_of(snapshot).plan
-        metrics.count(log.note(plan, snapshot.gangs, snapshot.now), snapshot.gangs, snapshot.now)
+        metrics.count(log.record(plan, snapshot.gangs, snapshot.now), snapshot.gangs, snapshot.now)
     return registry
 
 

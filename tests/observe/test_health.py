@@ -1,9 +1,9 @@
 from kai_py.observe.health import (
-    forgone_kinds,
     stale_watches,
     stuck_cycle,
-    unreached_kinds,
-    unread_kinds,
+    unreachable_kinds,
+    unreadable_kinds,
+    unsynced_kinds,
 )
 from kai_py.watch.mirror import KindStatus
 
@@ -31,7 +31,7 @@ def test_a_kind_that_is_not_served_is_no_fault():
 
 
 def test_kinds_that_are_not_read_are_named():
-    assert unread_kinds([kind("Pod", synced=False), kind("Node")]) == [
+    assert unsynced_kinds([kind("Pod", synced=False), kind("Node")]) == [
         "Pod: not read yet: still reading"
     ]
 
@@ -40,14 +40,14 @@ def test_kinds_whose_watch_fails_for_a_while_are_named():
     failing = kind("Pod", age=6.0, problem="connection refused")
     quiet, blip = kind("Node", age=50.0), kind("Job", age=1.0, problem="connection refused")
     unread = kind("Queue", age=6.0, problem="connection refused", synced=False)
-    assert unreached_kinds([failing, quiet, blip, unread]) == [
+    assert unreachable_kinds([failing, quiet, blip, unread]) == [
         "Pod: not reached for 6 s: connection refused"
     ]
 
 
 def test_a_silent_watch_makes_unready_before_it_makes_unwell():
     silent, unserved = kind("Pod", age=121.0), kind("Queue", age=1e6, api_version="")
-    assert unreached_kinds([silent, unserved]) == [
+    assert unreachable_kinds([silent, unserved]) == [
         "Pod: not reached for 121 s: the watch is silent"
     ]
     assert stale_watches([silent]) == []
@@ -64,11 +64,11 @@ def test_kinds_that_may_not_be_read_are_forgone_unless_they_are_required():
         "PodDisruptionBudget", missing_permission="poddisruptionbudgets.policy", **refused
     )
     pods = kind("Pod", missing_permission="pods", required=True, **refused)
-    assert forgone_kinds([budgets, pods, kind("Node")]) == [
+    assert unreadable_kinds([budgets, pods, kind("Node")]) == [
         "PodDisruptionBudget: goes unread: the permission to list and watch "
         "poddisruptionbudgets.policy is missing"
     ]
-    assert unread_kinds([budgets, pods, kind("Node")]) == [
+    assert unsynced_kinds([budgets, pods, kind("Node")]) == [
         "Pod: not read yet: the permission to list and watch pods is missing"
     ]
     assert stale_watches([budgets, pods]) == []

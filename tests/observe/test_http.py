@@ -13,12 +13,12 @@ from kai_py.observe import dashboard
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.http import Probes, serve
-from kai_py.observe.http_access import TOKEN_VARIABLE, Access
-from kai_py.observe.http_api import STARTED, Source
+from kai_py.observe.http_access import TOKEN_VARIABLE, HttpAccess
+from kai_py.observe.http_api import PROCESS_ID, ApiSource
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.share_history import ShareHistory
-from kai_py.observe.suggestion import Step, Suggestion, Verb
-from kai_py.observe.token_review import Refusal
+from kai_py.observe.suggestion import Suggestion, SuggestionStep, Verb
+from kai_py.observe.token_review import AccessDenial
 from kai_py.plan.plan import Plan, QueueShare, Stage, Unplaced
 from tests.observe.views import view_of
 from tests.support.worlds import gang, world
@@ -46,13 +46,13 @@ def probes_of(state):
         registry=state.metrics.registry,
         unhealthy=lambda: state.unhealthy,
         unready=lambda: state.unready,
-        source=Source(lambda: state.view, state.decisions, state.shares),
+        source=ApiSource(lambda: state.view, state.decisions, state.shares),
     )
 
 
 @pytest.fixture
 async def port(state):
-    async with serve(probes_of(state), Access("127.0.0.1"), 0) as port:
+    async with serve(probes_of(state), HttpAccess("127.0.0.1"), 0) as port:
         yield port
 
 
@@ -184,14 +184,14 @@ async def test_running_gangs_are_told_the_largest_first_by_queue_and_name(state,
 
 async def test_an_explanation_has_what_would_help_and_what_was_decided(state):
     async def advise(gang):
-        step = Step(verb=Verb.DELETE, api_version="batch/v1", kind="Job", name="other")
+        step = SuggestionStep(verb=Verb.DELETE, api_version="batch/v1", kind="Job", name="other")
         return (Suggestion(f"let another end for {gang}", (step,)),)
 
     look_at(state, world({"n1": 4}, WAITING).snapshot(0.0))
     probes = probes_of(state)
-    probes = replace(probes, source=replace(probes.source, advise=advise))
+    probes = replace(probes, source=replace(probes.source, suggest=advise))
     async with (
-        serve(probes, Access("127.0.0.1"), 0) as port,
+        serve(probes, HttpAccess("127.0.0.1"), 0) as port,
         aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
     ):
 
@@ -248,11 +248,11 @@ async def test_events_tell_what_was_missed_and_what_happens(state, port):
     async with aiohttp.ClientSession() as session, session.get(url) as events:
         assert events.content_type == "text/event-stream"
         first = await events.content.readuntil(b'data: {"cycle":1}\n\n')
-        assert f"id: {STARTED}-1\nevent: decision\n".encode() in first
+        assert f"id: {PROCESS_ID}-1\nevent: decision\n".encode() in first
         room = world({"n1": 16}, WAITING).snapshot(1.0)
         look_at(state, room)
         second = await events.content.readuntil(b'data: {"cycle":2}\n\n')
-        assert f'id: {STARTED}-2\nevent: decision\ndata: {{"kind":"placed"'.encode() in second
+        assert f'id: {PROCESS_ID}-2\nevent: decision\ndata: {{"kind":"placed"'.encode() in second
 
 
 async def test_who_comes_back_hears_what_was_missed_also_after_a_restart(state, port):
@@ -264,8 +264,8 @@ async def test_who_comes_back_hears_what_was_missed_also_after_a_restart(state, 
         async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as events:
             return await events.content.readuntil(b'data: {"cycle":1}\n\n')
 
-    assert b"event: decision" in await heard(f"{STARTED}-0")
-    assert b"event: decision" not in await heard(f"{STARTED}-1")
+    assert b"event: decision" in await heard(f"{PROCESS_ID}-0")
+    assert b"event: decision" not in await heard(f"{PROCESS_ID}-1")
     assert b"event: decision" in await heard("another-700")
 
 
@@ -275,9 +275,9 @@ async def test_tokens_that_are_not_ours_are_reviewed_with_the_path(state, tmp_pa
 
     async def review(token, path):
         asked.append((token, path))
-        return None if token == "reader" else Refusal(403, "eve may not")
+        return None if token == "reader" else AccessDenial(403, "eve may not")
 
-    access = Access("127.0.0.1", tmp_path / "token", review)
+    access = HttpAccess("127.0.0.1", tmp_path / "token", review)
     async with serve(probes_of(state), access, 0) as port, aiohttp.ClientSession() as session:
 
         async def ask(**headers):
@@ -296,7 +296,7 @@ async def test_tokens_that_are_not_ours_are_reviewed_with_the_path(state, tmp_pa
 async def test_without_the_token_only_metrics_and_probes_answer(state, monkeypatch):
     monkeypatch.setenv(TOKEN_VARIABLE, "secret")
     async with (
-        serve(probes_of(state), Access("0.0.0.0"), 0) as port,
+        serve(probes_of(state), HttpAccess("0.0.0.0"), 0) as port,
         aiohttp.ClientSession() as session,
     ):
 
@@ -310,8 +310,11 @@ async def test_without_the_token_only_metrics_and_probes_answer(state, monkeypat
 
 
 async def test_ready_names_what_it_does_without(state):
-    probes = replace(probes_of(state), forgone=lambda: ["PodDisruptionBudget: goes unread"])
-    async with serve(probes, Access("127.0.0.1"), 0) as port, aiohttp.ClientSession() as session:
+    probes = replace(probes_of(state), unreadable=lambda: ["PodDisruptionBudget: goes unread"])
+    async with (
+        serve(probes, HttpAccess("127.0.0.1"), 0) as port,
+        aiohttp.ClientSession() as session,
+    ):
         for sentences, status in (([], 200), (["Pod: not read yet"], 503)):
             state.unready = sentences
             async with session.get(f"http://127.0.0.1:{port}/readyz") as response:

@@ -53,7 +53,7 @@ def series_but_of_devices(gangs):
     for snapshot in (empty.snapshot(0.0), world(nodes, *runs, *waits).snapshot(60.0)):
         view = view_of(snapshot)
         metrics.show_plan(view.plan)
-        fresh = log.note(view.plan, snapshot.gangs, snapshot.now)
+        fresh = log.record(view.plan, snapshot.gangs, snapshot.now)
         decided.count(fresh, snapshot.gangs, snapshot.now)
     ClusterMetrics(registry, lambda: view)
     return sum(

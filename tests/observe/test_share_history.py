@@ -14,7 +14,7 @@ def plan(allocated):
 def test_samples_keep_their_distance_and_the_newest_is_shown():
     history = ShareHistory()
     for tenth in range(25):
-        history.note(plan(float(tenth)), tenth / 10)
+        history.record(plan(float(tenth)), tenth / 10)
     assert [sample.time for sample in history.samples] == [0.0, 1.0, 2.0, 2.4]
     assert history.samples[-1].allocated == {"q": 24.0}
     assert history.samples[-1].fair_share == {"q": 4.0}
@@ -23,9 +23,9 @@ def test_samples_keep_their_distance_and_the_newest_is_shown():
 def test_a_long_time_needs_no_more_memory_and_stays_in_view():
     history = ShareHistory()
     for second in range(10_000):
-        history.note(plan(1.0), float(second))
+        history.record(plan(1.0), float(second))
     times = [sample.time for sample in history.samples]
-    assert len(times) <= share_history.MOST_SAMPLES + 1
+    assert len(times) <= share_history.MAX_SAMPLES + 1
     assert (times[0], times[-1]) == (0.0, 9999.0)
     assert history.interval == 32.0
     assert {later - earlier for earlier, later in pairwise(times[:-1])} == {32.0}

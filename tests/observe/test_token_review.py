@@ -65,12 +65,12 @@ async def test_answers_are_kept_a_while_per_token_and_path(monkeypatch):
     assert (await reviews("anna", "/v1/nodes")).status == 403
     server.allowed = ()
     assert await reviews("anna", "/v1/state") is None
-    now += token_review.KEPT_SECONDS
+    now += token_review.CACHE_SECONDS
     assert (await reviews("anna", "/v1/state")).status == 403
 
 
 async def test_few_answers_are_kept_and_no_token(monkeypatch):
-    monkeypatch.setattr(token_review, "MOST_KEPT", 3)
+    monkeypatch.setattr(token_review, "CACHE_SIZE", 3)
     reviews = TokenReviews(ApiServer())
     for number in range(10):
         await reviews(f"secret-{number}", "/v1/state")

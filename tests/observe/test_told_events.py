@@ -7,14 +7,19 @@ import pytest
 
 from kai_py.api.references import PodRef
 from kai_py.commit.binding import BindingOutcome, BindingResult
-from kai_py.commit.event_writer import Narrator
+from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.events import event_body
 from kai_py.commit.eviction import EvictionOutcome, EvictionResult
 from kai_py.commit.transaction import GangOutcome
 from kai_py.embedded.events import from_events_group
 from kai_py.grouping.gang import Owner
 from kai_py.observe.decision_log import DecisionKind
-from kai_py.observe.event_history import UNTOLD, Told, ToldEvent, told_decisions
+from kai_py.observe.event_history import (
+    EVENTS_EXPIRED,
+    DecisionHistory,
+    SchedulerEvent,
+    decisions_of_events,
+)
 from kai_py.plan.plan import (
     Action,
     Eviction,
@@ -42,7 +47,7 @@ class Recorder(list):
         now = datetime.fromtimestamp(self.now, UTC)
         body = event_body(event, reporter="kai", instance="i", now=now)
         document = from_events_group({"kind": "Event", **body})
-        self.append(msgspec.convert(document, ToldEvent))
+        self.append(msgspec.convert(document, SchedulerEvent))
 
 
 @pytest.fixture
@@ -52,7 +57,7 @@ def recorder():
 
 @pytest.fixture
 def narrator(recorder):
-    return Narrator(recorder, lambda _name: None)
+    return EventWriter(recorder, lambda _name: None)
 
 
 def pod(number):
@@ -84,7 +89,7 @@ def test_pods_that_were_placed_together_are_one_decision(narrator, recorder):
     place(narrator, 0, 1, action=Action.RECLAIM)
     recorder.now = 60.0
     place(narrator, 2, action=Action.RECLAIM)
-    first, second = told_decisions(recorder)
+    first, second = decisions_of_events(recorder)
     assert (first.kind, first.gang, first.queue) == (DecisionKind.PLACED, KEY, "team")
     assert first.action == "reclaim"
     assert first.pods == ("default/train-0", "default/train-1")
@@ -96,7 +101,7 @@ def test_pods_that_were_placed_together_are_one_decision(narrator, recorder):
 def test_an_eviction_is_told_once_with_its_rule_and_for_whom(narrator, recorder):
     evict(narrator, 0)
     evict(narrator, 1)
-    [told] = told_decisions(recorder)
+    [told] = decisions_of_events(recorder)
     assert (told.kind, told.gang, told.action) == (DecisionKind.EVICTED, KEY, "reclaim")
     assert (told.beneficiary, told.beneficiary_queue) == ("default/Job/other", "rival")
     assert told.pods == ("default/train-0", "default/train-1")
@@ -111,7 +116,7 @@ def test_waiting_is_told_once_for_each_stage(narrator, recorder):
     ):
         recorder.now = now
         narrator.tell_pending(Unplaced(KEY, JOB, "team", stage, message, ()))
-    told = told_decisions(recorder)
+    told = decisions_of_events(recorder)
     assert [(each.stage, each.former_stage, each.message) for each in told] == [
         ("Resources", "", "no room"),
         ("QueueMax", "Resources", "above the max"),
@@ -119,20 +124,20 @@ def test_waiting_is_told_once_for_each_stage(narrator, recorder):
 
 
 def test_events_of_others_tell_nothing():
-    stranger = ToldEvent(reason="Scheduled", message="Successfully assigned default/x to n")
-    assert told_decisions([stranger, ToldEvent(reason="Pulled")]) == ()
+    stranger = SchedulerEvent(reason="Scheduled", message="Successfully assigned default/x to n")
+    assert decisions_of_events([stranger, SchedulerEvent(reason="Pulled")]) == ()
 
 
 def test_what_events_no_longer_tell_is_taken_from_the_cluster():
     view = view_of(world({"n1": 16}, gang("train", pods=2, gpus=8, node="n1")).snapshot(60.0))
     [running] = view.snapshot.gangs
-    [told] = Told((), view.snapshot, view.plan).about(running)
-    assert (told.kind, told.nodes, told.message) == (DecisionKind.PLACED, ("n1",), UNTOLD)
+    [told] = DecisionHistory((), view.snapshot, view.plan).about(running)
+    assert (told.kind, told.nodes, told.message) == (DecisionKind.PLACED, ("n1",), EVENTS_EXPIRED)
     record = EvictionRecord("default/Job/gone", 30.0, 3)
     share = QueueShare("team", {}, {}, {}, {}, {}, 0, evictions=(record,))
-    [told] = Told((), view.snapshot, Plan(queues=(share,))).about("default/Job/gone")
+    [told] = DecisionHistory((), view.snapshot, Plan(queues=(share,))).about("default/Job/gone")
     assert (told.kind, told.time) == (DecisionKind.EVICTED, 30.0)
-    assert told.message == f"3 pods had to leave; {UNTOLD}"
+    assert told.message == f"3 pods had to leave; {EVENTS_EXPIRED}"
 
 
 def test_only_what_is_newer_and_concerns_the_gang(narrator, recorder):
@@ -140,7 +145,7 @@ def test_only_what_is_newer_and_concerns_the_gang(narrator, recorder):
     recorder.now = 60.0
     place(narrator, 0)
     view = view_of(world({"n1": 1}).snapshot(60.0))
-    told = Told(told_decisions(recorder), view.snapshot, view.plan)
+    told = DecisionHistory(decisions_of_events(recorder), view.snapshot, view.plan)
     assert [each.kind for each in told.about("default/Job/other")] == [DecisionKind.EVICTED]
     assert [each.kind for each in told.about(KEY)] == [DecisionKind.EVICTED, DecisionKind.PLACED]
     assert [each.kind for each in told.about(KEY, since=30.0)] == [DecisionKind.PLACED]

@@ -10,7 +10,7 @@ from kai_py.cli.connection import cluster_client
 from kai_py.config import Configuration
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.nodes import h100_node, h100_slices, nvidia_device_classes
-from kai_py.observe.suggestion import MistakenQuestionError, NoAdviceError
+from kai_py.observe.suggestion import InvalidQuestionError, NoAnswerError
 from kai_py.simulate import advisor
 from kai_py.simulate.advisor import Advisor
 from kai_py.simulate.what_if import NodesNeeded
@@ -61,7 +61,7 @@ async def test_what_cannot_be_tried_is_told(tmp_path):
             (("set", "team"), "--set team: is not of the form"),
             (("explode", "node-0"), "explode: there is no such change"),
         ):
-            with pytest.raises(MistakenQuestionError, match=message):
+            with pytest.raises(InvalidQuestionError, match=message):
                 await asked.what_if((pair,))
 
 
@@ -75,5 +75,5 @@ async def test_whoever_ends_does_not_wait_for_an_answer(tmp_path):
         await eventually(begun, what="the other process")
         asked.close()
         async with asyncio.timeout(30):
-            with pytest.raises(NoAdviceError, match="ended without an answer"):
+            with pytest.raises(NoAnswerError, match="ended without an answer"):
                 await answer

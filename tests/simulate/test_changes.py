@@ -1,6 +1,6 @@
 import pytest
 
-from kai_py.simulate.change_texts import set_queue
+from kai_py.simulate.change_texts import parse_set_queue
 from kai_py.simulate.changes import (
     AddNodes,
     AddObjects,
@@ -131,7 +131,7 @@ def kai_queues():
 
 def test_a_field_of_kais_queue_is_set():
     cluster = kai_queues()
-    set_queue("team.resources.gpu.limit=7").apply(cluster)
+    parse_set_queue("team.resources.gpu.limit=7").apply(cluster)
     [spec] = cluster.snapshot().queues
     assert (spec.max["gpu"], spec.deserved["gpu"]) == (7, 1)
     for text, message in (
@@ -140,16 +140,16 @@ def test_a_field_of_kais_queue_is_set():
         ("team.priority=high", "Queue team: "),
     ):
         with pytest.raises(ChangeError, match=message):
-            set_queue(text).apply(cluster)
+            parse_set_queue(text).apply(cluster)
 
 
 def test_names_with_dots_are_told_apart_and_entries_of_lists_found():
     entry = {"name": "h100", "deviceClassName": "gpu.nvidia.com", "max": 1}
     cluster = simulated(queue("team.a", devices=[entry]), queue("team"))
-    set_queue("team.a.maxGPUs=3").apply(cluster)
-    set_queue("team.a.devices[h100].max=2").apply(cluster)
-    set_queue("team.a.resources[example.com/card].max=4").apply(cluster)
+    parse_set_queue("team.a.maxGPUs=3").apply(cluster)
+    parse_set_queue("team.a.devices[h100].max=2").apply(cluster)
+    parse_set_queue("team.a.resources[example.com/card].max=4").apply(cluster)
     spec = {each.name: each for each in cluster.snapshot().queues}["team.a"]
     assert spec.max == {"gpu": 3, "deviceclass/gpu.nvidia.com": 2, "example.com/card": 4}
     with pytest.raises(ChangeError, match="h200: there is no such entry"):
-        set_queue("team.a.devices[h200].max=2").apply(cluster)
+        parse_set_queue("team.a.devices[h200].max=2").apply(cluster)

@@ -8,7 +8,7 @@ def test_gangs_start_whole_or_wait_whole_and_hold_distinct_devices():
     course = cluster.settle(60)
     assert len(course.placements) == 1
     assert running(cluster) == {course.placements[0].gang.rpartition("/")[2]}
-    assert len(course.last.unplaced) == 1
+    assert len(course.last_plan.unplaced) == 1
     claims = cluster.embedded.api.list(
         cluster.embedded.registry.named("resourceclaims.resource.k8s.io")
     )
@@ -43,7 +43,7 @@ def test_a_preempted_gang_comes_back_and_waits():
     course = cluster.settle(60)
     assert {eviction.gang for eviction in course.evictions} == {"default/Job/low"}
     assert "high" in running(cluster)
-    assert [each.gang for each in course.last.unplaced] == ["default/Job/low"]
+    assert [each.gang for each in course.last_plan.unplaced] == ["default/Job/low"]
 
 
 def test_a_loaded_cluster_goes_on_where_the_other_one_was():

@@ -7,7 +7,7 @@ from kai_py.api.queue import read_queue
 from kai_py.api.records.kai import KaiQueue
 from kai_py.dialects.kai.queues import kai_queue_spec
 from kai_py.embedded.patches.merge import apply_merge_patch
-from kai_py.simulate.queue_bounds import Bound, Raise, written, written_together
+from kai_py.simulate.queue_bounds import QueueBound, RaisedBound, bound_patch, bound_patches
 from kai_py.snapshot.queue_objects import queue_spec
 from tests.dialects.kai.test_queues import kai_queue
 from tests.simulate.clusters import queue
@@ -24,10 +24,10 @@ def amounts(document):
         spec = kai_queue_spec(msgspec.convert(document, KaiQueue))
     else:
         spec = queue_spec(read_queue(document, unknown="forbid"))
-    return {Bound.DESERVED: spec.deserved, Bound.MAX: spec.max}
+    return {QueueBound.DESERVED: spec.deserved, QueueBound.MAX: spec.max}
 
 
-@pytest.mark.parametrize("bound", Bound)
+@pytest.mark.parametrize("bound", QueueBound)
 @pytest.mark.parametrize(
     ("document", "resource", "amount"),
     [
@@ -45,11 +45,11 @@ def amounts(document):
     ],
 )
 def test_what_is_written_is_read_as_the_amount(document, resource, amount, bound):
-    raises = [Raise(Bound.MAX, resource, amount), Raise(bound, resource, amount)]
-    _, patch = written_together(document, raises)
+    raises = [RaisedBound(QueueBound.MAX, resource, amount), RaisedBound(bound, resource, amount)]
+    _, patch = bound_patches(document, raises)
     before, after = amounts(document), amounts(apply_merge_patch(document, patch))
-    for each in Bound:
-        changed = {Bound.MAX, bound}
+    for each in QueueBound:
+        changed = {QueueBound.MAX, bound}
         others = {name: value for name, value in before[each].items() if name != resource}
         assert {name: after[each][name] for name in others} == others
         if each in changed:
@@ -57,13 +57,18 @@ def test_what_is_written_is_read_as_the_amount(document, resource, amount, bound
 
 
 def test_amounts_are_rounded_up_to_what_can_be_written():
-    assert written(OURS, Raise(Bound.MAX, "gpu", 1 / 7)).value == 0.143
-    assert written(OURS, Raise(Bound.MAX, "gpu", 3 * 0.1 * 10)).value == 3
-    assert written(OURS, Raise(Bound.MAX, "cpu", 1000.2)).value == "1001m"
-    assert written(KAIS, Raise(Bound.MAX, "memory", 8.0 * 2**30)).value == 8590
+    assert bound_patch(OURS, RaisedBound(QueueBound.MAX, "gpu", 1 / 7)).value == 0.143
+    assert bound_patch(OURS, RaisedBound(QueueBound.MAX, "gpu", 3 * 0.1 * 10)).value == 3
+    assert bound_patch(OURS, RaisedBound(QueueBound.MAX, "cpu", 1000.2)).value == "1001m"
+    assert bound_patch(KAIS, RaisedBound(QueueBound.MAX, "memory", 8.0 * 2**30)).value == 8590
 
 
 def test_what_a_queue_cannot_say_is_nothing():
-    assert written(KAIS, Raise(Bound.MAX, "deviceclass/gpu.nvidia.com", 1.0)) is None
-    assert written(OURS, Raise(Bound.MAX, "deviceclass/other", 1.0)) is None
-    assert written({**OURS, "apiVersion": "example.com/v1"}, Raise(Bound.MAX, "gpu", 1.0)) is None
+    assert bound_patch(KAIS, RaisedBound(QueueBound.MAX, "deviceclass/gpu.nvidia.com", 1.0)) is None
+    assert bound_patch(OURS, RaisedBound(QueueBound.MAX, "deviceclass/other", 1.0)) is None
+    assert (
+        bound_patch(
+            {**OURS, "apiVersion": "example.com/v1"}, RaisedBound(QueueBound.MAX, "gpu", 1.0)
+        )
+        is None
+    )

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.config import Configuration
-from kai_py.simulate.report import jain_index, report, waiting
+from kai_py.simulate.report import jain_index, summarise, waiting_times
 from kai_py.simulate.report_page import report_page
 from kai_py.simulate.scenario import ScenarioError, arrivals, parse_scenario
-from kai_py.simulate.simulation import Wait, simulate
+from kai_py.simulate.simulation import GangWait, simulate
 
 SCENARIOS = Path(__file__).parents[2] / "docs" / "scenarios"
 
@@ -28,7 +28,7 @@ def played(text):
 
 
 def test_hours_are_counted_exactly():
-    found = report(played(TWO_IN_A_ROW))
+    found = summarise(played(TWO_IN_A_ROW))
     assert found.used == pytest.approx((8 * 60 + 4 * 30) / (8 * 240), rel=0.01)
     [team] = found.queues
     assert team.received == pytest.approx(10, rel=0.01)
@@ -40,7 +40,7 @@ def test_hours_are_counted_exactly():
 
 
 def test_what_an_eviction_costs_is_told():
-    found = report(
+    found = summarise(
         played(
             """
             hours: 3
@@ -58,7 +58,7 @@ def test_what_an_eviction_costs_is_told():
 
 
 def test_free_gpus_in_pieces_are_told_over_time():
-    found = report(
+    found = summarise(
         played(
             """
             hours: 4
@@ -95,7 +95,7 @@ def test_pods_that_share_a_gpu_hold_no_more_of_it_than_they_ask_for():
 
 
 def test_room_that_a_gang_cannot_use_is_idle_while_it_waits():
-    found = report(
+    found = summarise(
         played(
             """
             hours: 1
@@ -113,7 +113,7 @@ def test_room_that_a_gang_cannot_use_is_idle_while_it_waits():
 
 def test_the_same_scenario_gives_the_same_result():
     text = (SCENARIOS / "two-teams.yaml").read_text().replace("hours: 24", "hours: 3")
-    assert report(played(text)) == report(played(text))
+    assert summarise(played(text)) == summarise(played(text))
 
 
 def test_random_arrivals_keep_their_mean_and_follow_from_the_seed():
@@ -162,7 +162,7 @@ class Tags(HTMLParser):
 def test_the_page_fetches_nothing_and_runs_nothing():
     result = played(TWO_IN_A_ROW)
     tags = Tags()
-    tags.feed(report_page(report(result), title="<b>"))
+    tags.feed(report_page(summarise(result), title="<b>"))
     names = [tag for tag, _ in tags.seen]
     assert "script" not in names
     assert "b" not in names
@@ -179,7 +179,7 @@ def test_jains_index_lies_between_one_nth_and_one(parts):
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=200))
 def test_the_95th_percentile_is_the_least_that_95_percent_do_not_pass(times):
-    found = waiting([Wait("g", "q", 1, 1, seconds) for seconds in times])
+    found = waiting_times([GangWait("g", "q", 1, 1, seconds) for seconds in times])
     below = sum(seconds <= found.p95 for seconds in times)
     assert below >= 0.95 * len(times)
     less = sum(seconds < found.p95 for seconds in times)

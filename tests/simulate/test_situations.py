@@ -7,9 +7,9 @@ import pytest
 
 from kai_py.config import Configuration
 from kai_py.observe.subject import Subject
-from kai_py.simulate.advice import advise
+from kai_py.simulate.advice import explain_cluster
 from kai_py.simulate.cluster import SimulatedCluster
-from kai_py.simulate.steps import TakeSteps
+from kai_py.simulate.steps import ApplySteps
 from kai_py.snapshot.accounting import GPU
 from tests.cluster.fake_kubelet.nodes import gpu_class_document, node_document, slice_document
 from tests.simulate.clusters import NOW
@@ -47,7 +47,7 @@ def bound(cluster: SimulatedCluster, name: str) -> int:
 
 
 def explained(cluster: SimulatedCluster, situation: Situation):
-    [found] = advise(
+    [found] = explain_cluster(
         cluster.documents(),
         Configuration(),
         now=cluster.clock.now(),
@@ -67,11 +67,11 @@ def test_the_first_suggestion_starts_the_gang_as_it_says(situation: Situation):
     first = found.suggestions[0]
     assert first.text == situation.suggests
     assert situation.gang in first.starts
-    TakeSteps(first.steps).apply(cluster)
+    ApplySteps(first.steps).apply(cluster)
     course = cluster.settle(60)
     assert bound(cluster, "waiting") == situation.pods
     assert sorted(first.evicts) == sorted({each.gang for each in course.evictions})
-    held = {share.queue: share.allocated[GPU] for share in course.last.queues}
+    held = {share.queue: share.allocated[GPU] for share in course.last_plan.queues}
     for change in first.queues:
         assert held.get(change.queue, 0.0) == change.allocated[1]
 

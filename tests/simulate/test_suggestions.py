@@ -4,15 +4,15 @@ from hypothesis import strategies as st
 
 from kai_py.config import Configuration
 from kai_py.observe.suggestion import Verb
-from kai_py.simulate.steps import TakeSteps
+from kai_py.simulate.steps import ApplySteps
 from kai_py.simulate.suggestions import suggest
-from kai_py.simulate.what_if import Present
+from kai_py.simulate.what_if import LoadedCluster
 from tests.simulate.clusters import job, queue, running, simulated
 
 
 def suggestions(cluster, name, may_try=lambda: True):
     documents = cluster.documents()
-    present = Present(documents, Configuration(), cluster.clock.now())
+    present = LoadedCluster(documents, Configuration(), cluster.clock.now())
     return suggest(documents, present, present.settled(), f"default/Job/{name}", may_try)
 
 
@@ -101,7 +101,7 @@ def test_with_any_of_them_the_gang_starts(sizes, wanted, maximum):
         again = settled(queue("team", 0, 8), queue("own", 0, maximum), *others)
         again.embedded.create(job("wanted", wanted, "own"))
         again.settle(60)
-        TakeSteps(suggestion.steps).apply(again)
+        ApplySteps(suggestion.steps).apply(again)
         again.settle(600)
         gang = again.snapshot().gangs["default/Job/wanted"]
         assert len(gang.bound) >= min(gang.tree.floor(), wanted), suggestion.text
@@ -138,13 +138,13 @@ def test_a_gang_above_a_max_is_let_start_with_its_floor():
 
 def test_nothing_is_simulated_twice(monkeypatch):
     tried = []
-    simulate = Present.settled
+    simulate = LoadedCluster.settled
 
     def noted(present, *changes):
         tried.append(changes)
         return simulate(present, *changes)
 
-    monkeypatch.setattr(Present, "settled", noted)
+    monkeypatch.setattr(LoadedCluster, "settled", noted)
     cluster = settled(queue("team", 8), job("four", 4, "team"), job("five", 5, "team"), nodes=1)
     assert [each.text for each in suggestions(cluster, "five")] == ["add 2 nodes like node-0"]
     assert len(tried) > 4

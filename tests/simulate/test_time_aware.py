@@ -21,7 +21,7 @@ def contest(half_life, wait=0.0):
     for team in ("a", "b"):
         cluster.embedded.create_all(job(f"{team}-{i}", 1, team) for i in range(8))
     course = cluster.settle(60)
-    shares = {share.queue: share.fair_share["gpu"] for share in course.last.queues}
+    shares = {share.queue: share.fair_share["gpu"] for share in course.last_plan.queues}
     return shares["a"], shares["b"]
 
 

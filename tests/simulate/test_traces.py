@@ -8,15 +8,15 @@ from typer.testing import CliRunner
 
 from kai_py.cli import main
 from kai_py.config import Configuration
-from kai_py.simulate.report import report
-from kai_py.simulate.scenario import NodeKind, ScenarioError
+from kai_py.simulate.report import summarise
+from kai_py.simulate.scenario import NodeGroup, ScenarioError
 from kai_py.simulate.simulation import simulate
 from kai_py.simulate.trace_rows import MODEL_LABEL
 from kai_py.simulate.traces import (
-    is_list,
+    is_trace,
     parse_jobs,
     parse_nodes,
-    saturated,
+    saturating_jobs,
     scenario_of,
 )
 
@@ -75,7 +75,7 @@ def test_equal_nodes_are_one_kind():
 
 
 def test_openb_is_played_and_pods_go_to_the_models_that_they_accept():
-    found = report(played(OPENB_JOBS, OPENB_NODES))
+    found = summarise(played(OPENB_JOBS, OPENB_NODES))
     assert found.hours == 2
     assert found.waiting.gangs == 4
     assert found.waiting.never_started == 0
@@ -83,11 +83,11 @@ def test_openb_is_played_and_pods_go_to_the_models_that_they_accept():
     assert received["ls"] == pytest.approx(2 + 0.46, rel=0.02)
     assert received["be"] == pytest.approx(4 * 0.5, rel=0.02)
     elsewhere = OPENB_NODES.replace("V100M32", "P100")
-    assert report(played(OPENB_JOBS, elsewhere)).waiting.never_started == 1
+    assert summarise(played(OPENB_JOBS, elsewhere)).waiting.never_started == 1
 
 
 def test_high_priority_takes_the_room_of_spot_gangs_whole():
-    found = report(played(SPOT_JOBS, SPOT_NODES))
+    found = summarise(played(SPOT_JOBS, SPOT_NODES))
     assert found.evictions == {"preempt": 2}
     assert found.lost_gpu_hours == pytest.approx(8 * 0.5, rel=0.02)
     assert found.cost == {"on demand": 80, "spot": 3}
@@ -96,9 +96,9 @@ def test_high_priority_takes_the_room_of_spot_gangs_whole():
 
 
 def test_saturating_asks_for_almost_one_and_a_third_and_nobody_leaves():
-    nodes = [NodeKind(name="n", count=10, gpus=8)]
+    nodes = [NodeGroup(name="n", count=10, gpus=8)]
     recorded = parse_jobs(OPENB_JOBS, name="jobs")
-    first, again, other = (saturated(recorded, nodes, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (saturating_jobs(recorded, nodes, seed=seed) for seed in (1, 1, 2))
     assert first == again != other
     asked = sum(job.pods * job.gpus_per_pod for job in first.jobs)
     assert 1.3 * 80 - 4 < asked <= 1.3 * 80
@@ -124,8 +124,8 @@ def test_what_cannot_be_read_names_the_line(text, problem):
 
 
 def test_a_scenario_is_no_list():
-    assert not is_list("hours: 2\nnodes: [{name: n}]\n")
-    assert not is_list("")
+    assert not is_trace("hours: 2\nnodes: [{name: n}]\n")
+    assert not is_trace("")
 
 
 def simulated(*arguments):

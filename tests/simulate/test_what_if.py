@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from kai_py.config import Configuration
 from kai_py.simulate.changes import AddNodes, AddObjects, DrainNode, RemoveGang
 from kai_py.simulate.queue_change import SetQueue
-from kai_py.simulate.what_if import Comparison, least, nodes_needed, what_if
+from kai_py.simulate.what_if import Comparison, nodes_needed, smallest_sufficient, what_if
 from tests.simulate.clusters import NOW, job, queue, running, simulated
 
 
@@ -73,7 +73,7 @@ def test_the_least_number_is_found(wanted):
         asked.append(count)
         return count >= wanted
 
-    assert least(suffices, 256) == (wanted if wanted <= 256 else None)
+    assert smallest_sufficient(suffices, 256) == (wanted if wanted <= 256 else None)
     assert max(asked) <= 256
     assert len(asked) <= 18
 
@@ -105,7 +105,7 @@ def test_what_was_told_is_what_then_happens(jobs, change):
     change.apply(cluster)
     course = cluster.settle(600)
     after = running(cluster)
-    waiting = {each.gang for each in course.last.unplaced}
+    waiting = {each.gang for each in course.last_plan.unplaced}
     assert {each.gang for each in comparison.waiting} == waiting
     told = {each.gang.rpartition("/")[2] for each in comparison.starts}
     assert told >= after - before

@@ -9,7 +9,7 @@ from aiohttp import web
 from kai_py import __version__
 from kai_py.watch import kinds
 from kai_py.watch.client import PatchType, connect
-from kai_py.watch.credentials import Access, Anonymous
+from kai_py.watch.credentials import Anonymous, ServerAccess
 from kai_py.watch.errors import (
     Conflict,
     CredentialsError,
@@ -18,7 +18,7 @@ from kai_py.watch.errors import (
     Unauthorized,
     Unreachable,
 )
-from kai_py.watch.transport import Call
+from kai_py.watch.transport import ApiCall
 from tests.watch.collection_server import failure, serve, status_response
 
 POD = {"metadata": {"name": "p", "namespace": "ns", "uid": "u1", "resourceVersion": "7"}}
@@ -68,10 +68,12 @@ async def test_each_verb_has_its_method_path_and_body():
         )
         await client.update(PODS, "p", POD, namespace="ns", subresource="status")
         assert script.last[:2] == ("PUT", "/api/v1/namespaces/ns/pods/p/status")
-        await client.patch(node, "n", {"spec": None}, how=PatchType.STRATEGIC)
+        await client.patch(node, "n", {"spec": None}, patch_type=PatchType.STRATEGIC)
         assert script.last == ("PATCH", "/api/v1/nodes/n", {"spec": None})
         assert script.asked[-1][3]["Content-Type"] == "application/strategic-merge-patch+json"
-        await client.patch(node, "n", [{"op": "remove", "path": "/spec"}], how=PatchType.JSON)
+        await client.patch(
+            node, "n", [{"op": "remove", "path": "/spec"}], patch_type=PatchType.JSON
+        )
         assert script.last[2] == [{"op": "remove", "path": "/spec"}]
         assert script.asked[-1][3]["Content-Type"] == "application/json-patch+json"
         claims = kinds.RESOURCE_CLAIMS.at("v1beta1")
@@ -173,7 +175,7 @@ async def test_watches_do_not_take_the_connections_of_calls():
         await asyncio.sleep(3)
         return response
 
-    watch = Call("watch", "Pod", "/api/v1/pods", {"watch": "true"})
+    watch = ApiCall("watch", "Pod", "/api/v1/pods", {"watch": "true"})
     async with (
         serve(Script(watch_or_pod)) as url,
         connect(Anonymous(url), connections=1, timeout_seconds=2) as client,
@@ -195,7 +197,7 @@ class Rotating:
         return self.renew()
 
     def renew(self):
-        return Access(server=self.url, authorization=f"Bearer {self.loads}")
+        return ServerAccess(server=self.url, authorization=f"Bearer {self.loads}")
 
 
 async def test_a_refused_token_is_read_again_and_tried_once_more():

@@ -25,7 +25,7 @@ from kai_py.watch import errors
 )
 def test_code_and_reason_choose_the_type(code, reason, kind):
     body = {"kind": "Status", "code": code, "reason": reason, "message": "because"}
-    error = errors.from_answer("PUT /x", code, json.dumps(body).encode(), {})
+    error = errors.from_response("PUT /x", code, json.dumps(body).encode(), {})
     assert type(error) is kind
     assert (error.code, error.reason) == (code, reason)
     assert str(error) == f"PUT /x: {code} {reason}: because"
@@ -34,7 +34,7 @@ def test_code_and_reason_choose_the_type(code, reason, kind):
 def test_a_missing_role_is_told_with_what_helps():
     said = 'pods "a" is forbidden: User "u" cannot patch resource "pods" in API group ""'
     body = {"code": 403, "reason": "Forbidden", "message": said}
-    error = errors.from_answer("PATCH /x", 403, json.dumps(body).encode(), {})
+    error = errors.from_response("PATCH /x", 403, json.dumps(body).encode(), {})
     assert type(error) is errors.RoleMissing
     assert str(error) == (
         f"PATCH /x: 403 Forbidden: {said}: "
@@ -53,7 +53,7 @@ def test_invalid_names_the_fields():
             ]
         },
     }
-    error = errors.from_answer("POST /x", 422, json.dumps(body).encode(), {})
+    error = errors.from_response("POST /x", 422, json.dumps(body).encode(), {})
     assert error.causes == (errors.Cause("FieldValueInvalid", "must be >= 0", "spec.maxGPUs"),)
 
 
@@ -62,12 +62,12 @@ def test_invalid_names_the_fields():
 )
 def test_retry_after_comes_from_header_or_details(header, seconds, expected):
     body = {"code": 429, "details": {"retryAfterSeconds": seconds} if seconds else None}
-    error = errors.from_answer("GET /x", 429, json.dumps(body).encode(), {"Retry-After": header})
+    error = errors.from_response("GET /x", 429, json.dumps(body).encode(), {"Retry-After": header})
     assert error.retry_after == expected
 
 
 def test_failure_that_is_no_status_shows_its_text():
-    error = errors.from_answer("GET /x", 502, b"<html>Bad Gateway \xff</html>", {})
+    error = errors.from_response("GET /x", 502, b"<html>Bad Gateway \xff</html>", {})
     assert isinstance(error, errors.ServerError)
     assert "Bad Gateway" in str(error)
 

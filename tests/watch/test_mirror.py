@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kai_py.observe.health import stale_watches, unread_kinds
+from kai_py.observe.health import stale_watches, unsynced_kinds
 from kai_py.watch import kinds
 from kai_py.watch.client import Client
 from kai_py.watch.mirror import Mirror
@@ -223,7 +223,7 @@ def test_a_required_kind_that_is_refused_is_waited_for_and_its_permission_named(
         async with mirrored(server) as mirror:
             await asyncio.sleep(600)
             assert not mirror.synced
-            assert unread_kinds(mirror.status()) == [
+            assert unsynced_kinds(mirror.status()) == [
                 "Pod: not read yet: the permission to list and watch pods is missing",
                 "Queue: not read yet: the permission to list and watch queues.scheduling.kai.io "
                 "is missing",

@@ -9,7 +9,7 @@ import pytest
 from kai_py.grouping.owners import GroupKind
 from kai_py.watch import owner_kinds
 from kai_py.watch.errors import Forbidden, NotFound, Unreachable
-from kai_py.watch.owner_kinds import OwnerKinds
+from kai_py.watch.owner_kinds import OwnerKindWatcher
 from tests.watch.collection_server import failure
 
 LWS = GroupKind("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
@@ -63,7 +63,7 @@ async def told(server, *, until, decoder=lambda _kind: None):
         assert kind == LWS
         said.append(readable)
 
-    kinds = OwnerKinds(server, server, decoder, readable)
+    kinds = OwnerKindWatcher(server, server, decoder, readable)
     kinds.want(LWS)
     task = asyncio.ensure_future(kinds.run())
     try:
@@ -81,7 +81,7 @@ async def told(server, *, until, decoder=lambda _kind: None):
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     monkeypatch.setattr(owner_kinds, "RETRY_SECONDS", 0.05)
-    monkeypatch.setattr(owner_kinds, "UNREACHED_SECONDS", 0.05)
+    monkeypatch.setattr(owner_kinds, "UNREACHABLE_SECONDS", 0.05)
 
 
 async def test_a_kind_is_followed_in_every_served_version_by_its_metadata():
@@ -134,7 +134,7 @@ async def test_a_kind_that_disappears_is_looked_for_anew_in_other_versions():
 async def test_an_unreachable_server_says_nothing_of_kinds():
     server = Server("v1")
     server.down = True
-    kinds = OwnerKinds(server, server, lambda _kind: None, lambda *_args, **_kw: None)
+    kinds = OwnerKindWatcher(server, server, lambda _kind: None, lambda *_args, **_kw: None)
     kinds.want(LWS)
     task = asyncio.ensure_future(kinds.run())
     await kinds.wait_settled(0.2)

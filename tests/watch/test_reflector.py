@@ -69,7 +69,7 @@ def test_steady_stream_reconnects_at_once():
     async def scenario(stage):
         await scenarios.synced(stage, "a")
         for _ in range(5):
-            await asyncio.sleep(reflector.STEADY_SECONDS + 1)
+            await asyncio.sleep(reflector.STABLE_SECONDS + 1)
             stage.server.cut()
             await asyncio.sleep(0.01)
             assert len(stage.server.streams) == 1

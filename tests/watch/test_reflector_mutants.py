@@ -46,18 +46,18 @@ def version_taken_in_mid_initial_events(patch):
 def half_initial_stream_believed(patch):
     def take(self, call, event):
         entry = self._collection.read(self.resource.decode, event.object)
-        self._seen[entry_key(entry)] = entry
+        self._initial_entries[entry_key(entry)] = entry
         self._collection.put(entry)
         self._advance(entry_version(entry))
 
-    patch.setattr(Reflector, "_take_object", take)
+    patch.setattr(Reflector, "_handle_object", take)
 
 
 def gone_keeps_the_version(patch):
     def note(self, error):
         self.problem = str(error)
 
-    patch.setattr(Reflector, "_note", note)
+    patch.setattr(Reflector, "_on_error", note)
 
 
 def uid_ignored(patch):
@@ -82,22 +82,22 @@ def no_backoff_after_a_clean_end(patch):
 
 
 def retry_after_ignored(patch):
-    note = Reflector._note
+    note = Reflector._on_error
 
     def forget(self, error):
         note(self, error)
         error.retry_after = 0.0
 
-    patch.setattr(Reflector, "_note", forget)
+    patch.setattr(Reflector, "_on_error", forget)
 
 
 def bookmarks_ignored(patch):
     def take(self, call, raw):
-        if self._seen is not None:
+        if self._initial_entries is not None:
             known(self, call, raw)
 
-    known = Reflector._take_bookmark
-    patch.setattr(Reflector, "_take_bookmark", take)
+    known = Reflector._handle_bookmark
+    patch.setattr(Reflector, "_handle_bookmark", take)
 
 
 def error_event_resumes(patch):
@@ -108,8 +108,8 @@ def error_event_resumes(patch):
         finally:
             self.version = self.version or version
 
-    known = Reflector._take
-    patch.setattr(Reflector, "_take", take)
+    known = Reflector._handle_line
+    patch.setattr(Reflector, "_handle_line", take)
 
 
 @pytest.mark.parametrize(

@@ -19,13 +19,13 @@ from kai_py.api.records.resource import (
     ResourceClaim,
 )
 from kai_py.api.references import ClaimRef
-from kai_py.commit.api_access import Access
+from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.claims.reconcile import same_devices
 from kai_py.snapshot.failed_devices import DeviceKey
 from kai_py.watch.errors import ApiError
 
-API_TIME_STEP = 1.0
+API_TIME_RESOLUTION = 1.0
 """The API keeps times in whole seconds."""
 
 
@@ -37,7 +37,7 @@ class ReadinessPolicy:
     timeout: float = 600.0
 
 
-Lacking = tuple[DeviceKey, str]
+DeviceCondition = tuple[DeviceKey, str]
 """A device and the condition that it lacks, or that says it failed."""
 
 
@@ -45,24 +45,24 @@ Lacking = tuple[DeviceKey, str]
 class Readiness:
     """Conditions still missing and conditions that say it failed."""
 
-    missing: tuple[Lacking, ...] = ()
-    failed: tuple[Lacking, ...] = ()
+    missing: tuple[DeviceCondition, ...] = ()
+    failed: tuple[DeviceCondition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Unready:
+class DevicesNotReady:
     """Why the devices of a claim can't be used; ``devices``: those to blame."""
 
     reason: str
-    devices: tuple[Lacking, ...] = ()
+    devices: tuple[DeviceCondition, ...] = ()
 
 
 def readiness(claim: ResourceClaim) -> Readiness:
     """What the drivers say about the devices allocated to ``claim``."""
     if claim.status.allocation is None:
         return Readiness()
-    missing: list[Lacking] = []
-    failed: list[Lacking] = []
+    missing: list[DeviceCondition] = []
+    failed: list[DeviceCondition] = []
     for result in claim.status.allocation.devices.results:
         true = _true_conditions(claim.status.devices, result)
         device = (result.driver, result.pool, result.device)
@@ -85,45 +85,51 @@ def _true_conditions(
 
 
 async def wait_until_ready(
-    access: Access, holders: DeviceHolders, claim: ResourceClaim, policy: ReadinessPolicy
-) -> Unready | None:
+    access: ApiAccess, holders: DeviceHolders, claim: ResourceClaim, policy: ReadinessPolicy
+) -> DevicesNotReady | None:
     """Wait for the claim's devices; None when they are ready."""
     meta, allocation = claim.metadata, claim.status.allocation
     ref = ClaimRef.of(meta)
     seen = readiness(claim)
     try:
-        async with asyncio.timeout(_left(allocation, policy.timeout)):
+        async with asyncio.timeout(_remaining_seconds(allocation, policy.timeout)):
             while seen.missing and not seen.failed:
                 await holders.wait_for_change(ref, policy.interval)
                 current = await access.read_claim(ref)
-                if not _still(current, ref, allocation):
-                    return Unready(f"claim {ref}: lost its allocation, its devices were not ready")
+                if not _is_unchanged(current, ref, allocation):
+                    return DevicesNotReady(
+                        f"claim {ref}: lost its allocation, its devices were not ready"
+                    )
                 seen = readiness(current)
     except TimeoutError:
-        late = f"claim {ref}: not ready within {policy.timeout:g} s: {listed(seen.missing)}"
-        return Unready(late, seen.missing)
+        late = (
+            f"claim {ref}: not ready within {policy.timeout:g} s: {format_conditions(seen.missing)}"
+        )
+        return DevicesNotReady(late, seen.missing)
     except ApiError as error:
-        return Unready(f"claim {ref}: {error}")
+        return DevicesNotReady(f"claim {ref}: {error}")
     if not seen.failed:
         return None
-    return Unready(f"claim {ref}: binding failed: {listed(seen.failed)}", seen.failed)
+    return DevicesNotReady(
+        f"claim {ref}: binding failed: {format_conditions(seen.failed)}", seen.failed
+    )
 
 
-def listed(lacking: Iterable[Lacking]) -> str:
+def format_conditions(lacking: Iterable[DeviceCondition]) -> str:
     """Devices with what they lack, for people."""
     return ", ".join(f"{device[2]}: {condition}" for device, condition in lacking)
 
 
-def _left(allocation: AllocationResult | None, timeout: float) -> float:
+def _remaining_seconds(allocation: AllocationResult | None, timeout: float) -> float:
     """Seconds left since the allocation was written, whoever has waited for it so far."""
     since = allocation.allocation_timestamp if allocation is not None else None
     if since is None:
         return timeout
     age = (datetime.now(UTC) - since).total_seconds()
-    return timeout - max(0.0, age - API_TIME_STEP)
+    return timeout - max(0.0, age - API_TIME_RESOLUTION)
 
 
-def _still(claim: ResourceClaim, ref: ClaimRef, allocation: AllocationResult | None) -> bool:
+def _is_unchanged(claim: ResourceClaim, ref: ClaimRef, allocation: AllocationResult | None) -> bool:
     held = claim.status.allocation
     if claim.metadata.uid != ref.uid or held is None or allocation is None:
         return False

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ConsumerReference
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.commit.api_access import Access
+from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.binding import is_unbound
-from kai_py.commit.claims.device_holders import Clash, DeviceHolders
-from kai_py.commit.claims.reconcile import release
-from kai_py.commit.event_writer import Narrator
+from kai_py.commit.claims.device_holders import DeviceConflict, DeviceHolders
+from kai_py.commit.claims.reconcile import release_claim
+from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.eviction import EvictionOutcome, evict_pod
 from kai_py.config import DoubleAllocation
 from kai_py.snapshot.assumptions import FINISHED
@@ -32,60 +32,62 @@ from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)
 
-AGAIN_SECONDS = 0.1
+RETRY_SECONDS = 0.1
 """Between two looks at a clash that cannot be settled yet."""
 
 
 @dataclass(kw_only=True, eq=False)
-class Clashes:
+class DeviceConflictResolver:
     """The clashes that are not settled; ``note`` takes new ones, ``run`` settles them.
 
     ``pods``: all pods by (namespace, name); ``schedulers``: names that are ours; ``carries``:
     whether a transaction, which checks by itself, is at work on a claim.
     """
 
-    access: Access
+    access: ApiAccess
     holders: DeviceHolders
     pods: Callable[[], Mapping[tuple[str, str], Pod]]
-    schedulers: Set[str]
-    carries: Callable[[str], bool]
-    narrator: Narrator
+    scheduler_names: Set[str]
+    is_committing: Callable[[str], bool]
+    event_writer: EventWriter
     count: Callable[[], None]
-    rule: DoubleAllocation
-    _open: dict[Clash, bool] = field(default_factory=dict)
+    policy: DoubleAllocation
+    _unresolved: dict[DeviceConflict, bool] = field(default_factory=dict)
     """Clashes with whether they were told."""
-    _noted: asyncio.Event = field(default_factory=asyncio.Event)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def note(self, clash: Clash) -> None:
+    def add(self, conflict: DeviceConflict) -> None:
         """Take in a clash that the mirror has shown."""
-        self._open.setdefault(clash, False)
-        self._noted.set()
+        self._unresolved.setdefault(conflict, False)
+        self._changed.set()
 
     async def run(self) -> None:
         """Settle what is noted until cancelled."""
         while True:
-            await self._noted.wait()
-            self._noted.clear()
-            for clash in tuple(self._open):
-                if await self._is_settled(clash):
-                    del self._open[clash]
-            if self._open:
-                asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._noted.set)
+            await self._changed.wait()
+            self._changed.clear()
+            for clash in tuple(self._unresolved):
+                if await self._try_resolve(clash):
+                    del self._unresolved[clash]
+            if self._unresolved:
+                asyncio.get_running_loop().call_later(RETRY_SECONDS, self._changed.set)
 
-    async def _is_settled(self, clash: Clash) -> bool:
-        if not self.holders.stands(clash):
+    async def _try_resolve(self, conflict: DeviceConflict) -> bool:
+        if not self.holders.is_current(conflict):
             return True
-        sides = [(claim, self._users(claim)) for claim in (clash.later, clash.earlier)]
-        claim, users = next((side for side in sides if side[1]), (clash.later, []))
+        sides = [
+            (claim, self._consumer_pods(claim)) for claim in (conflict.later, conflict.earlier)
+        ]
+        claim, users = next((side for side in sides if side[1]), (conflict.later, []))
         if not users:
             return True
-        if self.carries(claim.uid):
+        if self.is_committing(claim.uid):
             return False
-        stays = self._reason_to_stay(users)
-        self._tell(clash, stays or f"claim {claim} gives way")
-        return bool(stays) or await self._give_way(clash, claim, users)
+        stays = self._keep_reason(users)
+        self._report(conflict, stays or f"claim {claim} gives way")
+        return bool(stays) or await self._give_up_claim(conflict, claim, users)
 
-    def _users(self, ref: ClaimRef) -> list[Pod]:
+    def _consumer_pods(self, ref: ClaimRef) -> list[Pod]:
         """Pods of ours that the claim is reserved for."""
         claim, pods = self.holders.claim(ref.uid), self.pods()
         if claim is None:
@@ -98,32 +100,34 @@ class Clashes:
         return [
             pod
             for pod in found
-            if pod.spec.scheduler_name in self.schedulers and pod.status.phase not in FINISHED
+            if pod.spec.scheduler_name in self.scheduler_names and pod.status.phase not in FINISHED
         ]
 
-    def _reason_to_stay(self, users: Iterable[Pod]) -> str:
-        if self.rule is DoubleAllocation.NEVER:
+    def _keep_reason(self, pods: Iterable[Pod]) -> str:
+        if self.policy is DoubleAllocation.NEVER:
             return "nothing is done, as configured"
-        started = next((pod for pod in users if pod.status.phase != "Pending"), None)
-        if self.rule is DoubleAllocation.ALWAYS or started is None:
+        started = next((pod for pod in pods if pod.status.phase != "Pending"), None)
+        if self.policy is DoubleAllocation.ALWAYS or started is None:
             return ""
         return f"pod {started.metadata.namespace}/{started.metadata.name} has started and stays"
 
-    def _tell(self, clash: Clash, verdict: str) -> None:
-        if not self._open[clash]:
-            self._open[clash] = True
+    def _report(self, conflict: DeviceConflict, resolution: str) -> None:
+        if not self._unresolved[conflict]:
+            self._unresolved[conflict] = True
             self.count()
-            self.narrator.tell_clash(clash, verdict)
-            log.warning("device %s is allocated twice: %s", "/".join(clash.device), verdict)
+            self.event_writer.report_device_conflict(conflict, resolution)
+            log.warning("device %s is allocated twice: %s", "/".join(conflict.device), resolution)
 
-    async def _give_way(self, clash: Clash, claim: ClaimRef, users: Iterable[Pod]) -> bool:
-        pods = [PodRef.of(pod.metadata) for pod in users]
+    async def _give_up_claim(
+        self, conflict: DeviceConflict, claim: ClaimRef, consumers: Iterable[Pod]
+    ) -> bool:
+        pods = [PodRef.of(pod.metadata) for pod in consumers]
         unbound = await asyncio.gather(*(is_unbound(self.access, pod) for pod in pods))
         if all(unbound):
             return await self._release(claim)
         bound = [pod for pod, waits in zip(pods, unbound, strict=True) if not waits]
-        other = clash.earlier if claim == clash.later else clash.later
-        why = f"device {'/'.join(clash.device)} is also allocated to claim {other}"
+        other = conflict.earlier if claim == conflict.later else conflict.later
+        why = f"device {'/'.join(conflict.device)} is also allocated to claim {other}"
         answers = [await evict_pod(self.access, pod, why) for pod in bound]
         gone = (EvictionOutcome.EVICTED, EvictionOutcome.VANISHED)
         return all(outcome in gone for outcome, _, _ in answers)
@@ -132,7 +136,7 @@ class Clashes:
         claim = self.holders.claim(ref.uid)
         consumers = claim.status.reserved_for if claim is not None else ()
         try:
-            await release(self.access, ref, frozenset(each.uid for each in consumers))
+            await release_claim(self.access, ref, frozenset(each.uid for each in consumers))
         except ApiError as error:
             log.warning("claim %s keeps its devices for now: %s", ref, error)
             return False

@@ -24,7 +24,7 @@ DeviceKey = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class DoubleAllocation:
+class OtherHolder:
     """A device that another claim holds as well."""
 
     device: DeviceKey
@@ -36,7 +36,7 @@ class DoubleAllocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Clash:
+class DeviceConflict:
     """Two claims that hold one device; ``later`` was seen to hold it after ``earlier``."""
 
     device: DeviceKey
@@ -44,7 +44,7 @@ class Clash:
     later: ClaimRef
 
 
-def held_devices(allocation: AllocationResult | None) -> dict[DeviceKey, bool]:
+def allocated_devices(allocation: AllocationResult | None) -> dict[DeviceKey, bool]:
     """The devices an allocation holds, each with whether it is held whole."""
     if allocation is None:
         return {}
@@ -61,8 +61,8 @@ class DeviceHolders:
     def __init__(self) -> None:
         self._holders: dict[DeviceKey, dict[str, ClaimRef]] = {}
         self._claims: dict[str, ResourceClaim] = {}
-        self._changed: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
-        self._on_clash: Callable[[Clash], None] | None = None
+        self._changes: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
+        self._on_conflict: Callable[[DeviceConflict], None] | None = None
 
     def apply(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         """Take over a change that the mirror saw."""
@@ -71,51 +71,51 @@ class DeviceHolders:
         if new is not None:
             self._add(new)
         for claim in (old, new):
-            waiting = self._changed.get(claim.metadata.uid) if claim is not None else None
+            waiting = self._changes.get(claim.metadata.uid) if claim is not None else None
             if waiting is not None:
                 waiting.set()
-        if new is not None and self._on_clash is not None:
-            before = held_devices(old.status.allocation) if old is not None else {}
-            for clash in self._clashes_of(new):
+        if new is not None and self._on_conflict is not None:
+            before = allocated_devices(old.status.allocation) if old is not None else {}
+            for clash in self._conflicts_of(new):
                 if clash.device not in before:
-                    self._on_clash(clash)
+                    self._on_conflict(clash)
 
-    def listen(self, on_clash: Callable[[Clash], None] | None) -> None:
+    def subscribe(self, on_conflict: Callable[[DeviceConflict], None] | None) -> None:
         """Tell of every clash there is, and from then on of every new one; None: of none."""
-        self._on_clash = on_clash
-        if on_clash is None:
+        self._on_conflict = on_conflict
+        if on_conflict is None:
             return
         for uid in list(self._claims):
-            for clash in self._clashes_of(self._claims[uid]):
+            for clash in self._conflicts_of(self._claims[uid]):
                 if self._came_first(clash):
-                    on_clash(clash)
+                    on_conflict(clash)
 
-    def stands(self, clash: Clash) -> bool:
+    def is_current(self, conflict: DeviceConflict) -> bool:
         """Whether both claims still hold the device."""
-        held = self._holders.get(clash.device, {})
-        uids = (clash.earlier.uid, clash.later.uid)
+        held = self._holders.get(conflict.device, {})
+        uids = (conflict.earlier.uid, conflict.later.uid)
         return all(uid in held for uid in uids) and any(
-            self._holds_whole(uid, clash.device) for uid in uids
+            self._holds_exclusively(uid, conflict.device) for uid in uids
         )
 
     def claim(self, uid: str) -> ResourceClaim | None:
         """A claim as the mirror shows it."""
         return self._claims.get(uid)
 
-    def doubles(self, claim: ClaimRef, allocation: AllocationResult) -> list[DoubleAllocation]:
+    def other_holders(self, claim: ClaimRef, allocation: AllocationResult) -> list[OtherHolder]:
         """Devices of ``allocation`` that other claims hold too, where that excludes ``claim``."""
         return [
-            DoubleAllocation(device, holder)
-            for device, whole in held_devices(allocation).items()
+            OtherHolder(device, holder)
+            for device, whole in allocated_devices(allocation).items()
             for uid, holder in sorted(self._holders.get(device, {}).items())
-            if uid != claim.uid and (whole or self._holds_whole(uid, device))
+            if uid != claim.uid and (whole or self._holds_exclusively(uid, device))
         ]
 
     async def wait_until_seen(
         self, claim: ClaimRef, allocation: AllocationResult, within: float
     ) -> bool:
         """Wait until the mirror shows ``allocation``; False when it does not ``within`` seconds."""
-        changed = self._changed.setdefault(claim.uid, asyncio.Event())
+        changed = self._changes.setdefault(claim.uid, asyncio.Event())
         try:
             async with asyncio.timeout(within):
                 while not self._shows(claim.uid, allocation):
@@ -127,42 +127,45 @@ class DeviceHolders:
 
     async def wait_for_change(self, claim: ClaimRef, within: float) -> None:
         """Wait until the mirror shows any change of the claim, at most ``within`` seconds."""
-        changed = self._changed.setdefault(claim.uid, asyncio.Event())
+        changed = self._changes.setdefault(claim.uid, asyncio.Event())
         changed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await changed.wait()
 
-    def _clashes_of(self, claim: ResourceClaim) -> list[Clash]:
+    def _conflicts_of(self, claim: ResourceClaim) -> list[DeviceConflict]:
         meta, allocation = claim.metadata, claim.status.allocation
         if allocation is None:
             return []
         ref = ClaimRef.of(meta)
-        return [Clash(each.device, each.holder, ref) for each in self.doubles(ref, allocation)]
+        return [
+            DeviceConflict(each.device, each.holder, ref)
+            for each in self.other_holders(ref, allocation)
+        ]
 
-    def _came_first(self, clash: Clash) -> bool:
-        order = list(self._holders[clash.device])
-        return order.index(clash.earlier.uid) < order.index(clash.later.uid)
+    def _came_first(self, conflict: DeviceConflict) -> bool:
+        order = list(self._holders[conflict.device])
+        return order.index(conflict.earlier.uid) < order.index(conflict.later.uid)
 
     def _shows(self, uid: str, allocation: AllocationResult) -> bool:
         claim = self._claims.get(uid)
         held = claim.status.allocation if claim is not None else None
         return held is not None and same_devices(held, allocation)
 
-    def _holds_whole(self, uid: str, device: DeviceKey) -> bool:
-        return held_devices(self._claims[uid].status.allocation)[device]
+    def _holds_exclusively(self, uid: str, device: DeviceKey) -> bool:
+        return allocated_devices(self._claims[uid].status.allocation)[device]
 
     def _add(self, claim: ResourceClaim) -> None:
         uid = claim.metadata.uid
         self._claims[uid] = claim
         ref = ClaimRef(claim.metadata.namespace, claim.metadata.name, uid)
-        for device in held_devices(claim.status.allocation):
+        for device in allocated_devices(claim.status.allocation):
             self._holders.setdefault(device, {})[uid] = ref
 
     def _remove(self, claim: ResourceClaim) -> None:
         uid = claim.metadata.uid
         self._claims.pop(uid, None)
-        for device in held_devices(claim.status.allocation):
+        for device in allocated_devices(claim.status.allocation):
             holders = self._holders.get(device, {})
             holders.pop(uid, None)
             if not holders:

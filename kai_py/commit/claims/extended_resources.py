@@ -12,43 +12,43 @@ import msgspec
 
 from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER, ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.commit.api_access import Access, is_gone
-from kai_py.commit.claims.reconcile import Lost
+from kai_py.commit.api_access import ApiAccess, is_gone
+from kai_py.commit.claims.reconcile import ClaimFailure
 from kai_py.commit.patches import preconditions
-from kai_py.commit.retry import persist
+from kai_py.commit.retry import retry_transient
 from kai_py.plan.plan import ClaimToMake
 from kai_py.watch.errors import AlreadyExists, ApiError, Conflict
 
 
-async def make(access: Access, wanted: ClaimToMake) -> ResourceClaim | Lost:
+async def create_claim(access: ApiAccess, desired: ClaimToMake) -> ResourceClaim | ClaimFailure:
     """Create the claim, or find it as an earlier attempt made it."""
-    claim = ClaimRef.of(wanted.claim.metadata)
+    claim = ClaimRef.of(desired.claim.metadata)
     try:
-        return await persist(lambda: _create(access, wanted.claim), access.retry)
+        return await retry_transient(lambda: _create(access, desired.claim), access.retry)
     except AlreadyExists:
         pass
     except ApiError as error:
-        return Lost(f"claim {claim}: {error}")
+        return ClaimFailure(f"claim {claim}: {error}")
     try:
         found = await access.read_claim(claim)
     except ApiError as error:
-        return Lost(f"claim {claim}: {error}")
-    if found.metadata.deletion_timestamp is None and _is_the_same(found, wanted.claim):
+        return ClaimFailure(f"claim {claim}: {error}")
+    if found.metadata.deletion_timestamp is None and _matches(found, desired.claim):
         return found
-    if _pods(found) == _pods(wanted.claim):
-        await unmake(access, ClaimRef.of(found.metadata))
-    return Lost(f"claim {claim}: one of that name, of an earlier attempt, is being deleted")
+    if _owner_pods(found) == _owner_pods(desired.claim):
+        await delete_claim(access, ClaimRef.of(found.metadata))
+    return ClaimFailure(f"claim {claim}: one of that name, of an earlier attempt, is being deleted")
 
 
-async def unmake(access: Access, claim: ClaimRef) -> None:
+async def delete_claim(access: ApiAccess, claim: ClaimRef) -> None:
     """Delete a claim that no pod uses; raises ApiError when the API keeps failing."""
     try:
         found = await access.read_claim(claim)
         if found.metadata.uid != claim.uid:
             return
         if DELETE_PROTECTION_FINALIZER in found.metadata.finalizers:
-            await persist(lambda: _unprotect(access, found), access.retry)
-        await persist(
+            await retry_transient(lambda: _remove_finalizer(access, found), access.retry)
+        await retry_transient(
             lambda: access.call(
                 lambda: access.client.delete(
                     access.claims, claim.name, namespace=claim.namespace, uid=claim.uid
@@ -63,15 +63,15 @@ async def unmake(access: Access, claim: ClaimRef) -> None:
             raise
 
 
-async def tell_pod(access: Access, pod: PodRef, made: ClaimToMake) -> str:
+async def write_pod_status(access: ApiAccess, pod: PodRef, claim: ClaimToMake) -> str:
     """Write on the pod which claim serves it; gives the reason why that failed, else ""."""
     status = {
-        "resourceClaimName": made.claim.metadata.name,
-        "requestMappings": msgspec.to_builtins(made.uses),
+        "resourceClaimName": claim.claim.metadata.name,
+        "requestMappings": msgspec.to_builtins(claim.uses),
     }
     body = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": status}}
     try:
-        written = await persist(
+        written = await retry_transient(
             lambda: access.call(
                 lambda: access.client.patch(
                     access.pods, pod.name, body, namespace=pod.namespace, subresource="status"
@@ -89,7 +89,7 @@ async def tell_pod(access: Access, pod: PodRef, made: ClaimToMake) -> str:
     return ""
 
 
-async def _create(access: Access, claim: ResourceClaim) -> ResourceClaim:
+async def _create(access: ApiAccess, claim: ResourceClaim) -> ResourceClaim:
     meta = claim.metadata
     body: dict[str, Any] = {
         "metadata": {
@@ -105,7 +105,7 @@ async def _create(access: Access, claim: ResourceClaim) -> ResourceClaim:
     )
 
 
-async def _unprotect(access: Access, claim: ResourceClaim) -> ResourceClaim:
+async def _remove_finalizer(access: ApiAccess, claim: ResourceClaim) -> ResourceClaim:
     meta = claim.metadata
     left = [each for each in meta.finalizers if each != DELETE_PROTECTION_FINALIZER]
     return await access.call(
@@ -118,9 +118,9 @@ async def _unprotect(access: Access, claim: ResourceClaim) -> ResourceClaim:
     )
 
 
-def _is_the_same(found: ResourceClaim, wanted: ResourceClaim) -> bool:
-    return _pods(found) == _pods(wanted) and found.spec == wanted.spec
+def _matches(found: ResourceClaim, desired: ResourceClaim) -> bool:
+    return _owner_pods(found) == _owner_pods(desired) and found.spec == desired.spec
 
 
-def _pods(claim: ResourceClaim) -> list[str]:
+def _owner_pods(claim: ResourceClaim) -> list[str]:
     return [owner.uid for owner in claim.metadata.owner_references if owner.controller]

@@ -1,24 +1,24 @@
-"""Which write brings a claim to where the plan wants it, and which one takes it back?
+"""Reconciles one claim with the allocation that the plan wants, or takes it back.
 
-A claim is reached when it carries the wanted allocation and lists every consumer in
-``status.reservedFor``. From any state of the API one of these follows, so that a repeated or
-interrupted walk ends in the same place:
+A claim is up to date when it carries the desired allocation and lists every consumer in
+``status.reservedFor``. From any state of the API exactly one of these follows, so a repeated or
+interrupted reconciliation ends in the same place:
 
-    deleted, made again, or allocated to other devices   lost
-    no allocation, no finalizer                           patch metadata: add the finalizer
-    no allocation                                         patch status: allocation and consumers
-    allocated as wanted, consumers missing                patch status: consumers
-    allocated as wanted, consumers listed                 reached
+    deleted, created again, or allocated to other devices   failure
+    no allocation, no finalizer                              patch metadata: add the finalizer
+    no allocation                                            patch status: allocation and consumers
+    allocated as desired, consumers missing                  patch status: consumers
+    allocated as desired, consumers listed                   up to date
 
 Patches carry uid and resourceVersion, which makes a merge patch as strict as an update without
-sending fields we do not read. Taking back needs no fresh copy: consumers leave by a strategic
-merge patch; the allocation is cleared, against a resourceVersion, once nobody else consumes it.
+sending fields we do not read. Releasing needs no fresh copy: consumers are removed by a strategic
+merge patch; the allocation is cleared, against a resourceVersion, once no consumer is left.
+
+A conflict, and a failure that leaves open whether the write happened, is answered by reading the
+claim again. The watch's copy may be older than our own release: only a write that the server
+accepts against its version, or a fresh copy, proves the state of a claim.
 
 Sources: KEP 4381; k8s.io/kubernetes plugin dynamicresources (PreBind, Unreserve, PostFilter).
-
-Every step follows from what the API holds. A conflict, and a failure that leaves open whether the write happened, is answered by reading the claim again: what
-was done is then seen as done. A copy of the watch may be older than our own undoing: only a write
-that the server takes against its version, or a fresh copy, shows that a claim is where it must be.
 """
 
 from collections.abc import Iterable, Set
@@ -38,7 +38,7 @@ from kai_py.api.records.resource import (
 )
 from kai_py.api.records.resource_versions import encode_allocation
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.commit.api_access import Access, is_gone
+from kai_py.commit.api_access import ApiAccess, is_gone
 from kai_py.commit.patches import preconditions
 from kai_py.commit.retry import TRANSIENT
 from kai_py.plan.plan import GangPlacement
@@ -47,7 +47,7 @@ from kai_py.watch.errors import ApiError, Conflict
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimGoal:
+class DesiredClaim:
     """Where a claim must be before its consumers are bound.
 
     ``allocation`` is None for a claim that the plan saw allocated: it must still be, and for
@@ -60,7 +60,7 @@ class ClaimGoal:
     nodes: tuple[str, ...]
     allocation: AllocationResult | None
 
-    def leaving(self, pods: Set[str]) -> frozenset[str]:
+    def released_consumers(self, pods: Set[str]) -> frozenset[str]:
         """Consumers, by uid, that leave when ``pods`` do.
 
         A group leaves with all of its pods, and only what it got in this attempt: others of its
@@ -81,22 +81,22 @@ class ClaimPatch:
 
     body: dict[str, Any]
     subresource: str = "status"
-    how: PatchType = PatchType.MERGE
+    patch_type: PatchType = PatchType.MERGE
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ClaimUpToDate:
     """The claim is where the plan wants it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class ClaimFailure:
     """The claim can't be brought there; ``reason`` names it and says why."""
 
     reason: str
 
 
-def claim_goals(gang: GangPlacement) -> tuple[ClaimGoal, ...]:
+def desired_claims(gang: GangPlacement) -> tuple[DesiredClaim, ...]:
     """Goals of every claim that a gang's pods use, in the order in which pods mention them."""
     claims: dict[str, ClaimRef] = {}
     pods: dict[str, list[PodRef]] = {}
@@ -113,7 +113,7 @@ def claim_goals(gang: GangPlacement) -> tuple[ClaimGoal, ...]:
             consumers.setdefault(claim.uid, {})[consumer.uid] = consumer
             nodes.setdefault(claim.uid, []).append(placement.node)
     return tuple(
-        ClaimGoal(
+        DesiredClaim(
             claim=claim,
             pods=tuple(pods[uid]),
             consumers=tuple(consumers[uid].values()),
@@ -124,36 +124,38 @@ def claim_goals(gang: GangPlacement) -> tuple[ClaimGoal, ...]:
     )
 
 
-def next_write(goal: ClaimGoal, claim: ResourceClaim) -> Reached | Lost | ClaimPatch:
+def next_patch(
+    desired: DesiredClaim, claim: ResourceClaim
+) -> ClaimUpToDate | ClaimFailure | ClaimPatch:
     """The one step that follows from what the API holds for ``goal``'s claim."""
-    problem = _problem(goal, claim)
+    problem = _problem(desired, claim)
     if problem:
-        return Lost(f"claim {goal.claim}: {problem}")
-    missing = _missing_consumers(goal, claim)
+        return ClaimFailure(f"claim {desired.claim}: {problem}")
+    missing = _missing_consumers(desired, claim)
     if claim.status.allocation is not None:
-        return _status_patch(claim, missing, None) if missing else Reached()
+        return _status_patch(claim, missing, None) if missing else ClaimUpToDate()
     if DELETE_PROTECTION_FINALIZER not in claim.metadata.finalizers:
         return _finalizer_patch(claim)
-    return _status_patch(claim, missing, goal.allocation)
+    return _status_patch(claim, missing, desired.allocation)
 
 
-def _problem(goal: ClaimGoal, claim: ResourceClaim) -> str:
-    if claim.metadata.uid != goal.claim.uid:
+def _problem(desired: DesiredClaim, claim: ResourceClaim) -> str:
+    if claim.metadata.uid != desired.claim.uid:
         return "was deleted and made again"
     if claim.metadata.deletion_timestamp is not None:
         return "is being deleted"
-    consumers = len(claim.status.reserved_for) + len(_missing_consumers(goal, claim))
+    consumers = len(claim.status.reserved_for) + len(_missing_consumers(desired, claim))
     if consumers > MAX_RESERVED_FOR:
         return f"would be reserved for {consumers} consumers, {MAX_RESERVED_FOR} are allowed"
-    return _allocation_problem(goal, claim.status.allocation)
+    return _allocation_problem(desired, claim.status.allocation)
 
 
-def _allocation_problem(goal: ClaimGoal, held: AllocationResult | None) -> str:
-    if held is None:
-        return "" if goal.allocation else "lost its allocation meanwhile"
-    if goal.allocation and not same_devices(held, goal.allocation):
+def _allocation_problem(desired: DesiredClaim, allocated: AllocationResult | None) -> str:
+    if allocated is None:
+        return "" if desired.allocation else "lost its allocation meanwhile"
+    if desired.allocation and not same_devices(allocated, desired.allocation):
         return "was allocated to other devices meanwhile"
-    if not all(may_reach(held.node_selector, node) for node in goal.nodes):
+    if not all(selects_node(allocated.node_selector, node) for node in desired.nodes):
         return "was allocated for another node meanwhile"
     return ""
 
@@ -170,7 +172,7 @@ def _devices(allocation: AllocationResult) -> list[tuple[str, str, str, str, str
     )
 
 
-def may_reach(selector: NodeSelector | None, node: str) -> bool:
+def selects_node(selector: NodeSelector | None, node: str) -> bool:
     """Whether the selector's fields allow ``node``; labels are the snapshot's question.
 
     Node-local devices are pinned by ``metadata.name``, which is all that can differ between the
@@ -188,9 +190,11 @@ def may_reach(selector: NodeSelector | None, node: str) -> bool:
     )
 
 
-def _missing_consumers(goal: ClaimGoal, claim: ResourceClaim) -> tuple[ConsumerReference, ...]:
+def _missing_consumers(
+    desired: DesiredClaim, claim: ResourceClaim
+) -> tuple[ConsumerReference, ...]:
     listed = {consumer.uid for consumer in claim.status.reserved_for}
-    return tuple(each for each in goal.consumers if each.uid not in listed)
+    return tuple(each for each in desired.consumers if each.uid not in listed)
 
 
 def _finalizer_patch(claim: ResourceClaim) -> ClaimPatch:
@@ -208,11 +212,11 @@ def _status_patch(
         "reservedFor": msgspec.to_builtins([*claim.status.reserved_for, *added])
     }
     if allocation is not None:
-        status["allocation"] = encode_allocation(_stamped(allocation))
+        status["allocation"] = encode_allocation(_with_timestamp(allocation))
     return ClaimPatch(body={"metadata": preconditions(claim), "status": status})
 
 
-def _stamped(allocation: AllocationResult) -> AllocationResult:
+def _with_timestamp(allocation: AllocationResult) -> AllocationResult:
     """With the time from which drivers and schedulers count how long devices take to be ready."""
     if not any(result.binding_conditions for result in allocation.devices.results):
         return allocation
@@ -220,7 +224,7 @@ def _stamped(allocation: AllocationResult) -> AllocationResult:
     return msgspec.structs.replace(allocation, allocation_timestamp=now)
 
 
-def release_write(claim: ResourceClaim, leaving: frozenset[str]) -> ClaimPatch | None:
+def release_patch(claim: ResourceClaim, leaving: frozenset[str]) -> ClaimPatch | None:
     """The write that frees ``claim`` from consumers with these uids; None when nothing is left.
 
     The last consumer takes the allocation along in the same write, so no state in between holds a
@@ -229,74 +233,74 @@ def release_write(claim: ResourceClaim, leaving: frozenset[str]) -> ClaimPatch |
     """
     uids = [consumer.uid for consumer in claim.status.reserved_for if consumer.uid in leaving]
     if len(uids) < len(claim.status.reserved_for):
-        return _leave_patch(claim, uids) if uids else None
+        return _remove_consumers_patch(claim, uids) if uids else None
     if claim.status.allocation is None:
         return None
     cleared = {"allocation": None, "reservedFor": None, "devices": None}
     return ClaimPatch(body={"metadata": preconditions(claim), "status": cleared})
 
 
-def _leave_patch(claim: ResourceClaim, uids: Iterable[str]) -> ClaimPatch:
+def _remove_consumers_patch(claim: ResourceClaim, uids: Iterable[str]) -> ClaimPatch:
     entries = [{"$patch": "delete", "uid": uid} for uid in uids]
     body = {"metadata": {"uid": claim.metadata.uid}, "status": {"reservedFor": entries}}
-    return ClaimPatch(body=body, how=PatchType.STRATEGIC)
+    return ClaimPatch(body=body, patch_type=PatchType.STRATEGIC)
 
 
-async def reach(
-    access: Access, goal: ClaimGoal, known: ResourceClaim | None
-) -> ResourceClaim | Lost:
+async def reconcile_claim(
+    access: ApiAccess, desired: DesiredClaim, cached: ResourceClaim | None
+) -> ResourceClaim | ClaimFailure:
     """Bring a claim to its goal, starting from a copy that may be old; gives it as it then is."""
     try:
-        claim = known or await access.read_claim(goal.claim)
+        claim = cached or await access.read_claim(desired.claim)
         failures, reason = 0, ""
         while failures < access.retry.attempts:
-            step = next_write(goal, claim)
-            if claim is known and not isinstance(step, ClaimPatch):
-                claim, known = await access.read_claim(goal.claim), None
+            step = next_patch(desired, claim)
+            if claim is cached and not isinstance(step, ClaimPatch):
+                claim, cached = await access.read_claim(desired.claim), None
                 continue
-            if isinstance(step, Reached):
+            if isinstance(step, ClaimUpToDate):
                 return claim
-            if isinstance(step, Lost):
+            if isinstance(step, ClaimFailure):
                 return step
             try:
-                claim = await _send(access, goal.claim, step)
+                claim = await _send_patch(access, desired.claim, step)
             except (Conflict, *TRANSIENT) as error:
                 failures, reason = failures + 1, str(error)
-                await access.retry.pause(failures, error)
-                claim = await access.read_claim(goal.claim)
+                await access.retry.sleep(failures, error)
+                claim = await access.read_claim(desired.claim)
     except ApiError as error:
         if is_gone(error):
-            return Lost(f"claim {goal.claim}: was deleted")
-        return Lost(f"claim {goal.claim}: {error}")
-    return Lost(f"claim {goal.claim}: {failures} writes in a row failed: {reason}")
+            return ClaimFailure(f"claim {desired.claim}: was deleted")
+        return ClaimFailure(f"claim {desired.claim}: {error}")
+    return ClaimFailure(f"claim {desired.claim}: {failures} writes in a row failed: {reason}")
 
 
-async def release(
-    access: Access, ref: ClaimRef, leaving: frozenset[str], known: ResourceClaim | None = None
+async def release_claim(
+    access: ApiAccess, ref: ClaimRef, leaving: frozenset[str], cached: ResourceClaim | None = None
 ) -> None:
     """Take consumers with these uids from a claim, and its devices when nobody else is left.
 
     Raises ApiError when the API keeps failing; a claim that is gone holds nothing.
     """
     try:
-        claim = known or await access.read_claim(ref)
+        claim = cached or await access.read_claim(ref)
         for failures in range(1, access.retry.attempts + 1):
-            step = release_write(claim, leaving) if claim.metadata.uid == ref.uid else None
+            step = release_patch(claim, leaving) if claim.metadata.uid == ref.uid else None
             if step is None:
                 return
             try:
-                claim = await _send(access, ref, step)
+                claim = await _send_patch(access, ref, step)
             except (Conflict, *TRANSIENT) as error:
                 if failures == access.retry.attempts:
                     raise
-                await access.retry.pause(failures, error)
+                await access.retry.sleep(failures, error)
                 claim = await access.read_claim(ref)
     except ApiError as error:
         if not is_gone(error):
             raise
 
 
-async def _send(access: Access, claim: ClaimRef, patch: ClaimPatch) -> ResourceClaim:
+async def _send_patch(access: ApiAccess, claim: ClaimRef, patch: ClaimPatch) -> ResourceClaim:
     return await access.call(
         lambda: access.client.patch(
             access.claims,
@@ -304,6 +308,6 @@ async def _send(access: Access, claim: ClaimRef, patch: ClaimPatch) -> ResourceC
             patch.body,
             namespace=claim.namespace,
             subresource=patch.subresource,
-            how=patch.how,
+            patch_type=patch.patch_type,
         )
     )

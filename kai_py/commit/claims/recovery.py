@@ -30,7 +30,7 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.document import Document, document_decoder
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef
-from kai_py.commit.api_access import Access
+from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.assumptions import FINISHED
@@ -42,26 +42,26 @@ from kai_py.watch.transport import FIELD_MANAGER
 
 
 @dataclass(frozen=True, slots=True)
-class Leftover:
+class LeftoverClaim:
     """A claim and the uids of the consumers it holds devices for in vain."""
 
     claim: ClaimRef
     consumers: frozenset[str]
 
 
-def wanted_pods(plan: Plan) -> frozenset[str]:
+def planned_pods(plan: Plan) -> frozenset[str]:
     """Pods, by uid, for which the plan uses claims."""
     placed = (placement.pod.uid for gang in plan.placements for placement in gang.pods)
     return frozenset((*placed, *(nomination.pod.uid for nomination in plan.nominations)))
 
 
-def find_leftovers(
+def find_leftover_claims(
     claims: Iterable[ResourceClaim],
     pods: Collection[Pod],
-    schedulers: Set[str],
-    wanted: Set[str],
+    scheduler_names: Set[str],
+    in_use: Set[str],
     groups: Collection[GroupKey] = (),
-) -> tuple[Leftover, ...]:
+) -> tuple[LeftoverClaim, ...]:
     """Left-over claims of pods that name one of ``schedulers``.
 
     ``wanted`` are the uids of pods whose claims are in use; ``groups`` are ours, with or without
@@ -70,39 +70,39 @@ def find_leftovers(
     waiting = {
         pod.metadata.uid: pod
         for pod in pods
-        if pod.spec.scheduler_name in schedulers and not pod.spec.node_name
+        if pod.spec.scheduler_name in scheduler_names and not pod.spec.node_name
     }
-    idle = waiting.keys() - wanted
-    idle_groups = _idle_groups(pods, idle, groups)
+    idle = waiting.keys() - in_use
+    idle_groups = _unused_groups(pods, idle, groups)
     used = {
         (pod.metadata.namespace, use.resource_claim_name)
         for pod in waiting.values()
-        if pod.metadata.uid not in wanted
+        if pod.metadata.uid not in in_use
         for use in pod.spec.resource_claims
     }
     return tuple(
-        Leftover(ClaimRef.of(claim.metadata), leaving)
+        LeftoverClaim(ClaimRef.of(claim.metadata), leaving)
         for claim in claims
         if claim.status.allocation is not None
-        and (leaving := _leaving(claim, idle, used, idle_groups)) is not None
+        and (leaving := _removable_consumers(claim, idle, used, idle_groups)) is not None
     )
 
 
-def _idle_groups(
-    pods: Iterable[Pod], idle: Set[str], groups: Collection[GroupKey]
+def _unused_groups(
+    pods: Iterable[Pod], unused: Set[str], groups: Collection[GroupKey]
 ) -> frozenset[GroupKey]:
     """PodGroups all of whose pods that have not ended are ``idle``."""
     found = dict.fromkeys(groups, True)
     for pod in pods:
         key = group_of(pod)
         if key is not None and pod.status.phase not in FINISHED:
-            found[key] = found.get(key, True) and pod.metadata.uid in idle
+            found[key] = found.get(key, True) and pod.metadata.uid in unused
     return frozenset(key for key, every in found.items() if every)
 
 
-def _leaving(
+def _removable_consumers(
     claim: ResourceClaim,
-    idle: Set[str],
+    unused: Set[str],
     used: Set[tuple[str, str]],
     groups: Set[GroupKey],
 ) -> frozenset[str] | None:
@@ -111,22 +111,22 @@ def _leaving(
         leaving = frozenset(
             each.uid
             for each in claim.status.reserved_for
-            if each.uid in idle or (each.resource == GROUPS and (namespace, each.name) in groups)
+            if each.uid in unused or (each.resource == GROUPS and (namespace, each.name) in groups)
         )
         return leaving or None
-    owned = any(owner.uid in idle for owner in claim.metadata.owner_references)
+    owned = any(owner.uid in unused for owner in claim.metadata.owner_references)
     named = (claim.metadata.namespace, claim.metadata.name) in used
     return frozenset() if owned or named else None
 
 
-class LeftoverGrace:
+class LeftoverTracker:
     """Since when each left-over claim has been seen, to give others time to finish with it."""
 
     def __init__(self, grace: float) -> None:
         self._grace = grace
-        self._since: dict[Leftover, float] = {}
+        self._since: dict[LeftoverClaim, float] = {}
 
-    def due(self, leftovers: Iterable[Leftover], now: float) -> tuple[Leftover, ...]:
+    def due(self, leftovers: Iterable[LeftoverClaim], now: float) -> tuple[LeftoverClaim, ...]:
         """Those that have been left over, unchanged, for the whole grace."""
         self._since = {left: self._since.get(left, now) for left in leftovers}
         return tuple(left for left, since in self._since.items() if now - since >= self._grace)
@@ -134,7 +134,7 @@ class LeftoverGrace:
 
 log = logging.getLogger(__name__)
 
-WRITERS: Kind[Document] = Kind(
+CLAIMS_WITH_MANAGERS: Kind[Document] = Kind(
     name=RESOURCE_CLAIMS.name,
     plural=RESOURCE_CLAIMS.plural,
     group=RESOURCE_CLAIMS.group,
@@ -156,45 +156,45 @@ class ClaimingGroups(Protocol):
         """The group is ours, also once it has no pods; nothing for one that is not there."""
 
 
-class GroupOrigins:
+class GroupOwnership:
     """Tells ``groups`` of those whose claims were allocated by us."""
 
-    def __init__(self, access: Access, groups: ClaimingGroups, backoff: ObjectBackoff) -> None:
+    def __init__(self, access: ApiAccess, groups: ClaimingGroups, backoff: ObjectBackoff) -> None:
         """No claim was read yet."""
         self._access, self._groups, self._backoff = access, groups, backoff
-        self._known: set[ClaimRef] = set()
+        self._read_claims: set[ClaimRef] = set()
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Read the claims that are new; one that can't be read is read again later."""
         now = asyncio.get_running_loop().time()
         unknown = self._groups.unknown_groups()
-        self._known &= unknown.keys()
+        self._read_claims &= unknown.keys()
         for claim, groups in unknown.items():
-            if claim in self._known or not self._backoff.ready(claim.uid, now):
+            if claim in self._read_claims or not self._backoff.is_ready(claim.uid, now):
                 continue
             try:
                 ours = await self._is_ours(claim)
             except ApiError as error:
-                self._backoff.failed(claim.uid, now)
+                self._backoff.record_failure(claim.uid, now)
                 log.warning("claim %s, reserved for a PodGroup without pods: %s", claim, error)
                 continue
-            self._backoff.succeeded(claim.uid)
-            self._known.add(claim)
+            self._backoff.reset(claim.uid)
+            self._read_claims.add(claim)
             for group in groups if ours else ():
                 self._groups.own_group(claim.namespace, group)
 
     async def _is_ours(self, claim: ClaimRef) -> bool:
-        served = WRITERS.at(self._access.claims.version)
+        served = CLAIMS_WITH_MANAGERS.at(self._access.claims.version)
         try:
             found = await self._access.call(
                 lambda: self._access.client.get(served, claim.name, namespace=claim.namespace)
             )
         except NotFound:
             return False
-        return any(map(_allocated, found.all_at("metadata.managedFields.*")))
+        return any(map(_wrote_allocation, found.all_at("metadata.managedFields.*")))
 
 
-def _allocated(written: Mapping[str, Any]) -> bool:
+def _wrote_allocation(managed_fields: Mapping[str, Any]) -> bool:
     """Whether an entry of ``managedFields`` says that we wrote the allocation."""
-    status = written.get("fieldsV1", {}).get("f:status", {})
-    return written.get("manager") == FIELD_MANAGER and "f:allocation" in status
+    status = managed_fields.get("fieldsV1", {}).get("f:status", {})
+    return managed_fields.get("manager") == FIELD_MANAGER and "f:allocation" in status

@@ -12,23 +12,23 @@ from kai_py.snapshot.queue_objects import in_api_units
 from kai_py.snapshot.queue_specs import DEVICE_ATTRIBUTE
 
 BYTES = ("memory", "ephemeral-storage")
-MICRO = NANO // 1_000_000
+NANOS_PER_MILLIONTH = NANO // 1_000_000
 
 
-def written(name: str, amount: float) -> Quantity:
+def quantity_of(name: str, amount: float) -> Quantity:
     """Rounded to millionths, below which sums of fractions are noise; never negative.
 
     An amount without bounds is written as nothing: a Quantity cannot say it.
     """
     millionths = round(amount * 1_000_000) if math.isfinite(amount) else 0
     form = QuantityFormat.BINARY_SI if name in BYTES else QuantityFormat.DECIMAL_SI
-    return Quantity(max(millionths, 0) * MICRO, form)
+    return Quantity(max(millionths, 0) * NANOS_PER_MILLIONTH, form)
 
 
 GPU_RESOURCE = "nvidia.com/gpu"
 
 
-def resource_list(amounts: Mapping[str, float]) -> dict[str, str]:
+def kai_resource_list(amounts: Mapping[str, float]) -> dict[str, str]:
     """Finite amounts above nothing, rounded to millionths, by name.
 
     Devices by class are left out: KAI's statuses count GPUs, whatever they were asked for by.
@@ -41,5 +41,5 @@ def resource_list(amounts: Mapping[str, float]) -> dict[str, str]:
         }
     )
     named = {GPU_RESOURCE if name == GPU else name: amount for name, amount in shown.items()}
-    quantities = {name: written(name, named[name]) for name in sorted(named)}
+    quantities = {name: quantity_of(name, named[name]) for name in sorted(named)}
     return {name: str(quantity) for name, quantity in quantities.items() if quantity}

@@ -10,14 +10,14 @@ from typing import Any
 
 from kai_py.api.records.document import Document
 from kai_py.api.timestamp import timestamp
-from kai_py.commit.eviction import DISRUPTION_TARGET, PREEMPTED
+from kai_py.commit.eviction import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from kai_py.commit.patches import preconditions
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class DesiredCondition:
     """A condition without its time."""
 
     status: str
@@ -25,20 +25,22 @@ class Statement:
     message: str = ""
 
 
-Statements = Mapping[str, Statement | None]
+DesiredConditions = Mapping[str, DesiredCondition | None]
 """What a condition of this type must say; None takes it away, if it is of ours."""
 
 
-def statuses_of(known: Document) -> dict[str, str]:
+def condition_statuses(known: Document) -> dict[str, str]:
     """Status by type of condition, as the object has them."""
-    return {each["type"]: each.get("status", "") for each in _stated(known)}
+    return {each["type"]: each.get("status", "") for each in _conditions_of(known)}
 
 
-def conditions_patch(known: Document, wanted: Statements, now: datetime) -> dict[str, Any] | None:
+def conditions_patch(
+    known: Document, desired: DesiredConditions, now: datetime
+) -> dict[str, Any] | None:
     """The merge patch of the status, or None if the object says it already."""
-    stated = {each["type"]: each for each in _stated(known)}
+    stated = {each["type"]: each for each in _conditions_of(known)}
     conditions = dict(stated)
-    for kind, statement in wanted.items():
+    for kind, statement in desired.items():
         if statement is None:
             conditions.pop(kind, None)
         else:
@@ -48,18 +50,18 @@ def conditions_patch(known: Document, wanted: Statements, now: datetime) -> dict
     return {"metadata": preconditions(known), "status": {"conditions": list(conditions.values())}}
 
 
-def disruption(known: Document, why: str) -> Statements:
+def disruption_condition(known: Document, reason: str) -> DesiredConditions:
     """DisruptionTarget while a gang is evicted; one that we wrote before goes afterwards."""
-    if why:
-        return {DISRUPTION_TARGET: Statement("True", PREEMPTED, why)}
+    if reason:
+        return {DISRUPTION_TARGET: DesiredCondition("True", PREEMPTION_BY_SCHEDULER, reason)}
     ours = any(
-        each["type"] == DISRUPTION_TARGET and each.get("reason") == PREEMPTED
-        for each in _stated(known)
+        each["type"] == DISRUPTION_TARGET and each.get("reason") == PREEMPTION_BY_SCHEDULER
+        for each in _conditions_of(known)
     )
     return {DISRUPTION_TARGET: None} if ours else {}
 
 
-class Disrupted:
+class DisruptionReasons:
     """Why gangs are evicted, by key: from the eviction until they run again or are gone."""
 
     def __init__(self) -> None:
@@ -75,15 +77,15 @@ class Disrupted:
         return self._reasons
 
 
-def _stated(known: Document) -> list[dict[str, Any]]:
+def _conditions_of(known: Document) -> list[dict[str, Any]]:
     return known.content.get("status", {}).get("conditions") or []
 
 
 def _condition(
-    kind: str, wanted: Statement, stated: Mapping[str, Any] | None, now: datetime
+    kind: str, desired: DesiredCondition, current: Mapping[str, Any] | None, now: datetime
 ) -> dict[str, Any]:
-    said = {"status": wanted.status, "reason": wanted.reason, "message": wanted.message}
-    if stated is None or stated.get("status") != wanted.status:
+    said = {"status": desired.status, "reason": desired.reason, "message": desired.message}
+    if current is None or current.get("status") != desired.status:
         moment = timestamp(now)
         return {"type": kind, "lastTransitionTime": moment, **said}
-    return {**stated, **said}
+    return {**current, **said}

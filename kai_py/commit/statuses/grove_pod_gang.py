@@ -16,11 +16,11 @@ from typing import Any
 from kai_py.api.records.document import Document
 from kai_py.commit.settings import CommitSettings
 from kai_py.commit.statuses.group_conditions import (
-    Disrupted,
-    Statement,
+    DesiredCondition,
+    DisruptionReasons,
+    condition_statuses,
     conditions_patch,
-    disruption,
-    statuses_of,
+    disruption_condition,
 )
 from kai_py.commit.statuses.report_writer import report_writer
 from kai_py.plan.plan import Plan
@@ -57,27 +57,27 @@ def pod_gang_reports(
 
 def pod_gang_patch(report: PodGangReport, known: Document, now: datetime) -> dict[str, Any] | None:
     """The merge patch of the status, or None if the PodGang says it already."""
-    wanted = dict(disruption(known, report.disrupted))
-    if report.scheduled and statuses_of(known).get(SCHEDULED) != "True":
-        wanted[SCHEDULED] = Statement("True", REASON)
+    wanted = dict(disruption_condition(known, report.disrupted))
+    if report.scheduled and condition_statuses(known).get(SCHEDULED) != "True":
+        wanted[SCHEDULED] = DesiredCondition("True", REASON)
     return conditions_patch(known, wanted, now)
 
 
-class PodGangStatuses:
+class PodGangStatusWriter:
     """Keeps the conditions of PodGangs in line with the plans."""
 
     def __init__(self, client: Client, mirror: Mirror, settings: CommitSettings) -> None:
-        self._on = settings.grove_statuses
+        self._enabled = settings.write_grove_statuses
         self._mirror = mirror
-        self._disrupted = Disrupted()
+        self._disruptions = DisruptionReasons()
         self._writer = report_writer(client, mirror, settings, POD_GANGS, pod_gang_patch)
 
     def update(self, plan: Plan, gangs: Iterable[Gang]) -> None:
         """Note what must be reported from now on."""
-        if not self._on or self._mirror.served(POD_GANGS) is None:
+        if not self._enabled or self._mirror.served(POD_GANGS) is None:
             return
         ours = [gang for gang in gangs if gang.owner.api_version == API_VERSION]
-        disrupted = self._disrupted.update(plan, ours)
+        disrupted = self._disruptions.update(plan, ours)
         self._writer.update(lambda: pod_gang_reports(ours, disrupted))
 
     async def run(self) -> None:

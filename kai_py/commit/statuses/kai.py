@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from kai_py.commit.settings import CommitSettings
 from kai_py.commit.statuses.kai_pod_group import (
     LastEvictions,
-    kai_pod_group_marks,
-    kai_pod_group_marks_patch,
+    kai_pod_group_annotations,
+    kai_pod_group_annotations_patch,
     kai_pod_group_patch,
     kai_pod_group_reports,
 )
@@ -21,27 +21,32 @@ from kai_py.watch.kinds import KAI_POD_GROUPS, KAI_QUEUES
 from kai_py.watch.mirror import Mirror
 
 
-class KaiStatuses:
+class KaiStatusWriter:
     """All writers; a kind that is not served costs nothing."""
 
     def __init__(self, client: Client, mirror: Mirror, settings: CommitSettings) -> None:
-        self._pool = settings.pool
+        self._node_pool = settings.node_pool
         self._evictions = LastEvictions()
         self._queues = report_writer(client, mirror, settings, KAI_QUEUES, kai_queue_patch)
         self._pod_groups = report_writer(
             client, mirror, settings, KAI_POD_GROUPS, kai_pod_group_patch
         )
-        self._marks = report_writer(
-            client, mirror, settings, KAI_POD_GROUPS, kai_pod_group_marks_patch, subresource=""
+        self._annotations = report_writer(
+            client,
+            mirror,
+            settings,
+            KAI_POD_GROUPS,
+            kai_pod_group_annotations_patch,
+            subresource="",
         )
 
     def update(self, plan: Plan, gangs: Iterable[Gang]) -> None:
         """Note what must be reported from now on."""
         self._queues.update(lambda: kai_queue_reports(plan))
-        self._pod_groups.update(lambda: kai_pod_group_reports(plan, gangs, self._pool))
-        evicted = self._evictions.noted(plan, time.time())
-        self._marks.update(lambda: kai_pod_group_marks(gangs, evicted))
+        self._pod_groups.update(lambda: kai_pod_group_reports(plan, gangs, self._node_pool))
+        evicted = self._evictions.update(plan, time.time())
+        self._annotations.update(lambda: kai_pod_group_annotations(gangs, evicted))
 
     async def run(self) -> None:
         """Write until cancelled."""
-        await asyncio.gather(self._queues.run(), self._pod_groups.run(), self._marks.run())
+        await asyncio.gather(self._queues.run(), self._pod_groups.run(), self._annotations.run())

@@ -20,12 +20,16 @@ from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, PodState
 
 INSUFFICIENT = re.compile(r"(\d+) Insufficient (\S+)$")
-ROOMIEST = re.compile(r"no domain has room for (\d+) pods, (\S+) for (\d+) of them")
-NOUNS: Mapping[str, str] = {"nvidia.com/gpu": "GPUs", "cpu": "CPU cores", "memory": "memory"}
+LARGEST_DOMAIN = re.compile(r"no domain has room for (\d+) pods, (\S+) for (\d+) of them")
+RESOURCE_NAMES: Mapping[str, str] = {
+    "nvidia.com/gpu": "GPUs",
+    "cpu": "CPU cores",
+    "memory": "memory",
+}
 MILLICORES, GIGABYTE = 1000.0, 1e9
 
 
-def in_kai_words(plan: Plan, gangs: Iterable[Gang], now: float) -> Plan:
+def with_kai_messages(plan: Plan, gangs: Iterable[Gang], now: float) -> Plan:
     """``plan``, reworded for those of ``gangs`` whose users speak KAI. O(gangs)."""
     speaking = {gang.key: gang for gang in gangs if gang.wording is Wording.KAI}
     if not speaking:
@@ -34,13 +38,13 @@ def in_kai_words(plan: Plan, gangs: Iterable[Gang], now: float) -> Plan:
     return replace(
         plan,
         unplaced=tuple(
-            replace(each, message=_waits(each, speaking[each.gang], now))
+            replace(each, message=_pending_message(each, speaking[each.gang], now))
             if each.gang in speaking
             else each
             for each in plan.unplaced
         ),
         evictions=tuple(
-            structs.replace(each, reason=_had_to_go(each, speaking[each.gang], shares))
+            structs.replace(each, reason=_eviction_message(each, speaking[each.gang], shares))
             if each.gang in speaking
             else each
             for each in plan.evictions
@@ -55,15 +59,15 @@ def kai_message(unplaced: Unplaced) -> str:
     if unplaced.stage is Stage.TOPOLOGY:
         job = f"{unplaced.owner.namespace}/{unplaced.owner.name}"
         told = unplaced.message.replace(f"satisfied for {job}", f"satisfied for job <{job}>")
-        return ROOMIEST.sub(r"node-group \2 can allocate only \3 of \1 required pods", told)
+        return LARGEST_DOMAIN.sub(r"node-group \2 can allocate only \3 of \1 required pods", told)
     short = unplaced.shortage
     if short is None:
         return unplaced.message
     causes = " ".join(f"{_cause(text)}." for text in short.causes)
-    return f"{_head(unplaced, short)} due to: no nodes with enough resources were found: {causes}"
+    return f"{_shortage_summary(unplaced, short)} due to: no nodes with enough resources were found: {causes}"
 
 
-def _waits(unplaced: Unplaced, gang: Gang, now: float) -> str:
+def _pending_message(unplaced: Unplaced, gang: Gang, now: float) -> str:
     if unplaced.stage in (Stage.MEMBERS, Stage.GATED) and not gang.problem:
         return _not_ready(gang)
     delayed = preemption_delay(gang.created, gang.last_evicted, gang.preemption_delay, now)
@@ -90,13 +94,13 @@ def _not_ready(gang: Gang) -> str:
     )
 
 
-def _had_to_go(eviction: Eviction, gang: Gang, shares: Mapping[str, QueueShare]) -> str:
+def _eviction_message(eviction: Eviction, gang: Gang, shares: Mapping[str, QueueShare]) -> str:
     winner = _workload(eviction.beneficiary)
     if eviction.action is Action.PREEMPT:
         return f"Pod {eviction.pod} was preempted by higher priority workload {winner}"
     if eviction.action is Action.RECLAIM:
         sides = (eviction.queue, eviction.beneficiary_queue)
-        details = (_standing(shares[queue]) for queue in sides if queue in shares)
+        details = (_queue_usage(shares[queue]) for queue in sides if queue in shares)
         return "\n".join((f"Pod {eviction.pod} was preempted by workload {winner}.", *details))
     if eviction.action is Action.CONSOLIDATE:
         return (
@@ -115,7 +119,7 @@ def _workload(gang: str) -> str:
     return f"{namespace}/{rest.rpartition('/')[2]}"
 
 
-def _standing(share: QueueShare) -> str:
+def _queue_usage(share: QueueShare) -> str:
     return (
         f"{share.queue} uses <{_amounts(share.allocated)}> with a quota of "
         f"<{_amounts(share.deserved)}>, fair-share of <{_amounts(share.fair_share)}> and queue "
@@ -143,7 +147,7 @@ def _go_duration(seconds: float) -> str:
     return f"{parts}{rest:g}s"
 
 
-def _head(unplaced: Unplaced, short: Shortage) -> str:
+def _shortage_summary(unplaced: Unplaced, short: Shortage) -> str:
     if not short.floor:
         return f"Resources were not found for pod {short.pod or unplaced.pods[0]}"
     found = short.others + short.found
@@ -164,4 +168,4 @@ def _cause(text: str) -> str:
     if lacking is None:
         return text
     count, resource = lacking.groups()
-    return f"{count} node(s) didn't have enough resources: {NOUNS.get(resource, resource)}"
+    return f"{count} node(s) didn't have enough resources: {RESOURCE_NAMES.get(resource, resource)}"

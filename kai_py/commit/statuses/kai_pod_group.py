@@ -29,7 +29,7 @@ from kai_py.api.records.kai import (
 )
 from kai_py.api.timestamp import timestamp
 from kai_py.commit.patches import preconditions
-from kai_py.commit.statuses.amounts import resource_list
+from kai_py.commit.statuses.amounts import kai_resource_list
 from kai_py.commit.statuses.kai_messages import kai_message
 from kai_py.commit.statuses.queue import merge_patch
 from kai_py.dialects.kai.keys import LAST_EVICTION, STALE_SINCE
@@ -49,7 +49,7 @@ REASONS: Mapping[Stage, str] = {
         "PodSchedulingErrors",
     ),
 }
-DEFAULT_POOL = "default"
+DEFAULT_NODE_POOL = "default"
 QUOTA_REASONS = ("OverLimit", "NonPreemptibleOverQuota")
 
 
@@ -57,26 +57,26 @@ QUOTA_REASONS = ("OverLimit", "NonPreemptibleOverQuota")
 class KaiPodGroupReport:
     """What a plan says of a gang; ``settled``: its condition, if any, stays as it is."""
 
-    pool: str
+    node_pool: str
     uid: str
     resources: dict[str, dict[str, str]]
-    verdict: KaiReason | None
-    settled: bool
+    reason: KaiReason | None
+    keep_condition: bool
 
 
 def kai_pod_group_reports(
-    plan: Plan, gangs: Iterable[Gang], pool: str
+    plan: Plan, gangs: Iterable[Gang], node_pool: str
 ) -> dict[Key, KaiPodGroupReport]:
     """A report on every gang that a PodGroup of KAI makes."""
     waiting = {unplaced.gang: unplaced for unplaced in plan.unplaced}
     shares = {share.queue: share for share in plan.queues}
     return {
         (gang.owner.namespace, gang.owner.name): KaiPodGroupReport(
-            pool=pool or DEFAULT_POOL,
+            node_pool=node_pool or DEFAULT_NODE_POOL,
             uid=gang.owner.uid,
             resources=_resources(gang),
-            verdict=_verdict(waiting.get(gang.key), gang, shares),
-            settled=gang.attempted,
+            reason=_unschedulable_reason(waiting.get(gang.key), gang, shares),
+            keep_condition=gang.attempted,
         )
         for gang in gangs
         if gang.owner.api_version == POD_GROUP_API_VERSION
@@ -93,7 +93,7 @@ def kai_pod_group_patch(
     resources = merge_patch(msgspec.to_builtins(known.status.resources_status), report.resources)
     if resources:
         wanted["resourcesStatus"] = resources
-    conditions = None if report.settled else _conditions(report, known, now)
+    conditions = None if report.keep_condition else _conditions(report, known, now)
     if conditions is not None:
         wanted["schedulingConditions"] = conditions
     if not wanted:
@@ -103,13 +103,13 @@ def kai_pod_group_patch(
 
 def _resources(gang: Gang) -> dict[str, dict[str, str]]:
     return {
-        "allocated": resource_list(gang.allocated),
-        "allocatedNonPreemptible": resource_list(gang.fixed),
-        "requested": resource_list(gang.requested),
+        "allocated": kai_resource_list(gang.allocated),
+        "allocatedNonPreemptible": kai_resource_list(gang.fixed),
+        "requested": kai_resource_list(gang.requested),
     }
 
 
-def _verdict(
+def _unschedulable_reason(
     unplaced: Unplaced | None, gang: Gang, shares: Mapping[str, QueueShare]
 ) -> KaiReason | None:
     if unplaced is None or unplaced.stage not in REASONS:
@@ -125,13 +125,13 @@ def _queue_details(share: QueueShare, gang: Gang) -> dict[str, Any]:
     fixed = total(m.charge for m in (*gang.bound, *gang.pending) if gang.is_fixed(m))
     return {
         "name": share.queue,
-        "queueRequestedResources": resource_list(share.requested),
-        "queueDeservedResources": resource_list(share.deserved),
-        "queueAllocatedResources": resource_list(share.allocated),
-        "queueAllocatedNonPreemptibleResources": resource_list(share.non_preemptible),
-        "queueResourceLimits": resource_list(share.maximum),
-        "podGroupRequestedResources": resource_list(gang.requested),
-        "podGroupRequestedNonPreemptibleResources": resource_list(fixed),
+        "queueRequestedResources": kai_resource_list(share.requested),
+        "queueDeservedResources": kai_resource_list(share.deserved),
+        "queueAllocatedResources": kai_resource_list(share.allocated),
+        "queueAllocatedNonPreemptibleResources": kai_resource_list(share.non_preemptible),
+        "queueResourceLimits": kai_resource_list(share.maximum),
+        "podGroupRequestedResources": kai_resource_list(gang.requested),
+        "podGroupRequestedNonPreemptibleResources": kai_resource_list(fixed),
     }
 
 
@@ -140,37 +140,41 @@ def _conditions(
 ) -> list[dict[str, Any]] | None:
     """The whole list, or None if it stands as it is."""
     listed = known.status.scheduling_conditions
-    ours = next((each for each in listed if each.node_pool == report.pool), None)
-    others = [msgspec.to_builtins(each) for each in listed if each.node_pool != report.pool]
-    if report.verdict is None:
+    ours = next((each for each in listed if each.node_pool == report.node_pool), None)
+    others = [msgspec.to_builtins(each) for each in listed if each.node_pool != report.node_pool]
+    if report.reason is None:
         return others if ours is not None else None
-    if ours is not None and ours.reasons == (report.verdict,):
+    if ours is not None and ours.reasons == (report.reason,):
         return None
-    return [*others, _condition(report.verdict, report.pool, ours, now)]
+    return [*others, _condition(report.reason, report.node_pool, ours, now)]
 
 
 def _condition(
-    verdict: KaiReason, pool: str, before: KaiSchedulingCondition | None, now: datetime
+    unschedulable: KaiReason, node_pool: str, before: KaiSchedulingCondition | None, now: datetime
 ) -> dict[str, Any]:
     transition = before.transition_id if before is not None else ""
-    reason = {"reason": verdict.reason, "message": verdict.message}
+    reason = {"reason": unschedulable.reason, "message": unschedulable.message}
     return {
         "type": CONDITION_TYPE,
-        "nodePool": pool,
+        "nodePool": node_pool,
         "status": "True",
         "reason": "Unschedulable",
-        "message": verdict.message,
-        "reasons": [reason if verdict.details is None else {**reason, "details": verdict.details}],
+        "message": unschedulable.message,
+        "reasons": [
+            reason
+            if unschedulable.details is None
+            else {**reason, "details": unschedulable.details}
+        ],
         "transitionID": str(int(transition) + 1 if transition.isdecimal() else 1),
         "lastTransitionTime": timestamp(now),
     }
 
 
-MOST_KEPT = 4096
+MAX_KEPT = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class KaiPodGroupMarks:
+class KaiPodGroupAnnotations:
     """What the PodGroup with this uid must say; ``stale_since`` as in ``Gang``.
 
     ``evicted``: when a pod of it was last chosen, None if never by this process.
@@ -178,7 +182,7 @@ class KaiPodGroupMarks:
 
     uid: str
     stale_since: float | None
-    evicted: float | None = None
+    last_evicted: float | None = None
 
 
 class LastEvictions:
@@ -186,49 +190,56 @@ class LastEvictions:
 
     def __init__(self) -> None:
         self._times: dict[str, float] = {}
-        self._leaving: frozenset[str] = frozenset()
+        self._evicting: frozenset[str] = frozenset()
 
-    def noted(self, plan: Plan, now: float) -> Mapping[str, float]:
+    def update(self, plan: Plan, now: float) -> Mapping[str, float]:
         """All times, with those of ``plan``; what was planned before as well is not told anew."""
         chosen = frozenset(
             each.gang for each in plan.evictions if each.owner.api_version == POD_GROUP_API_VERSION
         )
-        for gang in sorted(chosen - self._leaving):
+        for gang in sorted(chosen - self._evicting):
             self._times.pop(gang, None)
             self._times[gang] = now
-        self._leaving = chosen
-        for gang in tuple(self._times)[:-MOST_KEPT]:
+        self._evicting = chosen
+        for gang in tuple(self._times)[:-MAX_KEPT]:
             del self._times[gang]
         return self._times
 
 
-def kai_pod_group_marks(
-    gangs: Iterable[Gang], evicted: Mapping[str, float]
-) -> dict[Key, KaiPodGroupMarks]:
+def kai_pod_group_annotations(
+    gangs: Iterable[Gang], last_evicted: Mapping[str, float]
+) -> dict[Key, KaiPodGroupAnnotations]:
     """The marks of every gang that a PodGroup of KAI makes; ``evicted``: gang key to a time."""
     return {
-        (gang.owner.namespace, gang.owner.name): KaiPodGroupMarks(
-            gang.owner.uid, gang.stale_since, evicted.get(gang.key)
+        (gang.owner.namespace, gang.owner.name): KaiPodGroupAnnotations(
+            gang.owner.uid, gang.stale_since, last_evicted.get(gang.key)
         )
         for gang in gangs
         if gang.owner.api_version == POD_GROUP_API_VERSION
     }
 
 
-def kai_pod_group_marks_patch(
-    marks: KaiPodGroupMarks, known: KaiPodGroup, _now: datetime
+def kai_pod_group_annotations_patch(
+    annotations: KaiPodGroupAnnotations, known: KaiPodGroup, _now: datetime
 ) -> dict[str, Any] | None:
     """The merge patch of the PodGroup, or None if it says so already."""
     said = known.metadata.annotations
-    wanted = {STALE_SINCE: None if marks.stale_since is None else _written(marks.stale_since)}
-    if marks.evicted is not None and (moment(said.get(LAST_EVICTION, "")) or 0.0) < marks.evicted:
-        wanted[LAST_EVICTION] = _written(marks.evicted)
+    wanted = {
+        STALE_SINCE: None
+        if annotations.stale_since is None
+        else _timestamp_up(annotations.stale_since)
+    }
+    if (
+        annotations.last_evicted is not None
+        and (moment(said.get(LAST_EVICTION, "")) or 0.0) < annotations.last_evicted
+    ):
+        wanted[LAST_EVICTION] = _timestamp_up(annotations.last_evicted)
     changed = {key: text for key, text in wanted.items() if said.get(key) != text}
-    if known.metadata.uid != marks.uid or not changed:
+    if known.metadata.uid != annotations.uid or not changed:
         return None
     return {"metadata": {**preconditions(known), "annotations": changed}}
 
 
-def _written(moment: float) -> str:
+def _timestamp_up(seconds: float) -> str:
     """Rounded up: nobody is evicted before the grace has passed."""
-    return timestamp(math.ceil(moment))
+    return timestamp(math.ceil(seconds))

@@ -15,8 +15,8 @@ from kai_py.api.records.core import Condition
 from kai_py.api.records.kai import KaiQueue
 from kai_py.api.timestamp import timestamp
 from kai_py.commit.patches import preconditions
-from kai_py.commit.statuses.amounts import resource_list
-from kai_py.commit.statuses.queue_conditions import Finding, findings
+from kai_py.commit.statuses.amounts import kai_resource_list
+from kai_py.commit.statuses.queue_conditions import QueueCondition, queue_conditions
 from kai_py.plan.plan import Plan, QueueShare
 from kai_py.watch.resource import Key
 
@@ -29,7 +29,7 @@ class KaiQueueReport:
 
     share: QueueShare
     children: tuple[str, ...]
-    findings: tuple[Finding, ...]
+    conditions: tuple[QueueCondition, ...]
 
 
 def kai_queue_reports(plan: Plan) -> dict[Key, KaiQueueReport]:
@@ -40,7 +40,7 @@ def kai_queue_reports(plan: Plan) -> dict[Key, KaiQueueReport]:
         children.setdefault(share.parent, []).append(share.queue)
     return {
         ("", name): KaiQueueReport(
-            share, tuple(children.get(name, ()) if name else ()), findings(share, shares)
+            share, tuple(children.get(name, ()) if name else ()), queue_conditions(share, shares)
         )
         for name, share in shares.items()
     }
@@ -59,7 +59,7 @@ def kai_queue_patch(
         ("allocatedNonPreemptible", said.allocated_non_preemptible, share.non_preemptible),
         ("requested", said.requested, share.requested),
     ):
-        changes = _changes(old, resource_list(amounts))
+        changes = _changes(old, kai_resource_list(amounts))
         if changes:
             wanted[field] = changes
     conditions = _conditions(report, known, now)
@@ -81,18 +81,18 @@ def _conditions(
 ) -> list[dict[str, Any]] | None:
     """The whole list, or None if it stands as it is."""
     before = {condition.type: condition for condition in known.status.conditions}
-    ours = [f for f in report.findings if f.type in CONDITION_TYPES]
+    ours = [f for f in report.conditions if f.type in CONDITION_TYPES]
     types = [CONDITION_TYPES[finding.type] for finding in ours]
-    if all(_stands(f, before.get(name)) for f, name in zip(ours, types, strict=True)):
+    if all(_is_unchanged(f, before.get(name)) for f, name in zip(ours, types, strict=True)):
         return None
-    listed = [_written(c) for c in known.status.conditions if c.type not in types]
+    listed = [_condition_document(c) for c in known.status.conditions if c.type not in types]
     for finding, name in zip(ours, types, strict=True):
         old = before.get(name)
         since = now
         if old is not None and old.status == finding.status and old.last_transition_time:
             since = old.last_transition_time
         listed.append(
-            _written(
+            _condition_document(
                 Condition(
                     type=name,
                     status=finding.status,
@@ -105,15 +105,15 @@ def _conditions(
     return listed
 
 
-def _stands(finding: Finding, known: Condition | None) -> bool:
+def _is_unchanged(condition: QueueCondition, known: Condition | None) -> bool:
     return known is not None and (known.status, known.reason, known.message) == (
-        finding.status,
-        finding.reason,
-        finding.message,
+        condition.status,
+        condition.reason,
+        condition.message,
     )
 
 
-def _written(condition: Condition) -> dict[str, Any]:
+def _condition_document(condition: Condition) -> dict[str, Any]:
     document = {
         "type": condition.type,
         "status": condition.status,

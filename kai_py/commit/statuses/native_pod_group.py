@@ -22,11 +22,11 @@ from typing import Any
 from kai_py.api.records.document import Document
 from kai_py.commit.settings import CommitSettings
 from kai_py.commit.statuses.group_conditions import (
-    Disrupted,
-    Statement,
+    DesiredCondition,
+    DisruptionReasons,
+    condition_statuses,
     conditions_patch,
-    disruption,
-    statuses_of,
+    disruption_condition,
 )
 from kai_py.commit.statuses.pod import SCHEDULER_ERROR, UNSCHEDULABLE
 from kai_py.commit.statuses.report_writer import report_writer
@@ -41,8 +41,8 @@ from kai_py.watch.resource import Key
 API_GROUP = "scheduling.k8s.io/"
 KINDS = ("PodGroup", "CompositePodGroup")
 SCHEDULED = "Scheduled"
-UNTRIED = frozenset({Stage.MEMBERS, Stage.GATED, Stage.CLAIMS, Stage.BACKOFF})
-ERRORS = frozenset({Stage.INVALID, Stage.FAILED})
+UNTRIED_STAGES = frozenset({Stage.MEMBERS, Stage.GATED, Stage.CLAIMS, Stage.BACKOFF})
+ERROR_STAGES = frozenset({Stage.INVALID, Stage.FAILED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def composite_group_reports(
     plan: Plan, gangs: Iterable[Gang], disrupted: Mapping[str, str]
 ) -> dict[Key, NativeGroupReport]:
     """The same of every CompositePodGroup."""
-    return _reports(plan, gangs, disrupted, lambda gang: _inner(gang.tree))
+    return _reports(plan, gangs, disrupted, lambda gang: _composite_subgroups(gang.tree))
 
 
 def is_native(gang: Gang) -> bool:
@@ -77,11 +77,11 @@ def native_group_patch(
     report: NativeGroupReport, known: Document, now: datetime
 ) -> dict[str, Any] | None:
     """The merge patch of the status, or None if the group says it already."""
-    wanted = dict(disruption(known, report.disrupted))
+    wanted = dict(disruption_condition(known, report.disrupted))
     kind = _condition_type(known)
-    if report.reason and statuses_of(known).get(kind) != "True":
+    if report.reason and condition_statuses(known).get(kind) != "True":
         status = "True" if report.reason == SCHEDULED else "False"
-        wanted[kind] = Statement(status, report.reason, report.message)
+        wanted[kind] = DesiredCondition(status, report.reason, report.message)
     return conditions_patch(known, wanted, now)
 
 
@@ -102,12 +102,12 @@ def _reports(
     }
 
 
-def _inner(tree: Subgroup) -> Iterator[Subgroup]:
+def _composite_subgroups(tree: Subgroup) -> Iterator[Subgroup]:
     """Subgroups that are made of others."""
     if tree.children:
         yield tree
     for child in tree.children:
-        yield from _inner(child)
+        yield from _composite_subgroups(child)
 
 
 def _reports_of(
@@ -118,10 +118,10 @@ def _reports_of(
         key = gang.owner.namespace, group.name or gang.owner.name
         if satisfied(group, bound):
             yield key, NativeGroupReport(SCHEDULED, "")
-        elif unplaced is None or unplaced.stage in UNTRIED:
+        elif unplaced is None or unplaced.stage in UNTRIED_STAGES:
             yield key, NativeGroupReport("", "", disrupted)
         else:
-            reason = SCHEDULER_ERROR if unplaced.stage in ERRORS else UNSCHEDULABLE
+            reason = SCHEDULER_ERROR if unplaced.stage in ERROR_STAGES else UNSCHEDULABLE
             yield key, NativeGroupReport(reason, unplaced.message, disrupted)
 
 
@@ -131,12 +131,12 @@ def _condition_type(known: Document) -> str:
     return f"{known.kind}InitiallyScheduled"
 
 
-class NativeGroupStatuses:
+class NativeGroupStatusWriter:
     """Keeps the statuses of groups in line with the plans; costs nothing where none is served."""
 
     def __init__(self, client: Client, mirror: Mirror, settings: CommitSettings) -> None:
         self._mirror = mirror
-        self._disrupted = Disrupted()
+        self._disruptions = DisruptionReasons()
         self._groups = report_writer(client, mirror, settings, NATIVE_GROUPS, native_group_patch)
         self._composites = report_writer(
             client, mirror, settings, COMPOSITE_GROUPS, native_group_patch
@@ -147,7 +147,7 @@ class NativeGroupStatuses:
         if self._mirror.served(NATIVE_GROUPS) is None:
             return
         native = [gang for gang in gangs if is_native(gang)]
-        disrupted = self._disrupted.update(plan, native)
+        disrupted = self._disruptions.update(plan, native)
         self._groups.update(lambda: native_group_reports(plan, native, disrupted))
         self._composites.update(lambda: composite_group_reports(plan, native, disrupted))
 

@@ -17,9 +17,9 @@ from kai_py.api.quantity import Quantity
 from kai_py.api.queue_status import Condition, PendingReason, QueueStatus, Usage
 from kai_py.commit.patches import preconditions
 from kai_py.commit.retry import ObjectBackoff
-from kai_py.commit.statuses.amounts import written
-from kai_py.commit.statuses.queue_conditions import Finding, findings
-from kai_py.commit.statuses.report_writer import Reported, ReportWriter
+from kai_py.commit.statuses.amounts import quantity_of
+from kai_py.commit.statuses.queue_conditions import QueueCondition, queue_conditions
+from kai_py.commit.statuses.report_writer import ReportedKind, ReportWriter
 from kai_py.plan.plan import Plan, QueueShare
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.queue_objects import GPUS, eviction_status, in_api_units, usage_status
@@ -27,35 +27,35 @@ from kai_py.watch.client import Client
 from kai_py.watch.kinds import WatchedQueue
 from kai_py.watch.resource import Resource
 
-USAGE_SECONDS = 300.0
+USAGE_WRITE_SECONDS = 300.0
 """Past use changes all the time; alone it is written no more often than this."""
-MOST_RESOURCES = 64
+MAX_RESOURCES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class QueueReport:
+class QueueStatusReport:
     """What a plan says of a queue; equal reports need no new status."""
 
     share: QueueShare
-    findings: tuple[Finding, ...]
+    conditions: tuple[QueueCondition, ...]
     pending: tuple[PendingReason, ...]
     usage_period: int = 0
     """Changes once in ``USAGE_SECONDS`` while past use is kept."""
 
 
-def queue_reports(plan: Plan) -> tuple[QueueReport, ...]:
+def queue_reports(plan: Plan) -> tuple[QueueStatusReport, ...]:
     """A report on every queue of the plan, in its order. O(queues + waiting gangs) x depth."""
     shares = {share.queue: share for share in plan.queues}
     waiting: dict[str, dict[str, PendingReason]] = {name: {} for name in shares}
     for unplaced in plan.unplaced:
         name = unplaced.queue
         while name in shares:
-            _count(waiting[name], unplaced.stage.value, len(unplaced.pods))
+            _count_pending(waiting[name], unplaced.stage.value, len(unplaced.pods))
             name = shares[name].parent
     return tuple(
-        QueueReport(
+        QueueStatusReport(
             share=replace(share, pending_gangs=sum(r.gangs for r in waiting[name].values())),
-            findings=findings(share, shares),
+            conditions=queue_conditions(share, shares),
             pending=tuple(waiting[name][reason] for reason in sorted(waiting[name])),
             usage_period=_period(share.usage.at) if share.usage else 0,
         )
@@ -63,14 +63,14 @@ def queue_reports(plan: Plan) -> tuple[QueueReport, ...]:
     )
 
 
-def wanted_status(report: QueueReport, known: WatchedQueue, now: datetime) -> QueueStatus:
+def desired_status(report: QueueStatusReport, watched: WatchedQueue, now: datetime) -> QueueStatus:
     """The whole status the queue must have; a condition keeps its time until it changes."""
-    share, said = report.share, known.queue.status
-    generation = known.metadata.generation
+    share, said = report.share, watched.queue.status
+    generation = watched.metadata.generation
     before = {condition.type: condition for condition in said.conditions}
     ours = tuple(
         _condition(finding, before.get(finding.type), generation, now)
-        for finding in report.findings
+        for finding in report.conditions
     )
     types = {condition.type for condition in ours}
     return QueueStatus(
@@ -86,18 +86,18 @@ def wanted_status(report: QueueReport, known: WatchedQueue, now: datetime) -> Qu
     )
 
 
-def status_patch(wanted: QueueStatus, known: WatchedQueue) -> dict[str, Any] | None:
+def queue_status_patch(desired: QueueStatus, known: WatchedQueue) -> dict[str, Any] | None:
     """The merge patch of queues/status that brings the queue to ``wanted``; None if it is there."""
-    changes = merge_patch(_document(known.queue.status), _document(wanted))
+    changes = merge_patch(_document(known.queue.status), _document(desired))
     if not changes:
         return None
     return {"metadata": preconditions(known), "status": changes}
 
 
-def changed_findings(report: QueueReport, known: WatchedQueue) -> Iterable[Finding]:
+def changed_conditions(report: QueueStatusReport, known: WatchedQueue) -> Iterable[QueueCondition]:
     """Findings whose condition is about to change in status or reason."""
     said = {c.type: (c.status, c.reason) for c in known.queue.status.conditions}
-    return (f for f in report.findings if said.get(f.type) != (f.status, f.reason))
+    return (f for f in report.conditions if said.get(f.type) != (f.status, f.reason))
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,36 +114,36 @@ def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any
     return changes
 
 
-def _usage(report: QueueReport, said: QueueStatus) -> Usage | None:
+def _usage(report: QueueStatusReport, current: QueueStatus) -> Usage | None:
     """What was written in this period stays."""
     usage = report.share.usage
     if usage is None:
-        return said.usage
-    if said.usage and _period(said.usage.observed_at.timestamp()) == report.usage_period:
-        return said.usage
+        return current.usage
+    if current.usage and _period(current.usage.observed_at.timestamp()) == report.usage_period:
+        return current.usage
     return usage_status(usage)
 
 
 def _period(seconds: float) -> int:
-    return int(seconds // USAGE_SECONDS)
+    return int(seconds // USAGE_WRITE_SECONDS)
 
 
-def _count(waiting: dict[str, PendingReason], reason: str, pods: int) -> None:
+def _count_pending(waiting: dict[str, PendingReason], reason: str, pods: int) -> None:
     known = waiting.get(reason, PendingReason(reason=reason))
     waiting[reason] = PendingReason(reason=reason, gangs=known.gangs + 1, pods=known.pods + pods)
 
 
 def _condition(
-    finding: Finding, before: Condition | None, generation: int, now: datetime
+    condition: QueueCondition, before: Condition | None, generation: int, now: datetime
 ) -> Condition:
     since = now.replace(microsecond=0)
-    if before is not None and before.status == finding.status:
+    if before is not None and before.status == condition.status:
         since = before.last_transition_time
     return Condition(
-        type=finding.type,
-        status=finding.status,
-        reason=finding.reason,
-        message=finding.message[:32768],
+        type=condition.type,
+        status=condition.status,
+        reason=condition.reason,
+        message=condition.message[:32768],
         last_transition_time=since,
         observed_generation=generation,
     )
@@ -152,10 +152,10 @@ def _condition(
 def _amounts(amounts: Mapping[str, float]) -> dict[str, Quantity]:
     """Amounts in the API's units; GPUs first and always, others unless they are zero."""
     shown = in_api_units(amounts)
-    listed = {GPUS: written(GPUS, shown.pop(GPU, 0.0))}
+    listed = {GPUS: quantity_of(GPUS, shown.pop(GPU, 0.0))}
     for name in sorted(shown):
-        quantity = written(name, shown[name])
-        if quantity and len(listed) < MOST_RESOURCES:
+        quantity = quantity_of(name, shown[name])
+        if quantity and len(listed) < MAX_RESOURCES:
             listed[name] = quantity
     return listed
 
@@ -180,14 +180,14 @@ class QueueStatusWriter:
         *,
         interval: float,
         backoff: ObjectBackoff,
-        on_transition: Callable[[WatchedQueue, Finding], None],
+        on_transition: Callable[[WatchedQueue, QueueCondition], None],
     ) -> None:
         self._on_transition = on_transition
-        reported = Reported(
+        reported = ReportedKind(
             served=lambda: resource,
             find=lambda key: find_queue(key[1]),
             patch=_patch,
-            on_written=self._tell,
+            on_written=self._report_transitions,
         )
         self._writer = ReportWriter(client, reported, interval=interval, backoff=backoff)
 
@@ -201,10 +201,10 @@ class QueueStatusWriter:
         """Write until cancelled."""
         await self._writer.run()
 
-    def _tell(self, report: QueueReport, known: WatchedQueue) -> None:
-        for finding in changed_findings(report, known):
+    def _report_transitions(self, report: QueueStatusReport, known: WatchedQueue) -> None:
+        for finding in changed_conditions(report, known):
             self._on_transition(known, finding)
 
 
-def _patch(report: QueueReport, known: WatchedQueue, now: datetime) -> dict[str, Any] | None:
-    return status_patch(wanted_status(report, known, now), known)
+def _patch(report: QueueStatusReport, known: WatchedQueue, now: datetime) -> dict[str, Any] | None:
+    return queue_status_patch(desired_status(report, known, now), known)

@@ -22,11 +22,11 @@ from kai_py.snapshot.queue_specs import QueueFault, QueueProblem
 BROKEN_PARENT = (QueueFault.MISSING_PARENT, QueueFault.CYCLE)
 ACCEPTED = "Accepted"
 ANCESTOR_ORPHAN = "AncestorOrphan"
-NEGLIGIBLE = 1e-6
+TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class QueueCondition:
     """A condition without the times that belong to the object."""
 
     type: str
@@ -35,60 +35,62 @@ class Finding:
     message: str = ""
 
 
-def findings(share: QueueShare, shares: Mapping[str, QueueShare]) -> tuple[Finding, ...]:
+def queue_conditions(
+    share: QueueShare, shares: Mapping[str, QueueShare]
+) -> tuple[QueueCondition, ...]:
     """What holds of ``share``; ``shares`` are all queues of the plan by name."""
     return (
-        _ready(share, _orphan_above(share, shares)),
-        _orphan(share, _orphan_above(share, shares)),
+        _ready(share, _orphan_ancestor(share, shares)),
+        _orphan(share, _orphan_ancestor(share, shares)),
         _over_deserved(share),
         _over_max(share),
     )
 
 
-def _ready(share: QueueShare, above: str) -> Finding:
+def _ready(share: QueueShare, above: str) -> QueueCondition:
     if share.problems:
         message = "; ".join(_with_field(problem) for problem in share.problems)
-        return Finding(READY, "False", share.problems[0].fault.value, message)
+        return QueueCondition(READY, "False", share.problems[0].fault.value, message)
     if above:
-        return Finding(READY, "False", ANCESTOR_ORPHAN, _ancestor_message(above))
+        return QueueCondition(READY, "False", ANCESTOR_ORPHAN, _ancestor_message(above))
     if share.cut:
         message = "; ".join(_cut_message(share, resource) for resource in sorted(share.cut))
-        return Finding(READY, "True", "DeservedScaledDown", message)
-    return Finding(READY, "True", ACCEPTED)
+        return QueueCondition(READY, "True", "DeservedScaledDown", message)
+    return QueueCondition(READY, "True", ACCEPTED)
 
 
-def _orphan(share: QueueShare, above: str) -> Finding:
+def _orphan(share: QueueShare, above: str) -> QueueCondition:
     problem = next((each for each in share.problems if each.fault in BROKEN_PARENT), None)
     if problem is not None:
-        return Finding(ORPHAN, "True", problem.fault.value, _with_field(problem))
+        return QueueCondition(ORPHAN, "True", problem.fault.value, _with_field(problem))
     if above:
-        return Finding(ORPHAN, "True", ANCESTOR_ORPHAN, _ancestor_message(above))
-    return Finding(ORPHAN, "False", "InTree")
+        return QueueCondition(ORPHAN, "True", ANCESTOR_ORPHAN, _ancestor_message(above))
+    return QueueCondition(ORPHAN, "False", "InTree")
 
 
-def _over_deserved(share: QueueShare) -> Finding:
+def _over_deserved(share: QueueShare) -> QueueCondition:
     above = "; ".join(
         f"{amount_text(held, resource)} allocated, {field_of(resource, 'deserved')} is "
         f"{amount_text(bound, resource)}: queues below their fair share may reclaim the rest"
         for resource, held, bound in _exceeded(share, share.deserved)
     )
     if above:
-        return Finding(OVER_DESERVED, "True", "AboveDeserved", above)
-    return Finding(OVER_DESERVED, "False", "WithinDeserved")
+        return QueueCondition(OVER_DESERVED, "True", "AboveDeserved", above)
+    return QueueCondition(OVER_DESERVED, "False", "WithinDeserved")
 
 
-def _over_max(share: QueueShare) -> Finding:
+def _over_max(share: QueueShare) -> QueueCondition:
     above = "; ".join(
         f"{amount_text(held, resource)} allocated, {field_of(resource, 'max')} is "
         f"{amount_text(bound, resource)}: nothing starts until pods end or it is raised"
         for resource, held, bound in _exceeded(share, share.maximum)
     )
     if above:
-        return Finding(OVER_MAX, "True", "AboveMax", above)
-    return Finding(OVER_MAX, "False", "WithinMax")
+        return QueueCondition(OVER_MAX, "True", "AboveMax", above)
+    return QueueCondition(OVER_MAX, "False", "WithinMax")
 
 
-def _orphan_above(share: QueueShare, shares: Mapping[str, QueueShare]) -> str:
+def _orphan_ancestor(share: QueueShare, shares: Mapping[str, QueueShare]) -> str:
     """The queue above whose parent can't be used, if there is one."""
     while share.parent:
         share = shares[share.parent]
@@ -117,5 +119,5 @@ def _exceeded(share: QueueShare, bounds: Mapping[str, float]) -> Iterator[tuple[
     """Resources held above their bound, with what is held and the bound."""
     for resource in sorted(share.allocated):
         held, bound = share.allocated[resource], bounds.get(resource, math.inf)
-        if held > bound * (1 + NEGLIGIBLE) + NEGLIGIBLE:
+        if held > bound * (1 + TOLERANCE) + TOLERANCE:
             yield resource, held, bound

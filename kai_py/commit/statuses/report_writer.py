@@ -24,18 +24,18 @@ from kai_py.watch.resource import Identified, Key, Kind, Resource
 
 log = logging.getLogger(__name__)
 
-PASS_SECONDS = 0.5
+MIN_INTERVAL_SECONDS = 0.5
 """Least time from the end of one look at all objects to the next."""
-WRITES_PER_PASS = 20
+MAX_WRITES_PER_PASS = 20
 
 Report = TypeVar("Report")
-Known = TypeVar("Known", bound=Identified)
-Patch = Callable[[Report, Known, datetime], dict[str, Any] | None]
+ReportedObject = TypeVar("ReportedObject", bound=Identified)
+Patch = Callable[[Report, ReportedObject, datetime], dict[str, Any] | None]
 """The merge patch that makes an object say the report; None if it does."""
 
 
 @dataclass(frozen=True)
-class Reported(Generic[Report, Known]):
+class ReportedKind(Generic[Report, ReportedObject]):
     """A kind whose objects report: where it is served, its objects, and how reports are written.
 
     ``patch`` gives the merge patch of the ``subresource`` (empty: of the object), None where it
@@ -43,20 +43,20 @@ class Reported(Generic[Report, Known]):
     ``on_written`` is told of a report that was written, with the object as it was before.
     """
 
-    served: Callable[[], Resource[Known] | None]
-    find: Callable[[Key], Known | None]
-    patch: Patch[Report, Known]
-    on_written: Callable[[Report, Known], None] = lambda _report, _known: None
+    served: Callable[[], Resource[ReportedObject] | None]
+    find: Callable[[Key], ReportedObject | None]
+    patch: Patch[Report, ReportedObject]
+    on_written: Callable[[Report, ReportedObject], None] = lambda _report, _known: None
     subresource: str = "status"
 
 
-class ReportWriter(Generic[Report, Known]):
+class ReportWriter(Generic[Report, ReportedObject]):
     """Brings the objects of one kind in line with the last reports; ``interval`` in seconds."""
 
     def __init__(
         self,
         client: Client,
-        kind: Reported[Report, Known],
+        kind: ReportedKind[Report, ReportedObject],
         *,
         interval: float,
         backoff: ObjectBackoff,
@@ -66,24 +66,24 @@ class ReportWriter(Generic[Report, Known]):
         self._interval = interval
         self._backoff = backoff
         self._reports: Callable[[], Mapping[Key, Report]] = dict
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._not_before: dict[Key, float] = {}
-        self._said: dict[Key, tuple[Report, str]] = {}
+        self._up_to_date: dict[Key, tuple[Report, str]] = {}
 
     def update(self, reports: Callable[[], Mapping[Key, Report]]) -> None:
         """Note what gives, when its time comes, what objects must report from now on."""
         self._reports = reports
-        self._news.set()
+        self._changed.set()
 
     async def run(self) -> None:
         """Write until cancelled."""
         while True:
-            self._news.clear()
+            self._changed.clear()
             pause = await self._write_due()
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause if math.isfinite(pause) else None):
-                    await self._news.wait()
-            await asyncio.sleep(PASS_SECONDS)
+                    await self._changed.wait()
+            await asyncio.sleep(MIN_INTERVAL_SECONDS)
 
     async def _write_due(self) -> float:
         """Write to objects that may be written to; gives the seconds until there are more."""
@@ -91,37 +91,40 @@ class ReportWriter(Generic[Report, Known]):
         if resource is None:
             return math.inf
         now = asyncio.get_running_loop().time()
-        changed = self._changed()
+        changed = self._outdated()
         due = [entry for entry in changed if entry[0] <= now]
-        for _, key, report, known in due[:WRITES_PER_PASS]:
-            await self._bring_in_line(resource, key, report, known)
-        if len(due) > WRITES_PER_PASS:
+        for _, key, report, known in due[:MAX_WRITES_PER_PASS]:
+            await self._write_report(resource, key, report, known)
+        if len(due) > MAX_WRITES_PER_PASS:
             return 0.0
         waiting = [at - now for at, *_ in changed if at > now]
-        retried = [self._not_before[k] - now for _, k, r, o in due if not self._says(k, r, o)]
+        retried = [
+            self._not_before[k] - now for _, k, r, o in due if not self._is_up_to_date(k, r, o)
+        ]
         return min((*waiting, *retried), default=math.inf)
 
-    def _changed(self) -> list[tuple[float, Key, Report, Known]]:
+    def _outdated(self) -> list[tuple[float, Key, Report, ReportedObject]]:
         """Objects that may say something else than reported, by the time they may be written to."""
         reports = self._reports()
-        self._forget_all_but(reports)
+        self._forget_others(reports)
         found = [
             (self._not_before.get(key, 0.0), key, report, known)
             for key, report in reports.items()
-            if (known := self._kind.find(key)) is not None and not self._says(key, report, known)
+            if (known := self._kind.find(key)) is not None
+            and not self._is_up_to_date(key, report, known)
         ]
         return sorted(found, key=lambda entry: entry[0])
 
-    def _says(self, key: Key, report: Report, known: Known) -> bool:
-        return self._said.get(key) == (report, known.metadata.resource_version)
+    def _is_up_to_date(self, key: Key, report: Report, known: ReportedObject) -> bool:
+        return self._up_to_date.get(key) == (report, known.metadata.resource_version)
 
-    async def _bring_in_line(
-        self, resource: Resource[Known], key: Key, report: Report, known: Known
+    async def _write_report(
+        self, resource: Resource[ReportedObject], key: Key, report: Report, known: ReportedObject
     ) -> None:
         loop, (namespace, name) = asyncio.get_running_loop(), key
         patch = self._kind.patch(report, known, datetime.now(UTC))
         if patch is None:
-            self._said[key] = (report, known.metadata.resource_version)
+            self._up_to_date[key] = (report, known.metadata.resource_version)
             return
         place = f"{namespace}/{name}" if namespace else name
         pause, label = self._interval, f"{resource.kind.name} {place}"
@@ -133,31 +136,31 @@ class ReportWriter(Generic[Report, Known]):
             log.debug("report of %s: %s", label, error)
         except ApiError as error:
             log.warning("report of %s: %s", label, error)
-            pause = max(pause, self._backoff.failed(label, loop.time()))
+            pause = max(pause, self._backoff.record_failure(label, loop.time()))
         else:
-            self._backoff.succeeded(label)
+            self._backoff.reset(label)
             self._kind.on_written(report, known)
         self._not_before[key] = loop.time() + pause
 
-    def _forget_all_but(self, keys: Mapping[Key, object]) -> None:
-        for gone in [key for key in (*self._not_before, *self._said) if key not in keys]:
+    def _forget_others(self, keys: Mapping[Key, object]) -> None:
+        for gone in [key for key in (*self._not_before, *self._up_to_date) if key not in keys]:
             self._not_before.pop(gone, None)
-            self._said.pop(gone, None)
+            self._up_to_date.pop(gone, None)
 
 
 def report_writer(
     client: Client,
     mirror: Mirror,
     settings: CommitSettings,
-    kind: Kind[Known],
-    patch: Patch[Report, Known],
+    kind: Kind[ReportedObject],
+    patch: Patch[Report, ReportedObject],
     *,
     subresource: str = "status",
-) -> ReportWriter[Report, Known]:
+) -> ReportWriter[Report, ReportedObject]:
     """A writer for a kind as the mirror has it; one that is not served costs nothing."""
     return ReportWriter(
         client,
-        Reported(
+        ReportedKind(
             served=lambda: mirror.served(kind),
             find=mirror.objects(kind).get,
             patch=patch,

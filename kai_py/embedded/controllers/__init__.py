@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.embedded.controllers.claims import CLAIM_RELEASER, CLAIM_SUPPLIER
+from kai_py.embedded.controllers.claims import CLAIM_CREATOR, CLAIM_RELEASER
 from kai_py.embedded.controllers.deployments import DEPLOYMENT_CONTROLLER
 from kai_py.embedded.controllers.device_taints import DEVICE_TAINT_CONTROLLER
 from kai_py.embedded.controllers.disruption import DISRUPTION_CONTROLLER
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def standard_controllers() -> Sequence[Controller]:
     """Return the controllers of an embedded cluster, fresh for one cluster."""
     return (
-        CLAIM_SUPPLIER,
+        CLAIM_CREATOR,
         CLAIM_RELEASER,
         JobController().controller(),
         ORPHANED_POD_CONTROLLER,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.embedded.controllers.owned_pods import is_finished, owned
+from kai_py.embedded.controllers.owned_pods import is_finished, owned_objects
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import (
@@ -40,7 +40,7 @@ DELETE_PROTECTION = "resource.kubernetes.io/delete-protection"
 TEMPLATE_RETRY_SECONDS = 5.0
 
 
-def supply_claims(work: Work) -> None:
+def create_claims(work: Work) -> None:
     """Create the claims that one pod's templates ask for."""
     namespace, name = work.key
     pod = work.api.find(PODS, name, namespace)
@@ -60,7 +60,7 @@ def supply_claims(work: Work) -> None:
 
 
 def _claim_of_pod(work: Work, pod: Json, entry: str, template_name: str) -> Json | None:
-    for claim in owned(work.api, pod, CLAIMS.storage):
+    for claim in owned_objects(work.api, pod, CLAIMS.storage):
         if (claim["metadata"].get("annotations") or {}).get(CLAIM_NAME_ANNOTATION) == entry:
             return claim
     template = work.api.find(CLAIM_TEMPLATES, template_name, namespace_of(pod))
@@ -90,7 +90,7 @@ def release_claim(work: Work) -> None:
         return
     status = claim.get("status") or {}
     consumers = status.get("reservedFor") or []
-    staying = [each for each in consumers if _stays(work.api, namespace, each)]
+    staying = [each for each in consumers if _is_current_consumer(work.api, namespace, each)]
     held = DELETE_PROTECTION in (claim["metadata"].get("finalizers") or ())
     abandoned = not staying and (bool(consumers) or is_deleting(claim))
     if staying != consumers or (abandoned and held and status.get("allocation")):
@@ -99,11 +99,11 @@ def release_claim(work: Work) -> None:
             released |= {"allocation": None, "devices": None}
         claim = work.api.patch_status(CLAIMS, claim, released)
     if abandoned and held:
-        work.api.edit(CLAIMS, name, namespace, _unprotected)
+        work.api.edit(CLAIMS, name, namespace, _without_finalizer)
     _delete_with_finished_pod(work.api, claim)
 
 
-def _stays(api: ApiServer, namespace: str, consumer: Json) -> bool:
+def _is_current_consumer(api: ApiServer, namespace: str, consumer: Json) -> bool:
     if consumer.get("apiGroup") or consumer["resource"] != PODS.plural:
         return True
     pod = api.find(PODS, consumer["name"], namespace)
@@ -112,7 +112,7 @@ def _stays(api: ApiServer, namespace: str, consumer: Json) -> bool:
     return not (is_deleting(pod) and not pod["spec"].get("nodeName"))
 
 
-def _unprotected(claim: Json) -> Json:
+def _without_finalizer(claim: Json) -> Json:
     meta = dict(claim["metadata"])
     meta["finalizers"] = [
         each for each in meta.get("finalizers") or () if each != DELETE_PROTECTION
@@ -164,9 +164,9 @@ def _claim_keys(_api: ApiServer, change: Change) -> Iterable[Key]:
             yield namespace, name
 
 
-CLAIM_SUPPLIER = Controller(
+CLAIM_CREATOR = Controller(
     name="claim-supplier",
-    reconcile=supply_claims,
+    reconcile=create_claims,
     keys=_pod_keys,
     storages=frozenset({PODS.storage, CLAIM_TEMPLATES.storage}),
 )

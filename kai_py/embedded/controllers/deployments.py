@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kai_py.embedded.conditions import with_condition
-from kai_py.embedded.controllers.owned_pods import owned
+from kai_py.embedded.controllers.owned_pods import owned_objects
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, controller_key, key_of
 from kai_py.embedded.deletion import delete
 from kai_py.embedded.documents import (
@@ -41,7 +41,7 @@ def reconcile(work: Work) -> None:
     deployment = work.api.find(DEPLOYMENTS, name, namespace)
     if deployment is None or is_deleting(deployment):
         return
-    sets = owned(work.api, deployment, REPLICA_SETS.storage)
+    sets = owned_objects(work.api, deployment, REPLICA_SETS.storage)
     wanted_name = f"{name}-{template_hash(deployment['spec']['template'])}"
     old = [each for each in sets if name_of(each) != wanted_name]
     new = next((each for each in sets if name_of(each) == wanted_name), None)
@@ -50,9 +50,9 @@ def reconcile(work: Work) -> None:
             new = work.api.create(
                 REPLICA_SETS, _replica_set(deployment, wanted_name, len(old)), namespace
             )
-        _shift(work.api, deployment, new, old)
+        _roll_out(work.api, deployment, new, old)
         _prune(work.api, deployment, old)
-    _report(work, deployment, new, owned(work.api, deployment, REPLICA_SETS.storage))
+    _update_status(work, deployment, new, owned_objects(work.api, deployment, REPLICA_SETS.storage))
 
 
 def template_hash(template: Json) -> str:
@@ -80,9 +80,9 @@ def _replica_set(deployment: Json, name: str, older: int) -> Json:
     }
 
 
-def _shift(api: ApiServer, deployment: Json, new: Json, old: Sequence[Json]) -> None:
+def _roll_out(api: ApiServer, deployment: Json, new: Json, old: Sequence[Json]) -> None:
     replicas = deployment["spec"]["replicas"]
-    surge, unavailable = _bounds(deployment)
+    surge, unavailable = _surge_and_unavailable(deployment)
     old_total = sum(each["spec"]["replicas"] for each in old)
     old_pods = sum(each["status"].get("replicas", 0) for each in old)
     if deployment["spec"]["strategy"]["type"] == "Recreate":
@@ -94,29 +94,31 @@ def _shift(api: ApiServer, deployment: Json, new: Json, old: Sequence[Json]) -> 
     present = new["spec"]["replicas"]
     room = replicas + surge - old_total - present
     _resize(api, new, min(replicas, present + max(room, 0)))
-    ready = sum(_lasting(each) for each in (new, *old))
+    ready = sum(_stable_pods(each) for each in (new, *old))
     spare = ready - (replicas - unavailable)
     for each in old:
-        idle = each["spec"]["replicas"] - _lasting(each)
+        idle = each["spec"]["replicas"] - _stable_pods(each)
         given_up = min(each["spec"]["replicas"], idle + max(spare, 0))
         spare -= max(given_up - idle, 0)
         _resize(api, each, each["spec"]["replicas"] - given_up)
 
 
-def _lasting(replica_set: Json) -> int:
+def _stable_pods(replica_set: Json) -> int:
     """Count the ready pods that stay: status may still show some that were given up already."""
     return int(min(replica_set["status"].get("readyReplicas", 0), replica_set["spec"]["replicas"]))
 
 
-def _bounds(deployment: Json) -> tuple[int, int]:
+def _surge_and_unavailable(deployment: Json) -> tuple[int, int]:
     replicas = deployment["spec"]["replicas"]
     rolling = deployment["spec"]["strategy"].get("rollingUpdate") or {}
-    surge = absolute(rolling.get("maxSurge", "25%"), replicas, round_up=True)
-    unavailable = absolute(rolling.get("maxUnavailable", "25%"), replicas, round_up=False)
+    surge = resolve_int_or_string(rolling.get("maxSurge", "25%"), replicas, round_up=True)
+    unavailable = resolve_int_or_string(
+        rolling.get("maxUnavailable", "25%"), replicas, round_up=False
+    )
     return (surge, unavailable) if surge or unavailable else (0, 1)
 
 
-def absolute(value: Any, total: int, *, round_up: bool) -> int:
+def resolve_int_or_string(value: Any, total: int, *, round_up: bool) -> int:
     """Resolve an IntOrString such as 2 or "25%" against `total`."""
     if isinstance(value, int):
         return value
@@ -146,13 +148,13 @@ def _prune(api: ApiServer, deployment: Json, old: Sequence[Json]) -> None:
         delete(api, REPLICA_SETS, name_of(each), namespace_of(each))
 
 
-def _report(work: Work, deployment: Json, new: Json | None, sets: Sequence[Json]) -> None:
+def _update_status(work: Work, deployment: Json, new: Json | None, sets: Sequence[Json]) -> None:
     def total(field: str) -> int:
         return sum(each["status"].get(field, 0) for each in sets)
 
     current = next((each for each in sets if new and name_of(each) == name_of(new)), None)
     replicas = deployment["spec"]["replicas"]
-    _, unavailable = _bounds(deployment)
+    _, unavailable = _surge_and_unavailable(deployment)
     available = total("availableReplicas")
     status: Json = {
         "observedGeneration": deployment["metadata"]["generation"],

@@ -32,7 +32,7 @@ def reconcile(work: Work) -> None:
     namespace, name = work.key
     claim = work.api.find(CLAIMS, name, namespace)
     results = lookup(claim, "status.allocation.devices.results") or ()
-    leave_at = min((_leave_at(work, result) for result in results), default=float("inf"))
+    leave_at = min((_eviction_time(work, result) for result in results), default=float("inf"))
     if leave_at == float("inf") or claim is None:
         return
     if leave_at > work.now:
@@ -44,9 +44,9 @@ def reconcile(work: Work) -> None:
             _evict(work, pod)
 
 
-def _leave_at(work: Work, result: Json) -> float:
+def _eviction_time(work: Work, result: Json) -> float:
     times = [
-        _time_to_leave(taint, result.get("tolerations") or (), work.now)
+        _toleration_end(taint, result.get("tolerations") or (), work.now)
         for taint in _taints(work.api, result)
         if taint["effect"] == NO_EXECUTE
     ]
@@ -69,7 +69,7 @@ def _taints(api: ApiServer, result: Json) -> Iterable[Json]:
             yield added | rule["spec"]["taint"]
 
 
-def _time_to_leave(taint: Json, tolerations: Sequence[Json], now: float) -> float:
+def _toleration_end(taint: Json, tolerations: Sequence[Json], now: float) -> float:
     since = seconds_of(taint["timeAdded"]) if taint.get("timeAdded") else now
     matching = [each for each in tolerations if _tolerates(each, taint)]
     if not matching:

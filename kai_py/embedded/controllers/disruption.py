@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kai_py.embedded.conditions import with_condition
-from kai_py.embedded.controllers.deployments import absolute
+from kai_py.embedded.controllers.deployments import resolve_int_or_string
 from kai_py.embedded.controllers.owned_pods import is_active, is_finished, is_ready
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
 from kai_py.embedded.documents import (
@@ -94,13 +94,13 @@ def _expected_and_desired(api: ApiServer, budget: Json, pods: Sequence[Json]) ->
     spec = budget["spec"]
     if "maxUnavailable" in spec:
         expected = _scale(api, pods)
-        unavailable = absolute(spec["maxUnavailable"], expected, round_up=True)
+        unavailable = resolve_int_or_string(spec["maxUnavailable"], expected, round_up=True)
         return expected, max(expected - unavailable, 0)
     minimum = spec.get("minAvailable", 1)
     if isinstance(minimum, int):
         return len(pods), minimum
     expected = _scale(api, pods)
-    return expected, absolute(minimum, expected, round_up=True)
+    return expected, resolve_int_or_string(minimum, expected, round_up=True)
 
 
 def _scale(api: ApiServer, pods: Sequence[Json]) -> int:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kai_py.embedded.documents import Json
 
 
-class Verdict(Enum):
+class FailureAction(Enum):
     """What a failed pod means for its Job."""
 
     COUNT = "Count"
@@ -22,17 +22,21 @@ class Verdict(Enum):
     FAIL = "FailJob"
 
 
-def judge_failure(job: Json, pod: Json) -> tuple[Verdict, str]:
+def failure_action(job: Json, pod: Json) -> tuple[FailureAction, str]:
     """Return the verdict on a failed pod and, for FAIL, the message for the condition."""
     rules = (job["spec"].get("podFailurePolicy") or {}).get("rules") or ()
     for number, rule in enumerate(rules):
         if _matches_conditions(rule, pod) or _matches_exit_code(rule, pod):
-            verdict = Verdict(rule["action"]) if rule["action"] != "FailIndex" else Verdict.COUNT
+            verdict = (
+                FailureAction(rule["action"])
+                if rule["action"] != "FailIndex"
+                else FailureAction.COUNT
+            )
             return (
                 verdict,
                 f"Pod {name_of(pod)} failed, matching {rule['action']} rule at index {number}",
             )
-    return Verdict.COUNT, ""
+    return FailureAction.COUNT, ""
 
 
 def _matches_conditions(rule: Json, pod: Json) -> bool:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kai_py.embedded.apiserver import ApiServer
     from kai_py.embedded.documents import Json
     from kai_py.embedded.event_log import Change
-    from kai_py.embedded.resources import Resource
+    from kai_py.embedded.resources import ServedResource
 
 
 def reconcile(work: Work) -> None:
@@ -69,17 +69,17 @@ def _waiting_owner(api: ApiServer, uid: str) -> Iterable[Key]:
         yield key
 
 
-def _resource(api: ApiServer, storage: str) -> Resource | None:
+def _resource(api: ApiServer, storage: str) -> ServedResource | None:
     return next((each for each in api.registry.storages() if each.storage == storage), None)
 
 
 def _orphan_dependents(api: ApiServer, owner: Json) -> None:
     for storage, dependent in api.store.dependents(uid_of(owner)):
         if resource := _resource(api, storage):
-            _keep_owners(api, resource, dependent, lambda each: each["uid"] != uid_of(owner))
+            _set_owners(api, resource, dependent, lambda each: each["uid"] != uid_of(owner))
 
 
-def _delete_dependents_first(api: ApiServer, resource: Resource, owner: Json) -> None:
+def _delete_dependents_first(api: ApiServer, resource: ServedResource, owner: Json) -> None:
     blocking = [
         (storage, dependent)
         for storage, dependent in api.store.dependents(uid_of(owner))
@@ -96,24 +96,24 @@ def _delete_dependents_first(api: ApiServer, resource: Resource, owner: Json) ->
             _delete(api, kind, dependent, policy="Foreground")
 
 
-def _check_owners(api: ApiServer, resource: Resource, document: Json) -> None:
+def _check_owners(api: ApiServer, resource: ServedResource, document: Json) -> None:
     owners = document["metadata"].get("ownerReferences") or []
     present = [each for each in owners if api.store.by_uid(each["uid"]) is not None]
     if not owners or len(present) == len(owners):
         return
     if present:
-        _keep_owners(api, resource, document, lambda each: each in present)
+        _set_owners(api, resource, document, lambda each: each in present)
     else:
         _delete(api, resource, document, policy="Background")
 
 
-def _delete(api: ApiServer, resource: Resource, document: Json, *, policy: str) -> None:
+def _delete(api: ApiServer, resource: ServedResource, document: Json, *, policy: str) -> None:
     options = DeleteOptions(policy=policy, preconditions={"uid": uid_of(document)})
     delete(api, resource, name_of(document), namespace_of(document), options)
 
 
-def _keep_owners(
-    api: ApiServer, resource: Resource, document: Json, keep: Callable[[Json], bool]
+def _set_owners(
+    api: ApiServer, resource: ServedResource, document: Json, keep: Callable[[Json], bool]
 ) -> None:
     def change(present: Json) -> Json:
         meta = dict(present["metadata"])
@@ -123,7 +123,9 @@ def _keep_owners(
     api.edit(resource, name_of(document), namespace_of(document), change)
 
 
-def _drop_finalizer(api: ApiServer, resource: Resource, document: Json, finalizer: str) -> None:
+def _drop_finalizer(
+    api: ApiServer, resource: ServedResource, document: Json, finalizer: str
+) -> None:
     def change(present: Json) -> Json:
         meta = dict(present["metadata"])
         meta["finalizers"] = [each for each in meta.get("finalizers") or () if each != finalizer]

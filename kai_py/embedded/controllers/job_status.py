@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kai_py.api.timestamp import timestamp
 from kai_py.embedded.conditions import is_true, with_condition
-from kai_py.embedded.controllers.failure_policy import Verdict, judge_failure
+from kai_py.embedded.controllers.failure_policy import FailureAction, failure_action
 from kai_py.embedded.controllers.indexes import format_indexes, index_of, parse_indexes
 from kai_py.embedded.controllers.owned_pods import is_active, is_finished, is_ready
 from kai_py.embedded.documents import is_deleting, seconds_of
@@ -28,18 +28,18 @@ TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 
 
 @dataclass(frozen=True)
-class Tally:
+class PodTally:
     """What the Job's pods come to: counters of its status and why it must fail, if it must."""
 
     succeeded: int
     failed: int
     completed_indexes: frozenset[int]
-    counted: tuple[Json, ...]
+    newly_finished: tuple[Json, ...]
     new_failures: int
     failure: tuple[str, str] | None
 
 
-def tally_pods(job: Json, pods: Sequence[Json]) -> Tally:
+def tally_pods(job: Json, pods: Sequence[Json]) -> PodTally:
     """Count the pods that finished since the last look."""
     status = job.get("status") or {}
     succeeded, failed = status.get("succeeded", 0), status.get("failed", 0)
@@ -55,21 +55,23 @@ def tally_pods(job: Json, pods: Sequence[Json]) -> Tally:
             succeeded += 1
             if indexed and (index := index_of(pod)) is not None:
                 indexes.add(index)
-        elif _given_back(job, pod):
+        elif _is_ignored(job, pod):
             counted.append(pod)
         elif _has_failed(job, pod):
             counted.append(pod)
-            verdict, why = judge_failure(job, pod)
-            failure = failure or ((("PodFailurePolicy", why)) if verdict is Verdict.FAIL else None)
-            new_failures += verdict is not Verdict.IGNORE
+            verdict, why = failure_action(job, pod)
+            failure = failure or (
+                (("PodFailurePolicy", why)) if verdict is FailureAction.FAIL else None
+            )
+            new_failures += verdict is not FailureAction.IGNORE
     if indexed:
         succeeded = len(indexes)
-    return Tally(
+    return PodTally(
         succeeded, failed + new_failures, frozenset(indexes), tuple(counted), new_failures, failure
     )
 
 
-def status_of(work: Work, job: Json, pods: Sequence[Json], tally: Tally) -> Json:
+def status_of(work: Work, job: Json, pods: Sequence[Json], tally: PodTally) -> Json:
     """Return the Job's new status; ask for another look when a deadline comes."""
     now, spec = work.now, job["spec"]
     status = dict(job.get("status") or {})
@@ -82,7 +84,7 @@ def status_of(work: Work, job: Json, pods: Sequence[Json], tally: Tally) -> Json
         "failed": tally.failed or None,
         "completedIndexes": format_indexes(tally.completed_indexes) or None,
     }
-    if is_over(job):
+    if is_job_finished(job):
         return status
     if spec.get("suspend"):
         suspended = {"type": "Suspended", "status": "True", "reason": "JobSuspended"}
@@ -91,15 +93,15 @@ def status_of(work: Work, job: Json, pods: Sequence[Json], tally: Tally) -> Json
         resumed = {"type": "Suspended", "status": "False", "reason": "JobResumed"}
         status = with_condition(status, resumed, now=now)
     status["startTime"] = status.get("startTime") or timestamp(now)
-    if failure := tally.failure or _limit_reached(work, job, pods, tally, status):
+    if failure := tally.failure or _exceeded_limit(work, job, pods, tally, status):
         return _failed(status, failure, now)
     if _is_complete(job, len(active), tally):
         return _complete(status, now)
     return status
 
 
-def _limit_reached(
-    work: Work, job: Json, pods: Sequence[Json], tally: Tally, status: Json
+def _exceeded_limit(
+    work: Work, job: Json, pods: Sequence[Json], tally: PodTally, status: Json
 ) -> tuple[str, str] | None:
     spec = job["spec"]
     restarts = sum(
@@ -118,7 +120,7 @@ def _limit_reached(
     return None
 
 
-def _is_complete(job: Json, active: int, tally: Tally) -> bool:
+def _is_complete(job: Json, active: int, tally: PodTally) -> bool:
     completions = job["spec"].get("completions")
     if completions is None:
         return tally.succeeded > 0 and active == 0
@@ -142,12 +144,12 @@ def _failed(status: Json, failure: tuple[str, str], now: float) -> Json:
     return {**status, "active": None}
 
 
-def is_over(job: Json) -> bool:
+def is_job_finished(job: Json) -> bool:
     """Say whether the Job is complete or failed."""
     return is_true(job, "Complete") or is_true(job, "Failed")
 
 
-def _given_back(job: Json, pod: Json) -> bool:
+def _is_ignored(job: Json, pod: Json) -> bool:
     return bool(job["spec"].get("suspend")) and is_deleting(pod) and not is_finished(pod)
 
 

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 from kai_py.embedded.controllers.indexes import INDEX_KEY, index_of, missing_indexes
 from kai_py.embedded.controllers.job_status import (
     TRACKING_FINALIZER,
-    Tally,
-    is_over,
+    PodTally,
+    is_job_finished,
     is_tracked,
     status_of,
     tally_pods,
 )
 from kai_py.embedded.controllers.owned_pods import (
+    deletion_order,
     is_active,
     is_finished,
-    owned,
-    pod_of_template,
-    removal_order,
+    owned_objects,
+    pod_from_template,
 )
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, controller_key, key_of
 from kai_py.embedded.deletion import delete
@@ -69,27 +69,27 @@ class JobController:
         if job is None or is_deleting(job):
             _release_orphans(work, job)
             return
-        pods = owned(work.api, job)
+        pods = owned_objects(work.api, job)
         tally = tally_pods(job, pods)
         if tally.new_failures:
             self._retry_at[job["metadata"]["uid"]] = work.now + RETRY_PERIOD_SECONDS
         status = status_of(work, job, pods, tally)
-        _release(work.api, tally.counted)
+        _remove_finalizers(work.api, tally.newly_finished)
         job = work.api.patch_status(JOBS, job, status)
-        if is_over(job):
+        if is_job_finished(job):
             _delete_all(work.api, [pod for pod in pods if is_active(pod)])
-            _expire(work, job)
+            _delete_after_ttl(work, job)
         elif job["spec"].get("suspend"):
             _delete_all(work.api, [pod for pod in pods if is_active(pod)])
         else:
-            left = owned(work.api, job) if tally.counted else pods
-            self._supply(work, job, left, tally)
+            left = owned_objects(work.api, job) if tally.newly_finished else pods
+            self._create_pods(work, job, left, tally)
 
-    def _supply(self, work: Work, job: Json, pods: Sequence[Json], tally: Tally) -> None:
+    def _create_pods(self, work: Work, job: Json, pods: Sequence[Json], tally: PodTally) -> None:
         active = [pod for pod in pods if is_active(pod)]
-        wanted = _wanted(job, len(active), tally)
+        wanted = _desired_pods(job, len(active), tally)
         if surplus := len(active) - wanted:
-            _delete_all(work.api, sorted(active, key=removal_order)[: max(surplus, 0)])
+            _delete_all(work.api, sorted(active, key=deletion_order)[: max(surplus, 0)])
         occupied = [*active]
         if job["spec"]["podReplacementPolicy"] == "Failed":
             occupied += [pod for pod in pods if is_deleting(pod) and not is_finished(pod)]
@@ -111,25 +111,25 @@ def _keys(_api: ApiServer, change: Change) -> Iterable[Key]:
         yield from controller_key(change.object, JOBS.kind)
 
 
-def _wanted(job: Json, active: int, tally: Tally) -> int:
+def _desired_pods(job: Json, active: int, tally: PodTally) -> int:
     parallelism, completions = job["spec"]["parallelism"], job["spec"].get("completions")
     if completions is not None:
         return int(min(parallelism, completions - tally.succeeded))
     return min(active, parallelism) if tally.succeeded else int(parallelism)
 
 
-def _new_pods(job: Json, occupied: Sequence[Json], tally: Tally, missing: int) -> Iterable[Json]:
+def _new_pods(job: Json, occupied: Sequence[Json], tally: PodTally, missing: int) -> Iterable[Json]:
     template, name = job["spec"]["template"], name_of(job)
     if job["spec"]["completionMode"] != "Indexed":
         for _ in range(missing):
-            pod = pod_of_template(job, template)
+            pod = pod_from_template(job, template)
             pod["metadata"]["generateName"] = f"{name}-"
             pod["metadata"]["finalizers"].append(TRACKING_FINALIZER)
             yield pod
         return
     taken = {index_of(pod) for pod in occupied} | tally.completed_indexes
     for index in missing_indexes(job["spec"]["completions"], taken, missing):
-        pod = pod_of_template(job, template)
+        pod = pod_from_template(job, template)
         meta = pod["metadata"]
         meta["generateName"] = f"{name}-{index}-"
         meta["finalizers"].append(TRACKING_FINALIZER)
@@ -138,7 +138,7 @@ def _new_pods(job: Json, occupied: Sequence[Json], tally: Tally, missing: int) -
         yield pod
 
 
-def _expire(work: Work, job: Json) -> None:
+def _delete_after_ttl(work: Work, job: Json) -> None:
     lifetime = job["spec"].get("ttlSecondsAfterFinished")
     if lifetime is None:
         return
@@ -159,19 +159,21 @@ def _delete_all(api: ApiServer, pods: Sequence[Json]) -> None:
         delete(api, PODS, name_of(pod), namespace_of(pod))
 
 
-def _release(api: ApiServer, pods: Sequence[Json]) -> None:
+def _remove_finalizers(api: ApiServer, pods: Sequence[Json]) -> None:
     for pod in pods:
-        api.edit(PODS, name_of(pod), namespace_of(pod), _untracked)
+        api.edit(PODS, name_of(pod), namespace_of(pod), _without_finalizer)
 
 
-def _untracked(pod: Json) -> Json:
+def _without_finalizer(pod: Json) -> Json:
     kept = [each for each in pod["metadata"].get("finalizers") or () if each != TRACKING_FINALIZER]
     return {**pod, "metadata": {**pod["metadata"], "finalizers": kept}}
 
 
 def _release_orphans(work: Work, job: Json | None) -> None:
     if job is not None:
-        _release(work.api, [pod for pod in owned(work.api, job) if is_tracked(pod)])
+        _remove_finalizers(
+            work.api, [pod for pod in owned_objects(work.api, job) if is_tracked(pod)]
+        )
 
 
 def release_orphan(work: Work) -> None:
@@ -182,7 +184,7 @@ def release_orphan(work: Work) -> None:
         return
     owner = controller_of(pod)
     if owner is None or work.api.store.by_uid(owner["uid"]) is None:
-        _release(work.api, [pod])
+        _remove_finalizers(work.api, [pod])
 
 
 def _tracked_key(_api: ApiServer, change: Change) -> Iterable[Key]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kai_py.embedded.documents import Json
 
 
-def owned(api: ApiServer, owner: Json, storage: str = PODS.storage) -> Sequence[Json]:
+def owned_objects(api: ApiServer, owner: Json, storage: str = PODS.storage) -> Sequence[Json]:
     """Return the objects of a kind that `owner` controls, by name."""
     found = [
         document
@@ -33,7 +33,7 @@ def owned(api: ApiServer, owner: Json, storage: str = PODS.storage) -> Sequence[
     return sorted(found, key=name_of)
 
 
-def pod_of_template(owner: Json, template: Json) -> Json:
+def pod_from_template(owner: Json, template: Json) -> Json:
     """Return an unnamed pod made from a PodTemplateSpec and controlled by `owner`."""
     meta = clone(template.get("metadata") or {})
     return {
@@ -65,7 +65,7 @@ def is_ready(pod: Json) -> bool:
     return is_true(pod, "Ready")
 
 
-def removal_order(pod: Json) -> tuple[bool, bool, str, str]:
+def deletion_order(pod: Json) -> tuple[bool, bool, str, str]:
     """Sort key: which pod to give up first (unassigned, not ready, youngest)."""
     inverted_age = "".join(chr(255 - ord(each)) for each in pod["metadata"]["creationTimestamp"])
     return bool(pod["spec"].get("nodeName")), is_ready(pod), inverted_age, name_of(pod)

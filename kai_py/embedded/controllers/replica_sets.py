@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kai_py.embedded.controllers.owned_pods import (
+    deletion_order,
     is_active,
     is_ready,
-    owned,
-    pod_of_template,
-    removal_order,
+    owned_objects,
+    pod_from_template,
 )
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, controller_key, key_of
 from kai_py.embedded.deletion import delete
@@ -29,15 +29,15 @@ def reconcile(work: Work) -> None:
     replica_set = work.api.find(REPLICA_SETS, name, namespace)
     if replica_set is None or is_deleting(replica_set):
         return
-    active = [pod for pod in owned(work.api, replica_set) if is_active(pod)]
+    active = [pod for pod in owned_objects(work.api, replica_set) if is_active(pod)]
     wanted = replica_set["spec"]["replicas"]
-    for pod in sorted(active, key=removal_order)[: max(len(active) - wanted, 0)]:
+    for pod in sorted(active, key=deletion_order)[: max(len(active) - wanted, 0)]:
         delete(work.api, PODS, name_of(pod), namespace_of(pod))
     for _ in range(wanted - len(active)):
-        pod = pod_of_template(replica_set, replica_set["spec"]["template"])
+        pod = pod_from_template(replica_set, replica_set["spec"]["template"])
         pod["metadata"]["generateName"] = f"{name}-"
         work.api.create(PODS, pod, namespace)
-    active = [pod for pod in owned(work.api, replica_set) if is_active(pod)]
+    active = [pod for pod in owned_objects(work.api, replica_set) if is_active(pod)]
     ready = sum(is_ready(pod) for pod in active)
     status = {
         "replicas": len(active),

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from kai_py.embedded.documents import controller_of, name_of, namespace_of
-from kai_py.embedded.errors import ApiError
+from kai_py.embedded.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -89,26 +89,26 @@ class Runtime:
         self._queue[number, key] = None
         if not self._scheduled and not self._stopped:
             self._scheduled = True
-            self._api.clock.call_later(0, self._turn)
+            self._api.clock.call_later(0, self._run_batch)
 
-    def _turn(self) -> None:
+    def _run_batch(self) -> None:
         self._scheduled = False
         for _ in range(min(KEYS_PER_TURN, len(self._queue))):
             if self._stopped:
                 return
             number, key = next(iter(self._queue))
             del self._queue[number, key]
-            self._look(number, key)
+            self._reconcile(number, key)
         if self._queue and not self._scheduled:
             self._scheduled = True
-            self._api.clock.call_later(0, self._turn)
+            self._api.clock.call_later(0, self._run_batch)
 
-    def _look(self, number: int, key: Key) -> None:
+    def _reconcile(self, number: int, key: Key) -> None:
         controller = self._controllers[number]
         requeue = partial(self._requeue, number, key)
         try:
             controller.reconcile(Work(self._api, key, requeue))
-        except ApiError as error:
+        except RequestError as error:
             log.info("%s: %s: %s", controller.name, "/".join(key), error.message)
             requeue(RETRY_SECONDS)
 

@@ -13,8 +13,8 @@ from kai_py.embedded.controllers.deployments import template_hash
 from kai_py.embedded.controllers.owned_pods import (
     is_finished,
     is_ready,
-    owned,
-    pod_of_template,
+    owned_objects,
+    pod_from_template,
 )
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, controller_key, key_of
 from kai_py.embedded.deletion import delete
@@ -37,13 +37,15 @@ def reconcile(work: Work) -> None:
     stateful_set = work.api.find(STATEFUL_SETS, name, namespace)
     if stateful_set is None or is_deleting(stateful_set):
         return
-    pods = {_ordinal(pod): pod for pod in owned(work.api, stateful_set)}
+    pods = {_ordinal(pod): pod for pod in owned_objects(work.api, stateful_set)}
     revision = f"{name}-{template_hash(stateful_set['spec']['template'])}"
-    _step(work.api, stateful_set, pods, revision)
-    _report(work, stateful_set, owned(work.api, stateful_set), revision)
+    _reconcile_pods(work.api, stateful_set, pods, revision)
+    _update_status(work, stateful_set, owned_objects(work.api, stateful_set), revision)
 
 
-def _step(api: ApiServer, stateful_set: Json, pods: dict[int, Json], revision: str) -> None:
+def _reconcile_pods(
+    api: ApiServer, stateful_set: Json, pods: dict[int, Json], revision: str
+) -> None:
     replicas = stateful_set["spec"]["replicas"]
     ordered = stateful_set["spec"]["podManagementPolicy"] == "OrderedReady"
     for ordinal in range(replicas):
@@ -75,7 +77,7 @@ def _replace_outdated(api: ApiServer, pods: dict[int, Json], revision: str) -> N
 
 def _create(api: ApiServer, stateful_set: Json, ordinal: int, revision: str) -> None:
     spec, namespace = stateful_set["spec"], namespace_of(stateful_set)
-    pod = pod_of_template(stateful_set, spec["template"])
+    pod = pod_from_template(stateful_set, spec["template"])
     name = f"{name_of(stateful_set)}-{ordinal}"
     meta = pod["metadata"]
     meta["name"] = name
@@ -101,7 +103,7 @@ def _ordinal(pod: Json) -> int:
     return int(name_of(pod).rsplit("-", 1)[1])
 
 
-def _report(work: Work, stateful_set: Json, pods: Sequence[Json], revision: str) -> None:
+def _update_status(work: Work, stateful_set: Json, pods: Sequence[Json], revision: str) -> None:
     ready = sum(is_ready(pod) for pod in pods)
     updated = sum(pod["metadata"]["labels"].get(REVISION_LABEL) == revision for pod in pods)
     before = (stateful_set.get("status") or {}).get("currentRevision")

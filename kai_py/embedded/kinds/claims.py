@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from kai_py.dra.cel.selector import CompileError, compile_selector
 from kai_py.embedded.errors import (
     FieldError,
-    bad_value,
     duplicate,
     forbidden_field,
     invalid,
+    invalid_value,
     required,
     unsupported,
 )
-from kai_py.embedded.kinds.rules import Rules
+from kai_py.embedded.kinds.rules import KindRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,7 +67,7 @@ def validate_claim_spec(spec: Json, path: str) -> list[FieldError]:
             for position, name in enumerate(entry.get("requests") or ()):
                 if name not in known:
                     where = f"{path}.devices.{kind}[{index}].requests[{position}]"
-                    errors.append(bad_value(where, name, _REQUEST_NAME_RULE))
+                    errors.append(invalid_value(where, name, _REQUEST_NAME_RULE))
     return errors
 
 
@@ -99,7 +99,7 @@ def _validate_request(request: Json, path: str) -> list[FieldError]:
         return [*errors, required(path, "exactly one of `exactly` or `firstAvailable` is required")]
     if len(kinds) > 1:
         rule = "exactly one of `exactly` or `firstAvailable` must be specified"
-        return [*errors, bad_value(path, None, rule)]
+        return [*errors, invalid_value(path, None, rule)]
     if kinds == ["exactly"]:
         return errors + _validate_device_request(request["exactly"], f"{path}.exactly")
     subrequests = request["firstAvailable"]
@@ -120,10 +120,10 @@ def _validate_device_request(request: Json, path: str) -> list[FieldError]:
     if mode not in ("ExactCount", "All"):
         errors.append(unsupported(f"{path}.allocationMode", mode, ("All", "ExactCount")))
     if mode == "ExactCount" and (not isinstance(count, int) or count <= 0):
-        errors.append(bad_value(f"{path}.count", count, "must be greater than zero"))
+        errors.append(invalid_value(f"{path}.count", count, "must be greater than zero"))
     if mode == "All" and count:
         rule = "must not be specified when allocationMode is 'All'"
-        errors.append(bad_value(f"{path}.count", count, rule))
+        errors.append(invalid_value(f"{path}.count", count, rule))
     return errors + _validate_selectors(request.get("selectors") or [], f"{path}.selectors")
 
 
@@ -137,7 +137,7 @@ def _validate_selectors(selectors: list[Json], path: str) -> list[FieldError]:
             continue
         compiled = compile_selector(expression)
         if isinstance(compiled, CompileError):
-            errors.append(bad_value(where, expression, f"compilation failed: {compiled}"))
+            errors.append(invalid_value(where, expression, f"compilation failed: {compiled}"))
         elif compiled.max_cost > MAX_SELECTOR_COST:
             rule = "too complex, exceeds cost limit"
             errors.append(FieldError(where, "FieldValueForbidden", f"Forbidden: {rule}"))
@@ -154,7 +154,7 @@ def _too_many(entries: list[Json], limit: int, path: str) -> list[FieldError]:
 def _immutable_spec(new: Json, old: Json) -> list[FieldError]:
     if new.get("spec") == old.get("spec"):
         return []
-    return [bad_value("spec", new.get("spec"), "field is immutable")]
+    return [invalid_value("spec", new.get("spec"), "field is immutable")]
 
 
 def _validate_claim_status(new: Json, old: Json) -> list[FieldError]:
@@ -162,7 +162,7 @@ def _validate_claim_status(new: Json, old: Json) -> list[FieldError]:
     allocation, allocated = status.get("allocation"), before.get("allocation")
     errors = []
     if allocation and allocated and allocation != allocated:
-        errors.append(bad_value("status.allocation", allocation, "field is immutable"))
+        errors.append(invalid_value("status.allocation", allocation, "field is immutable"))
     if allocation:
         errors += _validate_results(new["spec"], allocation)
     return errors + _validate_reservations(new, status, before)
@@ -181,7 +181,7 @@ def _validate_results(spec: Json, allocation: Json) -> list[FieldError]:
         ]
         if result.get("request") not in known:
             errors.append(
-                bad_value(f"{path}[{index}].request", result.get("request"), _REQUEST_NAME_RULE)
+                invalid_value(f"{path}[{index}].request", result.get("request"), _REQUEST_NAME_RULE)
             )
     return errors
 
@@ -224,7 +224,9 @@ def _validate_slice(resource_slice: Json) -> list[FieldError]:
         errors.append(required("spec.pool.name"))
     if pool and int(pool.get("resourceSliceCount") or 0) <= 0:
         count = pool.get("resourceSliceCount")
-        errors.append(bad_value("spec.pool.resourceSliceCount", count, "must be greater than zero"))
+        errors.append(
+            invalid_value("spec.pool.resourceSliceCount", count, "must be greater than zero")
+        )
     places = [
         field
         for field in ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
@@ -235,7 +237,7 @@ def _validate_slice(resource_slice: Json) -> list[FieldError]:
             "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` "
             "is required"
         )
-        errors.append(bad_value("spec", places, rule))
+        errors.append(invalid_value("spec", places, rule))
     return errors + _validate_slice_devices(spec)
 
 
@@ -245,7 +247,7 @@ def _validate_slice_devices(spec: Json) -> list[FieldError]:
     errors += _too_many(counters, MAX_COUNTER_SETS_PER_SLICE, "spec.sharedCounters")
     if devices and counters:
         errors.append(
-            bad_value("spec", None, "only one of `sharedCounters` or `devices` is allowed")
+            invalid_value("spec", None, "only one of `sharedCounters` or `devices` is allowed")
         )
     names: set[str] = set()
     for index, device in enumerate(devices):
@@ -262,10 +264,12 @@ def _validate_slice_update(new: Json, old: Json) -> list[FieldError]:
     errors = _validate_slice(new)
     for field in ("driver", "nodeName"):
         if new["spec"].get(field) != old["spec"].get(field):
-            errors.append(bad_value(f"spec.{field}", new["spec"].get(field), "field is immutable"))
+            errors.append(
+                invalid_value(f"spec.{field}", new["spec"].get(field), "field is immutable")
+            )
     if new["spec"]["pool"]["name"] != old["spec"]["pool"]["name"]:
         errors.append(
-            bad_value("spec.pool.name", new["spec"]["pool"]["name"], "field is immutable")
+            invalid_value("spec.pool.name", new["spec"]["pool"]["name"], "field is immutable")
         )
     return errors
 
@@ -301,7 +305,7 @@ def _no_status(claim: Json) -> None:
     claim["status"] = {}
 
 
-CLAIM_RULES = Rules(
+CLAIM_RULES = KindRules(
     prepare=_no_status,
     admit=_admit_claim,
     default=lambda claim: default_claim_spec(claim["spec"]),
@@ -309,13 +313,13 @@ CLAIM_RULES = Rules(
     validate_update=_immutable_spec,
     validate_status=_validate_claim_status,
 )
-CLAIM_TEMPLATE_RULES = Rules(
+CLAIM_TEMPLATE_RULES = KindRules(
     admit=_admit_template,
     default=lambda template: default_claim_spec(template["spec"].setdefault("spec", {})),
     validate=lambda template: validate_claim_spec(template["spec"]["spec"], "spec.spec"),
     validate_update=_immutable_spec,
 )
-DEVICE_CLASS_RULES = Rules(
+DEVICE_CLASS_RULES = KindRules(
     validate=_validate_class, validate_update=lambda new, _old: _validate_class(new)
 )
-SLICE_RULES = Rules(validate=_validate_slice, validate_update=_validate_slice_update)
+SLICE_RULES = KindRules(validate=_validate_slice, validate_update=_validate_slice_update)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from kai_py.api.quantity import parse_quantity
 from kai_py.embedded.documents import clone, name_of
-from kai_py.embedded.errors import FieldError, bad_value, required
-from kai_py.embedded.kinds.rules import Rules
+from kai_py.embedded.errors import FieldError, invalid_value, required
+from kai_py.embedded.kinds.rules import KindRules
 
 if TYPE_CHECKING:
     from kai_py.embedded.documents import Json
@@ -40,7 +40,7 @@ def _default_node(node: Json) -> None:
 
 def _validate_node(node: Json) -> list[FieldError]:
     return [
-        bad_value(f"status.{field}.{resource}", text, "must be greater than or equal to 0")
+        invalid_value(f"status.{field}.{resource}", text, "must be greater than or equal to 0")
         for field in ("capacity", "allocatable")
         for resource, text in (node["status"].get(field) or {}).items()
         if parse_quantity(text).nano < 0
@@ -55,13 +55,13 @@ def _default_priority_class(priority_class: Json) -> None:
 def _validate_priority_class(priority_class: Json) -> list[FieldError]:
     value, name = priority_class["value"], name_of(priority_class)
     if value > MAX_USER_PRIORITY and not name.startswith("system-"):
-        return [bad_value("value", value, f"must be at most {MAX_USER_PRIORITY}")]
+        return [invalid_value("value", value, f"must be at most {MAX_USER_PRIORITY}")]
     return []
 
 
 def _validate_priority_class_update(new: Json, old: Json) -> list[FieldError]:
     return [
-        bad_value(field, new[field], "field is immutable")
+        invalid_value(field, new[field], "field is immutable")
         for field in ("value", "preemptionPolicy")
         if new[field] != old[field]
     ]
@@ -79,7 +79,7 @@ def _prepare_budget(budget: Json) -> None:
 def _validate_budget(budget: Json) -> list[FieldError]:
     spec = budget.get("spec") or {}
     if "minAvailable" in spec and "maxUnavailable" in spec:
-        return [bad_value("spec", spec, "minAvailable and maxUnavailable cannot be both set")]
+        return [invalid_value("spec", spec, "minAvailable and maxUnavailable cannot be both set")]
     return []
 
 
@@ -88,7 +88,7 @@ def _validate_event(event: Json) -> list[FieldError]:
     namespace = event["metadata"].get("namespace")
     if involved.get("namespace") and involved["namespace"] != namespace:
         rule = "does not match event.namespace"
-        return [bad_value("involvedObject.namespace", involved["namespace"], rule)]
+        return [invalid_value("involvedObject.namespace", involved["namespace"], rule)]
     return []
 
 
@@ -109,25 +109,25 @@ def _default_volume_claim(claim: Json) -> None:
     claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
 
 
-NAMESPACE_RULES = Rules(
+NAMESPACE_RULES = KindRules(
     prepare=_prepare_namespace, default=_label_namespace, validate_update=_keep_finalizers
 )
-NODE_RULES = Rules(
+NODE_RULES = KindRules(
     default=_default_node,
     validate=_validate_node,
     validate_status=lambda new, _old: _validate_node(new),
 )
-PRIORITY_CLASS_RULES = Rules(
+PRIORITY_CLASS_RULES = KindRules(
     default=_default_priority_class,
     validate=_validate_priority_class,
     validate_update=_validate_priority_class_update,
 )
-BUDGET_RULES = Rules(
+BUDGET_RULES = KindRules(
     prepare=_prepare_budget,
     validate=_validate_budget,
     validate_update=lambda new, _old: _validate_budget(new),
 )
-EVENT_RULES = Rules(validate=_validate_event)
-STORAGE_CLASS_RULES = Rules(default=_default_storage_class, validate=_validate_storage_class)
-VOLUME_RULES = Rules(prepare=_pending)
-VOLUME_CLAIM_RULES = Rules(prepare=_pending, default=_default_volume_claim)
+EVENT_RULES = KindRules(validate=_validate_event)
+STORAGE_CLASS_RULES = KindRules(default=_default_storage_class, validate=_validate_storage_class)
+VOLUME_RULES = KindRules(prepare=_pending)
+VOLUME_CLAIM_RULES = KindRules(prepare=_pending, default=_default_volume_claim)

@@ -13,14 +13,14 @@ from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.embedded.documents import clone, name_of
 from kai_py.embedded.errors import (
     FieldError,
-    bad_value,
     duplicate,
     forbidden,
     forbidden_field,
+    invalid_value,
     required,
     unsupported,
 )
-from kai_py.embedded.kinds.rules import Rules
+from kai_py.embedded.kinds.rules import KindRules
 
 if TYPE_CHECKING:
     from kai_py.embedded.documents import Json
@@ -38,7 +38,7 @@ _UPDATE_RULE = (
 )
 
 
-GATED = {
+GATED_CONDITION = {
     "type": "PodScheduled",
     "status": "False",
     "reason": "SchedulingGated",
@@ -101,7 +101,7 @@ def _validate_claims(spec: Json, path: str) -> list[FieldError]:
         ]
         if len(sources) != 1:
             rule = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            errors.append(bad_value(where, claim, rule))
+            errors.append(invalid_value(where, claim, rule))
     return errors
 
 
@@ -113,7 +113,7 @@ def _validate_container(container: Json, path: str, claims: set[Any]) -> list[Fi
         rule = (
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-'"
         )
-        errors.append(bad_value(f"{path}.name", container["name"], rule))
+        errors.append(invalid_value(f"{path}.name", container["name"], rule))
     if not container.get("image"):
         errors.append(required(f"{path}.image"))
     resources = container["resources"]
@@ -121,7 +121,9 @@ def _validate_container(container: Json, path: str, claims: set[Any]) -> list[Fi
     for index, claim in enumerate(resources.get("claims") or ()):
         if claim.get("name") not in claims:
             rule = "must be one of the names in pod.spec.resourceClaims"
-            errors.append(bad_value(f"{path}.resources.claims[{index}]", claim.get("name"), rule))
+            errors.append(
+                invalid_value(f"{path}.resources.claims[{index}]", claim.get("name"), rule)
+            )
     return errors
 
 
@@ -134,16 +136,16 @@ def _validate_amounts(resources: Json, path: str) -> list[FieldError]:
             try:
                 amounts[side][name] = parse_quantity(text).nano
             except QuantityError as error:
-                errors.append(bad_value(f"{path}.{side}[{name}]", text, str(error)))
+                errors.append(invalid_value(f"{path}.{side}[{name}]", text, str(error)))
                 continue
             if amounts[side][name] < 0:
-                errors.append(bad_value(f"{path}.{side}[{name}]", text, "must be >= 0"))
+                errors.append(invalid_value(f"{path}.{side}[{name}]", text, "must be >= 0"))
     for name, requested in amounts["requests"].items():
         limit = amounts["limits"].get(name)
         where = f"{path}.requests"
         if limit is not None and requested > limit:
             text = f"must be less than or equal to {name} limit of {resources['limits'][name]}"
-            errors.append(bad_value(where, resources["requests"][name], text))
+            errors.append(invalid_value(where, resources["requests"][name], text))
         elif _is_extended(name) and requested != limit:
             errors.append(required(f"{path}.limits", f"Limit must be set for {name} and equal it"))
     return errors
@@ -156,7 +158,7 @@ def _is_extended(resource: str) -> bool:
 def _prepare(pod: Json) -> None:
     pod["status"] = {"phase": "Pending", "qosClass": _qos_class(pod["spec"])}
     if pod["spec"].get("schedulingGates"):
-        pod["status"]["conditions"] = [dict(GATED)]
+        pod["status"]["conditions"] = [dict(GATED_CONDITION)]
 
 
 def _qos_class(spec: Json) -> str:
@@ -239,12 +241,14 @@ def _validate_update(new: Json, old: Json) -> list[FieldError]:
                 "existing toleration can not be modified except its tolerationSeconds",
             )
         )
-    if _fixed_part(new["spec"], gated=bool(gates)) != _fixed_part(old["spec"], gated=bool(gates)):
+    if _immutable_part(new["spec"], gated=bool(gates)) != _immutable_part(
+        old["spec"], gated=bool(gates)
+    ):
         errors.append(forbidden_field("spec", _UPDATE_RULE))
     return errors
 
 
-def _fixed_part(spec: Json, *, gated: bool) -> Json:
+def _immutable_part(spec: Json, *, gated: bool) -> Json:
     fixed = {key: value for key, value in spec.items() if key not in _UPDATABLE_FIELDS}
     for field in ("tolerations", "schedulingGates"):
         fixed.pop(field, None)
@@ -256,7 +260,7 @@ def _fixed_part(spec: Json, *, gated: bool) -> Json:
     return fixed
 
 
-POD_RULES = Rules(
+POD_RULES = KindRules(
     prepare=_prepare,
     default=_default,
     admit=_admit,

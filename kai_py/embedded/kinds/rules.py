@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from kai_py.embedded.errors import FieldError
     from kai_py.embedded.store import Store
 
-Edit: TypeAlias = Callable[["Json"], None]
+Mutate: TypeAlias = Callable[["Json"], None]
 Check: TypeAlias = Callable[["Json"], list["FieldError"]]
-Compare: TypeAlias = Callable[["Json", "Json"], list["FieldError"]]
+CheckUpdate: TypeAlias = Callable[["Json", "Json"], list["FieldError"]]
 Admit: TypeAlias = Callable[["Json", "Store"], None]
 
 
-def _nothing(_document: Json) -> None:
+def _mutate_nothing(_document: Json) -> None:
     return None
 
 
@@ -34,7 +34,7 @@ def _no_difference(_new: Json, _old: Json) -> list[FieldError]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
+class KindRules:
     """How the server treats the objects of one kind.
 
     `prepare` sets what only the server sets on creation (initial status, generated selectors);
@@ -42,9 +42,9 @@ class Rules:
     raises ApiError to refuse; the checks return field errors. Comparisons get (new, old).
     """
 
-    prepare: Edit = _nothing
-    default: Edit = _nothing
+    prepare: Mutate = _mutate_nothing
+    default: Mutate = _mutate_nothing
     admit: Admit = _admit_all
     validate: Check = _no_errors
-    validate_update: Compare = _no_difference
-    validate_status: Compare = _no_difference
+    validate_update: CheckUpdate = _no_difference
+    validate_status: CheckUpdate = _no_difference

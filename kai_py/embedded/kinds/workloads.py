@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any
 from kai_py.embedded.documents import lookup, name_of, uid_of
 from kai_py.embedded.errors import (
     FieldError,
-    bad_value,
+    invalid_value,
     not_implemented,
     required,
     unsupported,
 )
 from kai_py.embedded.kinds.pods import default_pod_spec, validate_pod_spec
-from kai_py.embedded.kinds.rules import Rules
+from kai_py.embedded.kinds.rules import KindRules
 from kai_py.embedded.selectors import label_selector
 
 if TYPE_CHECKING:
     from kai_py.embedded.documents import Json
 
-_JOB_CANNOT = ("successPolicy", "backoffLimitPerIndex", "maxFailedIndexes", "managedBy")
+_UNSUPPORTED_JOB_FIELDS = ("successPolicy", "backoffLimitPerIndex", "maxFailedIndexes", "managedBy")
 
 
 def _prepare_job(job: Json) -> None:
     spec = job["spec"]
-    for field in _JOB_CANNOT:
+    for field in _UNSUPPORTED_JOB_FIELDS:
         if spec.get(field) is not None:
             raise not_implemented(f"Job spec.{field}")
     job["status"] = {}
@@ -63,7 +63,7 @@ def _default_job(job: Json) -> None:
 def _validate_job(job: Json) -> list[FieldError]:
     spec = job["spec"]
     errors = [
-        bad_value(f"spec.{field}", spec[field], "must be greater than or equal to 0")
+        invalid_value(f"spec.{field}", spec[field], "must be greater than or equal to 0")
         for field in ("parallelism", "completions", "backoffLimit")
         if spec.get(field) is not None and spec[field] < 0
     ]
@@ -79,7 +79,9 @@ def _validate_job(job: Json) -> list[FieldError]:
     elif spec.get("podFailurePolicy") and policy != "Never":
         where = "spec.template.spec.restartPolicy"
         errors.append(
-            bad_value(where, policy, 'only "Never" is supported when podFailurePolicy is specified')
+            invalid_value(
+                where, policy, 'only "Never" is supported when podFailurePolicy is specified'
+            )
         )
     return errors + validate_pod_spec(spec["template"]["spec"], "spec.template.spec")
 
@@ -93,7 +95,7 @@ def _validate_job_update(new: Json, old: Json) -> list[FieldError]:
     if new["spec"].get("completionMode") != "Indexed":
         fixed.append("completions")
     errors += [
-        bad_value(f"spec.{field}", new["spec"].get(field), "field is immutable")
+        invalid_value(f"spec.{field}", new["spec"].get(field), "field is immutable")
         for field in fixed
         if new["spec"].get(field) != old["spec"].get(field)
     ]
@@ -139,14 +141,14 @@ def _validate_replicated(document: Json) -> list[FieldError]:
     errors: list[FieldError] = []
     if spec["replicas"] < 0:
         errors.append(
-            bad_value("spec.replicas", spec["replicas"], "must be greater than or equal to 0")
+            invalid_value("spec.replicas", spec["replicas"], "must be greater than or equal to 0")
         )
     if not spec.get("selector"):
         errors.append(required("spec.selector"))
     labels = lookup(spec, "template.metadata.labels") or {}
     if spec.get("selector") and not label_selector(spec["selector"])(labels):
         rule = "`selector` does not match template `labels`"
-        errors.append(bad_value("spec.template.metadata.labels", labels, rule))
+        errors.append(invalid_value("spec.template.metadata.labels", labels, rule))
     pod_spec = spec["template"]["spec"]
     if pod_spec["restartPolicy"] != "Always":
         where = "spec.template.spec.restartPolicy"
@@ -157,7 +159,9 @@ def _validate_replicated(document: Json) -> list[FieldError]:
 def _validate_replicated_update(new: Json, old: Json) -> list[FieldError]:
     errors = _validate_replicated(new)
     if new["spec"].get("selector") != old["spec"].get("selector"):
-        errors.append(bad_value("spec.selector", new["spec"].get("selector"), "field is immutable"))
+        errors.append(
+            invalid_value("spec.selector", new["spec"].get("selector"), "field is immutable")
+        )
     return errors
 
 
@@ -168,25 +172,25 @@ def _empty_status(status: dict[str, Any]) -> Any:
     return prepare
 
 
-JOB_RULES = Rules(
+JOB_RULES = KindRules(
     prepare=_prepare_job,
     default=_default_job,
     validate=_validate_job,
     validate_update=_validate_job_update,
 )
-DEPLOYMENT_RULES = Rules(
+DEPLOYMENT_RULES = KindRules(
     prepare=_empty_status({}),
     default=_default_deployment,
     validate=_validate_replicated,
     validate_update=_validate_replicated_update,
 )
-REPLICA_SET_RULES = Rules(
+REPLICA_SET_RULES = KindRules(
     prepare=_empty_status({"replicas": 0}),
     default=_default_replicated,
     validate=_validate_replicated,
     validate_update=_validate_replicated_update,
 )
-STATEFUL_SET_RULES = Rules(
+STATEFUL_SET_RULES = KindRules(
     prepare=_prepare_stateful_set,
     default=_default_stateful_set,
     validate=_validate_replicated,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kai_py.embedded.errors import ApiError
+from kai_py.embedded.errors import RequestError
 from kai_py.embedded.patches.strategic import apply_strategic_patch, merge_key
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class AppliedFields:
     def merge(self, present: Json, applied: Json, *, manager: str, force: bool) -> Json:
         """Return `present` after `manager` applied `applied`; raise ApiError 409 on conflicts."""
         managers = self._applied.get(present["metadata"].get("uid", ""), {})
-        fields = dict(_leaves(applied))
+        fields = dict(_leaf_paths(applied))
         others = {name: theirs for name, theirs in managers.items() if name != manager}
         if not force:
             _refuse_conflicts(fields, others)
@@ -43,12 +43,12 @@ class AppliedFields:
         kept = set(fields).union(*others.values())
         for path in managers.get(manager, {}):
             if path not in kept:
-                result = _without(result, path)
+                result = _without_path(result, path)
         return result
 
     def remember(self, uid: str, applied: Json, *, manager: str) -> None:
         """Note that `manager` owns the fields of `applied` from now on."""
-        fields = dict(_leaves(applied))
+        fields = dict(_leaf_paths(applied))
         managers = self._applied.setdefault(uid, {})
         for name, theirs in managers.items():
             if name != manager:
@@ -79,35 +79,35 @@ def _refuse_conflicts(fields: dict[Path, Any], others: dict[str, dict[Path, Any]
         word = "conflict" if len(causes) == 1 else "conflicts"
         listed = ", ".join(f"{each['message']}: {each['field']}" for each in causes)
         message = f"Apply failed with {len(causes)} {word}: {listed}"
-        raise ApiError(409, "Conflict", message, details={"causes": causes})
+        raise RequestError(409, "Conflict", message, details={"causes": causes})
 
 
-def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def _leaf_paths(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     if path in _IDENTITY:
         return
     if isinstance(value, dict) and value:
         for name, item in value.items():
-            yield from _leaves(item, (*path, name))
+            yield from _leaf_paths(item, (*path, name))
         return
     key = merge_key(path[-1], value) if isinstance(value, list) and value and path else None
     if key is None:
         yield path, value
         return
     for entry in value:
-        yield from _leaves(entry, (*path, f"[{key}={entry[key]}]"))
+        yield from _leaf_paths(entry, (*path, f"[{key}={entry[key]}]"))
 
 
-def _without(value: Any, path: Path) -> Any:
+def _without_path(value: Any, path: Path) -> Any:
     step, rest = path[0], path[1:]
     if step.startswith("[") and isinstance(value, list):
         key, _, wanted = step[1:-1].partition("=")
         changed = [
-            _without(entry, rest) if rest and str(entry.get(key)) == wanted else entry
+            _without_path(entry, rest) if rest and str(entry.get(key)) == wanted else entry
             for entry in value
         ]
         return [entry for entry in changed if (entry and set(entry) != {key}) or entry in value]
     if not isinstance(value, dict) or step not in value:
         return value
-    inner = _without(value[step], rest) if rest else None
+    inner = _without_path(value[step], rest) if rest else None
     remaining = {name: item for name, item in value.items() if name != step}
     return remaining if inner in (None, {}, []) else {**remaining, step: inner}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kai_py.embedded.documents import clone
-from kai_py.embedded.errors import ApiError, bad_request
+from kai_py.embedded.errors import RequestError, bad_request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ def apply_json_patch(target: Any, operations: Sequence[Json]) -> Any:
             _apply(box, operation)
         except (KeyError, IndexError, TypeError, ValueError) as error:
             text = f"the server rejected our request due to an error in our request: {operation}"
-            raise ApiError(422, "Invalid", text) from error
+            raise RequestError(422, "Invalid", text) from error
     return box[""]
 
 

@@ -8,16 +8,16 @@ from kai_py.lint.cel.published import published
 from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
     RESOURCE_GROUP,
-    File,
     Manifest,
+    ManifestSet,
     at,
     mapping_at,
+    mapping_at_line,
     mappings_at,
     move,
-    put,
+    set_key,
     text_at,
     unknown_fields,
-    wrapped,
 )
 from kai_py.lint.rules.drivers import driver_of_class
 
@@ -36,9 +36,9 @@ def spec_path(manifest: Manifest) -> Path | None:
     return None
 
 
-def levels(manifest: Manifest, file: File) -> Iterator[Finding]:
+def levels(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """A claim has spec.devices, a template spec.spec.devices, a class no requests at all."""
-    del file
+    del manifests
     spec = mapping_at(manifest.value, "spec")
     inner = mapping_at(spec, "spec")
     if manifest.is_a(RESOURCE_GROUP, "ResourceClaimTemplate") and "spec" not in spec:
@@ -47,7 +47,7 @@ def levels(manifest: Manifest, file: File) -> Iterator[Finding]:
         ]:
             message = "a template holds a claim's spec: devices belongs under spec.spec"
             yield manifest.error(("spec", moved[0]), message, fixed=True)
-            put(spec, "spec", wrapped(spec.line))
+            set_key(spec, "spec", mapping_at_line(spec.line))
             for key in moved:
                 move(spec, spec["spec"], key)
     elif manifest.is_a(RESOURCE_GROUP, "ResourceClaim") and "devices" in inner:
@@ -59,7 +59,7 @@ def levels(manifest: Manifest, file: File) -> Iterator[Finding]:
     yield from _devices_level(manifest)
 
 
-def fields(manifest: Manifest, file: File) -> Iterator[Finding]:
+def fields(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """Constraints, configuration and classes have no fields but their own."""
     path = spec_path(manifest)
     if manifest.is_a(RESOURCE_GROUP, "DeviceClass"):
@@ -72,7 +72,7 @@ def fields(manifest: Manifest, file: File) -> Iterator[Finding]:
         yield manifest.error((*path, "resourceClassName"), message)
     elif not mappings_at(spec, "devices", "requests"):
         yield manifest.error(path, "asks for no device: devices.requests is empty")
-    yield from _plain_fields(manifest, file, (*path, "devices"))
+    yield from _plain_fields(manifest, manifests, (*path, "devices"))
 
 
 def _devices_level(manifest: Manifest) -> Iterator[Finding]:
@@ -83,7 +83,7 @@ def _devices_level(manifest: Manifest) -> Iterator[Finding]:
     if loose := [key for key in _DEVICES if key in spec]:
         message = f"{', '.join(loose)} belong under devices"
         yield manifest.error((*path, loose[0]), message, fixed=True)
-        put(spec, "devices", spec.get("devices") or wrapped(spec.line))
+        set_key(spec, "devices", spec.get("devices") or mapping_at_line(spec.line))
         for key in loose:
             move(spec, spec["devices"], key)
     devices = mapping_at(spec, "devices")
@@ -97,9 +97,9 @@ def _devices_level(manifest: Manifest) -> Iterator[Finding]:
             devices[key] = single
 
 
-def _plain_fields(manifest: Manifest, file: File, path: Path) -> Iterator[Finding]:
+def _plain_fields(manifest: Manifest, manifests: ManifestSet, path: Path) -> Iterator[Finding]:
     devices = mapping_at(manifest.value, *path)
-    drivers = _drivers(file, devices)
+    drivers = _drivers(manifests, devices)
     yield from unknown_fields(manifest, devices, path, _DEVICES)
     for key, known in (("constraints", _CONSTRAINT), ("config", _CONFIG)):
         for index, entry in mappings_at(devices, key):
@@ -115,14 +115,14 @@ def _plain_fields(manifest: Manifest, file: File, path: Path) -> Iterator[Findin
         yield from _qualified(manifest, entry, (*path, "constraints", index), drivers)
 
 
-def _drivers(file: File, devices: Mapping) -> list[str]:
+def _drivers(manifests: ManifestSet, devices: Mapping) -> list[str]:
     """Give the drivers whose devices a claim asks for, as far as its classes tell."""
     classes = [
         text_at(request, *place, "deviceClassName")
         for _, request in mappings_at(devices, "requests")
         for place in ((), ("exactly",), ("firstAvailable", 0))
     ]
-    found = [driver_of_class(file, name) for name in classes if name]
+    found = [driver_of_class(manifests, name) for name in classes if name]
     return [driver for driver in found if driver is not None]
 
 
@@ -140,4 +140,4 @@ def _qualified(
         message = f"has no domain, the API rejects it: {advice}"
         yield manifest.error((*path, key), message, fixed=domain is not None)
         if domain:
-            put(constraint, key, f"{domain}/{name}")
+            set_key(constraint, key, f"{domain}/{name}")

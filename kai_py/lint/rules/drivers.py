@@ -4,14 +4,14 @@ import re
 
 from kai_py.lint.cel.correct import domains, guarded_driver
 from kai_py.lint.cel.published import DRIVER_OF_CLASS, MISTAKEN_DOMAINS
-from kai_py.lint.manifest import RESOURCE_GROUP, File, Manifest, mappings_at, text_at
+from kai_py.lint.manifest import RESOURCE_GROUP, Manifest, ManifestSet, mappings_at, text_at
 
 _DRIVER_LIKE = re.compile(r"gpu\.[a-z0-9-]+(\.[a-z]+)+")
 
 
-def driver_of_class(file: File, name: str) -> str | None:
+def driver_of_class(manifests: ManifestSet, name: str) -> str | None:
     """Give the driver of a DeviceClass, or None where nothing tells."""
-    for manifest in file.of(RESOURCE_GROUP, "DeviceClass"):
+    for manifest in manifests.of(RESOURCE_GROUP, "DeviceClass"):
         if manifest.name == name:
             return driver_of_selectors(class_selectors(manifest)) or DRIVER_OF_CLASS.get(name)
     if name in DRIVER_OF_CLASS:

@@ -13,14 +13,14 @@ from kai_py.api.manifests import Mapping, Sequence
 from kai_py.api.problems import Path
 from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
-    File,
     Manifest,
+    ManifestSet,
     at,
     mapping_at,
+    mapping_at_line,
     mappings_at,
     move,
-    put,
-    wrapped,
+    set_key,
 )
 
 _CLIQUE = ("name", "labels", "annotations", "topologyConstraint", "resourceSharing", "spec")
@@ -52,9 +52,9 @@ _IN_ORDER, _EXPLICIT = "CliqueStartupTypeInOrder", "CliqueStartupTypeExplicit"
 _GROUP_NAME = "group"
 
 
-def pod_clique_set(manifest: Manifest, file: File) -> Iterator[Finding]:
+def pod_clique_set(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """Map a set in an article's spelling to today's shape, field by field."""
-    del file
+    del manifests
     if not manifest.is_a("grove.io", "PodCliqueSet", "PodGangSet"):
         return
     if manifest.kind == "PodGangSet":
@@ -62,7 +62,7 @@ def pod_clique_set(manifest: Manifest, file: File) -> Iterator[Finding]:
         manifest.value["kind"] = "PodCliqueSet"
     spec = mapping_at(manifest.value, "spec")
     if "template" not in spec:
-        put(spec, "template", wrapped(spec.line))
+        set_key(spec, "template", mapping_at_line(spec.line))
     template = spec["template"]
     yield from _levels(manifest, spec, template)
     for index, clique in mappings_at(template, "cliques"):
@@ -70,7 +70,7 @@ def pod_clique_set(manifest: Manifest, file: File) -> Iterator[Finding]:
     yield from _start_order(manifest, spec, template)
     yield from _scaling(manifest, spec, template)
     if "replicas" not in spec:
-        put(spec, "replicas", 1)
+        set_key(spec, "replicas", 1)
 
 
 def _levels(manifest: Manifest, spec: Mapping, template: Mapping) -> Iterator[Finding]:
@@ -91,10 +91,10 @@ def _clique(manifest: Manifest, clique: Mapping, path: Path) -> Iterator[Finding
     if not flat:
         return
     if "spec" not in clique:
-        put(clique, "spec", wrapped(clique.line))
+        set_key(clique, "spec", mapping_at_line(clique.line))
     spec, to_pod = clique["spec"], []
     if "roleName" not in spec and "roleName" not in clique and "role" not in clique:
-        put(spec, "roleName", clique.get("name", ""))
+        set_key(spec, "roleName", clique.get("name", ""))
     for key in flat:
         if key in _CLIQUE_SPEC:
             target = _CLIQUE_SPEC[key]
@@ -107,7 +107,7 @@ def _clique(manifest: Manifest, clique: Mapping, path: Path) -> Iterator[Finding
         message = f"{', '.join(to_pod)} of the pods are today spec.podSpec.* of the clique"
         yield manifest.error((*path, to_pod[0]), message, fixed=True)
         if "podSpec" not in spec:
-            put(spec, "podSpec", wrapped(clique.line))
+            set_key(spec, "podSpec", mapping_at_line(clique.line))
         for key in to_pod:
             move(clique, spec["podSpec"], key)
 
@@ -123,7 +123,7 @@ def _start_order(manifest: Manifest, spec: Mapping, template: Mapping) -> Iterat
     message = f"startupOrder is today spec.template.cliqueStartupType: {kind}, with {how}"
     yield manifest.error(("spec", "startupOrder"), message, fixed=True)
     del spec["startupOrder"]
-    put(template, "cliqueStartupType", kind)
+    set_key(template, "cliqueStartupType", kind)
     if in_order:
         listed = template["cliques"]
         listed.sort(key=lambda clique: order.index(clique["name"]))
@@ -133,8 +133,8 @@ def _start_order(manifest: Manifest, spec: Mapping, template: Mapping) -> Iterat
     for before, name in itertools.pairwise(order):
         if name in cliques:
             if "spec" not in cliques[name]:
-                put(cliques[name], "spec", wrapped(cliques[name].line))
-            put(cliques[name]["spec"], "startsAfter", [before])
+                set_key(cliques[name], "spec", mapping_at_line(cliques[name].line))
+            set_key(cliques[name]["spec"], "startsAfter", [before])
 
 
 def _scaling(manifest: Manifest, spec: Mapping, template: Mapping) -> Iterator[Finding]:
@@ -149,7 +149,7 @@ def _scaling(manifest: Manifest, spec: Mapping, template: Mapping) -> Iterator[F
     yield manifest.error(("spec", "scaling"), message, fixed=True)
     line = spec.line_of("scaling")
     least = scaling.get("minReplicas", 1)
-    group = wrapped(
+    group = mapping_at_line(
         line,
         name=_GROUP_NAME,
         cliqueNames=[at(clique, "name") for _, clique in mappings_at(template, "cliques")],
@@ -158,4 +158,4 @@ def _scaling(manifest: Manifest, spec: Mapping, template: Mapping) -> Iterator[F
         scaleConfig=scaling,
     )
     del spec["scaling"]
-    put(template, "podCliqueScalingGroups", [group])
+    set_key(template, "podCliqueScalingGroups", [group])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from kai_py.api.model import NAME_PATTERN
 from kai_py.api.problems import Path
 from kai_py.lint.finding import Finding
-from kai_py.lint.manifest import File, Manifest, mapping_at, put, walk
+from kai_py.lint.manifest import Manifest, ManifestSet, mapping_at, set_key, walk
 
 _CLUSTER_SCOPED = {
     ("resource.k8s.io", "DeviceClass"),
@@ -37,9 +37,9 @@ _FREE_FORM = ("labels", "annotations", "matchLabels", "nodeSelector", "parameter
 """Mappings whose keys are the user's."""
 
 
-def identity(manifest: Manifest, file: File) -> Iterator[Finding]:
+def identity(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """An object has an API version, a kind and a name that the API accepts."""
-    del file
+    del manifests
     for key in ("apiVersion", "kind"):
         value = manifest.value.get(key)
         if not value:
@@ -55,9 +55,9 @@ def identity(manifest: Manifest, file: File) -> Iterator[Finding]:
         yield manifest.error(("metadata", "name"), message)
 
 
-def scope(manifest: Manifest, file: File) -> Iterator[Finding]:
+def scope(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """A cluster-scoped object has no namespace; others land in the current one without."""
-    del file
+    del manifests
     kind = (manifest.group, manifest.kind)
     if kind in _CLUSTER_SCOPED and manifest.namespace:
         message = f"{manifest.kind} belongs to no namespace, the API drops this"
@@ -68,9 +68,9 @@ def scope(manifest: Manifest, file: File) -> Iterator[Finding]:
         yield manifest.hint(("metadata",), message)
 
 
-def text_values(manifest: Manifest, file: File) -> Iterator[Finding]:
+def text_values(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """Labels and annotations are texts; the API rejects a bare number or true."""
-    del file
+    del manifests
     for path in (("metadata",), ("spec", "template", "metadata")):
         for kind in ("labels", "annotations"):
             values = mapping_at(manifest.value, *path, kind)
@@ -79,12 +79,12 @@ def text_values(manifest: Manifest, file: File) -> Iterator[Finding]:
                     text = str(value).lower() if isinstance(value, bool) else str(value)
                     message = f'must be a text: write "{text}"'
                     yield manifest.error((*path, kind, key), message, fixed=True)
-                    put(values, key, text)
+                    set_key(values, key, text)
 
 
-def shapes(manifest: Manifest, file: File) -> Iterator[Finding]:
+def shapes(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """What the API has as a mapping or as a list of mappings is written as one."""
-    del file
+    del manifests
     if manifest.group not in _BUILT_IN:
         return
     for path, mapping in walk(manifest.value):

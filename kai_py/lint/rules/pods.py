@@ -7,7 +7,15 @@ from kai_py.api.manifests import Mapping, Sequence
 from kai_py.api.problems import Path, nearest
 from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.lint.finding import Finding
-from kai_py.lint.manifest import File, Manifest, mapping_at, mappings_at, move, put, wrapped
+from kai_py.lint.manifest import (
+    Manifest,
+    ManifestSet,
+    mapping_at,
+    mapping_at_line,
+    mappings_at,
+    move,
+    set_key,
+)
 from kai_py.lint.rules.workloads import pod_specs
 
 _SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
@@ -15,9 +23,9 @@ _CONTAINERS = ("containers", "initContainers")
 GPU = "nvidia.com/gpu"
 
 
-def pod_claims(manifest: Manifest, file: File) -> Iterator[Finding]:
+def pod_claims(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """A pod's claim has a name and exactly one source."""
-    del file
+    del manifests
     for path, spec in pod_specs(manifest):
         for index, claim in mappings_at(spec, "resourceClaims"):
             place = (*path, "resourceClaims", index)
@@ -38,9 +46,9 @@ def pod_claims(manifest: Manifest, file: File) -> Iterator[Finding]:
                 yield manifest.error(place, message)
 
 
-def container_claims(manifest: Manifest, file: File) -> Iterator[Finding]:
+def container_claims(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """A container names, under resources.claims, claims that its pod has."""
-    del file
+    del manifests
     for path, spec in pod_specs(manifest):
         names = [str(claim.get("name")) for _, claim in mappings_at(spec, "resourceClaims")]
         used: list[str] = []
@@ -55,9 +63,9 @@ def container_claims(manifest: Manifest, file: File) -> Iterator[Finding]:
                 yield manifest.hint((*path, "resourceClaims", index), message)
 
 
-def extended_resources(manifest: Manifest, file: File) -> Iterator[Finding]:
+def extended_resources(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """Devices by name (nvidia.com/gpu) are asked for in limits, whole, and alike in requests."""
-    del file
+    del manifests
     for path, spec in pod_specs(manifest):
         for kind in _CONTAINERS:
             for index, container in mappings_at(spec, kind):
@@ -75,8 +83,8 @@ def _limits_missing(manifest: Manifest, resources: Mapping, path: Path) -> Itera
         message = f"{key} must stand in limits too, with the same number"
         yield manifest.error((*path, "requests", key), message, fixed=True)
         if "limits" not in resources:
-            put(resources, "limits", limits)
-        put(limits, key, requests[key])
+            set_key(resources, "limits", limits)
+        set_key(limits, key, requests[key])
 
 
 def _device_amounts(manifest: Manifest, resources: Mapping, path: Path) -> Iterator[Finding]:
@@ -118,8 +126,8 @@ def _claims_level(manifest: Manifest, container: Mapping, path: Path) -> Iterato
             message = "claims belong under resources.claims of the container"
             yield manifest.error((*place, "claims"), message, fixed=True)
             if "resources" not in container:
-                resources = wrapped(container.line)
-                put(container, "resources", resources)
+                resources = mapping_at_line(container.line)
+                set_key(container, "resources", resources)
             move(owner, resources, "claims")
 
 
@@ -134,7 +142,7 @@ def _claim_names(
         if isinstance(written, str):
             message = f"a claim is written '- name: {written}'"
             yield manifest.error((*path, index), message, fixed=True)
-            claims[index] = wrapped(claims.lines[index], name=written)
+            claims[index] = mapping_at_line(claims.lines[index], name=written)
         claim = mapping_at(claims, index)
         name = str(claim.get("name"))
         if name not in names:
@@ -143,6 +151,6 @@ def _claim_names(
             message = f"{name} is no claim of this pod: {advice}"
             yield manifest.error((*path, index, "name"), message, fixed=meant is not None)
             if meant:
-                put(claim, "name", meant)
+                set_key(claim, "name", meant)
                 name = meant
         used.append(name)

@@ -14,13 +14,13 @@ from kai_py.api.queue import (
     read_queue,
 )
 from kai_py.lint.finding import Finding
-from kai_py.lint.manifest import File, Manifest, at, mapping_at, move, put, rename
+from kai_py.lint.manifest import Manifest, ManifestSet, at, mapping_at, move, rename, set_key
 from kai_py.lint.rules.workloads import pod_specs, template_path
 
 KAI_QUEUE_LABEL = "kai.scheduler/queue"
 DEFAULT_SCHEDULER = "kai-scheduler"
-_PLACES = ("annotations", "labels")
-_WITHOUT_PODS = (
+_METADATA_FIELDS = ("annotations", "labels")
+_PODLESS_KINDS = (
     "ResourceClaim",
     "ResourceClaimTemplate",
     "DeviceClass",
@@ -32,16 +32,16 @@ _WITHOUT_PODS = (
     "PriorityClass",
     "ServiceAccount",
 )
-_MISSPELT = {
+_MISSPELT_KEYS = {
     f"{group}/{name}"
     for group in (GROUP, "kai.io", "kai.scheduler")
     for name in ("queue", "queueName", "queuename", "queue_name", "queue-name")
 } - {QUEUE_NAME_KEY, KAI_QUEUE_LABEL}
 
 
-def queue(manifest: Manifest, file: File) -> Iterator[Finding]:
+def queue(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """A Queue obeys the rules of its API."""
-    del file
+    del manifests
     if not manifest.is_a(GROUP, "Queue"):
         return
     if manifest.api_version != API_VERSION:
@@ -56,36 +56,36 @@ def queue(manifest: Manifest, file: File) -> Iterator[Finding]:
             yield dataclasses.replace(finding, fixed=_corrected(manifest, problem))
 
 
-def queue_keys(manifest: Manifest, file: File) -> Iterator[Finding]:
+def queue_keys(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """A queue is named by the key that is read, on an object that makes pods."""
-    del file
+    del manifests
     for path in _metadata_paths(manifest):
         metadata = mapping_at(manifest.value, *path)
-        for place in _PLACES:
+        for place in _METADATA_FIELDS:
             values = mapping_at(metadata, place)
-            for key in [key for key in values if key in _MISSPELT]:
+            for key in [key for key in values if key in _MISSPELT_KEYS]:
                 message = f"nothing reads this key: write {QUEUE_NAME_KEY}"
                 yield manifest.error((*path, place, key), message, fixed=True)
                 rename(values, key, QUEUE_NAME_KEY)
-            if QUEUE_NAME_KEY in values and manifest.kind in _WITHOUT_PODS:
+            if QUEUE_NAME_KEY in values and manifest.kind in _PODLESS_KINDS:
                 message = f"a {manifest.kind} has no pods: name the queue on the workload"
                 yield manifest.error((*path, place, QUEUE_NAME_KEY), message)
         if KAI_QUEUE_LABEL in mapping_at(metadata, "annotations"):
             message = f"{KAI_QUEUE_LABEL} is a label; as an annotation nothing reads it"
             yield manifest.error((*path, "annotations", KAI_QUEUE_LABEL), message, fixed=True)
             if "labels" not in metadata:
-                put(metadata, "labels", Mapping(metadata.line))
+                set_key(metadata, "labels", Mapping(metadata.line))
             move(metadata["annotations"], metadata["labels"], KAI_QUEUE_LABEL)
             if not metadata["annotations"]:
                 del metadata["annotations"]
         yield from _conflict(manifest, metadata, path)
 
 
-def queue_exists(manifest: Manifest, file: File) -> Iterator[Finding]:
+def queue_exists(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """The queue named is one that exists and lets the namespace in."""
-    queues = {found.name: found for found in file.of(GROUP, "Queue")}
+    queues = {found.name: found for found in manifests.of(GROUP, "Queue")}
     for path in _metadata_paths(manifest):
-        for place in _PLACES:
+        for place in _METADATA_FIELDS:
             name = at(manifest.value, *path, place, QUEUE_NAME_KEY)
             if not isinstance(name, str) or not queues:
                 continue
@@ -102,9 +102,9 @@ def queue_exists(manifest: Manifest, file: File) -> Iterator[Finding]:
                 yield manifest.error(field, message)
 
 
-def scheduler(manifest: Manifest, file: File) -> Iterator[Finding]:
+def scheduler(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """Pods of a queue are ours only with our schedulerName."""
-    del file
+    del manifests
     named = [name for path in _metadata_paths(manifest) for name in _queue_names(manifest, path)]
     for path, spec in pod_specs(manifest):
         if "schedulerName" in spec:
@@ -112,7 +112,7 @@ def scheduler(manifest: Manifest, file: File) -> Iterator[Finding]:
         if named:
             message = f"without schedulerName the queue is not regarded: write {DEFAULT_SCHEDULER}"
             yield manifest.error(path, message, fixed=True)
-            put(spec, "schedulerName", DEFAULT_SCHEDULER)
+            set_key(spec, "schedulerName", DEFAULT_SCHEDULER)
         elif "resourceClaims" in spec:
             message = (
                 f"has no schedulerName, so kube-scheduler places it; ours: {DEFAULT_SCHEDULER}"
@@ -165,12 +165,12 @@ def _metadata_paths(manifest: Manifest) -> list[Path]:
 
 def _queue_names(manifest: Manifest, path: Path) -> list[Any]:
     metadata = mapping_at(manifest.value, *path)
-    keys = ((place, key) for place in _PLACES for key in (QUEUE_NAME_KEY, KAI_QUEUE_LABEL))
+    keys = ((place, key) for place in _METADATA_FIELDS for key in (QUEUE_NAME_KEY, KAI_QUEUE_LABEL))
     return [found for place, key in keys if (found := at(metadata, place, key))]
 
 
 def _conflict(manifest: Manifest, metadata: Mapping, path: Path) -> Iterator[Finding]:
-    names = dict.fromkeys(at(metadata, place, QUEUE_NAME_KEY) for place in _PLACES)
+    names = dict.fromkeys(at(metadata, place, QUEUE_NAME_KEY) for place in _METADATA_FIELDS)
     names.pop(None, None)
     if len(names) > 1:
         message = f"annotation and label name different queues: {' and '.join(map(str, names))}"

@@ -6,8 +6,8 @@ from kai_py.lint.cel.published import DRIVER_OF_CLASS
 from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
     RESOURCE_GROUP,
-    File,
     Manifest,
+    ManifestSet,
     mapping_at,
     mappings_at,
     text_at,
@@ -19,19 +19,21 @@ _KINDS = {
     "resourceClaimName": "ResourceClaim",
     "resourceClaimTemplateName": "ResourceClaimTemplate",
 }
-_OTHER = {
+_OTHER_SOURCE = {
     "ResourceClaim": "resourceClaimTemplateName",
     "ResourceClaimTemplate": "resourceClaimName",
 }
-_ALWAYS_THERE = ("default", "kube-system", "kube-public", "kube-node-lease")
+_DEFAULT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
-def classes_exist(manifest: Manifest, file: File) -> Iterator[Finding]:
+def classes_exist(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """A DeviceClass that neither the file nor a known driver brings must exist already."""
     path = spec_path(manifest)
     if path is None:
         return
-    known = {found.name for found in file.of(RESOURCE_GROUP, "DeviceClass")} | set(DRIVER_OF_CLASS)
+    known = {found.name for found in manifests.of(RESOURCE_GROUP, "DeviceClass")} | set(
+        DRIVER_OF_CLASS
+    )
     path = (*path, "devices", "requests")
     for index, request in mappings_at(manifest.value, *path):
         asked = [
@@ -50,7 +52,7 @@ def classes_exist(manifest: Manifest, file: File) -> Iterator[Finding]:
                 yield manifest.hint((*place, "deviceClassName"), message)
 
 
-def claims_exist(manifest: Manifest, file: File) -> Iterator[Finding]:
+def claims_exist(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """A pod's claim or template must be in the pod's namespace, under its own kind."""
     for path, spec in pod_specs(manifest):
         for index, claim in mappings_at(spec, "resourceClaims"):
@@ -58,25 +60,25 @@ def claims_exist(manifest: Manifest, file: File) -> Iterator[Finding]:
                 name = text_at(claim, key)
                 if name:
                     place = (*path, "resourceClaims", index, key)
-                    yield from _exists(manifest, file, kind, name, place)
+                    yield from _exists(manifest, manifests, kind, name, place)
 
 
-def namespaces_exist(manifest: Manifest, file: File) -> Iterator[Finding]:
+def namespaces_exist(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """A namespace must exist before what it holds; said once per namespace, at its first object."""
     name = manifest.namespace
-    if not name or name in _ALWAYS_THERE:
+    if not name or name in _DEFAULT_NAMESPACES:
         return
-    there = {found.name for found in file.of("", "Namespace")}
-    first = next(other for other in file.manifests if other.namespace == name)
+    there = {found.name for found in manifests.of("", "Namespace")}
+    first = next(other for other in manifests.manifests if other.namespace == name)
     if first is manifest and name not in there:
         message = f"namespace {name} is not among these manifests: kubectl create namespace {name}"
         yield manifest.hint(("metadata", "namespace"), message)
 
 
 def _exists(
-    manifest: Manifest, file: File, kind: str, name: str, path: tuple[str | int, ...]
+    manifest: Manifest, manifests: ManifestSet, kind: str, name: str, path: tuple[str | int, ...]
 ) -> Iterator[Finding]:
-    found = [other for other in file.of(RESOURCE_GROUP, *_OTHER) if other.name == name]
+    found = [other for other in manifests.of(RESOURCE_GROUP, *_OTHER_SOURCE) if other.name == name]
     of_kind = [other for other in found if other.kind == kind]
     if any(other.namespace == manifest.namespace for other in of_kind):
         return
@@ -86,7 +88,7 @@ def _exists(
         message = f"{kind} {name} is in namespace {where}, the pod in {own}; they must be in one"
         yield manifest.error(path, message)
     elif found:
-        yield manifest.error(path, f"{name} is a {found[0].kind}: write {_OTHER[kind]}")
+        yield manifest.error(path, f"{name} is a {found[0].kind}: write {_OTHER_SOURCE[kind]}")
     else:
         message = f"{kind} {name} is not among these manifests: pods wait until it exists"
         yield manifest.hint(path, message)

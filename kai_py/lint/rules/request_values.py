@@ -8,7 +8,15 @@ from kai_py.api.problems import Path
 from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.lint.cel.published import published
 from kai_py.lint.finding import Finding
-from kai_py.lint.manifest import File, Manifest, mapping_at, move, put, rename, wrapped
+from kai_py.lint.manifest import (
+    Manifest,
+    ManifestSet,
+    mapping_at,
+    mapping_at_line,
+    move,
+    rename,
+    set_key,
+)
 from kai_py.lint.rules.drivers import driver_of_class
 
 _MODES = {"exactcount": "ExactCount", "exact": "ExactCount", "count": "ExactCount", "all": "All"}
@@ -16,7 +24,7 @@ _MAX_DEVICES = 32
 
 
 def correct_values(
-    manifest: Manifest, file: File, request: Mapping, path: Path
+    manifest: Manifest, manifests: ManifestSet, request: Mapping, path: Path
 ) -> Iterator[Finding]:
     """Check and correct the fields of one ``exactly`` or one alternative."""
     if not request.get("deviceClassName"):
@@ -25,7 +33,7 @@ def correct_values(
     yield from _types(manifest, request, path)
     yield from _mode_and_count(manifest, request, path)
     if "capacity" in request:
-        yield from _capacity(manifest, file, request, path)
+        yield from _capacity(manifest, manifests, request, path)
 
 
 def _types(manifest: Manifest, request: Mapping, path: Path) -> Iterator[Finding]:
@@ -35,7 +43,7 @@ def _types(manifest: Manifest, request: Mapping, path: Path) -> Iterator[Finding
             if value is not None:
                 message = f"is a text: write {str(value).lower()} without quotes"
                 yield manifest.error((*path, key), message, fixed=True)
-                put(request, key, value)
+                set_key(request, key, value)
 
 
 def _mode_and_count(manifest: Manifest, request: Mapping, path: Path) -> Iterator[Finding]:
@@ -46,7 +54,7 @@ def _mode_and_count(manifest: Manifest, request: Mapping, path: Path) -> Iterato
         yield manifest.error((*path, "allocationMode"), message, fixed=meant is not None)
         if meant is None:
             return
-        put(request, "allocationMode", meant)
+        set_key(request, "allocationMode", meant)
         mode = meant
     if mode == "All" and count is not None:
         message = "count is not allowed with allocationMode: All"
@@ -57,17 +65,19 @@ def _mode_and_count(manifest: Manifest, request: Mapping, path: Path) -> Iterato
         yield manifest.error((*path, "count"), message)
 
 
-def _capacity(manifest: Manifest, file: File, request: Mapping, path: Path) -> Iterator[Finding]:
+def _capacity(
+    manifest: Manifest, manifests: ManifestSet, request: Mapping, path: Path
+) -> Iterator[Finding]:
     capacity, path = mapping_at(request, "capacity"), (*path, "capacity")
     if capacity and "requests" not in capacity:
         message = f"{', '.join(capacity)} must stand under capacity.requests"
         yield manifest.error((*path, next(iter(capacity))), message, fixed=True)
-        asked = wrapped(capacity.line)
+        asked = mapping_at_line(capacity.line)
         for key in list(capacity):
             move(capacity, asked, key)
-        put(capacity, "requests", asked)
+        set_key(capacity, "requests", asked)
     asked, path = mapping_at(capacity, "requests"), (*path, "requests")
-    driver = driver_of_class(file, str(request.get("deviceClassName", "")))
+    driver = driver_of_class(manifests, str(request.get("deviceClassName", "")))
     for key in list(asked):
         yield from _amount(manifest, asked[key], (*path, key))
         domain, _, name = key.rpartition("/")

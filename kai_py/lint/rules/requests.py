@@ -18,16 +18,16 @@ from kai_py.api.manifests import Mapping
 from kai_py.api.problems import Path
 from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
-    File,
     Manifest,
+    ManifestSet,
     mapping_at,
+    mapping_at_line,
     mappings_at,
     move,
-    put,
+    set_key,
     unknown_fields,
-    wrapped,
 )
-from kai_py.lint.rewrite import same
+from kai_py.lint.rewrite import same_value
 from kai_py.lint.rules.claims import spec_path
 from kai_py.lint.rules.request_values import correct_values
 
@@ -44,28 +44,30 @@ _LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 EXACT_FIELDS = (*SUBREQUEST_FIELDS, "adminAccess")
 
 
-def requests(manifest: Manifest, file: File) -> Iterator[Finding]:
+def requests(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """Bring every request of a claim or template into today's form."""
     path = spec_path(manifest)
     if path is None:
         return
     path = (*path, "devices", "requests")
     for index, request in mappings_at(manifest.value, *path):
-        yield from _request(manifest, file, request, (*path, index))
+        yield from _request(manifest, manifests, request, (*path, index))
 
 
-def _request(manifest: Manifest, file: File, request: Mapping, path: Path) -> Iterator[Finding]:
+def _request(
+    manifest: Manifest, manifests: ManifestSet, request: Mapping, path: Path
+) -> Iterator[Finding]:
     known = ("name", "exactly", "firstAvailable", *EXACT_FIELDS)
     yield from unknown_fields(manifest, request, path, known)
     if not request.get("name"):
         name = f"request-{path[-1]}"
         yield manifest.error(path, f"a request needs a name: write name: {name}", fixed=True)
-        put(request, "name", name)
+        set_key(request, "name", name)
     yield from _label(manifest, request, path)
     if "firstAvailable" in request:
-        yield from _alternatives(manifest, file, request, path)
+        yield from _alternatives(manifest, manifests, request, path)
     else:
-        yield from _exactly(manifest, file, request, path)
+        yield from _exactly(manifest, manifests, request, path)
 
 
 def _label(manifest: Manifest, request: Mapping, path: Path) -> Iterator[Finding]:
@@ -75,7 +77,9 @@ def _label(manifest: Manifest, request: Mapping, path: Path) -> Iterator[Finding
         yield manifest.error((*path, "name"), message)
 
 
-def _exactly(manifest: Manifest, file: File, request: Mapping, path: Path) -> Iterator[Finding]:
+def _exactly(
+    manifest: Manifest, manifests: ManifestSet, request: Mapping, path: Path
+) -> Iterator[Finding]:
     flat = [key for key in request if key in EXACT_FIELDS]
     nested = isinstance(request.get("exactly"), Mapping)
     old = manifest.api_version.endswith(("/v1beta1", "/v1alpha3"))
@@ -91,16 +95,16 @@ def _exactly(manifest: Manifest, file: File, request: Mapping, path: Path) -> It
             f"a request itself has no {', '.join(flat)}, the API drops it: write it under exactly"
         )
         yield manifest.error((*path, flat[0]), message, fixed=True)
-    exact = request["exactly"] if nested else wrapped(request.line)
+    exact = request["exactly"] if nested else mapping_at_line(request.line)
     for key in flat:
-        yield from _join(manifest, request, exact, key, path)
-    _order(exact)
-    put(request, "exactly", exact)
+        yield from _move_field(manifest, request, exact, key, path)
+    _class_first(exact)
+    set_key(request, "exactly", exact)
     yield from unknown_fields(manifest, exact, (*path, "exactly"), EXACT_FIELDS)
-    yield from correct_values(manifest, file, exact, (*path, "exactly"))
+    yield from correct_values(manifest, manifests, exact, (*path, "exactly"))
 
 
-def _join(
+def _move_field(
     manifest: Manifest, source: Mapping, target: Mapping, key: str, path: Path
 ) -> Iterator[Finding]:
     """Move a field into a mapping that may have it already."""
@@ -109,14 +113,14 @@ def _join(
         return
     if isinstance(source[key], list) and isinstance(target[key], list):
         target[key].extend(item for item in source[key] if item not in target[key])
-    elif not same(source[key], target[key]):
+    elif not same_value(source[key], target[key]):
         message = f"is {source[key]!r} here and {target[key]!r} under exactly; the API keeps that"
         yield manifest.error((*path, key), message, fixed=True)
     del source[key]
 
 
 def _alternatives(
-    manifest: Manifest, file: File, request: Mapping, path: Path
+    manifest: Manifest, manifests: ManifestSet, request: Mapping, path: Path
 ) -> Iterator[Finding]:
     if "exactly" in request:
         yield manifest.error(path, "has both exactly and firstAvailable: keep one")
@@ -142,7 +146,7 @@ def _alternatives(
             yield manifest.error((*place, "adminAccess"), message)
         known = ("name", *EXACT_FIELDS)
         yield from unknown_fields(manifest, entry, place, known)
-        yield from correct_values(manifest, file, entry, place)
+        yield from correct_values(manifest, manifests, entry, place)
     for key in common:
         del request[key]
 
@@ -151,10 +155,10 @@ def _default(entry: Mapping, key: str, value: object) -> None:
     if isinstance(value, list) and isinstance(entry.get(key), list):
         entry[key].extend(item for item in value if item not in entry[key])
     elif key not in entry:
-        put(entry, key, value)
+        set_key(entry, key, value)
 
 
-def _order(exact: Mapping) -> None:
+def _class_first(exact: Mapping) -> None:
     """Put the class first, as everybody writes it."""
     if "deviceClassName" in exact:
         rest = {key: value for key, value in exact.items() if key != "deviceClassName"}

@@ -12,14 +12,14 @@ from kai_py.lint.cel.published import DEFAULT_DRIVER
 from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
     RESOURCE_GROUP,
-    File,
     Manifest,
+    ManifestSet,
     at,
     mapping_at,
-    put,
+    mapping_at_line,
+    set_key,
     text_at,
     walk,
-    wrapped,
 )
 from kai_py.lint.rules.drivers import driver_of_class, driver_of_selectors
 from kai_py.lint.rules.requests import request_at
@@ -29,9 +29,9 @@ _MAX_COST = 1_000_000
 _ABSENT_TOLERATED = ("has(", ".?", "[?", " in device.")
 
 
-def shapes(manifest: Manifest, file: File) -> Iterator[Finding]:
+def shapes(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """A selector is written ``- cel: {expression: "..."}``."""
-    del file
+    del manifests
     if not manifest.is_a(RESOURCE_GROUP, *_KINDS):
         return
     for path, mapping in list(walk(mapping_at(manifest.value, "spec"), ("spec",))):
@@ -46,10 +46,10 @@ def shapes(manifest: Manifest, file: File) -> Iterator[Finding]:
         if corrected != selectors:
             message = "a selector is written '- cel: {expression: ...}'"
             yield manifest.error((*path, "selectors"), message, fixed=True)
-            put(mapping, "selectors", corrected)
+            set_key(mapping, "selectors", corrected)
 
 
-def expressions(manifest: Manifest, file: File) -> Iterator[Finding]:
+def expressions(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """Correct what a selector asks, then check it as the API server does."""
     if not manifest.is_a(RESOURCE_GROUP, *_KINDS):
         return
@@ -58,16 +58,16 @@ def expressions(manifest: Manifest, file: File) -> Iterator[Finding]:
         if not source:
             continue
         place = (*path, "cel", "expression")
-        result = correct(source, _driver(manifest, file, path, source))
+        result = correct(source, _driver(manifest, manifests, path, source))
         for reason in result.reasons:
             yield manifest.error(place, reason, fixed=True)
         mapping["cel"]["expression"] = result.source
         yield from _checked(manifest, place, result.source)
 
 
-def guards(manifest: Manifest, file: File) -> Iterator[Finding]:
+def guards(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """A class asks for its driver first: another driver's device has none of these names."""
-    del file
+    del manifests
     if not manifest.is_a(RESOURCE_GROUP, "DeviceClass"):
         return
     selectors = at(manifest.value, "spec", "selectors") or ()
@@ -91,17 +91,19 @@ def guards(manifest: Manifest, file: File) -> Iterator[Finding]:
 def _selector(item: Any, line: int) -> Any:
     """Give a selector in its form."""
     if isinstance(item, str):
-        return wrapped(line, cel=wrapped(line, expression=item))
+        return mapping_at_line(line, cel=mapping_at_line(line, expression=item))
     if not isinstance(item, Mapping):
         return item
     if isinstance(item.get("cel"), str):
-        return wrapped(item.line, cel=wrapped(item.line_of("cel"), expression=item["cel"]))
+        return mapping_at_line(
+            item.line, cel=mapping_at_line(item.line_of("cel"), expression=item["cel"])
+        )
     if "cel" not in item and isinstance(item.get("expression"), str):
-        return wrapped(item.line, cel=item)
+        return mapping_at_line(item.line, cel=item)
     return item
 
 
-def _driver(manifest: Manifest, file: File, path: Path, source: str) -> str:
+def _driver(manifest: Manifest, manifests: ManifestSet, path: Path, source: str) -> str:
     """Give the driver whose devices a selector is about."""
     siblings = at(manifest.value, *path[:-1]) if path else None
     texts = [text_at(item, "cel", "expression") for item in siblings or ()]
@@ -109,10 +111,10 @@ def _driver(manifest: Manifest, file: File, path: Path, source: str) -> str:
     if own:
         return own
     for mapping in request_at(manifest, path):
-        driver = driver_of_class(file, str(mapping.get("deviceClassName", "")))
+        driver = driver_of_class(manifests, str(mapping.get("deviceClassName", "")))
         if driver:
             return driver
-    if manifest.kind == "DeviceClass" and (driver := driver_of_class(file, manifest.name)):
+    if manifest.kind == "DeviceClass" and (driver := driver_of_class(manifests, manifest.name)):
         return driver
     return driver_of_selectors([source, *texts]) or DEFAULT_DRIVER
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kai_py.lint.finding import Finding
-from kai_py.lint.manifest import RESOURCE_GROUP, File, Manifest
+from kai_py.lint.manifest import RESOURCE_GROUP, Manifest, ManifestSet
 
 _MOVED = {
     ("extensions/v1beta1", "Deployment"): "apps/v1",
@@ -27,9 +27,9 @@ _RESOURCE_KINDS = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "Res
 _NOT_CONVERTIBLE = ("v1alpha1", "v1alpha2")
 
 
-def served_version(manifest: Manifest, file: File) -> Iterator[Finding]:
+def served_version(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """Name the version that is served; runs last, once the fields have that version's shape."""
-    del file
+    del manifests
     written, kind = manifest.api_version, manifest.kind
     version = written.rpartition("/")[2]
     target = _MOVED.get((written, kind))

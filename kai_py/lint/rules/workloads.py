@@ -5,7 +5,15 @@ from collections.abc import Iterator
 from kai_py.api.manifests import Mapping
 from kai_py.api.problems import Path
 from kai_py.lint.finding import Finding
-from kai_py.lint.manifest import File, Manifest, mapping_at, move, put, walk, wrapped
+from kai_py.lint.manifest import (
+    Manifest,
+    ManifestSet,
+    mapping_at,
+    mapping_at_line,
+    move,
+    set_key,
+    walk,
+)
 
 TEMPLATES: dict[tuple[str, str], Path] = {
     ("", "Pod"): (),
@@ -18,7 +26,7 @@ TEMPLATES: dict[tuple[str, str], Path] = {
     ("apps", "ReplicaSet"): ("spec", "template"),
 }
 """Where the pod (metadata and spec) of a kind stands."""
-_SELECTING = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
+_SELECTOR_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
 _POD_FIELDS = ("schedulerName", "resourceClaims", "containers", "restartPolicy", "nodeSelector")
 
 
@@ -34,9 +42,9 @@ def pod_specs(manifest: Manifest) -> list[tuple[Path, Mapping]]:
     return [(path, spec) for path, spec in found if isinstance(spec.get("containers"), list)]
 
 
-def misplaced_pod_fields(manifest: Manifest, file: File) -> Iterator[Finding]:
+def misplaced_pod_fields(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """Fields of the pod stand in the pod's spec, not in the workload's."""
-    del file
+    del manifests
     path = template_path(manifest)
     if not path:
         return
@@ -49,9 +57,9 @@ def misplaced_pod_fields(manifest: Manifest, file: File) -> Iterator[Finding]:
             move(spec, pod, key)
 
 
-def restart_policy(manifest: Manifest, file: File) -> Iterator[Finding]:
+def restart_policy(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """A Job's pods restart OnFailure or Never; pods of other workloads Always."""
-    del file
+    del manifests
     path = template_path(manifest)
     if not path:
         return
@@ -66,13 +74,13 @@ def restart_policy(manifest: Manifest, file: File) -> Iterator[Finding]:
     place = path if policy is None else (*path, "restartPolicy")
     message = f"restartPolicy {found} in a {manifest.kind}: write {wanted}"
     yield manifest.error(place, message, fixed=True)
-    put(pod, "restartPolicy", wanted)
+    set_key(pod, "restartPolicy", wanted)
 
 
-def selector(manifest: Manifest, file: File) -> Iterator[Finding]:
+def selector(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """A workload that selects its pods must select those of its own template."""
-    del file
-    if manifest.kind not in _SELECTING or not template_path(manifest):
+    del manifests
+    if manifest.kind not in _SELECTOR_KINDS or not template_path(manifest):
         return
     spec = mapping_at(manifest.value, "spec")
     labels = mapping_at(spec, "template", "metadata", "labels")
@@ -80,7 +88,11 @@ def selector(manifest: Manifest, file: File) -> Iterator[Finding]:
     if "selector" not in spec and labels:
         message = "has no selector: write matchLabels with the labels of its pods"
         yield manifest.error(("spec",), message, fixed=True)
-        put(spec, "selector", wrapped(spec.line, matchLabels=wrapped(spec.line, **labels)))
+        set_key(
+            spec,
+            "selector",
+            mapping_at_line(spec.line, matchLabels=mapping_at_line(spec.line, **labels)),
+        )
     for key, value in wanted.items():
         if labels.get(key) != value:
             message = f"{key}={value} is not a label of the pods in template.metadata.labels"

@@ -16,12 +16,12 @@ from kai_py.api.quantity import parse_quantity
 from kai_py.api.records.core import Node, Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.observe.live.cluster import (
-    GangView,
-    NodeView,
-    Picture,
-    QueueView,
-    Slot,
-    SlotState,
+    GpuSlot,
+    GpuState,
+    LiveCluster,
+    LiveGang,
+    LiveNode,
+    LiveQueue,
 )
 from kai_py.observe.live.membership import Membership
 from kai_py.observe.natural_order import natural
@@ -37,28 +37,28 @@ PLUGIN_RESOURCE = re.compile(r"^[^/]+/gpu$")
 FINISHED = frozenset({"Succeeded", "Failed"})
 
 
-class Gatherer:
+class LiveClusterBuilder:
     """Makes pictures; remembers only which places plugin pods have."""
 
     def __init__(self, mirror: Mirror, membership: Membership) -> None:
         self._mirror = mirror
         self._membership = membership
-        self._places: dict[str, tuple[int, ...]] = {}
+        self._plugin_places: dict[str, tuple[int, ...]] = {}
 
-    def picture(self, plan: Plan) -> Picture:
+    def build(self, plan: Plan) -> LiveCluster:
         """The cluster as mirrored now; shares and reasons are those of ``plan``."""
         pods = list(self._mirror.objects(PODS).values())
         gangs = {pod.metadata.uid: self._membership.gang_of(pod) for pod in pods}
         keys = {uid: gang.key for uid, gang in gangs.items()}
         queues = {gang.key: gang.queue for gang in gangs.values()}
-        return Picture(
+        return LiveCluster(
             nodes=self._nodes(pods, keys),
             queues=tuple(map(_queue, plan.queues)),
             gangs=_gangs(pods, keys, queues, {each.gang: each.message for each in plan.unplaced}),
         )
 
-    def _nodes(self, pods: Iterable[Pod], keys: Mapping[str, str]) -> tuple[NodeView, ...]:
-        held = _held_devices(self._mirror.objects(RESOURCE_CLAIMS).values(), pods, keys)
+    def _nodes(self, pods: Iterable[Pod], keys: Mapping[str, str]) -> tuple[LiveNode, ...]:
+        held = _allocated_devices(self._mirror.objects(RESOURCE_CLAIMS).values(), pods, keys)
         published: dict[str, list[tuple[str, str]]] = {}
         for piece in self._mirror.objects(RESOURCE_SLICES).values():
             for device in piece.spec.devices:
@@ -73,39 +73,41 @@ class Gatherer:
         for node in self._mirror.objects(NODES).values():
             name = node.metadata.name
             devices = sorted(published.get(name, ()), key=lambda d: (d[0], natural(d[1])))
-            slots = [held.get(device, Slot()) for device in devices]
+            slots = [held.get(device, GpuSlot()) for device in devices]
             slots += self._plugin_slots(node, on_node.get(name, ()), keys)
-            views.append(NodeView(name=name, rack=_rack(node), slots=tuple(slots)))
+            views.append(LiveNode(name=name, rack=_rack(node), slots=tuple(slots)))
         return tuple(sorted(views, key=lambda view: (view.rack, natural(view.name))))
 
-    def _plugin_slots(self, node: Node, pods: Iterable[Pod], keys: Mapping[str, str]) -> list[Slot]:
+    def _plugin_slots(
+        self, node: Node, pods: Iterable[Pod], keys: Mapping[str, str]
+    ) -> list[GpuSlot]:
         total = int(_gpus(node.status.allocatable))
-        slots = [Slot()] * total
-        users = [(pod, int(_gpus(pod_requests(pod)))) for pod in pods if not _is_over(pod)]
+        slots = [GpuSlot()] * total
+        users = [(pod, int(_gpus(pod_requests(pod)))) for pod in pods if not _is_finished(pod)]
         users = [(pod, count) for pod, count in users if count and total]
         for pod, _ in users:
-            for place in self._places.get(pod.metadata.uid, ()):
-                slots[place] = Slot(_state(pod), keys[pod.metadata.uid])
+            for place in self._plugin_places.get(pod.metadata.uid, ()):
+                slots[place] = GpuSlot(_state(pod), keys[pod.metadata.uid])
         for pod, count in sorted(users, key=lambda user: user[0].metadata.name):
-            if pod.metadata.uid in self._places:
+            if pod.metadata.uid in self._plugin_places:
                 continue
-            free = [place for place in range(total) if slots[place].state is SlotState.FREE]
-            self._places[pod.metadata.uid] = tuple(free[:count])
+            free = [place for place in range(total) if slots[place].state is GpuState.FREE]
+            self._plugin_places[pod.metadata.uid] = tuple(free[:count])
             for place in free[:count]:
-                slots[place] = Slot(_state(pod), keys[pod.metadata.uid])
+                slots[place] = GpuSlot(_state(pod), keys[pod.metadata.uid])
         return slots
 
 
-def _held_devices(
+def _allocated_devices(
     claims: Iterable[ResourceClaim], pods: Iterable[Pod], keys: Mapping[str, str]
-) -> dict[tuple[str, str], Slot]:
+) -> dict[tuple[str, str], GpuSlot]:
     by_uid = {pod.metadata.uid: pod for pod in pods}
     by_group = {
         group: pod
         for pod in by_uid.values()
-        if (group := group_of(pod)) is not None and pod.spec.node_name and not _is_over(pod)
+        if (group := group_of(pod)) is not None and pod.spec.node_name and not _is_finished(pod)
     }
-    held: dict[tuple[str, str], Slot] = {}
+    held: dict[tuple[str, str], GpuSlot] = {}
     for claim in claims:
         if claim.status.allocation is None:
             continue
@@ -116,20 +118,20 @@ def _held_devices(
             for ref in claim.status.reserved_for
         )
         user = next((pod for pod in found if pod is not None), None)
-        slot = Slot(SlotState.STARTING)
+        slot = GpuSlot(GpuState.STARTING)
         if user is not None:
-            slot = Slot(_state(user), keys[user.metadata.uid])
+            slot = GpuSlot(_state(user), keys[user.metadata.uid])
         for result in claim.status.allocation.devices.results:
             held[result.pool, result.device] = slot
     return held
 
 
 @dataclass(slots=True)
-class _Tally:
+class _GangCounts:
     pods: int = 0
     bound: int = 0
     running: int = 0
-    leaving: int = 0
+    terminating: int = 0
     finished: int = 0
     age: float = math.inf
 
@@ -139,31 +141,31 @@ def _gangs(
     keys: Mapping[str, str],
     queues: Mapping[str, str],
     why: Mapping[str, str],
-) -> tuple[GangView, ...]:
-    tallies: dict[str, _Tally] = {}
+) -> tuple[LiveGang, ...]:
+    tallies: dict[str, _GangCounts] = {}
     for pod in pods:
-        _count(tallies.setdefault(keys[pod.metadata.uid], _Tally()), pod)
+        _count(tallies.setdefault(keys[pod.metadata.uid], _GangCounts()), pod)
     ordered = sorted(tallies.items(), key=lambda item: (item[1].age, item[0]))
     return tuple(
-        GangView(
+        LiveGang(
             key=key,
             queue=queues[key],
             pods=tally.pods,
             bound=tally.bound,
             running=tally.running,
-            leaving=tally.leaving,
+            terminating=tally.terminating,
             finished=tally.finished,
-            why=why.get(key, ""),
+            pending_reason=why.get(key, ""),
         )
         for key, tally in ordered
     )
 
 
-def _count(tally: _Tally, pod: Pod) -> None:
+def _count(tally: _GangCounts, pod: Pod) -> None:
     created = pod.metadata.creation_timestamp
     tally.age = min(tally.age, created.timestamp() if created else math.inf)
     if pod.metadata.deletion_timestamp is not None:
-        tally.leaving += 1
+        tally.terminating += 1
         return
     tally.pods += 1
     tally.finished += pod.status.phase in FINISHED
@@ -172,9 +174,9 @@ def _count(tally: _Tally, pod: Pod) -> None:
         tally.running += pod.status.phase == "Running"
 
 
-def _queue(share: QueueShare) -> QueueView:
+def _queue(share: QueueShare) -> LiveQueue:
     maximum = share.maximum.get(GPU, math.inf)
-    return QueueView(
+    return LiveQueue(
         name=share.queue,
         deserved=share.deserved.get(GPU, 0.0),
         fair_share=share.fair_share.get(GPU, 0.0),
@@ -183,13 +185,13 @@ def _queue(share: QueueShare) -> QueueView:
     )
 
 
-def _state(pod: Pod) -> SlotState:
+def _state(pod: Pod) -> GpuState:
     if pod.metadata.deletion_timestamp is not None:
-        return SlotState.LEAVING
-    return SlotState.RUNNING if pod.status.phase == "Running" else SlotState.STARTING
+        return GpuState.TERMINATING
+    return GpuState.RUNNING if pod.status.phase == "Running" else GpuState.STARTING
 
 
-def _is_over(pod: Pod) -> bool:
+def _is_finished(pod: Pod) -> bool:
     return pod.status.phase in FINISHED
 
 

@@ -4,41 +4,41 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class SlotState(Enum):
+class GpuState(Enum):
     """What a GPU does."""
 
     FREE = "free"
     STARTING = "starting"
     """Its pod is bound but does not run yet."""
     RUNNING = "running"
-    LEAVING = "leaving"
+    TERMINATING = "leaving"
     """Its pod is being stopped."""
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class GpuSlot:
     """A GPU of a node; ``gang`` is empty while it is free."""
 
-    state: SlotState = SlotState.FREE
+    state: GpuState = GpuState.FREE
     gang: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class NodeView:
+class LiveNode:
     """A node with its GPUs in the order of their names."""
 
     name: str
     rack: str
-    slots: tuple[Slot, ...]
+    slots: tuple[GpuSlot, ...]
 
     @property
     def used(self) -> int:
         """GPUs that somebody holds."""
-        return sum(slot.state is not SlotState.FREE for slot in self.slots)
+        return sum(slot.state is not GpuState.FREE for slot in self.slots)
 
 
 @dataclass(frozen=True, slots=True)
-class QueueView:
+class LiveQueue:
     """GPUs of a queue; ``maximum`` is None where there is none."""
 
     name: str
@@ -49,7 +49,7 @@ class QueueView:
 
 
 @dataclass(frozen=True, slots=True)
-class GangView:
+class LiveGang:
     """A gang: how many of its pods are where, and in one sentence why it waits, if it does."""
 
     key: str
@@ -57,9 +57,9 @@ class GangView:
     pods: int
     bound: int
     running: int
-    leaving: int
+    terminating: int
     finished: int
-    why: str
+    pending_reason: str
 
     @property
     def name(self) -> str:
@@ -68,12 +68,12 @@ class GangView:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class LiveCluster:
     """The cluster at one moment; nodes by rack and name, queues by name, gangs by age."""
 
-    nodes: tuple[NodeView, ...] = ()
-    queues: tuple[QueueView, ...] = ()
-    gangs: tuple[GangView, ...] = ()
+    nodes: tuple[LiveNode, ...] = ()
+    queues: tuple[LiveQueue, ...] = ()
+    gangs: tuple[LiveGang, ...] = ()
 
     @property
     def gpus(self) -> int:

@@ -4,8 +4,8 @@ from collections import deque
 from dataclasses import dataclass, replace
 from enum import Enum
 
-JOIN_SECONDS = 3.0
-KEPT = 200
+MERGE_SECONDS = 3.0
+MAX_LINES = 200
 
 
 class Tone(Enum):
@@ -19,7 +19,7 @@ class Tone(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FeedLine:
     """One thing that happened.
 
     ``word`` is the reason of an event, ``subject`` what it is about, ``gang`` its gang's key.
@@ -40,15 +40,15 @@ class Feed:
     """The last lines."""
 
     def __init__(self) -> None:
-        self._lines: deque[Line] = deque(maxlen=KEPT)
+        self._lines: deque[FeedLine] = deque(maxlen=MAX_LINES)
 
-    def add(self, line: Line) -> None:
+    def add(self, line: FeedLine) -> None:
         """Add a line, or count it to a line just told that says the same."""
         for position in range(len(self._lines) - 1, -1, -1):
             earlier = self._lines[position]
-            if line.time - earlier.time > JOIN_SECONDS:
+            if line.time - earlier.time > MERGE_SECONDS:
                 break
-            if _same(earlier, line):
+            if _can_merge(earlier, line):
                 nodes = dict.fromkeys((*earlier.nodes, *line.nodes))
                 self._lines[position] = replace(
                     earlier, pods=earlier.pods + line.pods, nodes=tuple(nodes)
@@ -56,26 +56,26 @@ class Feed:
                 return
         self._lines.append(line)
 
-    def newest(self, count: int) -> tuple[Line, ...]:
+    def newest(self, count: int) -> tuple[FeedLine, ...]:
         """The last ``count`` lines, oldest first."""
         return tuple(self._lines)[-count:] if count > 0 else ()
 
 
-def _same(one: Line, other: Line) -> bool:
+def _can_merge(one: FeedLine, other: FeedLine) -> bool:
     return (
         bool(one.gang) and one.pods > 0 and other.pods > 0
         and (one.gang, one.word, one.text) == (other.gang, other.word, other.text)
     )  # fmt: skip
 
 
-def sentence(line: Line) -> str:
+def line_text(line: FeedLine) -> str:
     """What the line says of its subject, or of its gang when it is said of several pods."""
-    where = f" on {_range(line.nodes)}" if line.nodes else ""
+    where = f" on {_node_range(line.nodes)}" if line.nodes else ""
     who = line.gang.rpartition("/")[2] + f", {line.pods} pods" if line.pods > 1 else line.subject
     head = who + where
     return f"{head}: {line.text}" if head and line.text else head or line.text
 
 
-def _range(nodes: tuple[str, ...]) -> str:
+def _node_range(nodes: tuple[str, ...]) -> str:
     shown = sorted(nodes, key=lambda name: (len(name), name))
     return ", ".join(shown) if len(shown) <= 3 else f"{shown[0]} … {shown[-1]}"

@@ -10,7 +10,7 @@ from string import ascii_uppercase, digits
 from rich.color import Color
 from rich.style import Style
 
-HUES = (
+QUEUE_COLOURS = (
     ("#2f7de1", "#62a8ff", "#1b57b5", "#94c6ff"),
     ("#e08a1e", "#ffb84d", "#b5660b", "#ffd38a"),
     ("#2da44e", "#6fdd8b", "#1a7f37", "#a2efb5"),
@@ -22,25 +22,25 @@ LETTERS = ascii_uppercase + digits
 DARK_TEXT_ABOVE = 140.0
 
 
-class Marks:
+class GangStyles:
     """Letters of gangs and colours of queues and gangs."""
 
     def __init__(self) -> None:
         self._queues: dict[str, int] = {}
         self._gangs: dict[str, tuple[str, str]] = {}
-        self._in_queue: dict[str, int] = {}
+        self._gangs_in_queue: dict[str, int] = {}
 
     def queue(self, name: str) -> str:
         """The queue's colour."""
-        return HUES[self._position(name) % len(HUES)][0]
+        return QUEUE_COLOURS[self._position(name) % len(QUEUE_COLOURS)][0]
 
-    def know(self, gang: str, queue: str) -> None:
+    def add(self, gang: str, queue: str) -> None:
         """Give a gang its letter and shade, if it has none yet."""
         if gang in self._gangs:
             return
-        shades = HUES[self._position(queue) % len(HUES)]
-        number = self._in_queue.get(queue, 0)
-        self._in_queue[queue] = number + 1
+        shades = QUEUE_COLOURS[self._position(queue) % len(QUEUE_COLOURS)]
+        number = self._gangs_in_queue.get(queue, 0)
+        self._gangs_in_queue[queue] = number + 1
         letter = next(islice(cycle(LETTERS), len(self._gangs), None))
         self._gangs[gang] = letter, shades[number % len(shades)]
 

@@ -5,22 +5,22 @@ from rich.console import Group
 from rich.panel import Panel
 from rich.text import Text
 
-from kai_py.observe.live.cluster import Picture, QueueView
-from kai_py.observe.live.gang_styles import Marks
+from kai_py.observe.live.cluster import LiveCluster, LiveQueue
+from kai_py.observe.live.gang_styles import GangStyles
 
 USED, BORROWED, DUE, EMPTY = "█", "▓", "░", "·"
 FAIR, MAXIMUM = "◆", "┃"
 FRAME = 4
 
 
-def queue_panel(picture: Picture, marks: Marks, *, width: int) -> Panel:
+def queue_panel(cluster: LiveCluster, styles: GangStyles, *, width: int) -> Panel:
     """Two lines per queue: the bar, and the numbers."""
-    names = max((len(queue.name) for queue in picture.queues), default=0) + 1
-    scale = max([float(picture.gpus), *(queue.maximum or 0.0 for queue in picture.queues), 1.0])
+    names = max((len(queue.name) for queue in cluster.queues), default=0) + 1
+    scale = max([float(cluster.gpus), *(queue.maximum or 0.0 for queue in cluster.queues), 1.0])
     lines = [
         line
-        for queue in picture.queues
-        for line in _queue(queue, marks.queue(queue.name), names, width - FRAME - names, scale)
+        for queue in cluster.queues
+        for line in _queue(queue, styles.queue(queue.name), names, width - FRAME - names, scale)
     ]
     legend = f"{USED} used {BORROWED} borrowed {DUE} due {FAIR} fair {MAXIMUM} max"
     if cell_len(legend) + FRAME > width - 2:
@@ -30,13 +30,13 @@ def queue_panel(picture: Picture, marks: Marks, *, width: int) -> Panel:
     )
 
 
-def panel_height(picture: Picture) -> int:
+def panel_height(cluster: LiveCluster) -> int:
     """Lines that the panel takes."""
-    return 2 * len(picture.queues) + 2
+    return 2 * len(cluster.queues) + 2
 
 
 def _queue(
-    queue: QueueView, colour: str, indent: int, width: int, scale: float
+    queue: LiveQueue, colour: str, indent: int, width: int, scale: float
 ) -> tuple[Text, Text]:
     head = Text(f"{queue.name:<{indent}}", style=f"bold {colour}")
     head.append_text(bar(queue, colour, width, scale))
@@ -54,7 +54,7 @@ def _queue(
     return head, numbers
 
 
-def bar(queue: QueueView, colour: str, width: int, scale: float) -> Text:
+def bar(queue: LiveQueue, colour: str, width: int, scale: float) -> Text:
     """The bar of a queue, ``width`` characters for ``scale`` GPUs; nothing where no room is."""
     if width <= 0:
         return Text()
@@ -71,13 +71,13 @@ def bar(queue: QueueView, colour: str, width: int, scale: float) -> Text:
             text[position] = USED if position < deserved else BORROWED
     line = Text("".join(text), style=colour)
     line.stylize("#3d444d", max(used, deserved))
-    _put(line, at(queue.fair_share), FAIR, "bold")
+    _overlay(line, at(queue.fair_share), FAIR, "bold")
     if queue.maximum is not None:
-        _put(line, at(queue.maximum), MAXIMUM, "bold red")
+        _overlay(line, at(queue.maximum), MAXIMUM, "bold red")
     return line
 
 
-def _put(line: Text, position: int, mark: str, style: str) -> None:
+def _overlay(line: Text, position: int, mark: str, style: str) -> None:
     """Draw a mark over the character before ``position``."""
     place = max(position - 1, 0)
     before, after = line[:place], line[place + 1 :]

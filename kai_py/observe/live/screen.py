@@ -13,15 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from kai_py.observe.live import gpus, queues
-from kai_py.observe.live.cluster import Picture
-from kai_py.observe.live.feed import Feed, Line, Tone, sentence
-from kai_py.observe.live.gang_styles import Marks
+from kai_py.observe.live.cluster import LiveCluster
+from kai_py.observe.live.feed import Feed, FeedLine, Tone, line_text
+from kai_py.observe.live.gang_styles import GangStyles
 from kai_py.observe.live.gangs import gang_panel
 
 DRAW_SECONDS = 0.15
-ROOMY = 36
-MOST_GANGS = 10
-FEWEST_LINES = 3
+TALL_SCREEN = 36
+MIN_GANG_ROWS = 10
+MIN_FEED_LINES = 3
 FRAME = 4
 FEED_COLUMNS = (9, 18, 4)
 """Widths of time, word and mark; the sentence has the rest."""
@@ -39,31 +39,33 @@ class Screen:
 
     def __init__(self, feed: Feed, console: Console) -> None:
         self._console = console
-        self._marks = Marks()
+        self._styles = GangStyles()
         self._feed = feed
 
     def draw(
-        self, picture: Picture, headline: Sequence[Text], *, width: int, height: int
+        self, cluster: LiveCluster, headline: Sequence[Text], *, width: int, height: int
     ) -> RenderableType:
         """The screen of ``width`` by ``height`` characters."""
-        for queue in picture.queues:
-            self._marks.queue(queue.name)
-        for gang in picture.gangs:
-            self._marks.know(gang.key, gang.queue)
-        middle = max(queues.panel_height(picture), MOST_GANGS + 2 if height >= ROOMY else 0)
-        rows = max(height - len(headline) - middle - FEWEST_LINES - 5, 1)
-        top = gpus.panel_height(picture, rows)
-        bottom = max(height - len(headline) - top - middle, FEWEST_LINES)
+        for queue in cluster.queues:
+            self._styles.queue(queue.name)
+        for gang in cluster.gangs:
+            self._styles.add(gang.key, gang.queue)
+        middle = max(
+            queues.panel_height(cluster), MIN_GANG_ROWS + 2 if height >= TALL_SCREEN else 0
+        )
+        rows = max(height - len(headline) - middle - MIN_FEED_LINES - 5, 1)
+        top = gpus.panel_height(cluster, rows)
+        bottom = max(height - len(headline) - top - middle, MIN_FEED_LINES)
         layout = Layout()
         layout.split_column(
             Layout(Group(*headline), size=len(headline)),
-            Layout(gpus.gpu_panel(picture, self._marks, width=width, rows=rows), size=top),
+            Layout(gpus.gpu_panel(cluster, self._styles, width=width, rows=rows), size=top),
             Layout(name="middle", size=middle),
             Layout(self._feed_panel(width, bottom - 2)),
         )
         layout["middle"].split_row(
-            Layout(queues.queue_panel(picture, self._marks, width=width // 2)),
-            Layout(gang_panel(picture, self._marks, rows=middle - 2)),
+            Layout(queues.queue_panel(cluster, self._styles, width=width // 2)),
+            Layout(gang_panel(cluster, self._styles, rows=middle - 2)),
         )
         return layout
 
@@ -74,9 +76,9 @@ class Screen:
         for column in FEED_COLUMNS:
             grid.add_column(width=column, no_wrap=True)
         grid.add_column(overflow="fold")
-        shown: list[tuple[Line, Text]] = []
+        shown: list[tuple[FeedLine, Text]] = []
         for line in reversed(self._feed.newest(rows)):
-            folded = list(_said(line).wrap(self._console, room))
+            folded = list(_feed_text(line).wrap(self._console, room))
             if len(folded) > rows and shown:
                 break
             if len(folded) > rows:
@@ -86,32 +88,32 @@ class Screen:
             rows -= len(folded)
             shown.append((line, Text("\n").join(folded)))
         for line, said in reversed(shown):
-            grid.add_row(*self._head(line), said)
+            grid.add_row(*self._feed_columns(line), said)
         return Panel(grid, title="Events", title_align="left")
 
-    def _head(self, line: Line) -> Iterator[Text]:
+    def _feed_columns(self, line: FeedLine) -> Iterator[Text]:
         yield Text(f"{line.time:6.1f}s", style="dim")
         yield Text(line.word, style=TONES[line.tone])
         mark = Text()
         if line.gang:
-            mark.append(f" {self._marks.letter(line.gang)} ", style=self._marks.style(line.gang))
+            mark.append(f" {self._styles.letter(line.gang)} ", style=self._styles.style(line.gang))
         yield mark
 
 
-def _said(line: Line) -> Text:
+def _feed_text(line: FeedLine) -> Text:
     if line.tone is Tone.STEP:
         return Text(line.text, style=TONES[line.tone])
-    return Text(sentence(line))
+    return Text(line_text(line))
 
 
 async def show(
-    console: Console, screen: Screen, picture: Callable[[], Picture],
+    console: Console, screen: Screen, cluster: Callable[[], LiveCluster],
     headline: Callable[[], Sequence[Text]],
 ) -> None:  # fmt: skip
     """Keep the screen up to date until cancelled, then give the terminal back."""
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             width, height = console.size
-            drawn = screen.draw(picture(), headline(), width=width, height=height)
+            drawn = screen.draw(cluster(), headline(), width=width, height=height)
             live.update(drawn, refresh=True)
             await asyncio.sleep(DRAW_SECONDS)

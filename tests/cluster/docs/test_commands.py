@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from kai_py.cli import main
 from kai_py.observe.http import serve
-from kai_py.observe.http_access import Access
+from kai_py.observe.http_access import HttpAccess
 from tests.cli.test_replay import group, node, written
 from tests.cli.test_replay import pod as kai_pod
 from tests.cli.test_replay import queue as kai_queue
@@ -128,7 +128,7 @@ async def documented(cluster: Cluster) -> AsyncIterator[str]:
         running: Running
         async with scheduling(cluster) as running:
             await submit(cluster)
-            async with serve(running.scheduler.probes(), Access("127.0.0.1"), 0) as port:
+            async with serve(running.scheduler.probes(), HttpAccess("127.0.0.1"), 0) as port:
                 yield f"http://127.0.0.1:{port}"
 
 

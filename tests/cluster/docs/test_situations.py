@@ -14,8 +14,8 @@ from kai_py.cli.cluster_objects import read_now
 from kai_py.config import Configuration
 from kai_py.observe.explanation import Explanation
 from kai_py.observe.subject import Subject
-from kai_py.observe.suggestion import Step, Verb
-from kai_py.simulate.advice import advise
+from kai_py.observe.suggestion import SuggestionStep, Verb
+from kai_py.simulate.advice import explain_cluster
 from tests.support.cluster.api import Api, ApiError
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
@@ -85,7 +85,7 @@ async def explained(cluster: Cluster, situation: Situation) -> Explanation:
     """What ``kai-py explain`` answers."""
     documents = await read_now(str(cluster.kubeconfig), "")
     [found] = await asyncio.to_thread(
-        advise,
+        explain_cluster,
         documents,
         Configuration(),
         now=time.time(),
@@ -95,7 +95,7 @@ async def explained(cluster: Cluster, situation: Situation) -> Explanation:
     return found
 
 
-async def take(cluster: Cluster, step: Step) -> None:
+async def take(cluster: Cluster, step: SuggestionStep) -> None:
     """Do what a step says."""
     if step.verb is Verb.PATCH:
         await cluster.api.patch(await path(cluster.api, step), step.patch)
@@ -106,7 +106,7 @@ async def take(cluster: Cluster, step: Step) -> None:
         await cluster.submit(step.document)
 
 
-async def take_away(api: Api, step: Step) -> None:
+async def take_away(api: Api, step: SuggestionStep) -> None:
     """Delete an object with what it owns, and wait until it is gone."""
     where = await path(api, step)
     await api.delete(where, propagationPolicy="Background")
@@ -121,6 +121,6 @@ async def take_away(api: Api, step: Step) -> None:
     await eventually(gone, what=f"{step.kind} {step.name} gone")
 
 
-async def path(api: Api, step: Step) -> str:
+async def path(api: Api, step: SuggestionStep) -> str:
     found = (await api.types(step.api_version))[step.kind]
     return found.path(step.name, namespace=step.namespace)

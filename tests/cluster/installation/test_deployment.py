@@ -113,7 +113,7 @@ async def test_kinds_that_it_may_not_read_are_done_without(
     ):
         await real.submit(queue(), claim_template(), job("trains", 4))
         await view.wait_bound("trains", 4)
-        assert running.scheduler.forgone() == [
+        assert running.scheduler.unreadable() == [
             f"{kind}: goes unread: the permission to list and watch {resource} is missing"
             for kind, resource in (
                 ("PersistentVolume", "persistentvolumes"),

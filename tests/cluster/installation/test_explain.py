@@ -6,10 +6,10 @@ from kai_py.cli.cluster_objects import read_now
 from kai_py.cli.connection import cluster_client
 from kai_py.config import Configuration
 from kai_py.observe.decision_log import DecisionKind
-from kai_py.observe.event_history import read_told
-from kai_py.observe.explanation import GONE, RUNNING, Explanation
+from kai_py.observe.event_history import read_scheduler_events
+from kai_py.observe.explanation import DELETED, RUNNING, Explanation
 from kai_py.observe.subject import Subject
-from kai_py.simulate.advice import advise
+from kai_py.simulate.advice import explain_cluster
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import priority_class
@@ -23,14 +23,14 @@ JOBS = "/apis/batch/v1/namespaces/default/jobs"
 async def explained(cluster: Cluster, name: str) -> Explanation:
     kubeconfig = str(cluster.kubeconfig)
     async with cluster_client(kubeconfig, "") as client:
-        events = await read_told(client, "kai-scheduler", ["default"])
-    [found] = advise(
+        events = await read_scheduler_events(client, "kai-scheduler", ["default"])
+    [found] = explain_cluster(
         await read_now(kubeconfig, ""),
         Configuration(),
         now=time.time(),
         subject=Subject.JOB,
         name=f"default/{name}",
-        wants_suggestions=False,
+        with_suggestions=False,
         events=events,
     )
     return found
@@ -62,7 +62,7 @@ async def test_the_past_of_a_gang_is_told_without_the_scheduler(cluster: Cluster
     await cluster.api.delete(f"{JOBS}/hasty", propagationPolicy="Background")
 
     async def gone() -> bool:
-        return (await explained(cluster, "hasty")).state == GONE
+        return (await explained(cluster, "hasty")).state == DELETED
 
     await eventually(gone, what="hasty gone")
     assert (await explained(cluster, "hasty")).history == won.history

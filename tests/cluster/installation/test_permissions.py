@@ -18,8 +18,8 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kai_py.admission.certificate import kept_certificate
-from kai_py.admission.trust import publish
+from kai_py.admission.certificate import ensure_certificate
+from kai_py.admission.trust import publish_authority
 from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.api.queue import ADMISSION_GATE
 from kai_py.cli.connection import cluster_client
@@ -33,7 +33,7 @@ from kai_py.deploy.permissions import (
     webhook_grants,
 )
 from kai_py.observe.http import serve
-from kai_py.observe.http_access import Access
+from kai_py.observe.http_access import HttpAccess
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.token_review import TokenReviews
 from kai_py.scheduler import Scheduler
@@ -282,7 +282,7 @@ async def at_work(kubeconfig: Path, need: Need) -> AsyncIterator[Metrics]:
         task = asyncio.create_task(scheduler.run())
         try:
             if need.reads:
-                access = Access("0.0.0.0", review=TokenReviews(client))
+                access = HttpAccess("0.0.0.0", review=TokenReviews(client))
                 port = await stack.enter_async_context(serve(scheduler.probes(), access, 0))
                 await read(f"http://127.0.0.1:{port}/v1/decisions", token_in(kubeconfig))
             yield metrics
@@ -388,8 +388,8 @@ async def test_without_it_the_webhooks_are_refused(
     secret = f"/api/v1/namespaces/{space}/secrets/{WEBHOOK_NAME}"
     async with cluster_client(str(kubeconfig), "", on_call=metrics.count_call) as client:
         with suppress(Forbidden):
-            await kept_certificate(client, wanted)
+            await ensure_certificate(client, wanted)
             await real.api.patch(secret, {"data": {"tls.crt": ""}})
-            await kept_certificate(client, wanted)
-        await publish(client, b"a certificate")
+            await ensure_certificate(client, wanted)
+        await publish_authority(client, b"a certificate")
     assert (permission[0], "403") in answers(metrics)

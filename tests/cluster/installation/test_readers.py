@@ -9,7 +9,7 @@ from kai_py.cli.connection import cluster_client
 from kai_py.config import Configuration, LeaderElection
 from kai_py.deploy.objects import NAME
 from kai_py.observe.http import serve
-from kai_py.observe.http_access import Access
+from kai_py.observe.http_access import HttpAccess
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.token_review import TokenReviews
 from kai_py.scheduler import Scheduler
@@ -57,7 +57,7 @@ async def test_readers_are_those_whom_a_cluster_role_lets_read(real: Cluster, tm
         scheduler = Scheduler(
             client, configuration, Metrics(CollectorRegistry()), identity="served"
         )
-        access = Access("127.0.0.1", tmp_path / "token", TokenReviews(client))
+        access = HttpAccess("127.0.0.1", tmp_path / "token", TokenReviews(client))
         async with (
             serve(scheduler.probes(), access, 0) as port,
             aiohttp.ClientSession() as session,

@@ -9,7 +9,7 @@ from kai_py.cli.cluster_objects import read_now
 from kai_py.config import Configuration
 from kai_py.observe.decision_log import DecisionKind
 from kai_py.plan.plan import Stage
-from kai_py.simulate.changes import AddNodes, AddObjects, Change, RemoveGang
+from kai_py.simulate.changes import AddNodes, AddObjects, ClusterChange, RemoveGang
 from kai_py.simulate.what_if import Comparison, what_if
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.cluster.queues.test_preemption import IGNORE_DISRUPTIONS
@@ -50,7 +50,9 @@ async def test_what_was_told_is_what_then_happens(real: Cluster):
             added = gpu_nodes(1, prefix="node-0-added", plugin_gpus=4)
             await stack.enter_async_context(real.run_nodes(added))
 
-        async def told_of(change: Change, make: Callable[[], Awaitable[object]]) -> Comparison:
+        async def told_of(
+            change: ClusterChange, make: Callable[[], Awaitable[object]]
+        ) -> Comparison:
             return await asked_and_done(real, running, change, make)
 
         more = await told_of(AddNodes("node-0", 1), one_node_more)
@@ -73,7 +75,7 @@ async def test_what_was_told_is_what_then_happens(real: Cluster):
 
 
 async def asked_and_done(
-    cluster: Cluster, running: Running, change: Change, make: Callable[[], Awaitable[object]]
+    cluster: Cluster, running: Running, change: ClusterChange, make: Callable[[], Awaitable[object]]
 ) -> Comparison:
     """Ask what a change would do, make it, and see that it did that."""
     documents = await read_now(str(cluster.kubeconfig), "")

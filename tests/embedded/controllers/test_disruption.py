@@ -1,6 +1,6 @@
 import pytest
 
-from kai_py.embedded.errors import ApiError
+from kai_py.embedded.errors import RequestError
 from kai_py.embedded.resources import BUDGETS, PODS
 from kai_py.embedded.subresources import evict
 from tests.embedded.manifests import node, pod
@@ -40,13 +40,13 @@ def test_a_budget_allows_what_is_above_its_minimum(three):
         1,
     )
     evict(three.api, "a", "default", {})
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(RequestError) as caught:
         evict(three.api, "b", "default", {})
     assert (caught.value.code, caught.value.retry_after) == (429, None)
     assert caught.value.details["causes"][0]["reason"] == "DisruptionBudget"
     three.clock.advance(5)
     assert names(three, PODS) == ["b", "c"]
-    with pytest.raises(ApiError):
+    with pytest.raises(RequestError):
         evict(three.api, "b", "default", {})
 
 
@@ -59,7 +59,7 @@ def test_an_evicted_pod_says_so(three):
 
 def test_an_eviction_of_another_uid_conflicts(three):
     options = {"deleteOptions": {"preconditions": {"uid": "other"}}}
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(RequestError) as caught:
         evict(three.api, "a", "default", options)
     assert caught.value.code == 409
 
@@ -76,7 +76,7 @@ def test_two_budgets_for_one_pod_are_an_error(three):
     three.create(budget(minAvailable=1))
     three.create(budget("b2", minAvailable=1))
     three.clock.advance(1)
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(RequestError) as caught:
         evict(three.api, "a", "default", {})
     assert caught.value.code == 500
 
@@ -93,6 +93,6 @@ def test_a_budget_not_yet_observed_refuses(bare):
     bare.create(budget(minAvailable=0))
     created = bare.create(pod("a", labels={"app": "web"}))
     bare.api.patch_status(PODS, created, {"phase": "Running"})
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(RequestError) as caught:
         evict(bare.api, "a", "default", {})
     assert caught.value.code == 429

@@ -2,7 +2,7 @@ import pytest
 
 from kai_py.embedded.controllers.indexes import INDEX_KEY, format_indexes, parse_indexes
 from kai_py.embedded.deletion import DeleteOptions, delete
-from kai_py.embedded.errors import ApiError
+from kai_py.embedded.errors import RequestError
 from kai_py.embedded.kubelet import EXIT_CODE, RUN_SECONDS
 from kai_py.embedded.resources import JOBS, PODS
 from kai_py.embedded.subresources import bind, evict
@@ -219,7 +219,7 @@ def test_deleting_a_job_with_its_pods_or_without(busy):
     ],
 )
 def test_what_a_job_cannot_be(busy, spec, code):
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(RequestError) as caught:
         busy.create(job("j", **spec))
     assert caught.value.code == code
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai_py.embedded.controllers.deployments import absolute
+from kai_py.embedded.controllers.deployments import resolve_int_or_string
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS, VOLUME_CLAIMS
 from tests.embedded.manifests import node
@@ -145,4 +145,4 @@ def test_a_stateful_set_rolls_from_the_last_pod_down(busy):
     [(2, True, 2), ("25%", True, 2), ("25%", False, 1), ("100%", False, 5), ("0%", True, 0)],
 )
 def test_absolute(value, round_up, expected):
-    assert absolute(value, 5, round_up=round_up) == expected
+    assert resolve_int_or_string(value, 5, round_up=round_up) == expected

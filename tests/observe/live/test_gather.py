@@ -26,12 +26,12 @@ from kai_py.api.records.resource import (
     ResourceSliceSpec,
 )
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
-from kai_py.observe.live.builder import Gatherer
-from kai_py.observe.live.cluster import Slot, SlotState
+from kai_py.observe.live.builder import LiveClusterBuilder
+from kai_py.observe.live.cluster import GpuSlot, GpuState
 from kai_py.plan.plan import Plan
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-FREE = Slot()
+FREE = GpuSlot()
 
 
 class Objects:
@@ -99,7 +99,7 @@ def claim(name, pool, *devices, user):
 
 
 def picture(mirror, gatherer=None):
-    return (gatherer or Gatherer(mirror, ByPrefix())).picture(Plan())
+    return (gatherer or LiveClusterBuilder(mirror, ByPrefix())).build(Plan())
 
 
 def slots(mirror):
@@ -113,7 +113,7 @@ def test_devices_are_held_through_claims_in_the_order_of_their_numbers():
         resourceclaims=[claim("c", "n", "gpu-2", "gpu-10", user="a-0")],
         pods=[pod("a-0")],
     )
-    held = Slot(SlotState.RUNNING, "default/Job/a")
+    held = GpuSlot(GpuState.RUNNING, "default/Job/a")
     assert slots(mirror) == [(FREE, held, held)]
     assert picture(mirror).used == 2
 
@@ -130,7 +130,7 @@ def test_a_slot_tells_whether_its_pod_starts_runs_or_leaves():
         pods=[pod("a-0", phase="Pending"), pod("a-1"), pod("a-2", leaving=True)],
     )
     states = [slot.state for slot in picture(mirror).nodes[0].slots]
-    assert states == [SlotState.STARTING, SlotState.RUNNING, SlotState.LEAVING]
+    assert states == [GpuState.STARTING, GpuState.RUNNING, GpuState.TERMINATING]
 
 
 def test_a_claim_whose_pod_is_not_known_yet_holds_its_device():
@@ -139,7 +139,7 @@ def test_a_claim_whose_pod_is_not_known_yet_holds_its_device():
         resourceslices=[gpus("n", "gpu-0")],
         resourceclaims=[claim("c", "n", "gpu-0", user="unseen")],
     )
-    assert slots(mirror) == [(Slot(SlotState.STARTING),)]
+    assert slots(mirror) == [(GpuSlot(GpuState.STARTING),)]
 
 
 def test_partitions_are_no_gpus():
@@ -154,8 +154,8 @@ def test_plugin_pods_keep_their_places():
         nodes=[node("n", **{"nvidia.com_gpu": 4})],
         pods=[pod("a-0", plugin=1), pod("b-0", plugin=2)],
     )
-    gatherer = Gatherer(first, ByPrefix())
-    a, b = (Slot(SlotState.RUNNING, f"default/Job/{name}") for name in "ab")
+    gatherer = LiveClusterBuilder(first, ByPrefix())
+    a, b = (GpuSlot(GpuState.RUNNING, f"default/Job/{name}") for name in "ab")
     assert picture(first, gatherer).nodes[0].slots == (a, b, b, FREE)
     first.kinds["pods"] = [pod("a-0", phase="Succeeded", plugin=1), pod("b-0", plugin=2)]
     assert picture(first, gatherer).nodes[0].slots == (FREE, b, b, FREE)
@@ -177,5 +177,5 @@ def test_gangs_count_their_pods():
         ]
     )
     [gang] = picture(mirror).gangs
-    counts = (gang.pods, gang.bound, gang.running, gang.finished, gang.leaving)
+    counts = (gang.pods, gang.bound, gang.running, gang.finished, gang.terminating)
     assert (gang.name, *counts) == ("a", 4, 2, 1, 1, 1)

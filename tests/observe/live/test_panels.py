@@ -6,9 +6,16 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from kai_py.observe.live.cluster import GangView, NodeView, Picture, QueueView, Slot, SlotState
-from kai_py.observe.live.feed import Feed, Line, Tone, sentence
-from kai_py.observe.live.gang_styles import Marks
+from kai_py.observe.live.cluster import (
+    GpuSlot,
+    GpuState,
+    LiveCluster,
+    LiveGang,
+    LiveNode,
+    LiveQueue,
+)
+from kai_py.observe.live.feed import Feed, FeedLine, Tone, line_text
+from kai_py.observe.live.gang_styles import GangStyles
 from kai_py.observe.live.queues import bar
 from kai_py.observe.live.screen import Screen
 
@@ -16,19 +23,19 @@ GANG = "default/Job/train"
 
 
 def picture():
-    held, starts = Slot(SlotState.RUNNING, GANG), Slot(SlotState.STARTING, GANG)
-    leaves = Slot(SlotState.LEAVING, GANG)
+    held, starts = GpuSlot(GpuState.RUNNING, GANG), GpuSlot(GpuState.STARTING, GANG)
+    leaves = GpuSlot(GpuState.TERMINATING, GANG)
     racks = [
-        NodeView(
-            f"node-{rack}{index}", f"rack-{rack}", (held,) * 3 + (starts, leaves) + (Slot(),) * 3
+        LiveNode(
+            f"node-{rack}{index}", f"rack-{rack}", (held,) * 3 + (starts, leaves) + (GpuSlot(),) * 3
         )
         for rack in range(2)
         for index in range(4)
     ]
-    waiting = GangView("default/Job/next", "q", 8, 0, 0, 0, 0, "8 pods must start together")
-    running = GangView(GANG, "q", 5, 4, 3, 1, 0, "")
-    queue = QueueView("q", deserved=16, fair_share=24, allocated=32, maximum=48)
-    return Picture(tuple(racks), (queue,), (running, waiting))
+    waiting = LiveGang("default/Job/next", "q", 8, 0, 0, 0, 0, "8 pods must start together")
+    running = LiveGang(GANG, "q", 5, 4, 3, 1, 0, "")
+    queue = LiveQueue("q", deserved=16, fair_share=24, allocated=32, maximum=48)
+    return LiveCluster(tuple(racks), (queue,), (running, waiting))
 
 
 def drawn(width, height, feed=None):
@@ -61,31 +68,31 @@ def test_cells_tell_running_starting_leaving_and_free():
 
 
 def test_a_bar_is_to_scale():
-    queue = QueueView("q", deserved=16, fair_share=0, allocated=32, maximum=None)
+    queue = LiveQueue("q", deserved=16, fair_share=0, allocated=32, maximum=None)
     assert bar(queue, "red", 64, 64.0).plain[1:] == "█" * 15 + "▓" * 16 + "·" * 32
-    idle = QueueView("q", deserved=16, fair_share=0, allocated=8, maximum=48)
+    idle = LiveQueue("q", deserved=16, fair_share=0, allocated=8, maximum=48)
     assert bar(idle, "red", 64, 64.0).plain[1:] == "█" * 7 + "░" * 8 + "·" * 31 + "┃" + "·" * 16
 
 
 def test_a_bar_keeps_its_width_at_the_limits():
-    full = QueueView("q", deserved=99, fair_share=99, allocated=99, maximum=99)
+    full = LiveQueue("q", deserved=99, fair_share=99, allocated=99, maximum=99)
     assert len(bar(full, "red", 20, 64.0).plain) == 20
-    assert len(bar(QueueView("q", 0, 0, 0, 0), "red", 20, 64.0).plain) == 20
+    assert len(bar(LiveQueue("q", 0, 0, 0, 0), "red", 20, 64.0).plain) == 20
 
 
 def test_letters_and_shades_stay():
-    marks = Marks()
-    marks.know("a", "q")
-    marks.know("b", "q")
+    marks = GangStyles()
+    marks.add("a", "q")
+    marks.add("b", "q")
     style = marks.style("a")
-    marks.know("a", "other")
+    marks.add("a", "other")
     assert (marks.letter("a"), marks.letter("b"), marks.letter("c")) == ("A", "B", "?")
     assert marks.style("a") == style
     assert marks.style("b") != style
 
 
 def scheduled(time, pod, node):
-    return Line(time, Tone.GOOD, "Scheduled", pod, gang=GANG, pods=1, nodes=(node,))
+    return FeedLine(time, Tone.GOOD, "Scheduled", pod, gang=GANG, pods=1, nodes=(node,))
 
 
 def test_the_same_said_of_more_pods_joins_the_line():
@@ -93,24 +100,24 @@ def test_the_same_said_of_more_pods_joins_the_line():
     for index in range(5):
         feed.add(scheduled(1.0 + index / 10, f"train-{index}", f"node-{index}"))
     [line] = feed.newest(9)
-    assert sentence(line) == "train, 5 pods on node-0 … node-4"
+    assert line_text(line) == "train, 5 pods on node-0 … node-4"
     feed.add(scheduled(9.0, "train-5", "node-0"))
-    assert sentence(feed.newest(9)[-1]) == "train-5 on node-0"
+    assert line_text(feed.newest(9)[-1]) == "train-5 on node-0"
 
 
 def test_other_words_and_other_gangs_do_not_join():
     feed = Feed()
     feed.add(scheduled(1.0, "train-0", "a"))
-    feed.add(Line(1.0, Tone.BAD, "Preempted", "train-0", "for x", gang=GANG, pods=1))
-    feed.add(Line(1.0, Tone.BAD, "Preempted", "other-0", "for x", gang="default/Job/o", pods=1))
+    feed.add(FeedLine(1.0, Tone.BAD, "Preempted", "train-0", "for x", gang=GANG, pods=1))
+    feed.add(FeedLine(1.0, Tone.BAD, "Preempted", "other-0", "for x", gang="default/Job/o", pods=1))
     assert [line.word for line in feed.newest(9)] == ["Scheduled", "Preempted", "Preempted"]
-    assert sentence(feed.newest(1)[0]) == "other-0: for x"
+    assert line_text(feed.newest(1)[0]) == "other-0: for x"
 
 
 def test_long_sentences_fold_and_the_newest_stay():
     feed = Feed()
     for number in range(30):
-        feed.add(Line(float(number), Tone.WAIT, "FailedScheduling", f"s{number}", "word " * 30))
+        feed.add(FeedLine(float(number), Tone.WAIT, "FailedScheduling", f"s{number}", "word " * 30))
     lines = drawn(100, 30, feed)
     assert any("s29:" in line for line in lines)
     assert not any("s1:" in line for line in lines)
@@ -119,7 +126,7 @@ def test_long_sentences_fold_and_the_newest_stay():
 
 def test_a_line_too_long_for_the_panel_is_cut_not_left_out():
     feed = Feed()
-    feed.add(Line(1.0, Tone.WAIT, "FailedScheduling", "s", "word " * 200))
+    feed.add(FeedLine(1.0, Tone.WAIT, "FailedScheduling", "s", "word " * 200))
     lines = drawn(80, 24, feed)
     told = [line for line in lines if "word" in line]
     assert "FailedScheduling" in told[0]
