@@ -27,9 +27,9 @@ from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, next_deadline
 from kai_py.plan.plan import Action, Plan
 from kai_py.plan.state.queues import PastUse, Quota, gpus_of_nodes, quota_of
 from kai_py.policy.ageing import Ageing
-from kai_py.policy.measured_usage import Amounts, MeasuredUsage
-from kai_py.policy.rules import PROFILES
-from kai_py.policy.rules import Rules as FairnessRules
+from kai_py.policy.external_usage import Amounts, MeasuredUsage
+from kai_py.policy.fairness_rules import PROFILES
+from kai_py.policy.fairness_rules import Rules as FairnessRules
 from kai_py.policy.score.strategies import PlacementStrategy
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.builder import SnapshotBuilder

@@ -35,8 +35,8 @@ from kai_py.plan.state.capacity import Room
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.state.queues import quota_of
 from kai_py.plan.state.statement import Planned, Statement
+from kai_py.policy.fairness_rules import NATIVE
 from kai_py.policy.fit import StaticFits
-from kai_py.policy.rules import NATIVE
 from kai_py.policy.score.stranding import could_strand
 from kai_py.policy.score.strategies import PlacementStrategy
 from kai_py.snapshot.gangs import Gang, Member, PodState

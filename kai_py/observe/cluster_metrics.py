@@ -18,7 +18,7 @@ from kai_py.api.gpu_share import counts_gpus
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.listing import Holder, holders_of
 from kai_py.observe.cluster_view import ClusterView, NodeUsage
-from kai_py.policy.score.cluster import fragmented_gpus
+from kai_py.policy.score.fragmented_gpus import fragmented_gpus
 
 MAX_DEVICES = 50_000
 NODE, CLUSTER = "node", "cluster"

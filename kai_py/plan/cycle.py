@@ -46,9 +46,9 @@ from kai_py.plan.state.reservations import Reservations
 from kai_py.plan.state.statement import Statement
 from kai_py.plan.victims.protections import tell_protections
 from kai_py.policy.ageing import NO_AGEING, Ageing, QueueAgeing
+from kai_py.policy.fairness_rules import NATIVE, FreeRoom, Rules
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.min_runtime import min_runtimes, preemption_delay
-from kai_py.policy.rules import NATIVE, FreeRoom, Rules
 from kai_py.policy.score.stranding import could_strand
 from kai_py.policy.score.strategies import PlacementStrategy
 from kai_py.snapshot.gangs import Gang

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from kai_py.plan.placement.next_pods import elastic_rank
 from kai_py.plan.session import CycleState
 from kai_py.policy.gang_order import Rank, gang_rank
-from kai_py.policy.queue_line import QueueLine
+from kai_py.policy.queue_order import QueueLine
 from kai_py.snapshot.gangs import Gang, PodState
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kai_py.policy.exact_division import divide_exactly
-from kai_py.policy.rules import Division, Rules
+from kai_py.policy.fairness_rules import Division, Rules
 from kai_py.policy.siblings import Siblings
 from kai_py.policy.water_fill import NEGLIGIBLE
 from kai_py.policy.whole_units import divide_whole_units

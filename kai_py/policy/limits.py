@@ -13,7 +13,7 @@ O(resources x depth).
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kai_py.policy.standing import Standing, exceeds
+from kai_py.policy.queue_usage import Standing, exceeds
 from kai_py.snapshot.queue_specs import DEVICE_ATTRIBUTE
 from kai_py.snapshot.resources import Floats
 

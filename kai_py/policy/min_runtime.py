@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kai_py.policy.rules import MinRuntimeMethod, Rules
-from kai_py.policy.standing import shared_depth
+from kai_py.policy.fairness_rules import MinRuntimeMethod, Rules
+from kai_py.policy.queue_usage import shared_depth
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.queues import QueueTable
 from kai_py.snapshot.resources import Floats

@@ -20,12 +20,24 @@ queue and those above it. Victims are taken in the reverse order, with what was 
 queue as ``released``.
 
 In the tree an inner queue stands for the best of its children: it competes with that child's gang.
+
+Which queue comes next, step by step while a cycle places gangs?
+
+The same order as ``queue_order``, kept up to date: every inner queue (and the cluster) has a heap
+of its children by key. A change of one leaf gives new keys only to the leaf and the queues above
+it, because a key does not depend on other queues. Outdated heap entries are dropped when they
+surface. O(depth x (resources + log siblings)) per change, O(1) to read.
+
+Reversed, the same line says which queue gives next: its units ask for nothing, and what was already
+taken from a queue counts as gone.
 """
+
+import heapq
 
 import numpy as np
 
-from kai_py.policy.rules import Compared, Rules
-from kai_py.policy.standing import Standing, exceeds
+from kai_py.policy.fairness_rules import Compared, Rules
+from kai_py.policy.queue_usage import Standing, exceeds, tolerance
 from kai_py.snapshot.queues import Index
 from kai_py.snapshot.resources import Floats
 
@@ -81,3 +93,117 @@ def dominant_share(held: Floats, bound: Floats) -> Floats:
     part = np.divide(held, bound, out=held * NO_SHARE_PENALTY, where=bound > 0)
     share: Floats = part.max(axis=0, initial=0.0)
     return share
+
+
+Key = tuple[float, ...]
+CLUSTER = -1
+
+
+class QueueLine:
+    """Leaves in the order in which they may place their next gang.
+
+    Reads ``standing.allocated`` whenever a leaf is updated; entitlements are read once.
+    """
+
+    def __init__(self, standing: Standing, rules: Rules, *, reverse: bool = False) -> None:
+        queues = standing.queues
+        fair, deserved = standing.fair, queues.deserved
+        bound = np.where(
+            np.isinf(standing.allocatable), standing.total[:, None], standing.allocatable
+        )
+        entitled = (fair + tolerance(fair), deserved + tolerance(deserved))
+        columns = np.stack((*entitled, standing.allocatable, bound), axis=-1)
+        self._standing = standing
+        self._sign = -1 if reverse else 1
+        self._all = rules.compared is Compared.ALL
+        self._rows = columns.transpose(1, 0, 2).tolist()
+        last = np.vstack((standing.allocatable, queues.creation_order))
+        self._last: list[list[float]] = last.T.tolist()
+        self._priority = (-queues.priority).tolist()
+        self._parent = queues.parent.tolist()
+        self._request: dict[int, list[float]] = {}
+        self._known: dict[int, tuple[list[float] | None, list[list[float]]]] = {}
+        self._first_leaf: dict[int, int] = {}
+        self._taken: dict[int, list[float]] = {}
+        self._none = [0.0] * len(standing.total)
+        self._version = [0] * len(queues)
+        self._heaps: dict[int, list[tuple[Key, int, int]]] = {}
+
+    def update(self, leaf: int, request: Floats | None) -> None:
+        """The next gang of ``leaf`` asks for ``request`` (resources,), or there is none.
+
+        Also to be called when what the leaf holds has changed.
+        """
+        asked = None if request is None else request.tolist()
+        standing = self._standing
+        known = asked, standing.allocated[:, standing.queues.ancestors(leaf)].tolist()
+        if self._known.get(leaf) == known:
+            return
+        self._known[leaf] = known
+        if asked is None:
+            self._request.pop(leaf, None)
+        else:
+            self._request[leaf] = asked
+        first = leaf if asked is not None else None
+        queue = leaf
+        while queue != CLUSTER:
+            self._enter(queue, first)
+            queue = self._parent[queue]
+            first = self._first_below(queue)
+
+    def take(self, leaf: int, amount: Floats) -> None:
+        """Count ``amount`` (resources,) as taken from ``leaf``; to be updated afterwards."""
+        self._known.pop(leaf, None)
+        queue = leaf
+        while queue != CLUSTER:
+            before = self._taken.get(queue, self._none)
+            taken = zip(before, amount.tolist(), strict=True)
+            self._taken[queue] = [old + new for old, new in taken]
+            queue = self._parent[queue]
+
+    def first(self) -> int | None:
+        """The leaf whose gang comes next; None where no leaf has any."""
+        return self._first_below(CLUSTER)
+
+    def _enter(self, queue: int, leaf: int | None) -> None:
+        """Give the queue a new place among its siblings, standing for ``leaf``."""
+        self._version[queue] += 1
+        if leaf is None:
+            self._first_leaf.pop(queue, None)
+            return
+        self._first_leaf[queue] = leaf
+        entry = (self._key(queue, self._request[leaf]), queue, self._version[queue])
+        heapq.heappush(self._heaps.setdefault(self._parent[queue], []), entry)
+
+    def _first_below(self, queue: int) -> int | None:
+        heap = self._heaps.get(queue, [])
+        while heap and self._version[heap[0][1]] != heap[0][2]:
+            heapq.heappop(heap)
+        return self._first_leaf[heap[0][1]] if heap else None
+
+    def _key(self, queue: int, request: list[float]) -> Key:
+        """The column of ``order_keys`` for one queue."""
+        over = beyond = uses_none = False
+        over_all, with_gang, without = True, 0.0, 0.0
+        held_amounts = self._standing.allocated[:, queue].tolist()
+        taken_amounts = self._taken.get(queue, self._none)
+        rows = zip(held_amounts, request, taken_amounts, self._rows[queue], strict=True)
+        for held, asked, taken, (fair, deserved, may_hold, bound) in rows:
+            after = held + asked
+            if held <= fair:
+                over_all = False
+            elif self._all or asked > 0:
+                over = True
+            if after > deserved and (self._all or asked > 0):
+                beyond = True
+            if may_hold == 0 and after > 0:
+                uses_none = True
+            left = after - taken
+            with_part = left / bound if bound > 0 else left * NO_SHARE_PENALTY
+            part = held / bound if bound > 0 else held * NO_SHARE_PENALTY
+            with_gang = max(with_gang, with_part)
+            without = max(without, part)
+        is_over = over_all if self._all else over
+        last = self._last[queue]
+        key = (is_over, beyond, self._priority[queue], uses_none, with_gang, without, *last)
+        return key if self._sign > 0 else tuple(-part for part in key)

@@ -25,8 +25,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from kai_py.policy.rules import Compared, Rules
-from kai_py.policy.standing import Standing, exceeds, exceeds_any, facing
+from kai_py.policy.fairness_rules import Compared, Rules
+from kai_py.policy.queue_usage import Standing, exceeds, exceeds_any, facing
 from kai_py.policy.water_fill import running_sums
 from kai_py.snapshot.queues import Index
 from kai_py.snapshot.resources import Bools, Floats

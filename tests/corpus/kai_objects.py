@@ -9,7 +9,7 @@ import msgspec
 from kai_py.api.gpu_share import MIG_PREFIX
 from kai_py.api.timestamp import timestamp
 from kai_py.dra.cluster_devices import GpuRules
-from kai_py.policy.rules import KAI
+from kai_py.policy.fairness_rules import KAI
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.overdue import OVERDUE_SECONDS
 from kai_py.snapshot.snapshot import Snapshot

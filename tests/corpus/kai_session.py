@@ -10,7 +10,7 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import ACTIONS as BUILT
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.plan import Action, Plan
-from kai_py.policy.rules import KAI
+from kai_py.policy.fairness_rules import KAI
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.snapshot import Snapshot
 from tests.corpus.kai_cluster import snapshot_of

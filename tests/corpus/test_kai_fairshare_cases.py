@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from kai_py.policy.fair_share import fair_share
-from kai_py.policy.rules import KAI
+from kai_py.policy.fairness_rules import KAI
 from kai_py.policy.siblings import Siblings
 from kai_py.policy.whole_units import divide_surplus
 from tests.corpus.peer_queues import RESOURCES, amounts, table, vector

@@ -4,6 +4,7 @@ from dataclasses import replace
 import numpy as np
 
 from kai_py.grouping.gang import Subgroup, satisfied
+from kai_py.policy.fairness_rules import KAI, MinRuntimeMethod
 from kai_py.policy.limits import check_deserved, check_limits, check_max
 from kai_py.policy.min_runtime import (
     preempt_min_runtime,
@@ -11,6 +12,7 @@ from kai_py.policy.min_runtime import (
     reclaim_min_runtime,
 )
 from kai_py.policy.queue_order import order_keys
+from kai_py.policy.queue_usage import Standing
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
     Victims,
@@ -21,8 +23,6 @@ from kai_py.policy.reclaim_rules import (
     reclaimable_queues,
     stays_within_deserved,
 )
-from kai_py.policy.rules import KAI, MinRuntimeMethod
-from kai_py.policy.standing import Standing
 from tests.corpus.peer_queues import RESOURCES, amounts, table, vector
 
 TABLE = "kai-plugin-cases"

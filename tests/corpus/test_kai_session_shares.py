@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from kai_py.policy.fair_share import fair_share
-from kai_py.policy.rules import KAI
+from kai_py.policy.fairness_rules import KAI
 from tests.corpus.peer_queues import RESOURCES, amounts, table, vector
 
 TABLE = "kai-session-shares"

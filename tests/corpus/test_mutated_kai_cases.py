@@ -14,7 +14,7 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import satisfied
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.plan import Action
-from kai_py.policy.rules import KAI, NATIVE
+from kai_py.policy.fairness_rules import KAI, NATIVE
 from tests.corpus.kai_objects import gpu_rules, snapshot_of_objects
 from tests.corpus.kai_session import strategies
 from tests.corpus.mutations import mutated, shuffled

@@ -5,7 +5,7 @@ import pytest
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.observe.share_steps import share_sentences, share_steps
 from kai_py.plan.state.queues import quota_of
-from kai_py.policy.rules import NATIVE
+from kai_py.policy.fairness_rules import NATIVE
 from tests.support import scenario
 
 

@@ -11,7 +11,7 @@ import pytest
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.plan import Action
-from kai_py.policy.rules import NATIVE
+from kai_py.policy.fairness_rules import NATIVE
 from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.queue_specs import QueueSpec
 from tests.support.scenario import START

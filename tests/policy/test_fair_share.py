@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.policy.fair_share import fair_share, usable_demand
-from kai_py.policy.rules import KAI, NATIVE
+from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.queues import build_queues
 from tests.policy.exact_shares import shares

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from kai_py.policy.limits import Bound, check_limits
-from kai_py.policy.standing import Standing
+from kai_py.policy.queue_usage import Standing
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.queues import build_queues
 

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from kai_py.policy.fairness_rules import NATIVE, MinRuntimeMethod, Rules
 from kai_py.policy.min_runtime import (
     PreemptionDelayed,
     preempt_min_runtime,
@@ -9,7 +10,6 @@ from kai_py.policy.min_runtime import (
     protected,
     reclaim_min_runtime,
 )
-from kai_py.policy.rules import NATIVE, MinRuntimeMethod, Rules
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.queues import build_queues
 

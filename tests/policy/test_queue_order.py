@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.policy.queue_line import QueueLine
-from kai_py.policy.queue_order import order_keys
-from kai_py.policy.rules import KAI, NATIVE
-from kai_py.policy.standing import Standing
+from kai_py.policy.fairness_rules import KAI, NATIVE
+from kai_py.policy.queue_order import QueueLine, order_keys
+from kai_py.policy.queue_usage import Standing
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.queues import build_queues
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai_py.policy.reclaim_in_turn import may_reclaim_in_turn
+from kai_py.policy.fairness_rules import KAI, NATIVE
+from kai_py.policy.reclaim_batch import may_reclaim_in_turn
 from kai_py.policy.reclaim_rules import (
     check_reclaim,
     may_reclaim,
     reclaimable_queues,
 )
-from kai_py.policy.rules import KAI, NATIVE
 from kai_py.snapshot.queue_specs import QueueSpec
 from tests.policy.test_reclaim_rules import RESOURCES, as_victims, asks, queue, stand
 

@@ -3,6 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai_py.policy.fairness_rules import KAI, NATIVE, Rules
+from kai_py.policy.queue_usage import Standing, facing
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
     ReclaimRule,
@@ -12,8 +14,6 @@ from kai_py.policy.reclaim_rules import (
     may_reclaim,
     reclaimable_queues,
 )
-from kai_py.policy.rules import KAI, NATIVE, Rules
-from kai_py.policy.standing import Standing, facing
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.queues import build_queues
 

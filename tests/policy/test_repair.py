@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.policy.repair import Kind, assignment
+from kai_py.policy.exact_assignment import Kind, assignment
 
 
 def fits(pods, rooms, rows):

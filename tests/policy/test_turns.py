@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.policy.limits import check_max
-from kai_py.policy.queue_line import QueueLine
-from kai_py.policy.rules import KAI, NATIVE
-from kai_py.policy.turns import Costs, taken, turns
+from kai_py.policy.queue_order import QueueLine
+from kai_py.policy.round_robin import Costs, taken, turns
 from tests.policy.test_queue_order import scenes
 
 one_cost = st.tuples(st.sampled_from([0, 1, 0.1]), st.sampled_from([0, 0.5, 1, 0.3]))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.policy.usage import UsageRecord, UsageState, observe, record, restore
+from kai_py.policy.usage_history import UsageRecord, UsageState, observe, record, restore
 
 RESOURCES = ("gpu", "cpu")
 QUEUES = ("a", "b")

@@ -26,7 +26,7 @@ from kai_py.plan.placement.running_fit import RunningFit
 from kai_py.plan.placement.score_nodes import ScoredFit
 from kai_py.plan.session import CycleState
 from kai_py.plan.state.capacity import Room
-from kai_py.policy.turns import Costs, turns
+from kai_py.policy.round_robin import Costs, turns
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.queues import Index
 

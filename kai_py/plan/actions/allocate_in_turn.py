@@ -37,8 +37,8 @@ from kai_py.plan.state.statement import Planned
 from kai_py.plan.victims.order import VictimPool
 from kai_py.policy.fit import copies_that_fit
 from kai_py.policy.limits import check_limits
+from kai_py.policy.queue_usage import Standing, as_it_stands
 from kai_py.policy.reclaim_rules import Reclaimer, may_reclaim
-from kai_py.policy.standing import Standing, as_it_stands
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
 

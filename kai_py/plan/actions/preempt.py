@@ -21,8 +21,8 @@ from kai_py.plan.victims.action import Seeking, seek_room
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.search import VictimSearch
 from kai_py.plan.victims.units import VictimUnit, as_far_as_safe
+from kai_py.policy.fairness_rules import Preempted
 from kai_py.policy.min_runtime import preempt_min_runtime, protected
-from kai_py.policy.rules import Preempted
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
 

@@ -32,7 +32,8 @@ from kai_py.plan.victims.order import (
 from kai_py.plan.victims.search import VictimSearch
 from kai_py.plan.victims.units import VictimUnit, as_far_as_safe
 from kai_py.policy.min_runtime import protected, reclaim_min_runtime
-from kai_py.policy.reclaim_in_turn import may_reclaim_in_turn
+from kai_py.policy.queue_usage import Standing, as_it_stands
+from kai_py.policy.reclaim_batch import may_reclaim_in_turn
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
     Victims,
@@ -40,7 +41,6 @@ from kai_py.policy.reclaim_rules import (
     may_reclaim,
     reclaimable_queues,
 )
-from kai_py.policy.standing import Standing, as_it_stands
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools
 

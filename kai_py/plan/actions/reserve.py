@@ -25,7 +25,7 @@ from kai_py.plan.state.capacity import Room
 from kai_py.plan.state.reservations import Reservation, without
 from kai_py.plan.state.statement import Evicted
 from kai_py.policy.limits import check_deserved
-from kai_py.policy.standing import exceeds_any
+from kai_py.policy.queue_usage import exceeds_any
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.queue_specs import inherited
 from kai_py.snapshot.resources import Bools

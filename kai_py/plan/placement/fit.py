@@ -23,7 +23,7 @@ from kai_py.plan.placement.running_fit import RunningFit, is_plain
 from kai_py.plan.state.capacity import Room
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import StaticFit, StaticFits, copies_that_fit
-from kai_py.policy.neighbours import has_rules, narrowed
+from kai_py.policy.pod_rules import has_rules, narrowed
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints, ResourceIndex
 from kai_py.snapshot.shape import Shape

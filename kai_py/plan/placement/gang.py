@@ -33,7 +33,7 @@ from kai_py.plan.plan import Action
 from kai_py.plan.state.capacity import Room
 from kai_py.plan.state.reservations import Reservations, without
 from kai_py.plan.state.statement import Statement
-from kai_py.policy.repair import Kind, assignment
+from kai_py.policy.exact_assignment import Kind, assignment
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools
 

@@ -31,8 +31,8 @@ from kai_py.plan.state.capacity import Room
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fill import fill
 from kai_py.policy.fit import StaticFit
-from kai_py.policy.neighbours import has_rules
-from kai_py.policy.score.zones import fill_by_zones, wish_for_few
+from kai_py.policy.pod_rules import has_rules
+from kai_py.policy.score.numa_zones import fill_by_zones, wish_for_few
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Floats, Ints
 from kai_py.snapshot.shape import Shape

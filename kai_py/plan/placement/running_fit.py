@@ -22,7 +22,7 @@ from kai_py.plan.state.limits.base import NodeLimits
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fill import fill
 from kai_py.policy.fit import copies_that_fit
-from kai_py.policy.neighbours import has_rules
+from kai_py.policy.pod_rules import has_rules
 from kai_py.snapshot.resources import Bools, Floats, Ints
 from kai_py.snapshot.shape import Shape
 

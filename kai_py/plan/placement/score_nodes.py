@@ -24,7 +24,7 @@ from kai_py.api.gpu_share import CARD
 from kai_py.plan.state.capacity import Room
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import copies_that_fit
-from kai_py.policy.score.rooms import (
+from kai_py.policy.score.node_capacity import (
     ANY_DEVICE,
     DECIMALS,
     WHOLE,

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kai_py.policy.external_usage import MeasuredUsage
 from kai_py.policy.fair_share import FairShare, fair_share
-from kai_py.policy.measured_usage import MeasuredUsage
-from kai_py.policy.rules import Rules
-from kai_py.policy.standing import Standing
-from kai_py.policy.turns import Costs, taken
+from kai_py.policy.fairness_rules import Rules
+from kai_py.policy.queue_usage import Standing
+from kai_py.policy.round_robin import Costs, taken
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU, Accounting, total
 from kai_py.snapshot.gangs import Gang, Member

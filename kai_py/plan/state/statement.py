@@ -35,8 +35,8 @@ from kai_py.plan.state.limits.volumes import (
     StorageCapacity,
 )
 from kai_py.plan.state.queues import Quota
-from kai_py.policy.neighbours import Neighbourhood
-from kai_py.policy.turns import Costs
+from kai_py.policy.pod_rules import Neighbourhood
+from kai_py.policy.round_robin import Costs
 from kai_py.snapshot.accounting import GPU, total
 from kai_py.snapshot.gangs import Charge, Gang, Member
 from kai_py.snapshot.neighbour import Neighbour

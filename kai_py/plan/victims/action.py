@@ -29,7 +29,7 @@ from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.gang_order import in_turns
 from kai_py.policy.limits import check_deserved
 from kai_py.policy.min_runtime import preemption_delay
-from kai_py.policy.neighbours import Neighbourhood
+from kai_py.policy.pod_rules import Neighbourhood
 from kai_py.snapshot.gangs import Gang
 
 Plea = Callable[[Gang, Ask], tuple[VictimSearch, Iterable[VictimUnit]] | None]

@@ -27,9 +27,9 @@ from kai_py.plan.session import CycleState
 from kai_py.plan.state.capacity import Room
 from kai_py.plan.victims.order import VictimPool
 from kai_py.policy.fit import where_reported
-from kai_py.policy.neighbours import has_rules
+from kai_py.policy.pod_rules import has_rules
+from kai_py.policy.queue_usage import facing
 from kai_py.policy.reclaim_rules import Reclaimer, most_victims
-from kai_py.policy.standing import facing
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.labels import NOWHERE

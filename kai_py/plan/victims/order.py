@@ -15,7 +15,7 @@ import numpy as np
 
 from kai_py.plan.session import CycleState
 from kai_py.plan.victims.units import VictimUnit, victim_units
-from kai_py.policy.queue_line import QueueLine
+from kai_py.policy.queue_order import QueueLine
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
 

@@ -28,8 +28,8 @@ from kai_py.plan.victims.order import VictimPool
 from kai_py.policy.fit import copies_that_fit
 from kai_py.policy.limits import units_of
 from kai_py.policy.min_runtime import preempt_min_runtime, protected, reclaim_min_runtime
+from kai_py.policy.queue_usage import exceeds, exceeds_any, facing
 from kai_py.policy.reclaim_rules import Reclaimer, ReclaimRule, may_reclaim, reclaimable_queues
-from kai_py.policy.standing import exceeds, exceeds_any, facing
 from kai_py.snapshot.gangs import Gang
 
 QUEUES_TOLD = 3

@@ -47,7 +47,7 @@ from kai_py.plan.victims.units import (
     pods_of,
     stays_behind,
 )
-from kai_py.policy.standing import exceeds, shared_depth
+from kai_py.policy.queue_usage import exceeds, shared_depth
 from kai_py.snapshot.gangs import Gang
 
 

@@ -8,7 +8,7 @@ Policy and scale as in "Beware of Fragmentation" (Weng et al., USENIX ATC 2023).
 
 import numpy as np
 
-from kai_py.policy.score.rooms import WHOLE, GpuAsk, GpuRooms, Scores, tightest
+from kai_py.policy.score.node_capacity import WHOLE, GpuAsk, GpuRooms, Scores, tightest
 
 CORES = 128_000.0
 GPUS = 8.0 * WHOLE

@@ -14,7 +14,7 @@ Policy and scale as in "Beware of Fragmentation" (Weng et al., USENIX ATC 2023).
 import numpy as np
 
 from kai_py.policy.score.best_fit import GPUS
-from kai_py.policy.score.rooms import GpuAsk, GpuRooms, Scores, gpu_class, tightest
+from kai_py.policy.score.node_capacity import GpuAsk, GpuRooms, Scores, gpu_class, tightest
 
 
 def clustering(ask: GpuAsk, rooms: GpuRooms) -> Scores:

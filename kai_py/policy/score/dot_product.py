@@ -9,7 +9,7 @@ Policy and scale as in "Beware of Fragmentation" (Weng et al., USENIX ATC 2023).
 import numpy as np
 
 from kai_py.policy.score.best_fit import CORES, GPUS
-from kai_py.policy.score.rooms import GpuAsk, GpuRooms, Scores, tightest
+from kai_py.policy.score.node_capacity import GpuAsk, GpuRooms, Scores, tightest
 
 
 def dot_product(ask: GpuAsk, rooms: GpuRooms) -> Scores:

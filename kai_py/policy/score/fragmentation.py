@@ -13,7 +13,7 @@ The strategy ``fgd``, fragmentation gradient descent, places a pod where F grows
 
 import numpy as np
 
-from kai_py.policy.score.rooms import DECIMALS
+from kai_py.policy.score.node_capacity import DECIMALS
 from kai_py.policy.score.workload import Left, TargetWorkload
 from kai_py.snapshot.resources import Floats
 

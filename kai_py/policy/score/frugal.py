@@ -23,7 +23,7 @@ orders of arrival that were not used for it. O(nodes x shapes).
 
 import numpy as np
 
-from kai_py.policy.score.rooms import DECIMALS
+from kai_py.policy.score.node_capacity import DECIMALS
 from kai_py.policy.score.workload import Left, TargetWorkload
 from kai_py.snapshot.resources import Floats
 

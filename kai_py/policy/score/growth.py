@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kai_py.policy.score.rooms import ANY_DEVICE, DECIMALS, WHOLE, GpuAsk, GpuRooms, Scores
+from kai_py.policy.score.node_capacity import ANY_DEVICE, DECIMALS, WHOLE, GpuAsk, GpuRooms, Scores
 from kai_py.policy.score.workload import Left, Parts, TargetWorkload
 from kai_py.snapshot.resources import Floats, Ints
 

@@ -10,7 +10,7 @@ Policy and scale as in "Beware of Fragmentation" (Weng et al., USENIX ATC 2023).
 
 import numpy as np
 
-from kai_py.policy.score.rooms import WHOLE, GpuAsk, GpuRooms, Scores, tightest
+from kai_py.policy.score.node_capacity import WHOLE, GpuAsk, GpuRooms, Scores, tightest
 
 
 def packing(ask: GpuAsk, rooms: GpuRooms) -> Scores:

@@ -9,14 +9,14 @@ import numpy as np
 from kai_py.api.gpu_share import CARD
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.best_fit import best_fit
-from kai_py.policy.score.chance import by_lot
 from kai_py.policy.score.clustering import clustering
 from kai_py.policy.score.dot_product import dot_product
 from kai_py.policy.score.fragmentation import fragmentation
 from kai_py.policy.score.frugal import stranded
 from kai_py.policy.score.growth import growing_least
+from kai_py.policy.score.node_capacity import WHOLE, Score
 from kai_py.policy.score.packing import packing
-from kai_py.policy.score.rooms import WHOLE, Score
+from kai_py.policy.score.random_score import by_lot
 from kai_py.policy.score.workload import PodShapes, TargetWorkload
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.shape import Shape

@@ -12,7 +12,7 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.allocate_batch import AlikeGangs
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.gang_queue import GangLine
-from kai_py.policy.rules import KAI, NATIVE
+from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.snapshot import Hold
 from tests.support.worlds import World, gang, world

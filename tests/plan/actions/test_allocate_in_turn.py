@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kai_py.plan.actions import allocate_in_turn
 from kai_py.plan.plan import Action, Stage
-from kai_py.policy.rules import KAI, NATIVE, FreeRoom
+from kai_py.policy.fairness_rules import KAI, NATIVE, FreeRoom
 from kai_py.snapshot.queue_specs import QueueSpec
 from tests.support.scenario import cluster, evicted, node, placed, pod, queue
 from tests.support.worlds import gang, replayed, world

@@ -5,7 +5,7 @@ import pytest
 
 from kai_py.plan.state import queues
 from kai_py.plan.state.queues import KeptShares
-from kai_py.policy.rules import KAI, NATIVE
+from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.snapshot.queue_specs import QueueSpec
 
 RESOURCES = ("gpu", "cpu")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kai_py.plan.plan import Action
 from kai_py.plan.victims.batch import Exchanges
 from kai_py.plan.victims.search import VictimSearch
-from kai_py.policy.rules import KAI, NATIVE
+from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.snapshot.queue_specs import QueueSpec
 from tests.support.worlds import World, gang, world
 

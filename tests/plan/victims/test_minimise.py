@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kai_py.plan.plan import Action
-from kai_py.policy.rules import KAI, NATIVE, Preempted
+from kai_py.policy.fairness_rules import KAI, NATIVE, Preempted
 from tests.plan.victims.test_device_victims import hardware, high, holder, sharers
 from tests.support.scenario import cluster, evicted, queue
 from tests.support.worlds import at_node, gang, kept_world, world

@@ -7,7 +7,7 @@ from msgspec.structs import replace as struct_replace
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.plan import Action, Stage
-from kai_py.policy.rules import KAI, NATIVE, FreeRoom
+from kai_py.policy.fairness_rules import KAI, NATIVE, FreeRoom
 from kai_py.snapshot.queue_specs import QueueSpec
 from tests.support.scenario import START, cluster, evicted, job, job_with_pods, node, pod, queue
 from tests.support.worlds import gang, kept_world, member, subgroup, world

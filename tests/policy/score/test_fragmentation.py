@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kai_py.policy.score.fragmentation import fragmentation
 from kai_py.policy.score.frugal import stranded
 from kai_py.policy.score.growth import growing_least, least_growth, sigmoid_levels
-from kai_py.policy.score.rooms import GpuAsk, GpuRooms
+from kai_py.policy.score.node_capacity import GpuAsk, GpuRooms
 from kai_py.policy.score.workload import (
     Left,
     Parts,

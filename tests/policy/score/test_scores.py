@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from kai_py.policy.score.best_fit import best_fit
-from kai_py.policy.score.chance import by_lot
 from kai_py.policy.score.clustering import clustering
 from kai_py.policy.score.dot_product import dot_product
+from kai_py.policy.score.node_capacity import GpuAsk, GpuRooms, gpu_class
 from kai_py.policy.score.packing import packing
-from kai_py.policy.score.rooms import GpuAsk, GpuRooms, gpu_class
+from kai_py.policy.score.random_score import by_lot
 
 PART, ONE, TWO = 1, 4, 8
 

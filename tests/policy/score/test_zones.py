@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kai_py.api.choices import FillStrategy
 from kai_py.policy.fill import fill
-from kai_py.policy.score.zones import ZONE_MALUS, fill_by_zones, wish_for_few
+from kai_py.policy.score.numa_zones import ZONE_MALUS, fill_by_zones, wish_for_few
 
 NEEDS = st.lists(st.integers(1, 3), max_size=4).map(sorted)
 """Zones that the pods of a node need, in the order in which they come."""

@@ -14,9 +14,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from kai_py.policy.fairness_rules import Rules
 from kai_py.policy.queue_order import order_keys
-from kai_py.policy.rules import Rules
-from kai_py.policy.standing import Standing, exceeds
+from kai_py.policy.queue_usage import Standing, exceeds
 from kai_py.snapshot.queues import Index, QueueTable
 from kai_py.snapshot.resources import Floats, Ints
 

@@ -17,6 +17,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from kai_py.policy.fairness_rules import Rules
+from kai_py.policy.queue_usage import Standing, exceeds, facing
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
     Victims,
@@ -27,8 +29,6 @@ from kai_py.policy.reclaim_rules import (
     reclaimable_queues,
     stays_within_deserved,
 )
-from kai_py.policy.rules import Rules
-from kai_py.policy.standing import Standing, exceeds, facing
 
 
 def may_reclaim_in_turn(

@@ -9,7 +9,7 @@ import numpy as np
 from kai_py.api.gpu_share import CARD
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.fragmentation import fragmentation
-from kai_py.policy.score.rooms import WHOLE, parts_by_node
+from kai_py.policy.score.node_capacity import WHOLE, parts_by_node
 from kai_py.policy.score.strategies import frequent_shapes, target_workload
 from kai_py.policy.score.workload import Left, Parts
 from kai_py.snapshot.snapshot import Snapshot

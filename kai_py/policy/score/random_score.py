@@ -9,7 +9,7 @@ from itertools import count
 
 import numpy as np
 
-from kai_py.policy.score.rooms import ANY_DEVICE, WHOLE, GpuAsk, GpuRooms, Scores
+from kai_py.policy.score.node_capacity import ANY_DEVICE, WHOLE, GpuAsk, GpuRooms, Scores
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _STEP = 0xD1B54A32D192ED03
