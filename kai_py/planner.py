@@ -25,12 +25,11 @@ from kai_py.grouping.owners import GroupKind
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, next_deadline, run_cycle
 from kai_py.plan.plan import Action, Plan
-from kai_py.plan.state.queues import PastUse, Quota, gpus_of_nodes, quota_of
+from kai_py.plan.state.queues import PastUsage, Quota, gpus_of_nodes, quota_of
 from kai_py.policy.ageing import Ageing
-from kai_py.policy.external_usage import Amounts, MeasuredUsage
-from kai_py.policy.fairness_rules import PROFILES
-from kai_py.policy.fairness_rules import Rules as FairnessRules
-from kai_py.policy.score.strategies import PlacementStrategy
+from kai_py.policy.external_usage import ExternalUsage, UsageByQueue
+from kai_py.policy.fairness_rules import PROFILES, FairnessRules
+from kai_py.policy.score.strategies import ScoreStrategy
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.queue_objects import queue_spec
@@ -52,7 +51,7 @@ class Planner:
         self,
         configuration: Configuration,
         *,
-        follow: Callable[[GroupKind], None] | None = None,
+        on_owner_kind: Callable[[GroupKind], None] | None = None,
     ) -> None:
         """``follow`` is told once of every kind of owner that pods of ours turn out to need."""
         devices = configuration.devices
@@ -60,7 +59,7 @@ class Planner:
             GpuRules(
                 devices.gpu_drivers,
                 devices.gpu_classes,
-                mig_slices_per_gpu=_profile(configuration).mig_slices_per_gpu,
+                mig_slices_per_gpu=_fairness_rules(configuration).mig_slices_per_gpu,
             ),
             Inventory(choice=Choice.FIRST_FIT if devices.parity else Choice.BEST_FIT),
             allocator_steps=configuration.budgets.allocator_steps,
@@ -73,7 +72,7 @@ class Planner:
             tiers=configuration.volcano.tiers,
         )
         self._settings = cycle_settings(configuration)
-        self._memory = CycleMemory(self._devices, _past_use(configuration))
+        self._memory = CycleMemory(self._devices, _past_usage(configuration))
         self.builder = SnapshotBuilder(
             grouping.identify,
             self._devices,
@@ -85,9 +84,9 @@ class Planner:
                 pool_label=configuration.node_pool.label,
                 pool=configuration.node_pool.name,
                 claim_label=_claim_label(configuration),
-                own_queue=_own_queue(configuration),
+                own_queue=_kueue_queue(configuration),
             ),
-            follow=follow,
+            follow=on_owner_kind,
         )
 
     def owner_decoder(self, kind: GroupKind) -> Callable[[bytes | Raw], Document] | None:
@@ -95,10 +94,10 @@ class Planner:
         paths = self._rules.paths(kind)
         return document_decoder(paths) if paths else None
 
-    def note_usage(self, amounts: Amounts, at: float) -> None:
+    def record_usage(self, amounts: UsageByQueue, measured_at: float) -> None:
         """Queues used so much in the past, as was measured ``at``; where that is configured."""
-        if isinstance(self._memory.history, MeasuredUsage):
-            self._memory.history.note(amounts, at)
+        if isinstance(self._memory.history, ExternalUsage):
+            self._memory.history.record(amounts, measured_at)
 
     def freeze(self, now: float) -> Snapshot:
         """The cluster as known; ``now`` in seconds since the epoch."""
@@ -128,7 +127,7 @@ class Planner:
         published = self._devices.node_gpus(snapshot.nodes)
         return gpus_of_nodes(snapshot, self._devices.accounting, published)
 
-    def start_afresh(self) -> None:
+    def reset(self) -> None:
         """Drop what earlier cycles remembered, after one that failed half-way."""
         past = self._memory
         self._memory = CycleMemory(self._devices, past.history, evictions=past.evictions)
@@ -139,14 +138,14 @@ def _claim_label(configuration: Configuration) -> str:
     return configuration.kai.queue_label if configuration.rules is Profile.KAI else ""
 
 
-def _past_use(configuration: Configuration) -> PastUse | None:
+def _past_usage(configuration: Configuration) -> PastUsage | None:
     chosen = configuration.fair_share
     if chosen.prometheus is not None:
-        return MeasuredUsage(chosen.prometheus.stale_after)
+        return ExternalUsage(chosen.prometheus.stale_after)
     return UsageHistory(chosen.half_life) if chosen.half_life else None
 
 
-def _profile(configuration: Configuration) -> FairnessRules:
+def _fairness_rules(configuration: Configuration) -> FairnessRules:
     return PROFILES[configuration.rules]
 
 
@@ -154,7 +153,7 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
     """What of the configuration a cycle follows."""
     return CycleSettings(
         rules=replace(
-            _profile(configuration),
+            _fairness_rules(configuration),
             usage_weight=configuration.fair_share.usage_weight,
             default_preempt_min_runtime=configuration.eviction.preempt_min_runtime,
             default_reclaim_min_runtime=configuration.eviction.reclaim_min_runtime,
@@ -162,34 +161,34 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
         gpu_strategy=configuration.placement.gpu,
         cpu_strategy=configuration.placement.cpu,
         sharing_strategy=configuration.placement.shared_gpus or configuration.placement.gpu,
-        strategy=_strategy(configuration),
-        default_strategy=_default_strategy(configuration),
+        strategy=_score_strategy(configuration),
+        default_strategy=_default_score_strategy(configuration),
         victim_probes=configuration.budgets.victims,
         victim_probes_per_gang=configuration.budgets.victims_per_gang,
-        consolidate_at_most=configuration.eviction.consolidate_at_most,
+        max_relocated_pods=configuration.eviction.consolidate_at_most,
         staleness_grace=configuration.eviction.staleness_grace,
         ageing=Ageing(configuration.order.ageing or 0.0, configuration.order.ageing_limit),
-        hold_seconds=configuration.eviction.hold_expiry,
+        reservation_seconds=configuration.eviction.hold_expiry,
         cooldown=configuration.eviction.cooldown,
         suspend_jobs=configuration.eviction.suspend_jobs,
         actions=_actions(configuration),
     )
 
 
-def _strategy(configuration: Configuration) -> PlacementStrategy | None:
+def _score_strategy(configuration: Configuration) -> ScoreStrategy | None:
     named = configuration.placement.strategy
     if named is None or named is PlacementChoice.TOGETHER:
         return None
-    return PlacementStrategy(named.value)
+    return ScoreStrategy(named.value)
 
 
-def _default_strategy(configuration: Configuration) -> PlacementStrategy | None:
+def _default_score_strategy(configuration: Configuration) -> ScoreStrategy | None:
     """Ours, unless told otherwise; spreading, and KAI's rules, keep to what they say."""
     placement = configuration.placement
     asked = (placement.gpu, placement.cpu, placement.shared_gpus or placement.gpu)
     packs = all(each is FillStrategy.BINPACK for each in asked)
     ours = configuration.rules is Profile.NATIVE and placement.strategy is None
-    return PlacementStrategy.FRUGAL if packs and ours else None
+    return ScoreStrategy.FRUGAL if packs and ours else None
 
 
 def _actions(configuration: Configuration) -> tuple[Action, ...]:
@@ -219,7 +218,7 @@ def _default_queue(configuration: Configuration) -> str:
     return KAI_DEFAULT_QUEUE if configuration.rules is Profile.KAI else ""
 
 
-def _own_queue(configuration: Configuration) -> QueueSpec | None:
+def _kueue_queue(configuration: Configuration) -> QueueSpec | None:
     """The queue that stands in for quota that Kueue owns."""
     if not configuration.kueue.coexistence:
         return None

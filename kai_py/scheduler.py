@@ -84,7 +84,7 @@ class Scheduler:
         self._identity = identity
         self._dry_run = dry_run
         self._on_plan = on_plan
-        self._planner = Planner(configuration, follow=self._want_owner_kind)
+        self._planner = Planner(configuration, on_owner_kind=self._want_owner_kind)
         self._owner_kinds = OwnerKindWatcher(
             client, self.mirror, self._planner.owner_decoder, self._on_owner_kind
         )
@@ -131,7 +131,7 @@ class Scheduler:
         chosen = self._configuration.fair_share
         if chosen.prometheus is None:
             return []
-        asking = follow_usage(chosen.prometheus, chosen.half_life, self._planner.note_usage)
+        asking = follow_usage(chosen.prometheus, chosen.half_life, self._planner.record_usage)
         return [group.create_task(asking)]
 
     def unhealthy(self) -> list[str]:
@@ -213,7 +213,7 @@ class Scheduler:
             except Exception:
                 log.exception("the scheduling cycle failed; the next one starts afresh")
                 self._metrics.cycle_failures.inc()
-                self._planner.start_afresh()
+                self._planner.reset()
                 self._wake.set()
                 pause = max(pause, FAILED_CYCLE_PAUSE)
             self._cycle_began = None

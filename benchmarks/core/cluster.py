@@ -48,7 +48,7 @@ class Cluster:
 
     def forget(self) -> None:
         """Let the next cycle find nothing computed before."""
-        self.planner.start_afresh()
+        self.planner.reset()
 
 
 def counts(plan: Plan) -> str:

@@ -23,7 +23,7 @@ from kai_py.observe.explanation import Explainer
 from kai_py.plan import cycle
 from kai_py.plan.plan import Action, Plan
 from kai_py.plan.session import CycleState
-from kai_py.plan.victims.protections import tell_protections
+from kai_py.plan.victims.protections import explain_protections
 from kai_py.simulate.changes import AddNodes
 from kai_py.simulate.objects import Document
 from kai_py.simulate.what_if import LoadedCluster
@@ -64,7 +64,7 @@ def measure_explaining(node_count: int, waiting: int) -> Measured:
 
     def timed(state: CycleState, gangs: Sequence[Gang], actions: Sequence[Action]) -> None:
         start = time.perf_counter()
-        tell_protections(state, gangs, actions)
+        explain_protections(state, gangs, actions)
         spent.append(time.perf_counter() - start)
 
     with patch.object(cycle, "tell_protections", timed):

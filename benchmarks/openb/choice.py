@@ -8,18 +8,18 @@ from benchmarks.openb.replay import Replay
 from benchmarks.openb.trace import Trace
 from kai_py.config import Configuration
 from kai_py.planner import cycle_settings
-from kai_py.policy.score.strategies import PlacementStrategy
+from kai_py.policy.score.strategies import ScoreStrategy
 
 DEFAULT, TOGETHER = "default", "together"
-CHOICES = (*(strategy.value for strategy in PlacementStrategy), TOGETHER, DEFAULT)
+CHOICES = (*(strategy.value for strategy in ScoreStrategy), TOGETHER, DEFAULT)
 
 
-def chosen_strategy(name: str, trace: Trace) -> PlacementStrategy | None:
+def chosen_strategy(name: str, trace: Trace) -> ScoreStrategy | None:
     """The strategy of a name in ``CHOICES``; None for bin-packing without scores."""
     if name == TOGETHER:
         return None
     if name != DEFAULT:
-        return PlacementStrategy(name)
+        return ScoreStrategy(name)
     settings = cycle_settings(Configuration())
     if settings.strategy is not None or not Replay(trace, None).could_strand(trace.arrivals):
         return settings.strategy

@@ -31,14 +31,14 @@ from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.pods import ShapePlacer
 from kai_py.plan.placement.strategy import Scoring
 from kai_py.plan.plan import Action
-from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.state.queues import quota_of
-from kai_py.plan.state.statement import Planned, Statement
+from kai_py.plan.state.statement import Assignment, Statement
 from kai_py.policy.fairness_rules import NATIVE
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.stranding import could_strand
-from kai_py.policy.score.strategies import PlacementStrategy
+from kai_py.policy.score.strategies import ScoreStrategy
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.ledger import NodeLedger
 from kai_py.snapshot.shape import Shape, ShapeTable
@@ -74,7 +74,7 @@ class _NodeGpus:
     free: list[int]
     shared: dict[str, int] = field(default_factory=dict)
 
-    def give(self, planned: Planned, count: int) -> tuple[int, ...]:
+    def give(self, planned: Assignment, count: int) -> tuple[int, ...]:
         if not planned.gpus:
             return tuple(heapq.heappop(self.free) for _ in range(count))
         group = planned.gpus[0].group
@@ -86,7 +86,7 @@ class _NodeGpus:
 class Replay:
     """The placement core over a trace."""
 
-    def __init__(self, trace: Trace, strategy: PlacementStrategy | None) -> None:
+    def __init__(self, trace: Trace, strategy: ScoreStrategy | None) -> None:
         self._shapes: dict[TracePod, Shape] = {}
         self._table = ShapeTable()
         ranked = sorted(trace.nodes, key=lambda node: node.rank)
@@ -105,7 +105,7 @@ class Replay:
         shape = self._shape(pod)
         member = _member(shape, pod, number)
         statement = self._statement
-        if self._placer.place(statement, GANG, [member], Action.ALLOCATE, room=Room.NOW):
+        if self._placer.place(statement, GANG, [member], Action.ALLOCATE, capacity=Capacity.IDLE):
             return PlacedPod(pod)
         planned = statement.placed[member.pod.uid]
         devices = self._gpus[planned.row].give(planned, pod.gpus)
@@ -116,11 +116,11 @@ class Replay:
         shapes = [self._shape(pod) for pod in dict.fromkeys(pods)]
         return could_strand(shapes, self._snapshot, self._statics)
 
-    def _scoring(self, trace: Trace, strategy: PlacementStrategy, snapshot: Snapshot) -> Scoring:
+    def _scoring(self, trace: Trace, strategy: ScoreStrategy, snapshot: Snapshot) -> Scoring:
         """The pods of the list are those to come, as in the paper."""
-        counted = target_shapes(trace.listed, memory=strategy is PlacementStrategy.FRUGAL)
+        counted = target_shapes(trace.listed, memory=strategy is ScoreStrategy.FRUGAL)
         shapes = [(self._shape(pod), count) for pod, count in counted]
-        return Scoring.of_shapes(strategy, shapes, snapshot, self._statics)
+        return Scoring.for_shapes(strategy, shapes, snapshot, self._statics)
 
     def _shape(self, pod: TracePod) -> Shape:
         known = self._shapes.get(pod)
@@ -131,7 +131,7 @@ class Replay:
         return known
 
 
-def replay(trace: Trace, strategy: PlacementStrategy | None) -> list[PlacedPod]:
+def replay(trace: Trace, strategy: ScoreStrategy | None) -> list[PlacedPod]:
     """Every arrival in order; without a strategy as bin-packing has it."""
     core = Replay(trace, strategy)
     return [core.place(pod, number) for number, pod in enumerate(trace.arrivals)]

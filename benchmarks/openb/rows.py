@@ -14,17 +14,17 @@ from benchmarks.openb.replay import replay
 from benchmarks.openb.simulation import simulation_benchmarks
 from benchmarks.openb.trace import read_trace, whole_gpus
 from benchmarks.row import Benchmark, Measured
-from kai_py.policy.score.strategies import PlacementStrategy
+from kai_py.policy.score.strategies import ScoreStrategy
 
 DATA = Path(os.environ.get("KAI_PY_DATA") or ROOT.parent / "shared" / "data") / "openb"
 SEEDS, ASKED = (42, 43, 44), 130
 PUBLISHED = {
-    PlacementStrategy.RANDOM: "87.47 %",
-    PlacementStrategy.DOT_PRODUCT: "90.85 %",
-    PlacementStrategy.CLUSTERING: "91.88 %",
-    PlacementStrategy.PACKING: "92.00 %",
-    PlacementStrategy.BEST_FIT: "93.08 %",
-    PlacementStrategy.FGD: "95.39 %",
+    ScoreStrategy.RANDOM: "87.47 %",
+    ScoreStrategy.DOT_PRODUCT: "90.85 %",
+    ScoreStrategy.CLUSTERING: "91.88 %",
+    ScoreStrategy.PACKING: "92.00 %",
+    ScoreStrategy.BEST_FIT: "93.08 %",
+    ScoreStrategy.FGD: "95.39 %",
 }
 """Means of all published seeds, default list."""
 
@@ -51,16 +51,16 @@ def openb_benchmarks() -> list[Benchmark]:
             title=f"openb trace, 1,213 nodes, 10,800 pods, {ASKED} % asked: {strategy.value}",
             run=partial(measure, "default", (strategy.value,)),
             peer=PUBLISHED.get(strategy, ""),
-            aim="5 s" if strategy is PlacementStrategy.FGD else "",
+            aim="5 s" if strategy is ScoreStrategy.FGD else "",
         )
-        for strategy in PlacementStrategy
+        for strategy in ScoreStrategy
     ]
     lists = [
         Benchmark(
             part="openb",
             name=f"list-{name}",
             title=f"openb list {name}, {ASKED} % asked: our default, and fgd",
-            run=partial(measure, name, (DEFAULT, PlacementStrategy.FGD.value)),
+            run=partial(measure, name, (DEFAULT, ScoreStrategy.FGD.value)),
             peer=f"fgd {published}",
         )
         for name, published in PUBLISHED_FGD.items()
@@ -69,7 +69,7 @@ def openb_benchmarks() -> list[Benchmark]:
         part="openb",
         name="list-default-whole",
         title=f"openb list default without shared GPUs, {ASKED} % asked: our default, and fgd",
-        run=partial(measure, "default", (DEFAULT, PlacementStrategy.FGD.value), whole=True),
+        run=partial(measure, "default", (DEFAULT, ScoreStrategy.FGD.value), whole=True),
     )
     return [*strategies, *lists, whole, *simulation_benchmarks(DATA)]
 

@@ -91,7 +91,7 @@ def gang_rows(snapshot: Snapshot, plan: Plan) -> Iterator[GangRow]:
     for key, gang in sorted(snapshot.gangs.items()):
         unplaced = waiting.get(key)
         if unplaced is not None:
-            yield _row(gang, unplaced.stage.value, unplaced.message, unplaced.gained)
+            yield _row(gang, unplaced.stage.value, unplaced.message, unplaced.ageing_points)
         else:
             yield _row(gang, STARTING if key in placed else RUNNING, "")
 

@@ -74,7 +74,7 @@ async def _read_cluster(client: Client, configuration: Configuration) -> tuple[P
     def note_refused(kind: Kind[Any], *, refused: bool) -> None:
         planner.builder.set_owner_kind(GroupKind(kind.group, kind.name), readable=not refused)
 
-    planner = Planner(configuration, follow=follow)
+    planner = Planner(configuration, on_owner_kind=follow)
     mirror = Mirror(client, on_refused=note_refused)
     owner_kinds = OwnerKindWatcher(
         client, mirror, planner.owner_decoder, planner.builder.set_owner_kind

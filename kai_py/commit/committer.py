@@ -172,7 +172,7 @@ class Committer:
     def _start_gang(self, gang: GangPlacement) -> None:
         for placement in gang.pods:
             allocations = {new.claim.uid: new.allocation for new in placement.allocate}
-            making = placement.make.claim if placement.make is not None else None
+            making = placement.create_claim.claim if placement.create_claim is not None else None
             volumes = tuple(volume for _, volume in placement.volumes)
             self._assume_cache.assume(
                 placement.pod, placement.node, allocations, placement.gpus, making, volumes=volumes

@@ -121,7 +121,7 @@ class EventWriter:
                 _pending_details(unplaced),
             )
             return
-        missing = unplaced.stage in (Stage.MEMBERS, Stage.GATED)
+        missing = unplaced.stage in (Stage.MEMBERS_MISSING, Stage.SCHEDULING_GATED)
         reason = "NotReady" if missing else "Unschedulable"
         self._record(owner, reason, "Scheduling", unplaced.message, _pending_details(unplaced))
 

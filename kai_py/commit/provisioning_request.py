@@ -22,14 +22,19 @@ from kai_py.api.queue import GROUP
 from kai_py.api.records.document import Document
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Owner
-from kai_py.plan.plan import SHORT_OF_ROOM, Plan, Stage, Unplaced
+from kai_py.plan.plan import SHORT_OF_CAPACITY, Plan, Stage, Unplaced
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.resource import Key
 
 GANG_KEY = f"{GROUP}/gang"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MAX_POD_SETS = 32
-CAPACITY_STAGES = SHORT_OF_ROOM | {Stage.NOMINATED, Stage.BUDGET, Stage.BACKOFF, Stage.FAILED}
+CAPACITY_STAGES = SHORT_OF_CAPACITY | {
+    Stage.NOMINATED,
+    Stage.SEARCH_BUDGET,
+    Stage.BACKOFF,
+    Stage.SCHEDULER_ERROR,
+}
 """Stages of a gang that keeps the request it has."""
 STATES = (
     ("CapacityRevoked", "its room was taken back"),
@@ -81,7 +86,7 @@ def desired_requests(
     wishes: dict[str, DesiredRequest] = {}
     for unplaced in plan.unplaced:
         gang = gangs.get(unplaced.gang)
-        if gang is None or gang.is_satisfied or unplaced.stage not in SHORT_OF_ROOM:
+        if gang is None or gang.is_satisfied or unplaced.stage not in SHORT_OF_CAPACITY:
             continue
         class_name = gang.provisioning_class or settings.class_name or NO_CLASS
         pod_sets = _pod_sets(gang, unplaced)
@@ -192,7 +197,7 @@ def template_body(name: str, pod: Document, request: Owner) -> dict[str, Any]:
 
 def _pod_sets(gang: Gang, unplaced: Unplaced) -> tuple[PodSet, ...]:
     """Kinds of pods that the gang still needs to start, in placing order."""
-    needed = {pod.uid for pod in unplaced.pods} - {pod.uid for pod in unplaced.surplus}
+    needed = {pod.uid for pod in unplaced.pods} - {pod.uid for pod in unplaced.elastic}
     kinds: dict[tuple[str, int], list[PodRef]] = {}
     for member in gang.pending:
         if member.pod.uid in needed:

@@ -12,7 +12,7 @@ Cost: the names of the nodes per cycle in which a gang calls.
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
-from kai_py.plan.plan import SHORT_OF_ROOM, Plan, Stage, Unplaced
+from kai_py.plan.plan import SHORT_OF_CAPACITY, Plan, Stage, Unplaced
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class ScaleUpTracker:
 
     def suppress_ineffective(self, plan: Plan, nodes: Collection[str], now: float) -> Plan:
         """``plan``, with those silenced whom new nodes do not help; ``nodes``: names of all."""
-        calling = [each for each in plan.unplaced if each.stage in SHORT_OF_ROOM]
+        calling = [each for each in plan.unplaced if each.stage in SHORT_OF_CAPACITY]
         if not calling:
             self._requests, self._nodes, self._began = {}, None, None
             return plan
@@ -84,4 +84,6 @@ class ScaleUpTracker:
 
 def _suppressed(unplaced: Unplaced, limit: int) -> Unplaced:
     end = f"; {limit} scale-ups made no more room for it, so it calls for no more nodes."
-    return replace(unplaced, stage=Stage.FUTILE, message=f"{unplaced.message.rstrip('.')}{end}")
+    return replace(
+        unplaced, stage=Stage.SCALE_UP_INEFFECTIVE, message=f"{unplaced.message.rstrip('.')}{end}"
+    )

@@ -134,7 +134,7 @@ class GangTransaction:
         return GangOutcome(self.gang, tuple(bindings))
 
     async def _create_claim(self, placement: Placement) -> None:
-        wanted, pod = placement.make, placement.pod
+        wanted, pod = placement.create_claim, placement.pod
         if wanted is None or self._problem:
             return
         async with self._limiter:
@@ -211,7 +211,7 @@ class GangTransaction:
     async def _write_pod_statuses(self) -> None:
         if self._problem:
             return
-        made = [(p.pod, p.make) for p in self.gang.pods if p.make is not None]
+        made = [(p.pod, p.create_claim) for p in self.gang.pods if p.create_claim is not None]
         problems = await asyncio.gather(*(write_pod_status(self.access, *each) for each in made))
         self._problem = next((problem for problem in problems if problem), "")
 

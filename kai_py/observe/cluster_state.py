@@ -163,5 +163,5 @@ def _pending(view: ClusterView, unplaced: Unplaced, gang: Gang) -> PendingGang:
         bound=len(gang.bound),
         gpus=sum(member.charge.get(GPU, 0.0) for member in gang.pending),
         created=gang.created,
-        gained=unplaced.gained,
+        gained=unplaced.ageing_points,
     )

@@ -17,7 +17,7 @@ from kai_py.observe.pending_order import queue_positions
 from kai_py.observe.subject import Subject, claim_funnel_of, deleted_gang_key, gang_keys
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.plan import Plan, Protection, QueueShare, Shortage, Unplaced
-from kai_py.policy.limits import units_of
+from kai_py.policy.limits import display_unit
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
@@ -110,7 +110,7 @@ class Explainer:
             started=gang.started,
             shortage=unplaced.shortage if unplaced else None,
             protections=unplaced.protections if unplaced else (),
-            gained=unplaced.gained if unplaced else 0,
+            gained=unplaced.ageing_points if unplaced else 0,
         )
 
     @cached_property
@@ -198,7 +198,7 @@ def _is_limited(share: QueueShare, resource: str) -> bool:
 
 
 def _level(share: QueueShare, resource: str = GPU) -> QueueLevel:
-    unit, per_unit = units_of(resource)
+    unit, per_unit = display_unit(resource)
 
     def amount(amounts: Mapping[str, float]) -> float:
         return amounts.get(resource, 0.0) / per_unit

@@ -15,7 +15,7 @@ def pending_by_queue(snapshot: Snapshot, plan: Plan) -> Mapping[str, Sequence[st
     for unplaced in plan.unplaced:
         gang = snapshot.gangs.get(unplaced.gang)
         if gang is not None:
-            rank = (-gang.priority - unplaced.gained, gang.created, gang.key)
+            rank = (-gang.priority - unplaced.ageing_points, gang.created, gang.key)
             lines.setdefault(unplaced.queue, []).append(rank)
     return {queue: [key for *_, key in sorted(line)] for queue, line in lines.items()}
 

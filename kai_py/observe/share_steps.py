@@ -71,7 +71,7 @@ def _step(quota: Quota, row: int, queue: int) -> ShareStep:
     queues = quota.queues
     is_root = queues.depth[queue] == 0
     parent = int(queues.parent[queue])
-    budget = quota.standing.total[row] if is_root else quota.shares.fair[row, parent]
+    budget = quota.usage.total[row] if is_root else quota.shares.fair[row, parent]
     resource = quota.resources[row]
     alike = [
         each
@@ -90,7 +90,7 @@ def _step(quota: Quota, row: int, queue: int) -> ShareStep:
 def _sibling(quota: Quota, row: int, queue: int) -> SiblingShare:
     queues, shares, resource = quota.queues, quota.shares, quota.resources[row]
     name = queues.names[queue]
-    past = quota.usage.get(name)
+    past = quota.past_usage.get(name)
     offered = 0.0 if past is None else past.offered.get(resource, 0.0)
     return SiblingShare(
         queue=name,

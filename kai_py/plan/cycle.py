@@ -23,34 +23,34 @@ from kai_py.api.choices import FillStrategy
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.admit import admit
 from kai_py.plan.actions.allocate import allocate
-from kai_py.plan.actions.allocate_in_turn import Seeker, allocate_in_turn
+from kai_py.plan.actions.allocate_in_turn import VictimAction, allocate_without_bypass
 from kai_py.plan.actions.consolidate import consolidate
 from kai_py.plan.actions.preempt import preempt
 from kai_py.plan.actions.reclaim import reclaim
-from kai_py.plan.actions.reserve import announce, reserve
-from kai_py.plan.actions.resume import keep_room, resume
+from kai_py.plan.actions.reserve import report_reservations, reserve
+from kai_py.plan.actions.resume import reserve_expected, resume
 from kai_py.plan.actions.stale import stale
-from kai_py.plan.outcome import evictions_of, plan_of
+from kai_py.plan.outcome import build_plan, list_evictions
 from kai_py.plan.placement.fit import ShapeFits
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.pods import ShapePlacer
 from kai_py.plan.placement.strategy import Scoring
 from kai_py.plan.plan import Action, Plan
-from kai_py.plan.search_cache import VainSearches
+from kai_py.plan.search_cache import SearchCache
 from kai_py.plan.session import CycleState
-from kai_py.plan.state.claims import in_cliques
+from kai_py.plan.state.claims import constrain_to_cliques
 from kai_py.plan.state.devices import CycleDevices
-from kai_py.plan.state.eviction_limits import PastEvictions, Spared
-from kai_py.plan.state.queues import KeptShares, PastUse, quota_of
+from kai_py.plan.state.eviction_limits import EvictionHistory, EvictionLimits
+from kai_py.plan.state.queues import FairShareCache, PastUsage, quota_of
 from kai_py.plan.state.reservations import Reservations
 from kai_py.plan.state.statement import Statement
-from kai_py.plan.victims.protections import tell_protections
+from kai_py.plan.victims.protections import explain_protections
 from kai_py.policy.ageing import NO_AGEING, Ageing, QueueAgeing
-from kai_py.policy.fairness_rules import NATIVE, FreeRoom, Rules
+from kai_py.policy.fairness_rules import NATIVE, BypassPolicy, FairnessRules
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.min_runtime import min_runtimes, preemption_delay
 from kai_py.policy.score.stranding import could_strand
-from kai_py.policy.score.strategies import PlacementStrategy
+from kai_py.policy.score.strategies import ScoreStrategy
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -63,7 +63,7 @@ ACTIONS: Mapping[Action, Callable[[CycleState, Sequence[Gang]], None]] = {
 }
 """In the order in which they run: what disturbs nobody comes first."""
 
-SEEKERS: Mapping[Action, Seeker] = {
+VICTIM_ACTIONS: Mapping[Action, VictimAction] = {
     Action.CONSOLIDATE: consolidate,
     Action.RECLAIM: reclaim,
     Action.PREEMPT: preempt,
@@ -79,19 +79,19 @@ class CycleSettings:
     ``hold_seconds``: how long room is kept for pods that come later.
     """
 
-    rules: Rules = NATIVE
+    rules: FairnessRules = NATIVE
     gpu_strategy: FillStrategy = FillStrategy.BINPACK
     cpu_strategy: FillStrategy = FillStrategy.BINPACK
     sharing_strategy: FillStrategy = FillStrategy.BINPACK
-    strategy: PlacementStrategy | None = None
-    default_strategy: PlacementStrategy | None = None
+    strategy: ScoreStrategy | None = None
+    default_strategy: ScoreStrategy | None = None
     """In place of a missing ``strategy`` where pods could leave GPUs free that nobody can use."""
     victim_probes: int = 20_000
     victim_probes_per_gang: int = 500
-    consolidate_at_most: int = 16
+    max_relocated_pods: int = 16
     staleness_grace: float = 60.0
     ageing: Ageing = NO_AGEING
-    hold_seconds: float = 300.0
+    reservation_seconds: float = 300.0
     cooldown: float = 0.0
     suspend_jobs: bool = False
     actions: tuple[Action, ...] = tuple(ACTIONS)
@@ -107,39 +107,41 @@ class CycleMemory:
     """
 
     devices: ClusterDevices
-    history: PastUse | None = None
-    statics: StaticFits = field(default_factory=StaticFits)
-    shares: KeptShares = field(default_factory=KeptShares)
-    vain: VainSearches = field(default_factory=VainSearches)
-    cycles: int = 0
-    exhausted: dict[str, int] = field(default_factory=dict)
-    evictions: PastEvictions = field(default_factory=PastEvictions)
+    history: PastUsage | None = None
+    static_fits: StaticFits = field(default_factory=StaticFits)
+    fair_shares: FairShareCache = field(default_factory=FairShareCache)
+    search_cache: SearchCache = field(default_factory=SearchCache)
+    cycle_count: int = 0
+    out_of_budget: dict[str, int] = field(default_factory=dict)
+    evictions: EvictionHistory = field(default_factory=EvictionHistory)
 
-    def note_searches(self, searched: Mapping[str, bool], pending: Collection[str]) -> None:
+    def record_searches(self, searched: Mapping[str, bool], pending: Collection[str]) -> None:
         """Remember which gangs of those ``pending`` ran out of budget, and when."""
-        kept = {k: at for k, at in self.exhausted.items() if k in pending and k not in searched}
-        kept |= {key: self.cycles for key, ran_out in searched.items() if ran_out}
-        self.exhausted = kept
-        self.cycles += 1
+        kept = {k: at for k, at in self.out_of_budget.items() if k in pending and k not in searched}
+        kept |= {key: self.cycle_count for key, ran_out in searched.items() if ran_out}
+        self.out_of_budget = kept
+        self.cycle_count += 1
 
 
 def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) -> Plan:
     """Decide everything that can be decided at ``snapshot.now``."""
-    memory.vain.begin(snapshot, settings, min_runtimes(snapshot.queues, settings.rules))
+    memory.search_cache.start_cycle(
+        snapshot, settings, min_runtimes(snapshot.queues, settings.rules)
+    )
     # 1. Devices, queues and fair shares as the snapshot has them.
     memory.devices.sync(snapshot.devices)
-    snapshot = in_cliques(snapshot, memory.devices)
+    snapshot = constrain_to_cliques(snapshot, memory.devices)
     quota = quota_of(
         snapshot,
         settings.rules,
         memory.devices.accounting,
         memory.devices.node_gpus(snapshot.nodes),
         memory.history,
-        kept=memory.shares,
+        cache=memory.fair_shares,
     )
     devices = CycleDevices(memory.devices, snapshot)
     statement = Statement(snapshot, quota, devices, settings.sharing_strategy)
-    ageing = QueueAgeing.of(snapshot.queues, settings.ageing, snapshot.now)
+    ageing = QueueAgeing.for_queues(snapshot.queues, settings.ageing, snapshot.now)
     placer = _placer(snapshot, settings, memory, ageing)
     state = CycleState(
         snapshot,
@@ -148,45 +150,47 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
         placer,
         probes=settings.victim_probes,
         probes_per_gang=settings.victim_probes_per_gang,
-        most_moved=settings.consolidate_at_most,
+        max_relocated_pods=settings.max_relocated_pods,
         staleness_grace=settings.staleness_grace,
-        spared=Spared(snapshot, memory.evictions, settings.cooldown),
+        eviction_limits=EvictionLimits(snapshot, memory.evictions, settings.cooldown),
         ageing=ageing,
-        exhausted=memory.exhausted,
-        hold_seconds=settings.hold_seconds,
-        vain=memory.vain,
+        out_of_budget=memory.out_of_budget,
+        reservation_seconds=settings.reservation_seconds,
+        search_cache=memory.search_cache,
     )
     pending = [snapshot.gangs[key] for key in snapshot.pending]
     ready = [g for g in pending if g.key not in snapshot.held_back and not g.attempted]
 
     # 2. Gangs that started in part, or were promised room, start or keep it.
-    keep_room(state)
+    reserve_expected(state)
     resume(state, ready)
     # 3. Gangs that have waited too long get nodes that empty for them.
-    reserve(state, (gang for gang in ready if _waits(state, gang)))
+    reserve(state, (gang for gang in ready if _has_unplaced_pods(state, gang)))
     # 4. Everybody else takes what is free, then what moving others gives, then what fairness and
     #    priority give; at last, gangs that lost too many pods for too long are ended.
     for action in settings.actions:
-        if action is Action.ALLOCATE and settings.rules.free_room is FreeRoom.IN_TURN:
-            allocate_in_turn(
-                state, ready, [SEEKERS[each] for each in settings.actions if each in SEEKERS]
+        if action is Action.ALLOCATE and settings.rules.bypass_policy is BypassPolicy.PREEMPT_FIRST:
+            allocate_without_bypass(
+                state,
+                ready,
+                [VICTIM_ACTIONS[each] for each in settings.actions if each in VICTIM_ACTIONS],
             )
         else:
             ACTIONS[action](state, ready)
-        ready = [gang for gang in ready if _waits(state, gang)]
-    tell_protections(state, ready, settings.actions)
-    announce(state)
-    memory.note_searches(state.searched, snapshot.gangs)
+        ready = [gang for gang in ready if _has_unplaced_pods(state, gang)]
+    explain_protections(state, ready, settings.actions)
+    report_reservations(state)
+    memory.record_searches(state.searched, snapshot.gangs)
     # 5. Gangs behind our gate that their queues have room for may wait for nodes.
     admitted = admit(state, pending)
     # 6. What was decided, and why the rest waits.
-    evictions = evictions_of(state, suspend_jobs=settings.suspend_jobs)
-    memory.evictions.note(evictions, snapshot.now)
+    evictions = list_evictions(state, suspend_jobs=settings.suspend_jobs)
+    memory.evictions.record(evictions, snapshot.now)
     inventory = memory.devices.inventory
-    return plan_of(state, pending, inventory, evictions=evictions, admissions=admitted)
+    return build_plan(state, pending, inventory, evictions=evictions, admissions=admitted)
 
 
-def _waits(state: CycleState, gang: Gang) -> bool:
+def _has_unplaced_pods(state: CycleState, gang: Gang) -> bool:
     """Whether any pod of the gang has found no place yet."""
     placed = state.statement.placed
     return any(member.pod.uid not in placed for member in gang.pending)
@@ -195,40 +199,42 @@ def _waits(state: CycleState, gang: Gang) -> bool:
 def _placer(
     snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory, ageing: QueueAgeing
 ) -> Placer:
-    scoring = _scoring(snapshot, settings, memory.statics)
-    fits = ShapeFits(memory.statics)
+    scoring = _scoring(snapshot, settings, memory.static_fits)
+    fits = ShapeFits(memory.static_fits)
     shapes = ShapePlacer(fits, settings.gpu_strategy, settings.cpu_strategy, scoring)
     return Placer(shapes, Reservations(ageing))
 
 
-def _scoring(snapshot: Snapshot, settings: CycleSettings, statics: StaticFits) -> Scoring | None:
+def _scoring(
+    snapshot: Snapshot, settings: CycleSettings, static_fits: StaticFits
+) -> Scoring | None:
     """The strategy that is named, or the default where it packs better than no score."""
     if not snapshot.pending:
         return None
     if settings.strategy is not None:
-        return Scoring.of(settings.strategy, snapshot, statics)
+        return Scoring.for_snapshot(settings.strategy, snapshot, static_fits)
     if settings.default_strategy is None:
         return None
     waiting = (snapshot.gangs[key] for key in snapshot.pending)
     shapes = {member.shape.number: member.shape for gang in waiting for member in gang.pending}
-    if not could_strand(shapes.values(), snapshot, statics):
+    if not could_strand(shapes.values(), snapshot, static_fits):
         return None
-    return Scoring.of(settings.default_strategy, snapshot, statics, by_default=True)
+    return Scoring.for_snapshot(settings.default_strategy, snapshot, static_fits, by_default=True)
 
 
 def next_deadline(snapshot: Snapshot, settings: CycleSettings) -> float | None:
     """The first such moment after ``snapshot.now``, seconds since the epoch; None if none comes."""
-    moments = _moments(snapshot, settings)
+    moments = _deadlines(snapshot, settings)
     return min((math.ceil(at) for at in moments if at > snapshot.now), default=None)
 
 
-def _moments(snapshot: Snapshot, settings: CycleSettings) -> Iterator[float]:
+def _deadlines(snapshot: Snapshot, settings: CycleSettings) -> Iterator[float]:
     runtimes = min_runtimes(snapshot.queues, settings.rules) if snapshot.pending else ()
     for gang in (snapshot.gangs[key] for key in snapshot.short):
         if gang.stale_since is not None:
-            yield from _end_of_grace(gang, gang.stale_since, settings.staleness_grace)
+            yield from _grace_deadline(gang, gang.stale_since, settings.staleness_grace)
     for gang in (snapshot.gangs[key] for key in snapshot.staged):
-        yield gang.started + settings.hold_seconds
+        yield gang.started + settings.reservation_seconds
     for gang in snapshot.gangs.values() if runtimes else ():
         if gang.bound:
             yield from (gang.started + runtime for runtime in runtimes)
@@ -241,7 +247,7 @@ def _moments(snapshot: Snapshot, settings: CycleSettings) -> Iterator[float]:
             yield delayed.until
 
 
-def _end_of_grace(gang: Gang, since: float, default: float) -> Iterator[float]:
+def _grace_deadline(gang: Gang, since: float, default: float) -> Iterator[float]:
     grace = default if gang.staleness_grace is None else gang.staleness_grace
     if grace >= 0:
         yield since + grace

@@ -9,45 +9,45 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kai_py.plan.placement.next_pods import elastic_rank
 from kai_py.plan.session import CycleState
-from kai_py.policy.gang_order import Rank, gang_rank
-from kai_py.policy.queue_order import QueueLine
+from kai_py.policy.gang_order import GangKey, gang_key
+from kai_py.policy.queue_order import QueueOrder
 from kai_py.snapshot.gangs import Gang, PodState
 
 
-class GangLine:
+class GangQueue:
     """Gangs of all queues; gangs whose queue does not exist are left out."""
 
     def __init__(self, state: CycleState, gangs: Iterable[Gang]) -> None:
         self._state = state
-        self._lines: dict[int, list[tuple[Rank, Gang]]] = {}
+        self._gangs: dict[int, list[tuple[GangKey, Gang]]] = {}
         for gang in gangs:
             queue = state.quota.queue_of(gang)
             if queue is not None:
-                self._lines.setdefault(queue, []).append((self._rank(gang), gang))
-        self._next = dict.fromkeys(sorted(self._lines), 0)
-        self._order = QueueLine(state.quota.standing, state.quota.rules)
+                self._gangs.setdefault(queue, []).append((self._rank(gang), gang))
+        self._next = dict.fromkeys(sorted(self._gangs), 0)
+        self._order = QueueOrder(state.quota.usage, state.quota.rules)
         for queue in self._next:
-            self._lines[queue].sort()
+            self._gangs[queue].sort()
             self.update(queue)
-        self._taken_from: int | None = None
+        self._last_queue: int | None = None
 
     def pop(self) -> Gang | None:
         """The next gang; None when all had their turn."""
-        if self._taken_from is not None:
-            self.update(self._taken_from)
-        self._taken_from = queue = self._order.first()
+        if self._last_queue is not None:
+            self.update(self._last_queue)
+        self._last_queue = queue = self._order.first()
         if queue is None:
             return None
-        gang = self._lines[queue][self._next[queue]][1]
+        gang = self._gangs[queue][self._next[queue]][1]
         self._next[queue] += 1
         return gang
 
     def push(self, gang: Gang) -> None:
         """The gang that came last has more to ask for."""
         queue = self._state.quota.queues.positions[gang.queue]
-        insort(self._lines[queue], (self._rank(gang), gang), lo=self._next[queue])
+        insort(self._gangs[queue], (self._rank(gang), gang), lo=self._next[queue])
 
-    def put_back(self, gangs: Sequence[Gang]) -> None:
+    def requeue(self, gangs: Sequence[Gang]) -> None:
         """Gangs that came have not had their turns after all."""
         for gang in gangs:
             self.push(gang)
@@ -56,45 +56,45 @@ class GangLine:
 
     def update(self, queue: int) -> None:
         """What the queue holds has changed, or its next gang."""
-        line = self._lines.get(queue)
+        line = self._gangs.get(queue)
         if line is not None:
             at = self._next[queue]
-            request = self._state.ask_cost(line[at][1]) if at < len(line) else None
+            request = self._state.request_cost(line[at][1]) if at < len(line) else None
             self._order.update(queue, request)
 
     def update_all(self) -> None:
         """What any queue holds may have changed."""
-        for queue in self._lines:
+        for queue in self._gangs:
             self.update(queue)
 
-    def heads(self, count: int) -> dict[int, Sequence[Gang]]:
+    def peek(self, count: int) -> dict[int, Sequence[Gang]]:
         """The first ``count`` gangs of every queue that has any, by queue."""
-        lines = ((queue, self._lines[queue][at : at + count]) for queue, at in self._next.items())
+        lines = ((queue, self._gangs[queue][at : at + count]) for queue, at in self._next.items())
         return {queue: [gang for _, gang in line] for queue, line in lines if line}
 
-    def ends_with(self, queue: int, count: int) -> bool:
+    def has_at_most(self, queue: int, count: int) -> bool:
         """Whether the queue has no more than ``count`` gangs left."""
-        return self._next[queue] + count >= len(self._lines[queue])
+        return self._next[queue] + count >= len(self._gangs[queue])
 
-    def skip(self, counts: Mapping[int, int]) -> None:
+    def advance(self, counts: Mapping[int, int]) -> None:
         """The first gangs of some queues had their turns, so many of each."""
         for queue, count in counts.items():
             self._next[queue] += count
             self.update(queue)
 
-    def _rank(self, gang: Gang) -> Rank:
+    def _rank(self, gang: Gang) -> GangKey:
         served = elastic_rank(gang, self._state.statement)
-        return gang_rank(gang, served, self._state.ageing.gained(gang))
+        return gang_key(gang, served, self._state.ageing.points(gang))
 
 
-MOST_PODS = 16
+MAX_BATCH_PODS = 16
 """Pods of a gang; larger ones gain nothing."""
 
 
-def is_alike(gang: Gang, other: Gang) -> bool:
+def is_equivalent(gang: Gang, other: Gang) -> bool:
     """Whether the gang asks for what ``other`` does: pods of one kind, together, anywhere."""
     pods, tree = gang.members, gang.tree
-    if not 0 < len(pods) == len(other.members) <= MOST_PODS or gang.awaited or gang.near:
+    if not 0 < len(pods) == len(other.members) <= MAX_BATCH_PODS or gang.awaited or gang.near:
         return False
     if tree.min_members != len(pods) or not tree.is_unconstrained_leaf:
         return False

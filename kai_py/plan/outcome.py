@@ -18,10 +18,10 @@ import numpy as np
 
 from kai_py.dra.inventory import Inventory
 from kai_py.plan.explain.objects import object_problems
-from kai_py.plan.explain.reasons import Obstacle
-from kai_py.plan.placement.next_pods import kept_back, subgroup_lacks, surplus_of
+from kai_py.plan.explain.reasons import Unschedulable
+from kai_py.plan.placement.next_pods import elastic_pods, incomplete_subgroup, pod_not_ready
 from kai_py.plan.plan import (
-    SHORT_OF_ROOM,
+    SHORT_OF_CAPACITY,
     Action,
     Admission,
     Eviction,
@@ -34,26 +34,30 @@ from kai_py.plan.plan import (
     Unplaced,
 )
 from kai_py.plan.session import CycleState
-from kai_py.plan.state.capacity import Room
-from kai_py.plan.state.eviction_limits import Spared
+from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.state.eviction_limits import EvictionLimits
 from kai_py.plan.state.queues import Quota
-from kai_py.plan.state.statement import Evicted, Planned, Statement
+from kai_py.plan.state.statement import Assignment, Evicted, Statement
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.suspended import is_stand_in
 
-FOR_OTHERS = (Action.PREEMPT, Action.RECLAIM)
+PREEMPTING_ACTIONS = (Action.PREEMPT, Action.RECLAIM)
 
 
 def suspended_gangs(
-    statement: Statement, moved: Mapping[str, str], *, by_default: bool
+    statement: Statement, relocated: Mapping[str, str], *, by_default: bool
 ) -> frozenset[str]:
     """Keys of the gangs; ``moved``: pods, by uid, that found room elsewhere."""
     leaving: dict[str, int] = {}
     gangs: dict[str, Gang] = {}
     for uid, victim in statement.evicted.items():
         gang = victim.gang
-        if victim.action in FOR_OTHERS and uid not in moved and _wants(gang, by_default=by_default):
+        if (
+            victim.action in PREEMPTING_ACTIONS
+            and uid not in relocated
+            and _wants_suspension(gang, by_default=by_default)
+        ):
             gangs[gang.key] = gang
             leaving[gang.key] = leaving.get(gang.key, 0) + 1
     return frozenset(
@@ -64,21 +68,32 @@ def suspended_gangs(
     )
 
 
-def _wants(gang: Gang, *, by_default: bool) -> bool:
+def _wants_suspension(gang: Gang, *, by_default: bool) -> bool:
     is_job = gang.owner.kind == "Job" and gang.owner.api_version.startswith("batch/")
     return is_job and (by_default if gang.suspend is None else gang.suspend)
 
 
-def queue_shares(quota: Quota, pending: Sequence[Gang], spared: Spared) -> tuple[QueueShare, ...]:
+def queue_shares(
+    quota: Quota, pending: Sequence[Gang], eviction_limits: EvictionLimits
+) -> tuple[QueueShare, ...]:
     """Every queue as this cycle saw it, by name; includes what the cycle placed."""
     waiting: dict[str, int] = {}
     for gang in pending:
         waiting[gang.queue] = waiting.get(gang.queue, 0) + 1
-    queues, standing, shares = quota.queues, quota.standing, quota.shares
-    deserved, maximum = _by_queue(quota, queues.deserved), _by_queue(quota, queues.max)
-    fair, allocated = _by_queue(quota, shares.fair), _by_queue(quota, standing.allocated)
-    demand, fixed = _by_queue(quota, quota.demand), _by_queue(quota, standing.non_preemptible)
-    cut = _by_queue(quota, np.where(shares.scaled, shares.deserved, np.nan))
+    queues, standing, shares = quota.queues, quota.usage, quota.shares
+    deserved, maximum = (
+        _amounts_by_queue(quota, queues.deserved),
+        _amounts_by_queue(quota, queues.max),
+    )
+    fair, allocated = (
+        _amounts_by_queue(quota, shares.fair),
+        _amounts_by_queue(quota, standing.allocated),
+    )
+    demand, fixed = (
+        _amounts_by_queue(quota, quota.demand),
+        _amounts_by_queue(quota, standing.non_preemptible),
+    )
+    cut = _amounts_by_queue(quota, np.where(shares.scaled, shares.deserved, np.nan))
     return tuple(
         QueueShare(
             queue=name,
@@ -90,26 +105,26 @@ def queue_shares(quota: Quota, pending: Sequence[Gang], spared: Spared) -> tuple
             pending_gangs=waiting.get(name, 0),
             problems=tuple(each for each in quota.problems if each.queue == name),
             parent=queues.names[queues.parent[q]] if queues.depth[q] else "",
-            cut={name: left for name, left in cut[q].items() if not isnan(left)},
+            scaled_deserved={name: left for name, left in cut[q].items() if not isnan(left)},
             non_preemptible=fixed[q],
             priority=int(queues.priority[q]),
-            usage=quota.usage.get(name),
-            evictions=spared.remembered(name),
+            past_usage=quota.past_usage.get(name),
+            evictions=eviction_limits.counted_evictions(name),
         )
         for name, q in sorted(queues.positions.items())
     )
 
 
-def _by_queue(quota: Quota, amounts: Floats) -> list[dict[str, float]]:
+def _amounts_by_queue(quota: Quota, amounts: Floats) -> list[dict[str, float]]:
     """Of each queue, its amounts (resources, queues) by name."""
     return [dict(zip(quota.resources, column, strict=True)) for column in amounts.T.tolist()]
 
 
-LATER_PODS_COUNT = SHORT_OF_ROOM | {Stage.QUEUE_MAX, Stage.NON_PREEMPTIBLE}
+EXPECTED_PODS_COUNT = SHORT_OF_CAPACITY | {Stage.QUEUE_MAX, Stage.NON_PREEMPTIBLE}
 """Stages at which pods that do not exist yet are asked for together with those that do."""
 
 
-def plan_of(
+def build_plan(
     state: CycleState,
     pending: Sequence[Gang],
     inventory: Inventory,
@@ -118,13 +133,13 @@ def plan_of(
     admissions: tuple[Admission, ...],
 ) -> Plan:
     """What was decided, in the order of decision."""
-    starting: dict[str, list[Planned]] = {}
+    starting: dict[str, list[Assignment]] = {}
     nominations: list[Nomination] = []
     names = state.snapshot.nodes.names
     for uid, planned in state.statement.placed.items():
         if uid in state.statement.evicted or planned.member.state is PodState.AWAITED:
             continue
-        if planned.room is Room.NOW:
+        if planned.capacity is Capacity.IDLE:
             starting.setdefault(planned.gang.key, []).append(planned)
         else:
             nominations.append(Nomination(planned.gang.key, planned.member.pod, names[planned.row]))
@@ -133,13 +148,13 @@ def plan_of(
         nominations=tuple(nominations),
         evictions=evictions,
         unplaced=tuple(_unplaced(state, pending)),
-        queues=queue_shares(state.quota, pending, state.spared),
+        queues=queue_shares(state.quota, pending, state.eviction_limits),
         problems=object_problems(state.snapshot, inventory),
         admissions=admissions,
     )
 
 
-def _gang_placement(state: CycleState, pods: Sequence[Planned]) -> GangPlacement:
+def _gang_placement(state: CycleState, pods: Sequence[Assignment]) -> GangPlacement:
     gang, names = pods[0].gang, state.snapshot.nodes.names
     return GangPlacement(
         gang=gang.key,
@@ -150,14 +165,14 @@ def _gang_placement(state: CycleState, pods: Sequence[Planned]) -> GangPlacement
             Placement(
                 p.member.pod,
                 names[p.row],
-                p.allocate,
-                p.reserve,
+                p.allocations,
+                p.reserved_claims,
                 p.gpus,
                 p.member.gpus,
-                p.make,
+                p.create_claim,
                 provision=p.member.provision,
-                for_group=p.member.for_group,
-                volumes=state.statement.volumes.of(p.member.pod.uid),
+                group_reservation=p.member.for_group,
+                volumes=state.statement.volumes.assumed_for(p.member.pod.uid),
             )
             for p in pods
         ),
@@ -165,7 +180,7 @@ def _gang_placement(state: CycleState, pods: Sequence[Planned]) -> GangPlacement
     )
 
 
-def evictions_of(state: CycleState, *, suspend_jobs: bool) -> tuple[Eviction, ...]:
+def list_evictions(state: CycleState, *, suspend_jobs: bool) -> tuple[Eviction, ...]:
     """Who must leave; a pod that is placed on its own node again, as it was, stays."""
     moved = {
         uid: state.snapshot.nodes.names[planned.row]
@@ -184,15 +199,15 @@ def evictions_of(state: CycleState, *, suspend_jobs: bool) -> tuple[Eviction, ..
             beneficiary=victim.beneficiary.key,
             beneficiary_queue=victim.beneficiary.queue,
             reason=victim.reason,
-            moved_to=moved.get(uid, ""),
+            relocated_to=moved.get(uid, ""),
             suspend=victim.gang.key in suspended,
         )
         for uid, victim in state.statement.evicted.items()
-        if moved.get(uid) != victim.member.node or _comes_back_changed(state, victim)
+        if moved.get(uid) != victim.member.node or _changes_devices(state, victim)
     )
 
 
-def _comes_back_changed(state: CycleState, victim: Evicted) -> bool:
+def _changes_devices(state: CycleState, victim: Evicted) -> bool:
     """Whether a pod that is placed on its own node again has other devices there."""
     again = state.statement.placed[victim.member.pod.uid].member
     return bool(again.gpus) or again is not victim.member
@@ -201,57 +216,57 @@ def _comes_back_changed(state: CycleState, victim: Evicted) -> bool:
 def _unplaced(state: CycleState, pending: Sequence[Gang]) -> list[Unplaced]:
     listed: list[Unplaced] = []
     for gang in pending:
-        left = tuple(m.pod for m in gang.members if _is_left(state, m))
+        left = tuple(m.pod for m in gang.members if _is_unplaced(state, m))
         if not left:
             continue
-        obstacle = state.obstacles.get(gang.key) or _waiting(state, gang)
+        obstacle = state.unschedulable.get(gang.key) or _default_reason(state, gang)
         listed.append(
             Unplaced(
                 gang=gang.key,
                 owner=gang.owner,
                 queue=gang.queue,
                 stage=obstacle.stage,
-                message=_told(gang, obstacle),
+                message=_message(gang, obstacle),
                 pods=left,
                 marked=gang.mark_unschedulable,
                 shortage=obstacle.shortage,
                 protections=obstacle.protections,
-                surplus=surplus_of(gang, state.statement),
-                gained=state.ageing.gained(gang),
+                elastic=elastic_pods(gang, state.statement),
+                ageing_points=state.ageing.points(gang),
             )
         )
     return listed
 
 
-def _told(gang: Gang, obstacle: Obstacle) -> str:
+def _message(gang: Gang, reason: Unschedulable) -> str:
     """The obstacle, with what else had to fit where that is not seen from the pods that wait."""
-    if not gang.awaited or obstacle.stage not in LATER_PODS_COUNT:
-        return obstacle.message
+    if not gang.awaited or reason.stage not in EXPECTED_PODS_COUNT:
+        return reason.message
     count = len(gang.awaited)
     later = f"the {count} pods that are made later" if count > 1 else "the pod that is made later"
-    return f"{obstacle.message} Room is also needed for {later}."
+    return f"{reason.message} Room is also needed for {later}."
 
 
-def _is_left(state: CycleState, member: Member) -> bool:
+def _is_unplaced(state: CycleState, member: Member) -> bool:
     planned = state.statement.placed.get(member.pod.uid)
-    return not member.node if planned is None else planned.room is Room.LATER
+    return not member.node if planned is None else planned.capacity is Capacity.FUTURE_IDLE
 
 
-def _waiting(state: CycleState, gang: Gang) -> Obstacle:
+def _default_reason(state: CycleState, gang: Gang) -> Unschedulable:
     if gang.attempted:
         hint = "its condition tells what stopped it"
-        return Obstacle(Stage.BACKOFF, f"it asks for one attempt, which was made; {hint}.")
+        return Unschedulable(Stage.BACKOFF, f"it asks for one attempt, which was made; {hint}.")
     if gang.key in state.snapshot.held_back:
         hint = "see the gang's events for the reason"
-        return Obstacle(Stage.FAILED, f"the last attempt to start it failed; {hint}.")
+        return Unschedulable(Stage.SCHEDULER_ERROR, f"the last attempt to start it failed; {hint}.")
     waiting = next((m for m in gang.pending if m.waiting), None)
     if waiting is not None and waiting.pod.uid not in state.statement.placed:
-        return kept_back(gang, waiting)
+        return pod_not_ready(gang, waiting)
     promised = [
-        m for m in gang.pending if m.pod.uid in state.statement.placed and _is_left(state, m)
+        m for m in gang.pending if m.pod.uid in state.statement.placed and _is_unplaced(state, m)
     ]
-    lacking = None if promised else subgroup_lacks(gang)
-    return lacking or Obstacle(
+    lacking = None if promised else incomplete_subgroup(gang)
+    return lacking or Unschedulable(
         Stage.NOMINATED,
         f"room is being freed for {len(promised or gang.pending)} pods; they start when it is.",
     )

@@ -18,12 +18,12 @@ from kai_py.snapshot.gangs import GroupReservation
 from kai_py.snapshot.queue_specs import EvictionRecord, QueueProblem, UsageRecord
 
 __all__ = [
-    "SHORT_OF_ROOM",
+    "SHORT_OF_CAPACITY",
     "Action",
     "Admission",
     "ClaimAllocation",
     "ClaimRef",
-    "ClaimToMake",
+    "ClaimToCreate",
     "Eviction",
     "GangPlacement",
     "Nomination",
@@ -60,11 +60,11 @@ class ProtectionRule(StrEnum):
     """Inside the gang's queue the least priority is ``value``, not below ``bound``."""
     WITHIN_SHARE = "WithinItsShare"
     """``queue`` holds ``value``, not above ``bound``."""
-    NOT_ENOUGH = "TooLittleAboveItsShare"
+    TOO_LITTLE_ABOVE_SHARE = "TooLittleAboveItsShare"
     """``queue`` holds ``value``, above ``bound``, but what is above does not suffice."""
     MIN_RUNTIME = "MinRuntime"
     """Safe until ``bound``, now is ``value`` (seconds since the epoch)."""
-    SPARED = "Spared"
+    EVICTION_LIMITS = "Spared"
     """A disruption budget, an eviction rate or a cooldown."""
 
 
@@ -72,10 +72,10 @@ class Stage(StrEnum):
     """The first stage that keeps a gang pending; also the metric label."""
 
     INVALID = "Invalid"
-    QUEUE = "QueueNotFound"
-    GATED = "SchedulingGated"
-    MEMBERS = "MembersMissing"
-    CLAIMS = "ClaimsNotReady"
+    QUEUE_NOT_FOUND = "QueueNotFound"
+    SCHEDULING_GATED = "SchedulingGated"
+    MEMBERS_MISSING = "MembersMissing"
+    CLAIMS_NOT_READY = "ClaimsNotReady"
     QUEUE_MAX = "QueueMax"
     NON_PREEMPTIBLE = "NonPreemptibleOverDeserved"
     NODE_FILTERS = "NodeFilters"
@@ -83,25 +83,25 @@ class Stage(StrEnum):
     DEVICES = "Devices"
     TOPOLOGY = "Topology"
     FAIR_SHARE = "FairShare"
-    VICTIMS = "VictimsProtected"
+    VICTIMS_PROTECTED = "VictimsProtected"
     EVICTION_BUDGET = "EvictionBudget"
     RESERVED = "RoomReserved"
     NOMINATED = "WaitingForRoom"
-    BUDGET = "SearchBudget"
-    FAILED = "SchedulerError"
+    SEARCH_BUDGET = "SearchBudget"
+    SCHEDULER_ERROR = "SchedulerError"
     BACKOFF = "Backoff"
     PROVISIONING = "ProvisioningRequested"
-    FUTILE = "NodesDoNotHelp"
+    SCALE_UP_INEFFECTIVE = "NodesDoNotHelp"
 
 
-SHORT_OF_ROOM = frozenset(
+SHORT_OF_CAPACITY = frozenset(
     {
         Stage.NODE_FILTERS,
         Stage.RESOURCES,
         Stage.DEVICES,
         Stage.TOPOLOGY,
         Stage.FAIR_SHARE,
-        Stage.VICTIMS,
+        Stage.VICTIMS_PROTECTED,
         Stage.EVICTION_BUDGET,
         Stage.RESERVED,
     }
@@ -118,7 +118,7 @@ class ClaimAllocation:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimToMake:
+class ClaimToCreate:
     """A claim that serves a pod's extended resources: ``claim`` is what it shall be in the end.
 
     ``uses`` is told in the pod's status.
@@ -145,14 +145,14 @@ class Placement(Struct, frozen=True):
     reserve: tuple[ClaimRef, ...] = ()
     gpus: tuple[SharedGpu, ...] = ()
     former_gpus: tuple[SharedGpu, ...] = ()
-    make: ClaimToMake | None = None
+    create_claim: ClaimToCreate | None = None
     provision: tuple[str, ...] = ()
-    for_group: GroupReservation | None = None
+    group_reservation: GroupReservation | None = None
     volumes: tuple[tuple[ClaimRef, str], ...] = ()
 
     def consumer(self, claim: ClaimRef) -> ConsumerReference:
         """Whom a claim of the pod is reserved for."""
-        shared = self.for_group
+        shared = self.group_reservation
         if shared is None or claim not in shared.claims:
             return ConsumerReference(resource="pods", name=self.pod.name, uid=self.pod.uid)
         group = shared.group
@@ -206,7 +206,7 @@ class Eviction(Struct, frozen=True):
     beneficiary: str
     beneficiary_queue: str
     reason: str
-    moved_to: str = ""
+    relocated_to: str = ""
     suspend: bool = False
 
 
@@ -225,7 +225,7 @@ class Shortage:
     causes: tuple[str, ...]
     pod: PodRef | None = None
     subgroup: str = ""
-    floor: int = 0
+    min_members: int = 0
     others: int = 0
 
 
@@ -261,8 +261,8 @@ class Unplaced:
     marked: bool = True
     shortage: Shortage | None = None
     protections: tuple[Protection, ...] = ()
-    surplus: tuple[PodRef, ...] = ()
-    gained: int = 0
+    elastic: tuple[PodRef, ...] = ()
+    ageing_points: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,10 +284,10 @@ class QueueShare:
     pending_gangs: int
     problems: tuple[QueueProblem, ...] = ()
     parent: str = ""
-    cut: dict[str, float] = field(default_factory=dict)
+    scaled_deserved: dict[str, float] = field(default_factory=dict)
     non_preemptible: dict[str, float] = field(default_factory=dict)
     priority: int = 100
-    usage: UsageRecord | None = field(default=None, compare=False)
+    past_usage: UsageRecord | None = field(default=None, compare=False)
     """Past use up to this cycle, where it is kept."""
     evictions: tuple[EvictionRecord, ...] = ()
     """Past evictions, this cycle's included, where a limit or the cooldown counts them."""

@@ -31,7 +31,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from kai_py.plan.explain.reasons import Obstacle
+from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.plan import Action
 from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.gangs import Gang, Member
@@ -39,44 +39,46 @@ from kai_py.snapshot.gpu_sharing import GpuSharing
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 
-TOLD_ELSEWHERE = frozenset(
+COMPARED_SEPARATELY = frozenset(
     {"now", "gangs", "pending", "queue_usage", "queue_demand", "queue_fixed", "disregarded"}
 )
 """Time and gangs are compared in their own way; sums of queues show in their standing."""
 
-ABOUT_OTHERS = frozenset({"held_back", "short", "staged"})
+NOT_COMPARED = frozenset({"held_back", "short", "staged"})
 """Which gangs have a turn, or a part in an action before: that shows in what was decided so far."""
 
-AMOUNTS = frozenset({"used", "releasing", "gpu_sharing"})
+AMOUNT_FIELDS = frozenset({"used", "releasing", "gpu_sharing"})
 
-COMPARED = tuple(
-    each.name for each in fields(Snapshot) if each.name not in TOLD_ELSEWHERE | ABOUT_OTHERS
+COMPARED_FIELDS = tuple(
+    each.name for each in fields(Snapshot) if each.name not in COMPARED_SEPARATELY | NOT_COMPARED
 )
 
 
-class Ground(IntEnum):
+class SnapshotChange(IntEnum):
     """How a cluster stands to what it was."""
 
-    OTHER = 0
-    STAYED = 1
-    SAME = 2
+    CHANGED = 0
+    NO_DEPARTURES = 1
+    UNCHANGED = 2
 
 
-def ground_since(before: Snapshot, now: Snapshot, runtimes: Iterable[float]) -> Ground:
+def snapshot_change(before: Snapshot, now: Snapshot, runtimes: Iterable[float]) -> SnapshotChange:
     """How ``now`` stands to ``before``; ``runtimes``: for how long gangs are safe, in seconds."""
     if before is now:
-        return Ground.SAME
-    names = [name for name in COMPARED if name not in AMOUNTS]
-    if now.now < before.now or not all(_equal(before, now, name) for name in names):
-        return Ground.OTHER
-    gangs = _gangs_since(before, now)
-    if gangs is Ground.OTHER or _lapsed(before, now, runtimes):
-        return Ground.OTHER
-    same = gangs is Ground.SAME and all(_equal(before, now, name) for name in AMOUNTS)
-    return Ground.SAME if same else Ground.STAYED
+        return SnapshotChange.UNCHANGED
+    names = [name for name in COMPARED_FIELDS if name not in AMOUNT_FIELDS]
+    if now.now < before.now or not all(_field_equal(before, now, name) for name in names):
+        return SnapshotChange.CHANGED
+    gangs = _gangs_change(before, now)
+    if gangs is SnapshotChange.CHANGED or _protection_ended(before, now, runtimes):
+        return SnapshotChange.CHANGED
+    same = gangs is SnapshotChange.UNCHANGED and all(
+        _field_equal(before, now, name) for name in AMOUNT_FIELDS
+    )
+    return SnapshotChange.UNCHANGED if same else SnapshotChange.NO_DEPARTURES
 
 
-def _equal(before: Snapshot, now: Snapshot, name: str) -> bool:
+def _field_equal(before: Snapshot, now: Snapshot, name: str) -> bool:
     ours, theirs = getattr(before, name), getattr(now, name)
     if ours is theirs:
         return True
@@ -91,29 +93,35 @@ def _equal(before: Snapshot, now: Snapshot, name: str) -> bool:
     return name != "nodes" and bool(ours == theirs)
 
 
-def _gangs_since(before: Snapshot, now: Snapshot) -> Ground:
+def _gangs_change(before: Snapshot, now: Snapshot) -> SnapshotChange:
     """How those who have pods on nodes stand."""
-    found = Ground.SAME
+    found = SnapshotChange.UNCHANGED
     if before.gangs is now.gangs:
         return found
     for key, gang in now.gangs.items():
         known = before.gangs.get(key)
         if known is gang:
             continue
-        ran, runs = _on_nodes(known), _on_nodes(gang)
+        ran, runs = _members_on_nodes(known), _members_on_nodes(gang)
         if (ran or runs) and known != gang:
-            if known is not None and (ran != runs[: len(ran)] or not _alike(known, gang)):
-                return Ground.OTHER
-            found = Ground.STAYED
+            if known is not None and (
+                ran != runs[: len(ran)] or not _equally_evictable(known, gang)
+            ):
+                return SnapshotChange.CHANGED
+            found = SnapshotChange.NO_DEPARTURES
     gone = before.gangs.keys() - now.gangs.keys()
-    return Ground.OTHER if any(_on_nodes(before.gangs[key]) for key in gone) else found
+    return (
+        SnapshotChange.CHANGED
+        if any(_members_on_nodes(before.gangs[key]) for key in gone)
+        else found
+    )
 
 
-def _on_nodes(gang: Gang | None) -> list[Member]:
+def _members_on_nodes(gang: Gang | None) -> list[Member]:
     return [] if gang is None else [member for member in gang.members if member.node]
 
 
-def _alike(known: Gang, gang: Gang) -> bool:
+def _equally_evictable(known: Gang, gang: Gang) -> bool:
     """Whether the gang is as ready to leave as it was, its pods apart."""
     return (known.queue, known.priority, known.preemptible, known.semi_preemptible, known.tree) == (
         gang.queue,
@@ -124,7 +132,7 @@ def _alike(known: Gang, gang: Gang) -> bool:
     )
 
 
-def _lapsed(before: Snapshot, now: Snapshot, runtimes: Iterable[float]) -> bool:
+def _protection_ended(before: Snapshot, now: Snapshot, runtimes: Iterable[float]) -> bool:
     """Whether a gang has ceased to be safe."""
     safe = tuple(runtime for runtime in runtimes if runtime > 0)
     return bool(safe) and any(
@@ -136,19 +144,19 @@ def _lapsed(before: Snapshot, now: Snapshot, runtimes: Iterable[float]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SearchKey:
     """``asked``: what decides over the answer. ``gang``: who asks, where nobody else asks alike.
 
     ``pod``: of a search for pods that are alike, one of them.
     """
 
-    asked: Hashable
+    signature: Hashable
     gang: Gang | None = field(default=None, hash=False)
     pod: Member | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SearchResult:
     """How a question ended that was asked in vain.
 
     ``budget``: probes the search had, None if none was needed; ``used``: those that it took.
@@ -158,142 +166,150 @@ class Answer:
     """
 
     budget: int | None = None
-    used: int = 0
-    ran_out: bool = False
-    withheld: Mapping[str, str] = field(default_factory=dict)
-    obstacle: Obstacle | None = None
-    left: Floats | None = field(default=None, compare=False)
+    probes_used: int = 0
+    out_of_budget: bool = False
+    protected_by: Mapping[str, str] = field(default_factory=dict)
+    reason: Unschedulable | None = None
+    future_idle: Floats | None = field(default=None, compare=False)
 
     @property
-    def rests(self) -> bool:
+    def backs_off(self) -> bool:
         """Whether it waits for somebody to leave."""
-        return self.left is not None
+        return self.future_idle is not None
 
-    def rests_with(self, left: Floats) -> bool:
+    def still_backs_off(self, future_idle: Floats) -> bool:
         """Whether it still does where so much is ``left`` now: nowhere more than it had."""
-        return self.left is not None and not (left > self.left).any()
+        return self.future_idle is not None and not (future_idle > self.future_idle).any()
 
 
 @dataclass(slots=True)
-class Page:
+class CacheEntries:
     """Answers that were found on one ground; ``paid``: for which the cycle has paid.
 
     ``resting``: those of searches that wait for somebody to leave.
     """
 
-    answers: dict[Question, Answer] = field(default_factory=dict)
-    paid: set[Question] = field(default_factory=set)
-    resting: dict[Question, Answer] = field(init=False)
+    results: dict[SearchKey, SearchResult] = field(default_factory=dict)
+    charged: set[SearchKey] = field(default_factory=set)
+    backed_off: dict[SearchKey, SearchResult] = field(init=False)
 
     def __post_init__(self) -> None:
         """Few rest, and all who ask look among them."""
-        self.resting = {question: each for question, each in self.answers.items() if each.rests}
+        self.backed_off = {
+            question: each for question, each in self.results.items() if each.backs_off
+        }
 
 
-class Book:
+class ActionCache:
     """What an action was told, good as long as the statement stays as it was when it first asked.
 
     Once the action decided something, what it is told is good for no longer than its turn.
     """
 
-    def __init__(self, statement: Statement, page: Callable[[], Page]) -> None:
+    def __init__(self, statement: Statement, load: Callable[[], CacheEntries]) -> None:
         """``page``: gives what is known of the statement as it is."""
-        self._statement, self._open = statement, page
-        self._page: Page | None = None
-        self._decided = (0, 0)
+        self._statement, self._load = statement, load
+        self._entries: CacheEntries | None = None
+        self._decision_count = (0, 0)
 
-    def recall(self, question: Question, budget: int = 0) -> Answer | None:
+    def lookup(self, key: SearchKey, budget: int = 0) -> SearchResult | None:
         """The answer that a search with so many probes would come to, if it is known."""
-        known = self._current().answers.get(question)
-        if known is None or known.rests or known.budget in (None, budget):
+        known = self._current_entries().results.get(key)
+        if known is None or known.backs_off or known.budget in (None, budget):
             return known
         return None
 
-    def resting(self) -> Mapping[Question, Answer]:
+    def backed_off(self) -> Mapping[SearchKey, SearchResult]:
         """The searches that wait for somebody to leave."""
-        return self._current().resting
+        return self._current_entries().backed_off
 
-    def note(self, question: Question, answer: Answer) -> None:
+    def store(self, key: SearchKey, result: SearchResult) -> None:
         """Keep an answer that was just found."""
-        page = self._current()
-        page.answers[question] = answer
-        page.paid.add(question)
-        if answer.rests:
-            page.resting[question] = answer
+        page = self._current_entries()
+        page.results[key] = result
+        page.charged.add(key)
+        if result.backs_off:
+            page.backed_off[key] = result
 
-    def price(self, question: Question, answer: Answer) -> int:
+    def charge(self, key: SearchKey, result: SearchResult) -> int:
         """The probes that a recalled answer costs: once in a cycle those of its search."""
-        paid = self._current().paid
-        if answer.rests or question in paid:
+        paid = self._current_entries().charged
+        if result.backs_off or key in paid:
             return 0
-        paid.add(question)
-        return answer.used
+        paid.add(key)
+        return result.probes_used
 
-    def _current(self) -> Page:
+    def _current_entries(self) -> CacheEntries:
         """The page to read and write: one that nobody else reads, once anything was decided."""
         decided = len(self._statement.placed), len(self._statement.evicted)
-        if self._page is None:
-            self._decided, self._page = decided, self._open()
-        elif decided != self._decided:
-            self._decided, self._page = decided, Page()
-        return self._page
+        if self._entries is None:
+            self._decision_count, self._entries = decided, self._load()
+        elif decided != self._decision_count:
+            self._decision_count, self._entries = decided, CacheEntries()
+        return self._entries
 
 
-Pages = dict[tuple[Action, Hashable], Page]
+EntriesByFingerprint = dict[tuple[Action, Hashable], CacheEntries]
 """By action, and what beside the snapshot decides."""
 
 
-class VainSearches:
+class SearchCache:
     """The pages of this cycle and of the last."""
 
     def __init__(self) -> None:
         """Nothing was asked yet."""
-        self._pages: Pages = {}
-        self._last: Pages = {}
+        self._entries: EntriesByFingerprint = {}
+        self._last_entries: EntriesByFingerprint = {}
         self._rules: Hashable = None
         self._runtimes: tuple[float, ...] = ()
-        self._before: Snapshot | None = None
-        self._now: Snapshot | None = None
-        self._ground: Ground | None = None
+        self._last_snapshot: Snapshot | None = None
+        self._snapshot: Snapshot | None = None
+        self._change: SnapshotChange | None = None
 
-    def begin(self, snapshot: Snapshot, rules: Hashable, runtimes: tuple[float, ...]) -> None:
+    def start_cycle(self, snapshot: Snapshot, rules: Hashable, runtimes: tuple[float, ...]) -> None:
         """A cycle begins by these ``rules``; ``runtimes`` as of ``ground_since``."""
-        self._last = self._pages if rules == self._rules else {}
-        self._before = self._now if self._last else None
-        self._pages, self._ground = {}, None
-        self._now, self._rules, self._runtimes = snapshot, rules, runtimes
+        self._last_entries = self._entries if rules == self._rules else {}
+        self._last_snapshot = self._snapshot if self._last_entries else None
+        self._entries, self._change = {}, None
+        self._snapshot, self._rules, self._runtimes = snapshot, rules, runtimes
 
-    def page(self, action: Action, marks: Hashable, left: Floats) -> Page:
+    def entries(self, action: Action, fingerprint: Hashable, future_idle: Floats) -> CacheEntries:
         """What ``action`` was told and still holds; ``marks``: what beside the snapshot decides.
 
         Nothing is kept where that can't be compared (None). ``left``: (resources, nodes) what is
         free once everybody who leaves has left.
         """
-        if marks is None:
-            return Page()
-        page = self._pages.get((action, marks))
+        if fingerprint is None:
+            return CacheEntries()
+        page = self._entries.get((action, fingerprint))
         if page is None:
-            page = self._pages[action, marks] = Page(self._still_good(action, marks, left))
+            page = self._entries[action, fingerprint] = CacheEntries(
+                self._valid_results(action, fingerprint, future_idle)
+            )
         return page
 
-    def _still_good(self, action: Action, marks: Hashable, left: Floats) -> dict[Question, Answer]:
-        known = self._last.get((action, marks))
-        if known is not None and self._since() is Ground.SAME:
-            return known.answers
-        if self._since() is Ground.OTHER:
+    def _valid_results(
+        self, action: Action, fingerprint: Hashable, future_idle: Floats
+    ) -> dict[SearchKey, SearchResult]:
+        known = self._last_entries.get((action, fingerprint))
+        if known is not None and self._snapshot_change() is SnapshotChange.UNCHANGED:
+            return known.results
+        if self._snapshot_change() is SnapshotChange.CHANGED:
             return {}
-        told = (page.resting for (asker, _), page in self._last.items() if asker is action)
+        told = (
+            page.backed_off for (asker, _), page in self._last_entries.items() if asker is action
+        )
         return {
             question: answer
             for resting in told
             for question, answer in resting.items()
-            if answer.rests_with(left)
+            if answer.still_backs_off(future_idle)
         }
 
-    def _since(self) -> Ground:
+    def _snapshot_change(self) -> SnapshotChange:
         """How the cluster stands to what it was in the last cycle."""
-        if self._before is None or self._now is None:
-            return Ground.OTHER
-        if self._ground is None:
-            self._ground = ground_since(self._before, self._now, self._runtimes)
-        return self._ground
+        if self._last_snapshot is None or self._snapshot is None:
+            return SnapshotChange.CHANGED
+        if self._change is None:
+            self._change = snapshot_change(self._last_snapshot, self._snapshot, self._runtimes)
+        return self._change

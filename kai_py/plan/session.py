@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from kai_py.grouping.gang import constrained
-from kai_py.plan.explain.reasons import Obstacle
+from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.placement.gang import Placer
-from kai_py.plan.placement.next_pods import Ask, next_ask, precondition
+from kai_py.plan.placement.next_pods import PlacementRequest, next_request, precondition
 from kai_py.plan.plan import Action
-from kai_py.plan.search_cache import Book, Page, VainSearches
-from kai_py.plan.state.capacity import Room
-from kai_py.plan.state.eviction_limits import Spared
+from kai_py.plan.search_cache import ActionCache, CacheEntries, SearchCache
+from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.state.eviction_limits import EvictionLimits
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.ageing import QueueAgeing
-from kai_py.policy.score.strategies import PlacementStrategy, frequent_shapes
+from kai_py.policy.score.strategies import ScoreStrategy, frequent_shapes
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.snapshot import Snapshot
@@ -47,22 +47,22 @@ class CycleState:
     placer: Placer
     probes: int
     probes_per_gang: int
-    most_moved: int
+    max_relocated_pods: int
     staleness_grace: float
-    hold_seconds: float
-    spared: Spared
+    reservation_seconds: float
+    eviction_limits: EvictionLimits
     ageing: QueueAgeing = field(default_factory=QueueAgeing)
-    exhausted: Mapping[str, int] = field(default_factory=dict)
+    out_of_budget: Mapping[str, int] = field(default_factory=dict)
     searched: dict[str, bool] = field(default_factory=dict)
-    obstacles: dict[str, Obstacle] = field(default_factory=dict)
-    had_their_turn: set[str] = field(default_factory=set)
-    vain: VainSearches = field(default_factory=VainSearches)
-    weighable: int = 32_768
-    _asks: dict[str, tuple[int, Ask | None, Floats]] = field(default_factory=dict)
-    _preconditions: dict[str, Obstacle | None] = field(default_factory=dict)
+    unschedulable: dict[str, Unschedulable] = field(default_factory=dict)
+    searched_in_allocate: set[str] = field(default_factory=set)
+    search_cache: SearchCache = field(default_factory=SearchCache)
+    minimisation_budget: int = 32_768
+    _requests: dict[str, tuple[int, PlacementRequest | None, Floats]] = field(default_factory=dict)
+    _preconditions: dict[str, Unschedulable | None] = field(default_factory=dict)
 
     @property
-    def frees_room(self) -> bool:
+    def frees_capacity(self) -> bool:
         """Whether anybody is leaving, so that waiting can make sense."""
         snapshot = self.snapshot
         vacated = bool(snapshot.vacancies) or not all(snapshot.group_users.values())
@@ -78,34 +78,34 @@ class CycleState:
                 found.setdefault(queue, []).append(gang)
         return found
 
-    def open_book(self, action: Action) -> Book:
+    def action_cache(self, action: Action) -> ActionCache:
         """What ``action`` was told before and still holds."""
 
-        def page() -> Page:
-            marks = self._marks(by_share=action is Action.RECLAIM)
-            return self.vain.page(action, marks, self.statement.later)
+        def load() -> CacheEntries:
+            marks = self._fingerprint(by_share=action is Action.RECLAIM)
+            return self.search_cache.entries(action, marks, self.statement.future_idle)
 
-        return Book(self.statement, page)
+        return ActionCache(self.statement, load)
 
-    def _marks(self, *, by_share: bool) -> Hashable:
+    def _fingerprint(self, *, by_share: bool) -> Hashable:
         """What decides over searches now, beside the snapshot; None if it can't be compared."""
         scoring = self.placer.shapes.scoring
-        by_lot = scoring is not None and scoring.strategy is PlacementStrategy.RANDOM
-        if by_lot or self.placer.reservations.kept:
+        by_lot = scoring is not None and scoring.strategy is ScoreStrategy.RANDOM
+        if by_lot or self.placer.reservations.active:
             return None
-        standing, statement = self.quota.standing, self.statement
+        standing, statement = self.quota.usage, self.statement
         held = (standing.allocated, standing.non_preemptible)
         fair = (standing.fair, standing.total) if by_share else ()
         return (
-            tuple((uid, each.row, each.room) for uid, each in statement.placed.items()),
+            tuple((uid, each.row, each.capacity) for uid, each in statement.placed.items()),
             tuple(statement.evicted),
             tuple(amounts.tobytes() for amounts in (*held, *fair)),
-            self.spared.standing(),
-            self._scored_for,
+            self.eviction_limits.snapshot(),
+            self._score_fingerprint,
         )
 
     @cached_property
-    def _scored_for(self) -> Hashable:
+    def _score_fingerprint(self) -> Hashable:
         """What scores depend on beside the nodes: the pods that are taken for those to come."""
         scoring = self.placer.shapes.scoring
         if scoring is None:
@@ -113,79 +113,79 @@ class CycleState:
         counted = ((shape.number, count) for shape, count in frequent_shapes(self.snapshot))
         return (scoring.strategy, scoring.by_default, *counted)
 
-    def stop(self, gang: Gang, obstacle: Obstacle) -> None:
+    def mark_unschedulable(self, gang: Gang, reason: Unschedulable) -> None:
         """Record what stops ``gang``."""
-        self.obstacles[gang.key] = obstacle
+        self.unschedulable[gang.key] = reason
 
-    def start_over(self, obstacles: Mapping[str, Obstacle]) -> None:
+    def start_over(self, obstacles: Mapping[str, Unschedulable]) -> None:
         """What was placed was undone: ``obstacles`` are again all that is known."""
-        self.obstacles = dict(obstacles)
-        self._asks.clear()
+        self.unschedulable = dict(obstacles)
+        self._requests.clear()
 
-    def clear(self, gang: Gang) -> None:
+    def mark_placed(self, gang: Gang) -> None:
         """Pods of ``gang`` were placed: nothing stops it, and what it asks for next differs."""
-        self.obstacles.pop(gang.key, None)
-        self._asks.pop(gang.key, None)
+        self.unschedulable.pop(gang.key, None)
+        self._requests.pop(gang.key, None)
 
-    def precondition(self, gang: Gang) -> Obstacle | None:
+    def precondition(self, gang: Gang) -> Unschedulable | None:
         """What must happen before the gang can be placed at all; looked at once in a cycle."""
         if gang.key not in self._preconditions:
             found = precondition(gang, self.quota, self.snapshot.namespaces)
             self._preconditions[gang.key] = found
         return self._preconditions[gang.key]
 
-    def ask(self, gang: Gang) -> Ask | None:
+    def next_request(self, gang: Gang) -> PlacementRequest | None:
         """The pods to place next; None when none is left."""
-        return self._ask(gang)[1]
+        return self._cached_request(gang)[1]
 
-    def ask_cost(self, gang: Gang) -> Floats:
+    def request_cost(self, gang: Gang) -> Floats:
         """(quota resources,) the cost of the pods ``gang`` asks for next."""
-        return self._ask(gang)[2]
+        return self._cached_request(gang)[2]
 
-    def _ask(self, gang: Gang) -> tuple[int, Ask | None, Floats]:
+    def _cached_request(self, gang: Gang) -> tuple[int, PlacementRequest | None, Floats]:
         evicted = len(self.statement.evicted)
-        known = self._asks.get(gang.key)
+        known = self._requests.get(gang.key)
         if known is not None and known[0] == evicted:
             return known
-        ask = next_ask(gang, self.statement)
+        ask = next_request(gang, self.statement)
         members = ask.members if ask is not None else gang.pending[:1]
-        found = self._asks[gang.key] = (evicted, ask, self.quota.cost_of(members))
+        found = self._requests[gang.key] = (evicted, ask, self.quota.cost_of(members))
         return found
 
 
-def place_soonest(
+def place_earliest(
     state: CycleState,
     gang: Gang,
     members: Sequence[Member],
     *,
     allowed: Bools | None = None,
-    told: bool = True,
-) -> Obstacle | None:
+    explain: bool = True,
+) -> Unschedulable | None:
     """Place all of ``members``, or say what stops them now; arguments as of ``Placer.place``."""
-    obstacle: Obstacle | None = None
-    for room in (Room.NOW, Room.LATER):
+    obstacle: Unschedulable | None = None
+    for room in (Capacity.IDLE, Capacity.FUTURE_IDLE):
         with state.statement.trial() as trial:
             blocked = state.placer.place(
                 state.statement,
                 gang,
                 members,
                 Action.ALLOCATE,
-                room=room,
+                capacity=room,
                 allowed=allowed,
-                told=told and obstacle is None,
+                explain=explain and obstacle is None,
             )
             if blocked is None:
                 trial.keep()
                 return None
         obstacle = obstacle or blocked
-        if not state.frees_room:
+        if not state.frees_capacity:
             break
     return obstacle
 
 
-def deciding_shape(state: CycleState, gang: Gang, ask: Ask) -> int | None:
+def request_signature(state: CycleState, gang: Gang, request: PlacementRequest) -> int | None:
     """The number of the shape of all pods asked for; None where more than it decides over room."""
-    if state.placer.reservations.kept or constrained(gang.tree):
+    if state.placer.reservations.active or constrained(gang.tree):
         return None
-    first = ask.members[0].shape.number
-    return first if all(member.shape.number == first for member in ask.members) else None
+    first = request.members[0].shape.number
+    return first if all(member.shape.number == first for member in request.members) else None

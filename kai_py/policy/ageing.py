@@ -24,11 +24,11 @@ class Ageing:
     """``seconds`` of waiting that count as one point of priority (0: none), ``most`` at most."""
 
     seconds: float = 0.0
-    most: float = 1000
+    limit: float = 1000
 
     def points(self, waited: float) -> int:
         """What a gang gains by having waited so long."""
-        return int(min(self.most, max(0.0, waited // self.seconds))) if self.seconds else 0
+        return int(min(self.limit, max(0.0, waited // self.seconds))) if self.seconds else 0
 
 
 NO_AGEING = Ageing()
@@ -41,10 +41,10 @@ class QueueAgeing:
     default: Ageing = NO_AGEING
     now: float = 0.0
     seconds: Mapping[str, float] = field(default_factory=dict)
-    most: Mapping[str, float] = field(default_factory=dict)
+    limit: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, queues: Iterable[QueueSpec], default: Ageing, now: float) -> Self:
+    def for_queues(cls, queues: Iterable[QueueSpec], default: Ageing, now: float) -> Self:
         """As the queues say it, and above them the configuration."""
         specs = tuple(queues)
         return cls(
@@ -54,16 +54,16 @@ class QueueAgeing:
             inherited(specs, lambda spec: spec.ageing_limit),
         )
 
-    def gained(self, gang: Gang) -> int:
+    def points(self, gang: Gang) -> int:
         """Points of priority that ``gang`` gained by waiting."""
         seconds = gang.ageing
         if seconds is None:
             seconds = self.seconds.get(gang.queue, self.default.seconds)
         if not seconds:
             return 0
-        most = self.most.get(gang.queue, self.default.most)
+        most = self.limit.get(gang.queue, self.default.limit)
         return Ageing(seconds, most).points(self.now - gang.waiting_since)
 
     def priority(self, gang: Gang) -> int:
         """The priority with which ``gang`` stands in line."""
-        return gang.priority + self.gained(gang)
+        return gang.priority + self.points(gang)

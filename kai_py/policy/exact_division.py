@@ -16,10 +16,10 @@ import numpy as np
 from kai_py.policy.siblings import (
     Portions,
     Siblings,
-    claims,
     priority_buckets,
-    shares_of,
+    relative_shares,
     sum_by,
+    surplus_claims,
 )
 from kai_py.policy.water_fill import running_sums, water_fill
 from kai_py.snapshot.resources import Floats, Ints
@@ -35,13 +35,13 @@ def divide_exactly(siblings: Siblings, usage_weight: float) -> Portions:
     buckets = len(group_of)
     left = siblings.budget - sum_by(siblings.group, deserved, siblings.budget.shape[-1])
     budget = _bucket_budgets(left, sum_by(bucket, room, buckets), group_of)
-    claim = claims(siblings, bucket, buckets, room > 0, usage_weight)
+    claim = surplus_claims(siblings, bucket, buckets, room > 0, usage_weight)
     surplus = water_fill(bucket, budget, claim, room)
     forgiven = np.where(claim > 0, 0.0, siblings.weight)
     if np.logical_and(forgiven, room).any():
         unclaimed = budget - sum_by(bucket, surplus, buckets)
         surplus += water_fill(bucket, unclaimed, forgiven, room)
-    return Portions(deserved, surplus, shares_of(claim, bucket, buckets))
+    return Portions(deserved, surplus, relative_shares(claim, bucket, buckets))
 
 
 def _bucket_budgets(left: Floats, usable: Floats, group_of: Ints) -> Floats:

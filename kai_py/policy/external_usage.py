@@ -11,28 +11,28 @@ import numpy as np
 
 from kai_py.snapshot.resources import Floats
 
-Amounts = Mapping[str, Mapping[str, float]]
+UsageByQueue = Mapping[str, Mapping[str, float]]
 """Queue to resource to amount, in row units."""
 
 
 @dataclass
-class MeasuredUsage:
+class ExternalUsage:
     """The last measurement; it counts for ``stale_after`` seconds."""
 
     stale_after: float
-    _amounts: Amounts = field(default_factory=dict, init=False)
-    _at: float = field(default=-np.inf, init=False)
+    _amounts: UsageByQueue = field(default_factory=dict, init=False)
+    _measured_at: float = field(default=-np.inf, init=False)
 
-    def note(self, amounts: Amounts, at: float) -> None:
+    def record(self, amounts: UsageByQueue, at: float) -> None:
         """``amounts`` were measured ``at`` (seconds since the epoch)."""
-        self._amounts, self._at = amounts, at
+        self._amounts, self._measured_at = amounts, at
 
     def fractions(
         self, now: float, queues: Sequence[str], resources: Sequence[str], total: Floats
     ) -> Floats:
         """(resources, queues) past use as a part of ``total`` (resources,)."""
         used = np.zeros((len(resources), len(queues)))
-        if now > self._at + self.stale_after:
+        if now > self._measured_at + self.stale_after:
             return used
         for column, queue in enumerate(queues):
             amounts = self._amounts.get(queue)

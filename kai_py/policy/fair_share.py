@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kai_py.policy.exact_division import divide_exactly
-from kai_py.policy.fairness_rules import Division, Rules
+from kai_py.policy.fairness_rules import Division, FairnessRules
 from kai_py.policy.siblings import Siblings
 from kai_py.policy.water_fill import NEGLIGIBLE
 from kai_py.policy.whole_units import divide_whole_units
@@ -43,7 +43,11 @@ class FairShare:
 
 
 def fair_share(
-    queues: QueueTable, total: Floats, demand: Floats, rules: Rules, usage: Floats | None = None
+    queues: QueueTable,
+    total: Floats,
+    demand: Floats,
+    rules: FairnessRules,
+    past_usage: Floats | None = None,
 ) -> FairShare:
     """Divide ``total`` (resources,) among the queues.
 
@@ -53,7 +57,7 @@ def fair_share(
     exact = rules.division is Division.EXACT
     wanted = usable_demand(queues, demand) if exact else demand
     ceiling = np.minimum(wanted, queues.max)
-    past = np.zeros_like(ceiling) if usage is None else usage
+    past = np.zeros_like(ceiling) if past_usage is None else past_usage
     fair, deserved, surplus, share = (np.zeros_like(ceiling) for _ in range(4))
     divide = divide_exactly if exact else divide_whole_units
     for level in queues.levels():
@@ -64,7 +68,7 @@ def fair_share(
             ceiling=ceiling[:, level],
             deserved=queues.deserved[:, level],
             weight=queues.weight[:, level],
-            usage=past[:, level],
+            past_usage=past[:, level],
             priority=queues.priority[level],
             creation_order=queues.creation_order[level],
         )

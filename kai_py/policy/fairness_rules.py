@@ -24,7 +24,7 @@ class Division(StrEnum):
     """Rounded down to whole units, cut-off units handed out last; guarantees never shrink."""
 
 
-class Compared(StrEnum):
+class ComparedResources(StrEnum):
     """Which resources count when a queue is compared with its guarantee or fair share."""
 
     REQUESTED = "requested"
@@ -34,17 +34,17 @@ class Compared(StrEnum):
     """All of them, also those that the gang does not touch."""
 
 
-class FreeRoom(StrEnum):
+class BypassPolicy(StrEnum):
     """Who gets free room that is too little for the gang that comes first."""
 
-    IN_TURN = "in-turn"
+    PREEMPT_FIRST = "in-turn"
     """The first gang, where moving others, reclaim or preemption give it the rest."""
 
-    WHO_FITS = "who-fits"
+    BYPASS_FIRST = "who-fits"
     """Those who come after it and fit; only then may anybody make others leave."""
 
 
-class Preempted(StrEnum):
+class VictimPreference(StrEnum):
     """Who leaves for a gang of the same queue, of those with a priority no higher than need be."""
 
     FEWEST = "fewest"
@@ -65,7 +65,7 @@ class MinRuntimeMethod(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class FairnessRules:
     """The fairness rules of one cycle. Raises ValueError for values outside their range.
 
     ``usage_weight`` is the k of time-aware fair share: how far past usage lowers a queue's claim on
@@ -75,14 +75,14 @@ class Rules:
     """
 
     division: Division = Division.EXACT
-    compared: Compared = Compared.REQUESTED
+    compared_resources: ComparedResources = ComparedResources.REQUESTED
     usage_weight: float = 1.0
     saturation_multiplier: float = 1.0
     default_preempt_min_runtime: float = 0.0
     default_reclaim_min_runtime: float = 0.0
     min_runtime_method: MinRuntimeMethod = MinRuntimeMethod.LCA
-    free_room: FreeRoom = FreeRoom.IN_TURN
-    preempted: Preempted = Preempted.FEWEST
+    bypass_policy: BypassPolicy = BypassPolicy.PREEMPT_FIRST
+    victim_preference: VictimPreference = VictimPreference.FEWEST
     mig_slices_per_gpu: float = MIG_SLICES_PER_GPU
 
     def __post_init__(self) -> None:
@@ -98,12 +98,12 @@ class Rules:
                 raise ValueError(f"{name} is {getattr(self, name)}, must be at least {bound}")
 
 
-NATIVE = Rules()
-KAI = Rules(
+NATIVE = FairnessRules()
+KAI = FairnessRules(
     division=Division.WHOLE_UNITS,
-    compared=Compared.ALL,
-    free_room=FreeRoom.WHO_FITS,
-    preempted=Preempted.YOUNGEST,
+    compared_resources=ComparedResources.ALL,
+    bypass_policy=BypassPolicy.BYPASS_FIRST,
+    victim_preference=VictimPreference.YOUNGEST,
     mig_slices_per_gpu=1.0,
 )
 PROFILES = {Profile.NATIVE: NATIVE, Profile.KAI: KAI}

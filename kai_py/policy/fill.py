@@ -21,12 +21,12 @@ from kai_py.snapshot.resources import Floats, Ints
 
 def fill(
     count: int,
-    copies: Ints,
+    replicas: Ints,
     preference: Floats,
     slack: Floats,
     strategy: FillStrategy = FillStrategy.BINPACK,
     *,
-    first: Ints | None = None,
+    preferred_replicas: Ints | None = None,
 ) -> list[tuple[int, int]]:
     """(node row, pods) in placement order; fewer than ``count`` pods when they don't all fit.
 
@@ -34,13 +34,17 @@ def fill(
     first. ``slack``: (nodes,) float64, how empty a node is; only breaks ties. ``first``: (nodes,)
     int64, of the copies those that bin-packing uses up before any other of the same preference.
     """
-    candidates = np.flatnonzero(copies)
+    candidates = np.flatnonzero(replicas)
     if count <= 0 or not candidates.size:
         return []
     spread = strategy is FillStrategy.SPREAD
     placed: list[tuple[int, int]] = []
     for rows in _tiers(candidates, preference):
-        parts = (copies,) if first is None or spread else (first, copies - first)
+        parts = (
+            (replicas,)
+            if preferred_replicas is None or spread
+            else (preferred_replicas, replicas - preferred_replicas)
+        )
         for part in parts:
             tier = _spread(count, rows, part) if spread else _pack(count, rows, part, slack)
             placed += [(row, pods) for row, pods in tier if pods]
@@ -60,9 +64,9 @@ def _tiers(candidates: Ints, preference: Floats) -> Iterator[Ints]:
         yield candidates[wanted == value]
 
 
-def _pack(count: int, rows: Ints, copies: Ints, slack: Floats) -> list[tuple[int, int]]:
+def _pack(count: int, rows: Ints, replicas: Ints, slack: Floats) -> list[tuple[int, int]]:
     """Fill the roomiest nodes until one of the others holds what is left; ``rows`` ascend."""
-    room = copies[rows]
+    room = replicas[rows]
     if room.max() >= count:
         tightest = rows[room == room[room >= count].min()]
         return [(int(tightest[slack[tightest].argmin()]), count)]
@@ -78,9 +82,9 @@ def _pack(count: int, rows: Ints, copies: Ints, slack: Floats) -> list[tuple[int
     return [*placed, (int(rows[tightest]), left)]
 
 
-def _spread(count: int, rows: Ints, copies: Ints) -> list[tuple[int, int]]:
+def _spread(count: int, rows: Ints, replicas: Ints) -> list[tuple[int, int]]:
     """Lower every node to one water level; what the last level can't take goes to lower rows."""
-    room = copies[rows]
+    room = replicas[rows]
     if count >= room.sum():
         return [(int(row), int(pods)) for row, pods in zip(rows, room, strict=True)]
     low, high = 0, int(room.max())

@@ -20,7 +20,7 @@ from kai_py.snapshot.resources import Bools, Floats, Ints, ResourceIndex
 from kai_py.snapshot.shape import Shape
 
 NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
-PLUGIN_BONUS = 0.25
+DEVICE_PLUGIN_BONUS = 0.25
 """Devices that claims can have are kept for claims; below 1: stated preferences outweigh it."""
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
@@ -65,9 +65,9 @@ def static_fit(shape: Shape, nodes: NodeColumns) -> StaticFit:
         if taken:
             removed.append((reason, taken))
             mask &= passes
-    preference = _preferred(shape, nodes) - unwanted_taints(shape.tolerations, nodes)
+    preference = _stated_preference(shape, nodes) - unwanted_taints(shape.tolerations, nodes)
     if shape.extended.resources:
-        preference = preference + PLUGIN_BONUS * _served_by_plugin(shape, nodes)
+        preference = preference + DEVICE_PLUGIN_BONUS * _served_by_plugin(shape, nodes)
     for array in (mask, preference):
         array.flags.writeable = False
     return StaticFit(mask, tuple(removed), preference)
@@ -77,15 +77,15 @@ def _served_by_plugin(shape: Shape, nodes: NodeColumns) -> Bools:
     """(nodes,) bool: all extended resources for which a claim could be made are reported."""
     names = shape.extended.resources
     reported = (record.status.allocatable for record in nodes.records)
-    served = (all(_is_some(each.get(name)) for name in names) for each in reported)
+    served = (all(_is_nonzero(each.get(name)) for name in names) for each in reported)
     return np.fromiter(served, np.bool_, len(nodes))
 
 
-def _is_some(reported: str | float | None) -> bool:
+def _is_nonzero(reported: str | float | None) -> bool:
     return reported is not None and str(reported) != "0"
 
 
-def copies_that_fit(
+def replicas_that_fit(
     shape: Shape, resources: ResourceIndex, free: Floats, mask: Bools, allocatable: Floats
 ) -> Ints:
     """How many pods of ``shape`` fit on each node, by resources alone.
@@ -102,7 +102,7 @@ def copies_that_fit(
         if position is None:
             return np.zeros(mask.shape, dtype=np.int64)
         np.minimum(fit, free[position] / request, out=fit)
-    for name, request in where_reported(shape):
+    for name, request in requests_where_reported(shape):
         position = resources.positions.get(name)
         if position is not None:
             reported = allocatable[position] > 0
@@ -116,13 +116,13 @@ def copies_that_fit(
     return counts
 
 
-def where_reported(shape: Shape) -> Iterator[tuple[str, float]]:
+def requests_where_reported(shape: Shape) -> Iterator[tuple[str, float]]:
     """Requests that count only on nodes that report the resource."""
     yield from shape.mirrored.items()
     yield from ((name, shape.requests[name]) for name in shape.extended.resources)
 
 
-def own_choice(shape: Shape, nodes: NodeColumns) -> Bools:
+def matches_own_selectors(shape: Shape, nodes: NodeColumns) -> Bools:
     """(nodes,) bool: what the pod's node selector and required node affinity admit."""
     admitted = matches_labels(shape.node_selector, nodes)
     required = shape.affinity and shape.affinity.node_affinity
@@ -151,7 +151,7 @@ def _filters(shape: Shape, nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:
             yield reason, matches_selector(use.pinned, nodes)
 
 
-def _preferred(shape: Shape, nodes: NodeColumns) -> Floats:
+def _stated_preference(shape: Shape, nodes: NodeColumns) -> Floats:
     score = np.zeros(len(nodes))
     affinity = shape.affinity.node_affinity if shape.affinity else None
     for preferred in affinity.preferred if affinity else ():

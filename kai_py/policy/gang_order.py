@@ -20,21 +20,23 @@ from itertools import groupby
 
 from kai_py.snapshot.gangs import Gang
 
-Rank = tuple[float, int, float, str]
+GangKey = tuple[float, int, float, str]
 
 
-def gang_rank(gang: Gang, served: int, gained: int = 0) -> Rank:
+def gang_key(gang: Gang, elastic_rank: int, ageing_points: int = 0) -> GangKey:
     """The key of ``gang``; ``served``: 0 below its floor, 1 at it, 2 above it.
 
     ``gained``: points of priority that it gained by waiting.
     """
-    return (-gang.priority - gained, served, gang.created, gang.key)
+    return (-gang.priority - ageing_points, elastic_rank, gang.created, gang.key)
 
 
-def in_turns(gangs: Sequence[Gang], exhausted: Mapping[str, int]) -> list[list[Gang]]:
+def in_rotation(gangs: Sequence[Gang], out_of_budget: Mapping[str, int]) -> list[list[Gang]]:
     """Groups of gangs that ask one after the other; ``exhausted``: key to the cycle it ran out."""
 
-    def turn(gang: Gang) -> int:
-        return exhausted.get(gang.key, -1)
+    def last_exhausted(gang: Gang) -> int:
+        return out_of_budget.get(gang.key, -1)
 
-    return [list(group) for _, group in groupby(sorted(gangs, key=turn), key=turn)]
+    return [
+        list(group) for _, group in groupby(sorted(gangs, key=last_exhausted), key=last_exhausted)
+    ]

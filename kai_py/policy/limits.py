@@ -13,12 +13,12 @@ O(resources x depth).
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kai_py.policy.queue_usage import Standing, exceeds
+from kai_py.policy.queue_usage import QueueUsage, exceeds
 from kai_py.snapshot.queue_specs import DEVICE_ATTRIBUTE
 from kai_py.snapshot.resources import Floats
 
 
-class Bound(StrEnum):
+class QuotaBound(StrEnum):
     """Which bound of a queue was met."""
 
     MAX = "OverLimit"
@@ -26,13 +26,13 @@ class Bound(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class BoundExceeded:
+class QuotaExceeded:
     """``allocated`` + ``requested`` > ``limit`` of row ``resource`` in ``queue``.
 
     For ``Bound.DESERVED`` only non-preemptible pods count as allocated.
     """
 
-    bound: Bound
+    bound: QuotaBound
     queue: str
     resource: int
     limit: float
@@ -41,12 +41,12 @@ class BoundExceeded:
 
     def message(self, resource_name: str) -> str:
         """One sentence for people, in the wording that KAI users search for."""
-        noun, per_unit = units_of(resource_name)
+        noun, per_unit = display_unit(resource_name)
         limit, held, asked = (
             f"{amount / per_unit:g} {noun}"
             for amount in (self.limit, self.allocated, self.requested)
         )
-        if self.bound is Bound.MAX:
+        if self.bound is QuotaBound.MAX:
             return (
                 f"{self.queue} quota has reached the allowable limit of {noun}. Limit is {limit}, "
                 f"currently {held} allocated and workload requested {asked}"
@@ -59,50 +59,50 @@ class BoundExceeded:
 
 
 def check_limits(
-    standing: Standing, queue: int, request: Floats, *, preemptible: bool
-) -> BoundExceeded | None:
+    usage: QueueUsage, queue: int, request: Floats, *, preemptible: bool
+) -> QuotaExceeded | None:
     """Both rules for ``request`` (resources,) in ``queue``; None means it may start."""
-    if preemptible and not standing.queues.has_max[queue]:
+    if preemptible and not usage.queues.has_max[queue]:
         return None
-    over = check_max(standing, queue, request)
+    over = check_max(usage, queue, request)
     if over is not None or preemptible:
         return over
-    return check_deserved(standing, queue, request)
+    return check_deserved(usage, queue, request)
 
 
-def check_max(standing: Standing, queue: int, request: Floats) -> BoundExceeded | None:
+def check_max(usage: QueueUsage, queue: int, request: Floats) -> QuotaExceeded | None:
     """The first rule alone."""
-    return _first_exceeded(standing, queue, request, Bound.MAX)
+    return _first_exceeded(usage, queue, request, QuotaBound.MAX)
 
 
-def check_deserved(standing: Standing, queue: int, request: Floats) -> BoundExceeded | None:
+def check_deserved(usage: QueueUsage, queue: int, request: Floats) -> QuotaExceeded | None:
     """The second rule alone, for a non-preemptible request."""
-    return _first_exceeded(standing, queue, request, Bound.DESERVED)
+    return _first_exceeded(usage, queue, request, QuotaBound.DESERVED)
 
 
-def _compared(standing: Standing, bound: Bound) -> tuple[Floats, Floats]:
+def _bound_and_usage(usage: QueueUsage, bound: QuotaBound) -> tuple[Floats, Floats]:
     """The bound of every queue and what counts against it."""
-    if bound is Bound.MAX:
-        return standing.queues.max, standing.allocated
-    return standing.queues.deserved, standing.non_preemptible
+    if bound is QuotaBound.MAX:
+        return usage.queues.max, usage.allocated
+    return usage.queues.deserved, usage.non_preemptible
 
 
 def _first_exceeded(
-    standing: Standing, queue: int, request: Floats, bound: Bound
-) -> BoundExceeded | None:
-    limit, held = _compared(standing, bound)
-    line = standing.queues.ancestors(queue)[::-1]
+    usage: QueueUsage, queue: int, request: Floats, bound: QuotaBound
+) -> QuotaExceeded | None:
+    limit, held = _bound_and_usage(usage, bound)
+    line = usage.queues.ancestors(queue)[::-1]
     asked = request[:, None]
     refused = exceeds(held[:, line] + asked, limit[:, line]) & (asked > 0)
     if not refused.any():
         return None
     step, row = divmod(int(refused.T.argmax()), len(request))
-    name = standing.queues.names[line[step]]
+    name = usage.queues.names[line[step]]
     at = (row, line[step])
-    return BoundExceeded(bound, name, row, float(limit[at]), float(held[at]), float(request[row]))
+    return QuotaExceeded(bound, name, row, float(limit[at]), float(held[at]), float(request[row]))
 
 
-def units_of(resource_name: str) -> tuple[str, float]:
+def display_unit(resource_name: str) -> tuple[str, float]:
     """What a resource is called, and how much of its row is one of it."""
     if resource_name == "cpu":
         return "CPU cores", 1e3

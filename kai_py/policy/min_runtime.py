@@ -17,14 +17,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kai_py.policy.fairness_rules import MinRuntimeMethod, Rules
+from kai_py.policy.fairness_rules import FairnessRules, MinRuntimeMethod
 from kai_py.policy.queue_usage import shared_depth
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.queues import QueueTable
 from kai_py.snapshot.resources import Floats
 
 
-def min_runtimes(queues: Iterable[QueueSpec], rules: Rules) -> tuple[float, ...]:
+def min_runtimes(queues: Iterable[QueueSpec], rules: FairnessRules) -> tuple[float, ...]:
     """Every time above 0 for which a gang of some queue is safe from anybody."""
     found = {rules.default_preempt_min_runtime: None, rules.default_reclaim_min_runtime: None}
     for queue in queues:
@@ -34,12 +34,12 @@ def min_runtimes(queues: Iterable[QueueSpec], rules: Rules) -> tuple[float, ...]
     return tuple(runtime for runtime in found if runtime > 0)
 
 
-def preempt_min_runtime(queues: QueueTable, rules: Rules) -> Floats:
+def preempt_min_runtime(queues: QueueTable, rules: FairnessRules) -> Floats:
     """(queues,) how long a gang of each queue is safe from preemption."""
     return _inherited(queues, queues.preempt_min_runtime, rules.default_preempt_min_runtime)
 
 
-def reclaim_min_runtime(queues: QueueTable, reclaimer: int, rules: Rules) -> Floats:
+def reclaim_min_runtime(queues: QueueTable, reclaimer: int, rules: FairnessRules) -> Floats:
     """(queues,) how long a gang of each queue is safe from the queue ``reclaimer``."""
     runtime = _inherited(queues, queues.reclaim_min_runtime, rules.default_reclaim_min_runtime)
     if rules.min_runtime_method is MinRuntimeMethod.QUEUE:
@@ -49,13 +49,13 @@ def reclaim_min_runtime(queues: QueueTable, reclaimer: int, rules: Rules) -> Flo
     return runtime[answering]
 
 
-def protected(started: float, min_runtime: float, now: float) -> bool:
+def within_min_runtime(started: float, min_runtime: float, now: float) -> bool:
     """Whether a gang that ``started`` then (NaN: never) is still safe."""
     return now < started + min_runtime
 
 
 @dataclass(frozen=True, slots=True)
-class PreemptionDelayed:
+class PreemptionDelay:
     """A gang may not evict anybody before ``until``."""
 
     delay: float
@@ -64,10 +64,10 @@ class PreemptionDelayed:
 
 def preemption_delay(
     created: float, last_evicted: float | None, delay: float, now: float
-) -> PreemptionDelayed | None:
+) -> PreemptionDelay | None:
     """None once the gang may evict others."""
     until = max(created, created if last_evicted is None else last_evicted) + delay
-    return PreemptionDelayed(delay, until) if now < until else None
+    return PreemptionDelay(delay, until) if now < until else None
 
 
 def _inherited(queues: QueueTable, own: Floats, default: float) -> Floats:

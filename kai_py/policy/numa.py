@@ -20,62 +20,64 @@ from typing import NamedTuple
 from kai_py.snapshot.alignment import Alignment, ZoneAmounts
 from kai_py.snapshot.numa import Amounts, NumaNode, NumaPolicy
 
-Asked = Sequence[tuple[int, float]]
+ZoneRequest = Sequence[tuple[int, float]]
 """Position among the resources of a node, and how much."""
 
 
-class Taken(NamedTuple):
+class ZoneAllocation(NamedTuple):
     """What is ``left`` once something has started, and how many zones that took."""
 
-    left: Amounts
-    zones: int
+    free: Amounts
+    zone_count: int
 
 
-def aligned(node: NumaNode, free: Amounts, wanted: Alignment) -> Taken | None:
+def allocate_zones(node: NumaNode, free: Amounts, alignment: Alignment) -> ZoneAllocation | None:
     """What it takes of ``free`` to start such a pod; None where the kubelet refuses it.
 
     Its zones are those of the container that needs most of them, unless the scope is the pod.
     """
     if node.by_pod:
-        return _taken(node, free, wanted.pod)
+        return _allocate_container(node, free, alignment.pod)
     left, zones = free, 1
-    for each in wanted.starting:
-        taken = _taken(node, free, each)
+    for each in alignment.starting:
+        taken = _allocate_container(node, free, each)
         if taken is None:
             return None
-        zones = max(zones, taken.zones)
-    for each in wanted.running:
-        taken = _taken(node, left, each)
+        zones = max(zones, taken.zone_count)
+    for each in alignment.running:
+        taken = _allocate_container(node, left, each)
         if taken is None:
             return None
-        left, zones = taken.left, max(zones, taken.zones)
-    return Taken(left, zones)
+        left, zones = taken.free, max(zones, taken.zone_count)
+    return ZoneAllocation(left, zones)
 
 
-def admitted(node: NumaNode, free: Amounts, wanted: Alignment) -> Amounts | None:
+def free_after_start(node: NumaNode, free: Amounts, alignment: Alignment) -> Amounts | None:
     """What is left of ``free`` once such a pod has started; None where the kubelet refuses it."""
-    taken = aligned(node, free, wanted)
-    return None if taken is None else taken.left
+    taken = allocate_zones(node, free, alignment)
+    return None if taken is None else taken.free
 
 
-def pods_by_zones(node: NumaNode, free: Amounts, wanted: Alignment, most: int) -> tuple[int, ...]:
+def replicas_by_zones(
+    node: NumaNode, free: Amounts, alignment: Alignment, max_replicas: int
+) -> tuple[int, ...]:
     """(zones,) how many such pods, at most ``most``, start in a row with so many zones or fewer.
 
     The last is how many start at all. Who comes later never needs fewer than those before.
     """
     needs: list[int] = []
-    while len(needs) < most:
-        taken = aligned(node, free, wanted)
+    while len(needs) < max_replicas:
+        taken = allocate_zones(node, free, alignment)
         if taken is None:
             break
-        again = most - len(needs) if taken.left == free else 1
-        needs += [taken.zones] * again
-        free = taken.left
+        again = max_replicas - len(needs) if taken.free == free else 1
+        needs += [taken.zone_count] * again
+        free = taken.free
     return tuple(bisect_right(needs, zones) for zones in range(1, len(node.zones) + 1))
 
 
-def given_back(
-    node: NumaNode, free: Amounts, wanted: Alignment, observed: ZoneAmounts = ()
+def free_after_end(
+    node: NumaNode, free: Amounts, alignment: Alignment, observed: ZoneAmounts = ()
 ) -> Amounts:
     """What is free once a pod has left; where nobody ``observed`` its zones, the first it fits."""
     if observed:
@@ -88,14 +90,14 @@ def given_back(
             tuple(min(full, has + more) for has, more, full in zip(*rows, strict=True))
             for rows in zip(free, freed, node.allocatable, strict=True)
         )
-    used = minus(node.allocatable, free)
-    for each in (wanted.pod,) if node.by_pod else wanted.running:
-        taken = _taken(node, used, each)
-        used = used if taken is None else taken.left
-    return minus(node.allocatable, used)
+    used = subtract(node.allocatable, free)
+    for each in (alignment.pod,) if node.by_pod else alignment.running:
+        taken = _allocate_container(node, used, each)
+        used = used if taken is None else taken.free
+    return subtract(node.allocatable, used)
 
 
-def minus(one: Amounts, other: Amounts) -> Amounts:
+def subtract(one: Amounts, other: Amounts) -> Amounts:
     """Zone by zone and resource by resource, ``one`` without ``other``."""
     return tuple(
         tuple(a - b for a, b in zip(mine, theirs, strict=True))
@@ -103,36 +105,40 @@ def minus(one: Amounts, other: Amounts) -> Amounts:
     )
 
 
-def _taken(node: NumaNode, free: Amounts, amounts: Mapping[str, float]) -> Taken | None:
-    asked = [(at, amounts[name]) for at, name in enumerate(node.resources) if name in amounts]
+def _allocate_container(
+    node: NumaNode, free: Amounts, requests: Mapping[str, float]
+) -> ZoneAllocation | None:
+    asked = [(at, requests[name]) for at, name in enumerate(node.resources) if name in requests]
     if not asked:
-        return Taken(free, 1)
-    for zones in _sets(node, free, asked):
+        return ZoneAllocation(free, 1)
+    for zones in _zone_sets(node, free, asked):
         if all(sum(free[zone][at] for zone in zones) >= amount for at, amount in asked):
-            return Taken(_without(free, zones, asked), len(zones))
+            return ZoneAllocation(_subtract_from_zones(free, zones, asked), len(zones))
     if node.policy is not None:
         return None
-    return Taken(_without(free, range(len(node.zones)), asked), len(node.zones))
+    return ZoneAllocation(
+        _subtract_from_zones(free, range(len(node.zones)), asked), len(node.zones)
+    )
 
 
-def _sets(node: NumaNode, free: Amounts, asked: Asked) -> Iterator[tuple[int, ...]]:
+def _zone_sets(node: NumaNode, free: Amounts, asked: ZoneRequest) -> Iterator[tuple[int, ...]]:
     """The sets of zones that the policy accepts, in order."""
-    for size in _sizes(node, free, asked):
+    for size in _zone_set_sizes(node, free, asked):
         yield from combinations(range(len(node.zones)), size)
 
 
-def _sizes(node: NumaNode, free: Amounts, asked: Asked) -> Sequence[int]:
+def _zone_set_sizes(node: NumaNode, free: Amounts, asked: ZoneRequest) -> Sequence[int]:
     """How many zones there may be, in order."""
     if node.policy is NumaPolicy.SINGLE:
         return (1,)
     if node.policy is NumaPolicy.RESTRICTED:
-        sizes = {_fewest(node.allocatable, *each) for each in asked}
+        sizes = {_min_zones(node.allocatable, *each) for each in asked}
         return tuple(sizes) if len(sizes) == 1 else ()
-    least = max(_fewest(free, *each) for each in asked)
+    least = max(_min_zones(free, *each) for each in asked)
     return range(least, len(node.zones) + 1)
 
 
-def _fewest(amounts: Amounts, at: int, amount: float) -> int:
+def _min_zones(amounts: Amounts, at: int, amount: float) -> int:
     """Zones that it takes where they have so much; one more than there are if it is too little."""
     room = 0.0
     for zones, has in enumerate(sorted((zone[at] for zone in amounts), reverse=True)):
@@ -142,7 +148,7 @@ def _fewest(amounts: Amounts, at: int, amount: float) -> int:
     return len(amounts) + 1
 
 
-def _without(free: Amounts, zones: Sequence[int], asked: Asked) -> Amounts:
+def _subtract_from_zones(free: Amounts, zones: Sequence[int], asked: ZoneRequest) -> Amounts:
     left = [list(zone) for zone in free]
     for at, amount in asked:
         lacking = amount

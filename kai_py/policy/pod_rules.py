@@ -29,7 +29,7 @@ from kai_py.api.records.core import (
     Requirement,
     TopologySpreadConstraint,
 )
-from kai_py.policy.fit import StaticFit, own_choice
+from kai_py.policy.fit import StaticFit, matches_own_selectors
 from kai_py.policy.tolerations import tolerated_nodes
 from kai_py.snapshot.label_selector import selects
 from kai_py.snapshot.labels import LabelColumn
@@ -40,7 +40,7 @@ from kai_py.snapshot.shape import Shape
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbourhood:
+class PodRules:
     """Pods on known nodes. ``namespaces``: name to labels, for namespace selectors."""
 
     nodes: NodeColumns
@@ -49,19 +49,22 @@ class Neighbourhood:
 
     def filters(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
         """Each rule's reason text and the nodes that pass it."""
-        if _required(shape.pod_affinity):
-            yield "didn't match pod affinity rules", self._attracted(shape)
-        for term in _required(shape.pod_anti_affinity):
-            column, counts = self._counts(shape, term)
+        if _required_terms(shape.pod_affinity):
+            yield "didn't match pod affinity rules", self._passes_affinity(shape)
+        for term in _required_terms(shape.pod_anti_affinity):
+            column, counts = self._count_selected(shape, term)
             yield "didn't match pod anti-affinity rules", (column.codes == 0) | (counts == 0)
         if any(pod.refuses for pod in self.pods):
-            yield "didn't satisfy existing pods anti-affinity rules", ~self._refused(shape)
+            yield (
+                "didn't satisfy existing pods anti-affinity rules",
+                ~self._rejected_by_existing(shape),
+            )
         hard = [each for each in shape.spread if each.when_unsatisfiable == "DoNotSchedule"]
         labelled = np.ones(len(self.nodes), dtype=np.bool_)
         for constraint in hard:
             labelled &= self.nodes.label(constraint.topology_key).codes != 0
         for constraint in hard:
-            passes = self._spread(shape, constraint, labelled)
+            passes = self._passes_spread(shape, constraint, labelled)
             yield "didn't match pod topology spread constraints", passes
 
     def preference(self, shape: Shape) -> Floats:
@@ -69,37 +72,39 @@ class Neighbourhood:
         score = np.zeros(len(self.nodes))
         for rules, sign in ((shape.pod_affinity, 1.0), (shape.pod_anti_affinity, -1.0)):
             for preferred in rules.preferred if rules else ():
-                _, counts = self._counts(shape, preferred.pod_affinity_term)
+                _, counts = self._count_selected(shape, preferred.pod_affinity_term)
                 score += sign * preferred.weight * np.minimum(counts, 1)
         return score
 
-    def most_apart(self, shape: Shape, mask: Bools) -> float:
+    def max_on_separate_domains(self, shape: Shape, mask: Bools) -> float:
         """How many pods of the shape can stand on the nodes of ``mask`` at once, at most.
 
         Pods that refuse each other need a domain each; nodes without the label refuse nobody.
         """
         most = np.inf
-        for term in _required(shape.pod_anti_affinity):
+        for term in _required_terms(shape.pod_anti_affinity):
             codes = self.nodes.label(term.topology_key).codes[mask]
-            if codes.all() and self._selected(shape, [term], shape.namespace, shape.labels):
+            if codes.all() and self._all_terms_select(shape, [term], shape.namespace, shape.labels):
                 most = min(most, len(np.unique(codes)))
         return most
 
-    def _attracted(self, shape: Shape) -> Bools:
-        terms = _required(shape.pod_affinity)
+    def _passes_affinity(self, shape: Shape) -> Bools:
+        terms = _required_terms(shape.pod_affinity)
         labelled, near = (np.ones(len(self.nodes), dtype=np.bool_) for _ in range(2))
         anybody = False
-        chosen = [p for p in self.pods if self._selected(shape, terms, p.namespace, p.labels)]
+        chosen = [
+            p for p in self.pods if self._all_terms_select(shape, terms, p.namespace, p.labels)
+        ]
         for term in terms:
-            column, counts = self._around(term, chosen)
+            column, counts = self._count_by_domain(term, chosen)
             labelled &= column.codes != 0
             near &= counts > 0
             anybody |= bool(counts.any())
-        if not anybody and self._selected(shape, terms, shape.namespace, shape.labels):
+        if not anybody and self._all_terms_select(shape, terms, shape.namespace, shape.labels):
             return labelled
         return near
 
-    def _refused(self, shape: Shape) -> Bools:
+    def _rejected_by_existing(self, shape: Shape) -> Bools:
         refused = np.zeros(len(self.nodes), dtype=np.bool_)
         for pod in self.pods:
             for term in pod.refuses:
@@ -109,14 +114,16 @@ class Neighbourhood:
                     refused |= (column.codes == code) & (code != 0)
         return refused
 
-    def _spread(self, shape: Shape, constraint: TopologySpreadConstraint, labelled: Bools) -> Bools:
+    def _passes_spread(
+        self, shape: Shape, constraint: TopologySpreadConstraint, labelled: Bools
+    ) -> Bools:
         column = self.nodes.label(constraint.topology_key)
-        wanted = _with_own_values(
+        wanted = _with_matching_keys(
             constraint.label_selector, constraint.match_label_keys, shape.labels
         )
         counted = labelled.copy()
         if constraint.node_affinity_policy == "Honor":
-            counted &= own_choice(shape, self.nodes)
+            counted &= matches_own_selectors(shape, self.nodes)
         if constraint.node_taints_policy == "Honor":
             counted &= tolerated_nodes(shape.tolerations, self.nodes)
         mine = (p for p in self.pods if p.namespace == shape.namespace)
@@ -133,12 +140,16 @@ class Neighbourhood:
         passes &= column.codes != 0
         return passes
 
-    def _counts(self, shape: Shape, term: PodAffinityTerm) -> tuple[LabelColumn, Ints]:
+    def _count_selected(self, shape: Shape, term: PodAffinityTerm) -> tuple[LabelColumn, Ints]:
         """The term's column, and (nodes,) how many selected pods stand in each node's domain."""
-        chosen = (p for p in self.pods if self._selected(shape, (term,), p.namespace, p.labels))
-        return self._around(term, chosen)
+        chosen = (
+            p for p in self.pods if self._all_terms_select(shape, (term,), p.namespace, p.labels)
+        )
+        return self._count_by_domain(term, chosen)
 
-    def _around(self, term: PodAffinityTerm, pods: Iterable[Neighbour]) -> tuple[LabelColumn, Ints]:
+    def _count_by_domain(
+        self, term: PodAffinityTerm, pods: Iterable[Neighbour]
+    ) -> tuple[LabelColumn, Ints]:
         """The term's column, and (nodes,) how many of ``pods`` stand in each node's domain."""
         column = self.nodes.label(term.topology_key)
         counts: Ints = self._per_domain(column, pods)[column.codes]
@@ -151,7 +162,7 @@ class Neighbourhood:
         codes = column.codes[np.fromiter(rows, dtype=np.int64)]
         return np.bincount(codes, minlength=len(column.values)).astype(np.int64)
 
-    def _selected(
+    def _all_terms_select(
         self,
         shape: Shape,
         terms: Sequence[PodAffinityTerm],
@@ -166,13 +177,13 @@ class Neighbourhood:
         self, term: PodAffinityTerm, owner: Neighbour, namespace: str, labels: Mapping[str, str]
     ) -> bool:
         """Whether ``term`` of ``owner`` selects a pod with these labels in this namespace."""
-        if not self._covers(term, owner.namespace, namespace):
+        if not self._covers_namespace(term, owner.namespace, namespace):
             return False
-        wanted = _with_own_values(term.label_selector, term.match_label_keys, owner.labels)
-        unwanted = _differing(term.mismatch_label_keys, owner.labels)
+        wanted = _with_matching_keys(term.label_selector, term.match_label_keys, owner.labels)
+        unwanted = _with_mismatching_keys(term.mismatch_label_keys, owner.labels)
         return selects(wanted, labels) and selects(unwanted, labels)
 
-    def _covers(self, term: PodAffinityTerm, own: str, namespace: str) -> bool:
+    def _covers_namespace(self, term: PodAffinityTerm, own: str, namespace: str) -> bool:
         if namespace in term.namespaces:
             return True
         if term.namespace_selector is not None:
@@ -180,28 +191,28 @@ class Neighbourhood:
         return not term.namespaces and namespace == own
 
 
-def narrowed(neighbourhood: Neighbourhood, shape: Shape, static: StaticFit) -> StaticFit:
+def apply_pod_rules(pod_rules: PodRules, shape: Shape, static: StaticFit) -> StaticFit:
     """``static`` with the rules between pods applied on top."""
     mask, removed = static.mask.copy(), list(static.removed)
-    for reason, passes in neighbourhood.filters(shape):
+    for reason, passes in pod_rules.filters(shape):
         taken = int(np.count_nonzero(mask & ~passes))
         if taken:
             removed.append((reason, taken))
             mask &= passes
-    preference = static.preference + neighbourhood.preference(shape)
+    preference = static.preference + pod_rules.preference(shape)
     return StaticFit(mask, tuple(removed), preference)
 
 
-def has_rules(shape: Shape) -> bool:
+def has_pod_rules(shape: Shape) -> bool:
     """Whether pods of the shape select other pods, so that they must be placed one by one."""
     return bool(shape.pod_affinity or shape.pod_anti_affinity or shape.spread)
 
 
-def _required(rules: PodAffinity | None) -> tuple[PodAffinityTerm, ...]:
+def _required_terms(rules: PodAffinity | None) -> tuple[PodAffinityTerm, ...]:
     return rules.required if rules else ()
 
 
-def _with_own_values(
+def _with_matching_keys(
     selector: LabelSelector | None, keys: Sequence[str], labels: Mapping[str, str]
 ) -> LabelSelector | None:
     """The selector, and for each of ``keys`` the owner's own value."""
@@ -214,7 +225,7 @@ def _with_own_values(
     return LabelSelector(match_labels=selector.match_labels, match_expressions=expressions)
 
 
-def _differing(keys: Sequence[str], labels: Mapping[str, str]) -> LabelSelector:
+def _with_mismatching_keys(keys: Sequence[str], labels: Mapping[str, str]) -> LabelSelector:
     return LabelSelector(
         match_expressions=tuple(
             Requirement(key=key, operator="NotIn", values=(labels[key],))

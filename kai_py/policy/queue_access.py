@@ -21,10 +21,10 @@ def closed_queue(
     line: list[int] = queues.ancestors(queue).tolist()
     for at in line:
         rule = queues.namespaces[at]
-        if rule is not None and not _takes(rule, namespace, namespaces):
+        if rule is not None and not _admits(rule, namespace, namespaces):
             return queues.names[at]
     return ""
 
 
-def _takes(rule: NamespaceRule, namespace: str, namespaces: NamespaceLabels) -> bool:
+def _admits(rule: NamespaceRule, namespace: str, namespaces: NamespaceLabels) -> bool:
     return namespace in rule.names or selects(rule.selector, namespaces.get(namespace, {}))

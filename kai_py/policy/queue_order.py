@@ -36,8 +36,8 @@ import heapq
 
 import numpy as np
 
-from kai_py.policy.fairness_rules import Compared, Rules
-from kai_py.policy.queue_usage import Standing, exceeds, tolerance
+from kai_py.policy.fairness_rules import ComparedResources, FairnessRules
+from kai_py.policy.queue_usage import QueueUsage, exceeds, tolerance
 from kai_py.snapshot.queues import Index
 from kai_py.snapshot.resources import Floats
 
@@ -46,33 +46,33 @@ NO_SHARE_PENALTY = 1000.0
 
 
 def order_keys(
-    standing: Standing,
+    usage: QueueUsage,
     at: Index,
     request: Floats,
-    rules: Rules,
+    rules: FairnessRules,
     released: Floats | None = None,
     *,
-    held: Floats | None = None,
+    allocated_before: Floats | None = None,
 ) -> Floats:
     """(keys, n) the keys of the queues ``at`` (n,), most significant first.
 
     ``request`` (resources, n) is what the next gang of each queue asks for, ``released`` what is
     assumed to be taken from it already, ``held`` what it holds if that is not what it holds now.
     """
-    queues = standing.queues
-    allocated = standing.allocated[:, at] if held is None else held
-    fair = standing.fair[:, at]
-    allocatable, deserved = standing.allocatable[:, at], queues.deserved[:, at]
+    queues = usage.queues
+    allocated = usage.allocated[:, at] if allocated_before is None else allocated_before
+    fair = usage.fair[:, at]
+    allocatable, deserved = usage.allocatable[:, at], queues.deserved[:, at]
     with_gang = allocated + request
     over = exceeds(allocated, fair)
     beyond = exceeds(with_gang, deserved)
-    if rules.compared is Compared.ALL:
+    if rules.compared_resources is ComparedResources.ALL:
         is_over, is_beyond = over.all(axis=0), beyond.any(axis=0)
     else:
         asked = request > 0
         is_over, is_beyond = (over & asked).any(axis=0), (beyond & asked).any(axis=0)
     uses_none = ((allocatable == 0) & (with_gang > 0)).any(axis=0)
-    bound = np.where(np.isinf(allocatable), standing.total[:, None], allocatable)
+    bound = np.where(np.isinf(allocatable), usage.total[:, None], allocatable)
     left = with_gang if released is None else with_gang - released
     return np.vstack(
         (
@@ -88,46 +88,44 @@ def order_keys(
     )
 
 
-def dominant_share(held: Floats, bound: Floats) -> Floats:
+def dominant_share(allocated: Floats, bound: Floats) -> Floats:
     """(n,) the largest part that is held of any resource."""
-    part = np.divide(held, bound, out=held * NO_SHARE_PENALTY, where=bound > 0)
+    part = np.divide(allocated, bound, out=allocated * NO_SHARE_PENALTY, where=bound > 0)
     share: Floats = part.max(axis=0, initial=0.0)
     return share
 
 
-Key = tuple[float, ...]
+QueueKey = tuple[float, ...]
 CLUSTER = -1
 
 
-class QueueLine:
+class QueueOrder:
     """Leaves in the order in which they may place their next gang.
 
     Reads ``standing.allocated`` whenever a leaf is updated; entitlements are read once.
     """
 
-    def __init__(self, standing: Standing, rules: Rules, *, reverse: bool = False) -> None:
-        queues = standing.queues
-        fair, deserved = standing.fair, queues.deserved
-        bound = np.where(
-            np.isinf(standing.allocatable), standing.total[:, None], standing.allocatable
-        )
+    def __init__(self, usage: QueueUsage, rules: FairnessRules, *, reverse: bool = False) -> None:
+        queues = usage.queues
+        fair, deserved = usage.fair, queues.deserved
+        bound = np.where(np.isinf(usage.allocatable), usage.total[:, None], usage.allocatable)
         entitled = (fair + tolerance(fair), deserved + tolerance(deserved))
-        columns = np.stack((*entitled, standing.allocatable, bound), axis=-1)
-        self._standing = standing
+        columns = np.stack((*entitled, usage.allocatable, bound), axis=-1)
+        self._usage = usage
         self._sign = -1 if reverse else 1
-        self._all = rules.compared is Compared.ALL
-        self._rows = columns.transpose(1, 0, 2).tolist()
-        last = np.vstack((standing.allocatable, queues.creation_order))
-        self._last: list[list[float]] = last.T.tolist()
+        self._compares_all = rules.compared_resources is ComparedResources.ALL
+        self._bounds = columns.transpose(1, 0, 2).tolist()
+        last = np.vstack((usage.allocatable, queues.creation_order))
+        self._tie_breakers: list[list[float]] = last.T.tolist()
         self._priority = (-queues.priority).tolist()
         self._parent = queues.parent.tolist()
         self._request: dict[int, list[float]] = {}
-        self._known: dict[int, tuple[list[float] | None, list[list[float]]]] = {}
+        self._last_update: dict[int, tuple[list[float] | None, list[list[float]]]] = {}
         self._first_leaf: dict[int, int] = {}
-        self._taken: dict[int, list[float]] = {}
-        self._none = [0.0] * len(standing.total)
+        self._released: dict[int, list[float]] = {}
+        self._zeros = [0.0] * len(usage.total)
         self._version = [0] * len(queues)
-        self._heaps: dict[int, list[tuple[Key, int, int]]] = {}
+        self._heaps: dict[int, list[tuple[QueueKey, int, int]]] = {}
 
     def update(self, leaf: int, request: Floats | None) -> None:
         """The next gang of ``leaf`` asks for ``request`` (resources,), or there is none.
@@ -135,11 +133,11 @@ class QueueLine:
         Also to be called when what the leaf holds has changed.
         """
         asked = None if request is None else request.tolist()
-        standing = self._standing
+        standing = self._usage
         known = asked, standing.allocated[:, standing.queues.ancestors(leaf)].tolist()
-        if self._known.get(leaf) == known:
+        if self._last_update.get(leaf) == known:
             return
-        self._known[leaf] = known
+        self._last_update[leaf] = known
         if asked is None:
             self._request.pop(leaf, None)
         else:
@@ -147,25 +145,25 @@ class QueueLine:
         first = leaf if asked is not None else None
         queue = leaf
         while queue != CLUSTER:
-            self._enter(queue, first)
+            self._push(queue, first)
             queue = self._parent[queue]
-            first = self._first_below(queue)
+            first = self._first_in(queue)
 
-    def take(self, leaf: int, amount: Floats) -> None:
+    def release(self, leaf: int, amount: Floats) -> None:
         """Count ``amount`` (resources,) as taken from ``leaf``; to be updated afterwards."""
-        self._known.pop(leaf, None)
+        self._last_update.pop(leaf, None)
         queue = leaf
         while queue != CLUSTER:
-            before = self._taken.get(queue, self._none)
+            before = self._released.get(queue, self._zeros)
             taken = zip(before, amount.tolist(), strict=True)
-            self._taken[queue] = [old + new for old, new in taken]
+            self._released[queue] = [old + new for old, new in taken]
             queue = self._parent[queue]
 
     def first(self) -> int | None:
         """The leaf whose gang comes next; None where no leaf has any."""
-        return self._first_below(CLUSTER)
+        return self._first_in(CLUSTER)
 
-    def _enter(self, queue: int, leaf: int | None) -> None:
+    def _push(self, queue: int, leaf: int | None) -> None:
         """Give the queue a new place among its siblings, standing for ``leaf``."""
         self._version[queue] += 1
         if leaf is None:
@@ -175,26 +173,26 @@ class QueueLine:
         entry = (self._key(queue, self._request[leaf]), queue, self._version[queue])
         heapq.heappush(self._heaps.setdefault(self._parent[queue], []), entry)
 
-    def _first_below(self, queue: int) -> int | None:
+    def _first_in(self, queue: int) -> int | None:
         heap = self._heaps.get(queue, [])
         while heap and self._version[heap[0][1]] != heap[0][2]:
             heapq.heappop(heap)
         return self._first_leaf[heap[0][1]] if heap else None
 
-    def _key(self, queue: int, request: list[float]) -> Key:
+    def _key(self, queue: int, request: list[float]) -> QueueKey:
         """The column of ``order_keys`` for one queue."""
         over = beyond = uses_none = False
         over_all, with_gang, without = True, 0.0, 0.0
-        held_amounts = self._standing.allocated[:, queue].tolist()
-        taken_amounts = self._taken.get(queue, self._none)
-        rows = zip(held_amounts, request, taken_amounts, self._rows[queue], strict=True)
+        held_amounts = self._usage.allocated[:, queue].tolist()
+        taken_amounts = self._released.get(queue, self._zeros)
+        rows = zip(held_amounts, request, taken_amounts, self._bounds[queue], strict=True)
         for held, asked, taken, (fair, deserved, may_hold, bound) in rows:
             after = held + asked
             if held <= fair:
                 over_all = False
-            elif self._all or asked > 0:
+            elif self._compares_all or asked > 0:
                 over = True
-            if after > deserved and (self._all or asked > 0):
+            if after > deserved and (self._compares_all or asked > 0):
                 beyond = True
             if may_hold == 0 and after > 0:
                 uses_none = True
@@ -203,7 +201,7 @@ class QueueLine:
             part = held / bound if bound > 0 else held * NO_SHARE_PENALTY
             with_gang = max(with_gang, with_part)
             without = max(without, part)
-        is_over = over_all if self._all else over
-        last = self._last[queue]
+        is_over = over_all if self._compares_all else over
+        last = self._tie_breakers[queue]
         key = (is_over, beyond, self._priority[queue], uses_none, with_gang, without, *last)
         return key if self._sign > 0 else tuple(-part for part in key)

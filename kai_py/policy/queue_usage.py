@@ -14,7 +14,7 @@ from kai_py.snapshot.resources import Bools, Floats
 
 
 @dataclass(frozen=True)
-class Standing:
+class QueueUsage:
     """Amounts (resources, queues), each with everything below the queue; ``total`` (resources,).
 
     ``allocated`` are pods that hold their room (not those already leaving), ``non_preemptible``
@@ -34,12 +34,12 @@ class Standing:
         return np.minimum(self.queues.max, entitled)
 
 
-def as_it_stands(standing: Standing) -> Standing:
+def copy_usage(usage: QueueUsage) -> QueueUsage:
     """``standing`` at this moment, whatever is placed or evicted later."""
     return replace(
-        standing,
-        allocated=standing.allocated.copy(),
-        non_preemptible=standing.non_preemptible.copy(),
+        usage,
+        allocated=usage.allocated.copy(),
+        non_preemptible=usage.non_preemptible.copy(),
     )
 
 
@@ -69,7 +69,7 @@ def shared_depth(queues: QueueTable, queue: int) -> Index:
     return known
 
 
-def facing(queues: QueueTable, queue: int) -> tuple[Index, Index]:
+def diverging_siblings(queues: QueueTable, queue: int) -> tuple[Index, Index]:
     """(queues,) twice: where the line of ``queue`` and the line of each queue part.
 
     These are the two siblings at the first level at which the lines differ, the first on the side

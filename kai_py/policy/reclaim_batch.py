@@ -17,8 +17,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from kai_py.policy.fairness_rules import Rules
-from kai_py.policy.queue_usage import Standing, exceeds, facing
+from kai_py.policy.fairness_rules import FairnessRules
+from kai_py.policy.queue_usage import QueueUsage, diverging_siblings, exceeds
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
     Victims,
@@ -31,46 +31,54 @@ from kai_py.policy.reclaim_rules import (
 )
 
 
-def may_reclaim_in_turn(
-    first: Standing, reclaimer: Reclaimer, count: int, victims: Victims, rules: Rules
+def may_reclaim_batch(
+    usage_before: QueueUsage,
+    reclaimer: Reclaimer,
+    count: int,
+    victims: Victims,
+    rules: FairnessRules,
 ) -> bool:
     """Whether ``count`` preemptible gangs like ``reclaimer`` may take ``victims``, in their order.
 
     ``first``: before the first step. Each gang takes one victim, or none.
     """
-    last = _before_the_last(first, reclaimer, count, victims)
+    last = _usage_before_last(usage_before, reclaimer, count, victims)
     if may_reclaim(last, reclaimer, rules) is not None:
         return False
-    asked = reclaimable_queues(first, reclaimer, rules)
+    asked = reclaimable_queues(usage_before, reclaimer, rules)
     if not np.array_equal(asked, reclaimable_queues(last, reclaimer, rules)):
         return False
-    ours, theirs = facing(first.queues, reclaimer.queue)
+    ours, theirs = diverging_siblings(usage_before.queues, reclaimer.queue)
     rows = compared_rows(reclaimer.request, rules)
-    starved = stays_within_deserved(first, reclaimer, ours, rows)
+    starved = stays_within_deserved(usage_before, reclaimer, ours, rows)
     if not np.array_equal(starved, stays_within_deserved(last, reclaimer, ours, rows)):
         return False
     at = victims.queue
     return (
         bool(asked[at].all())
         and not _ends_above_share(last, reclaimer, victims)
-        and bool(allowed_by_share(first, theirs[at], starved[at], victims.amount, rows).all())
+        and bool(
+            allowed_by_share(usage_before, theirs[at], starved[at], victims.amount, rows).all()
+        )
     )
 
 
-def _before_the_last(
-    first: Standing, reclaimer: Reclaimer, count: int, victims: Victims
-) -> Standing:
+def _usage_before_last(
+    usage_before: QueueUsage, reclaimer: Reclaimer, count: int, victims: Victims
+) -> QueueUsage:
     """As ``first``, once all but the last gang have come and all but the last victim have left."""
-    line = first.queues.ancestors(reclaimer.queue)
-    allocated = first.allocated - freed_by(first, victims.first(len(victims.queue) - 1))
+    line = usage_before.queues.ancestors(reclaimer.queue)
+    allocated = usage_before.allocated - freed_by(
+        usage_before, victims.first(len(victims.queue) - 1)
+    )
     allocated[:, line] += (count - 1) * reclaimer.request[:, None]
-    return replace(first, allocated=allocated)
+    return replace(usage_before, allocated=allocated)
 
 
-def _ends_above_share(last: Standing, reclaimer: Reclaimer, victims: Victims) -> bool:
+def _ends_above_share(usage_after: QueueUsage, reclaimer: Reclaimer, victims: Victims) -> bool:
     """Whether the side of the reclaimer passes its fair share against any queue that loses."""
-    ours, _ = facing(last.queues, reclaimer.queue)
+    ours, _ = diverging_siblings(usage_after.queues, reclaimer.queue)
     sides = np.unique(ours[victims.queue])
     involved = (reclaimer.request > 0) | (victims.amount > 0).any(axis=1)
-    gained = last.allocated[:, sides] + reclaimer.request[:, None]
-    return bool(exceeds(gained, last.fair[:, sides])[involved].any())
+    gained = usage_after.allocated[:, sides] + reclaimer.request[:, None]
+    return bool(exceeds(gained, usage_after.fair[:, sides])[involved].any())

@@ -25,8 +25,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from kai_py.policy.fairness_rules import Compared, Rules
-from kai_py.policy.queue_usage import Standing, exceeds, exceeds_any, facing
+from kai_py.policy.fairness_rules import ComparedResources, FairnessRules
+from kai_py.policy.queue_usage import QueueUsage, diverging_siblings, exceeds, exceeds_any
 from kai_py.policy.water_fill import running_sums
 from kai_py.snapshot.queues import Index
 from kai_py.snapshot.resources import Bools, Floats
@@ -83,28 +83,30 @@ class ReclaimRefused:
     bound: float
 
 
-def may_reclaim(standing: Standing, reclaimer: Reclaimer, rules: Rules) -> ReclaimRefused | None:
+def may_reclaim(
+    usage: QueueUsage, reclaimer: Reclaimer, rules: FairnessRules
+) -> ReclaimRefused | None:
     """Rule 1, before any victim is looked for."""
     at, rows = reclaimer.queue, compared_rows(reclaimer.request, rules)
-    held = standing.allocated[:, at] + reclaimer.request
-    above = _first_above(held, standing.fair[:, at], rows)
+    held = usage.allocated[:, at] + reclaimer.request
+    above = _first_above(held, usage.fair[:, at], rows)
     if above is not None:
-        name = standing.queues.names[at]
-        value, bound = float(held[above]), float(standing.fair[above, at])
+        name = usage.queues.names[at]
+        value, bound = float(held[above]), float(usage.fair[above, at])
         return ReclaimRefused(ReclaimRule.FAIR_SHARE, name, "", above, value, bound)
     if reclaimer.preemptible:
         return None
-    return _above_deserved(standing, reclaimer, at, rows)
+    return _above_deserved(usage, reclaimer, at, rows)
 
 
-def reclaimable_queues(standing: Standing, reclaimer: Reclaimer, rules: Rules) -> Bools:
+def reclaimable_queues(usage: QueueUsage, reclaimer: Reclaimer, rules: FairnessRules) -> Bools:
     """(queues,) rule 2: the queues whose pods may be asked. The reclaimer's own line is not."""
-    ours, theirs = facing(standing.queues, reclaimer.queue)
+    ours, theirs = diverging_siblings(usage.queues, reclaimer.queue)
     rows = compared_rows(reclaimer.request, rules)
-    starved = stays_within_deserved(standing, reclaimer, ours, rows)
-    held = standing.allocated[:, theirs]
-    above_share = maintains_fair_share(held[rows], standing.allocatable[:, theirs][rows])
-    deserved = standing.queues.deserved[:, theirs]
+    starved = stays_within_deserved(usage, reclaimer, ours, rows)
+    held = usage.allocated[:, theirs]
+    above_share = maintains_fair_share(held[rows], usage.allocatable[:, theirs][rows])
+    deserved = usage.queues.deserved[:, theirs]
     asked = (reclaimer.request > 0)[:, None] & np.isfinite(deserved)
     more = (asked & exceeds(held, deserved)).any(axis=0)
     less = (asked & exceeds(deserved, held)).any(axis=0)
@@ -113,31 +115,33 @@ def reclaimable_queues(standing: Standing, reclaimer: Reclaimer, rules: Rules) -
 
 
 def check_reclaim(
-    standing: Standing, reclaimer: Reclaimer, victims: Victims, rules: Rules
+    usage: QueueUsage, reclaimer: Reclaimer, victims: Victims, rules: FairnessRules
 ) -> ReclaimRefused | None:
     """Rules 3 to 5 for one set of victims; None means that it may be carried out."""
-    refused = check_victims(standing, reclaimer, victims, rules)
-    return refused or check_boundaries(standing, reclaimer, victims, rules)
+    refused = check_victims(usage, reclaimer, victims, rules)
+    return refused or check_boundaries(usage, reclaimer, victims, rules)
 
 
 def check_victims(
-    standing: Standing, reclaimer: Reclaimer, victims: Victims, rules: Rules
+    usage: QueueUsage, reclaimer: Reclaimer, victims: Victims, rules: FairnessRules
 ) -> ReclaimRefused | None:
     """Rule 3; names the first victim queue that would be taken from without being above its due."""
     order = np.argsort(victims.queue, kind="stable")
-    ours, theirs = (side[victims.queue[order]] for side in facing(standing.queues, reclaimer.queue))
+    ours, theirs = (
+        side[victims.queue[order]] for side in diverging_siblings(usage.queues, reclaimer.queue)
+    )
     amount = victims.amount[:, order]
     rows = compared_rows(reclaimer.request, rules)
-    starved = stays_within_deserved(standing, reclaimer, ours, rows)
-    refused = ~allowed_by_share(standing, theirs, starved, amount, rows)
+    starved = stays_within_deserved(usage, reclaimer, ours, rows)
+    refused = ~allowed_by_share(usage, theirs, starved, amount, rows)
     if not refused.any():
         return None
     first = int(refused.argmax())
-    holds = standing.allocated[:, theirs] - _taken_before(theirs, amount)
-    allocatable, deserved = standing.allocatable[:, theirs], standing.queues.deserved[:, theirs]
+    holds = usage.allocated[:, theirs] - _freed_before(theirs, amount)
+    allocatable, deserved = usage.allocatable[:, theirs], usage.queues.deserved[:, theirs]
     bound = np.where(starved, np.minimum(allocatable, deserved), allocatable)
     nearest = int(rows[np.argmax((holds - bound)[rows, first])])
-    names = standing.queues.names
+    names = usage.queues.names
     return ReclaimRefused(
         ReclaimRule.VICTIM,
         names[theirs[first]],
@@ -149,22 +153,22 @@ def check_victims(
 
 
 def allowed_by_share(
-    standing: Standing, theirs: Index, starved: Bools, amount: Floats, rows: Index
+    usage: QueueUsage, their_queues: Index, starved: Bools, amount: Floats, rows: Index
 ) -> Bools:
     """(n,) whether rule 3 allows each victim, of amounts (resources, n), after those before it.
 
     ``theirs`` (n,): the queues that lose it, each facing the reclaimer; ``starved`` (n,): whether
     the reclaimer's side stays within what it deserves; ``rows``: the resources that count.
     """
-    holds = (standing.allocated[:, theirs] - _taken_before(theirs, amount))[rows]
+    holds = (usage.allocated[:, their_queues] - _freed_before(their_queues, amount))[rows]
     allowed: Bools = maintains_fair_share(
-        holds, standing.allocatable[:, theirs][rows]
-    ) | guarantees_deserved(starved, holds, standing.queues.deserved[:, theirs][rows])
+        holds, usage.allocatable[:, their_queues][rows]
+    ) | guarantees_deserved(starved, holds, usage.queues.deserved[:, their_queues][rows])
     return allowed
 
 
-def most_victims(
-    standing: Standing, reclaimer: Reclaimer, smallest: Floats, rules: Rules
+def max_victims(
+    usage: QueueUsage, reclaimer: Reclaimer, min_released: Floats, rules: FairnessRules
 ) -> Floats:
     """(queues,) how many evictions rule 3 can allow at each queue that faces the reclaimer.
 
@@ -172,55 +176,59 @@ def most_victims(
     queue may give while it holds more than its due of any resource, so no more evictions than
     bring every resource down to it.
     """
-    ours, theirs = facing(standing.queues, reclaimer.queue)
+    ours, theirs = diverging_siblings(usage.queues, reclaimer.queue)
     rows = compared_rows(reclaimer.request, rules)
-    starved = stays_within_deserved(standing, reclaimer, ours, rows)
+    starved = stays_within_deserved(usage, reclaimer, ours, rows)
     due = np.where(
-        starved, np.minimum(standing.allocatable, standing.queues.deserved), standing.allocatable
+        starved, np.minimum(usage.allocatable, usage.queues.deserved), usage.allocatable
     )[rows][:, theirs]
-    excess = np.maximum(standing.allocated[rows][:, theirs] - due, 0.0)
-    least = smallest[rows][:, theirs]
+    excess = np.maximum(usage.allocated[rows][:, theirs] - due, 0.0)
+    least = min_released[rows][:, theirs]
     unbounded = np.where(excess > 0, np.inf, 0.0)
     steps = np.divide(excess, least, out=unbounded, where=least > 0)
     most: Floats = np.ceil(steps - 1e-9).max(axis=0, initial=0.0)
     return most
 
 
-def maintains_fair_share(holds: Floats, allocatable: Floats) -> Bools:
+def maintains_fair_share(allocated: Floats, allocatable: Floats) -> Bools:
     """(n,) the strategy that takes from queues above their allocatable; (resources, n) inputs."""
-    return exceeds_any(holds, allocatable)
+    return exceeds_any(allocated, allocatable)
 
 
-def guarantees_deserved(starved: Bools, holds: Floats, deserved: Floats) -> Bools:
+def guarantees_deserved(starved: Bools, allocated: Floats, deserved: Floats) -> Bools:
     """(n,) the strategy that lets a starved queue take from queues above what they deserve."""
-    return starved & exceeds_any(holds, deserved)
+    return starved & exceeds_any(allocated, deserved)
 
 
 def check_boundaries(
-    standing: Standing, reclaimer: Reclaimer, victims: Victims, rules: Rules
+    usage: QueueUsage, reclaimer: Reclaimer, victims: Victims, rules: FairnessRules
 ) -> ReclaimRefused | None:
     """Rules 4 and 5: what the reclaimer's line and its siblings end up with."""
-    refused = _check_saturation(standing, reclaimer, freed_by(standing, victims), rules)
+    refused = _check_saturation(usage, reclaimer, freed_by(usage, victims), rules)
     if refused is not None or reclaimer.preemptible:
         return refused
     rows = compared_rows(reclaimer.request, rules)
-    for queue in standing.queues.ancestors(reclaimer.queue)[::-1]:
-        refused = _above_deserved(standing, reclaimer, int(queue), rows)
+    for queue in usage.queues.ancestors(reclaimer.queue)[::-1]:
+        refused = _above_deserved(usage, reclaimer, int(queue), rows)
         if refused is not None:
             return refused
     return None
 
 
 def _check_saturation(
-    standing: Standing, reclaimer: Reclaimer, freed: Floats, rules: Rules
+    usage: QueueUsage, reclaimer: Reclaimer, freed: Floats, rules: FairnessRules
 ) -> ReclaimRefused | None:
-    siblings = _losing_siblings(standing, reclaimer.queue, freed)
-    ours = standing.queues.path[reclaimer.queue, standing.queues.depth[siblings]]
-    left = standing.allocated - freed
+    siblings = _losing_siblings(usage, reclaimer.queue, freed)
+    ours = usage.queues.path[reclaimer.queue, usage.queues.depth[siblings]]
+    left = usage.allocated - freed
     asked = (reclaimer.request > 0)[:, None]
-    involved = asked if rules.compared is Compared.REQUESTED else asked | (freed[:, siblings] > 0)
+    involved = (
+        asked
+        if rules.compared_resources is ComparedResources.REQUESTED
+        else asked | (freed[:, siblings] > 0)
+    )
     gained = left[:, ours] + reclaimer.request[:, None]
-    fair, their_fair = standing.fair[:, ours], standing.fair[:, siblings]
+    fair, their_fair = usage.fair[:, ours], usage.fair[:, siblings]
     ratio = _saturation(gained, fair) * rules.saturation_multiplier
     their_ratio = _saturation(left[:, siblings], their_fair)
     refused = involved & exceeds(gained, fair) & (their_fair > 0)
@@ -228,7 +236,7 @@ def _check_saturation(
     if not refused.any():
         return None
     at, row = divmod(int(refused.T.argmax()), len(freed))
-    names = standing.queues.names
+    names = usage.queues.names
     return ReclaimRefused(
         ReclaimRule.SATURATION,
         names[ours[at]],
@@ -239,66 +247,66 @@ def _check_saturation(
     )
 
 
-def _losing_siblings(standing: Standing, queue: int, freed: Floats) -> Index:
+def _losing_siblings(usage: QueueUsage, queue: int, freed: Floats) -> Index:
     """Queues that lose something, and are siblings of ``queue`` or of one above it."""
-    ours, theirs = facing(standing.queues, queue)
+    ours, theirs = diverging_siblings(usage.queues, queue)
     itself = np.equal(theirs, np.arange(len(theirs)))
     return np.flatnonzero(itself & (ours != theirs) & (freed > 0).any(axis=0)).astype(np.int32)
 
 
-def _saturation(held: Floats, fair: Floats) -> Floats:
+def _saturation(allocated: Floats, fair: Floats) -> Floats:
     """held / fair; inf for holding anything without a share, 0 where the share is unlimited."""
-    nothing = np.where(held > 0, np.inf, 0.0)
-    return np.divide(held, fair, out=nothing, where=fair > 0)
+    nothing = np.where(allocated > 0, np.inf, 0.0)
+    return np.divide(allocated, fair, out=nothing, where=fair > 0)
 
 
-def freed_by(standing: Standing, victims: Victims) -> Floats:
+def freed_by(usage: QueueUsage, victims: Victims) -> Floats:
     """(resources, queues) what the victims give back, with everything above them."""
-    own = np.zeros_like(standing.allocated)
+    own = np.zeros_like(usage.allocated)
     np.add.at(own.T, victims.queue, victims.amount.T)
-    return standing.queues.subtree_sums(own)
+    return usage.queues.subtree_sums(own)
 
 
-def _taken_before(theirs: Index, amount: Floats) -> Floats:
+def _freed_before(their_queues: Index, amount: Floats) -> Floats:
     """(resources, n) what is taken from the same queue before each victim."""
-    if len(theirs) == 1:
+    if len(their_queues) == 1:
         return np.zeros_like(amount)
-    order = np.argsort(theirs, kind="stable")
-    group = theirs[order].astype(np.int64)
+    order = np.argsort(their_queues, kind="stable")
+    group = their_queues[order].astype(np.int64)
     taken = np.empty_like(amount)
     taken[:, order] = running_sums(group, amount[:, order])
     return taken
 
 
 def stays_within_deserved(
-    standing: Standing, reclaimer: Reclaimer, ours: Index, rows: Index
+    usage: QueueUsage, reclaimer: Reclaimer, ours: Index, rows: Index
 ) -> Bools:
     """(n,) whether the reclaimer's side stays within what it deserves with the request."""
-    held = standing.allocated[:, ours] + reclaimer.request[:, None]
-    return np.logical_not(exceeds_any(held[rows], standing.queues.deserved[:, ours][rows]))
+    held = usage.allocated[:, ours] + reclaimer.request[:, None]
+    return np.logical_not(exceeds_any(held[rows], usage.queues.deserved[:, ours][rows]))
 
 
 def _above_deserved(
-    standing: Standing, reclaimer: Reclaimer, queue: int, rows: Index
+    usage: QueueUsage, reclaimer: Reclaimer, queue: int, rows: Index
 ) -> ReclaimRefused | None:
-    held = standing.non_preemptible[:, queue] + reclaimer.request
-    deserved = standing.queues.deserved[:, queue]
+    held = usage.non_preemptible[:, queue] + reclaimer.request
+    deserved = usage.queues.deserved[:, queue]
     above = _first_above(held, deserved, rows)
     if above is None:
         return None
-    name = standing.queues.names[queue]
+    name = usage.queues.names[queue]
     value, bound = float(held[above]), float(deserved[above])
     return ReclaimRefused(ReclaimRule.DESERVED, name, "", above, value, bound)
 
 
-def _first_above(held: Floats, bound: Floats, rows: Index) -> int | None:
-    above = rows[exceeds(held, bound)[rows]]
+def _first_above(allocated: Floats, bound: Floats, rows: Index) -> int | None:
+    above = rows[exceeds(allocated, bound)[rows]]
     return int(above[0]) if len(above) else None
 
 
-def compared_rows(request: Floats, rules: Rules) -> Index:
+def compared_rows(request: Floats, rules: FairnessRules) -> Index:
     """The rows that count; all of them for a gang that asks for nothing."""
     asked = np.flatnonzero(request > 0).astype(np.int32)
-    if rules.compared is Compared.ALL or not len(asked):
+    if rules.compared_resources is ComparedResources.ALL or not len(asked):
         return np.arange(len(request), dtype=np.int32)
     return asked

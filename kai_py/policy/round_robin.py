@@ -14,15 +14,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from kai_py.policy.fairness_rules import Rules
+from kai_py.policy.fairness_rules import FairnessRules
 from kai_py.policy.queue_order import order_keys
-from kai_py.policy.queue_usage import Standing, exceeds
+from kai_py.policy.queue_usage import QueueUsage, exceeds
 from kai_py.snapshot.queues import Index, QueueTable
 from kai_py.snapshot.resources import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class GangCosts:
     """What each gang of a leaf costs: ``pods`` (queues,) pods, each ``pod`` (resources, queues).
 
     No less than 0.
@@ -31,7 +31,7 @@ class Costs:
     pod: Floats
     pods: Ints
 
-    def are_of_the_same(self, leaves: Sequence[int]) -> bool:
+    def request_same_resources(self, leaves: Sequence[int]) -> bool:
         """Whether the gangs of all ``leaves`` cost the same resources, however much of them."""
         asked = self.pod[:, leaves] > 0
         return bool((asked == asked[:, :1]).all())
@@ -42,56 +42,58 @@ class Costs:
         return costs
 
 
-def turns(standing: Standing, waiting: Mapping[int, int], costs: Costs, rules: Rules) -> Index:
+def round_robin_order(
+    usage: QueueUsage, pending_counts: Mapping[int, int], costs: GangCosts, rules: FairnessRules
+) -> Index:
     """(n,) leaves in the order of their turns, up to the first that would pass a ``max``.
 
     ``waiting``: leaf to how many gangs it has. All their ``costs`` are of the same resources.
     """
-    queues = standing.queues
+    queues = usage.queues
     leaves, over = np.empty(0, np.int32), np.empty(0, np.bool_)
-    for depth, own in _from_the_deepest(queues, waiting):
+    for depth, own in _leaves_by_depth(queues, pending_counts):
         leaves = np.concatenate((leaves, own))
         queue, request = queues.path[leaves, depth], costs.pod[:, leaves] * costs.pods[leaves]
-        held = _held_before(standing, queue, leaves, costs)
+        held = _allocated_before(usage, queue, leaves, costs)
         passes = exceeds(held + request, queues.max[:, queue]) & (request > 0)
         over = np.append(over, np.zeros(len(own), np.bool_)) | passes.any(axis=0)
-        keys = order_keys(standing, queue, request, rules, held=held)
+        keys = order_keys(usage, queue, request, rules, allocated_before=held)
         merged = np.lexsort((*keys[::-1], queues.parent[queue]))
         leaves, over = leaves[merged], over[merged]
     return leaves[: int(over.argmax())] if over.any() else leaves
 
 
-def taken(held: Floats, costs: Floats) -> Floats:
+def cumulative_usage(allocated: Floats, costs: Floats) -> Floats:
     """(resources, n + 1) what is held before each of ``costs`` (resources, n) and in the end.
 
     They are added one by one.
     """
-    steps = np.empty((len(held), costs.shape[1] + 1))
-    steps[:, 0], steps[:, 1:] = held, costs
+    steps = np.empty((len(allocated), costs.shape[1] + 1))
+    steps[:, 0], steps[:, 1:] = allocated, costs
     sums: Floats = np.add.accumulate(steps, axis=1)
     return sums
 
 
-def _from_the_deepest(
-    queues: QueueTable, waiting: Mapping[int, int]
+def _leaves_by_depth(
+    queues: QueueTable, pending_counts: Mapping[int, int]
 ) -> Iterator[tuple[int, Index]]:
     """Every depth, from the deepest leaf up to the roots, with the turns of the leaves there."""
     lines: dict[int, list[int]] = {}
-    for leaf in sorted(waiting):
+    for leaf in sorted(pending_counts):
         lines.setdefault(int(queues.depth[leaf]), []).append(leaf)
     for depth in range(max(lines, default=-1), -1, -1):
         leaves = lines.get(depth, [])
-        counts = [waiting[leaf] for leaf in leaves]
+        counts = [pending_counts[leaf] for leaf in leaves]
         yield depth, np.repeat(np.array(leaves, np.int32), counts)
 
 
-def _held_before(standing: Standing, queue: Index, leaves: Index, costs: Costs) -> Floats:
+def _allocated_before(usage: QueueUsage, queue: Index, leaves: Index, costs: GangCosts) -> Floats:
     """(resources, n) what each queue holds before each turn; turns of a queue stand together."""
     by_pod, pods = costs.by_pod(leaves), np.concatenate(([0], np.cumsum(costs.pods[leaves])))
     held = np.empty((len(by_pod), len(queue)))
     starts = np.flatnonzero(queue[1:] != queue[:-1]) + 1
     for start, end in pairwise((0, *starts.tolist(), len(queue))):
-        before = standing.allocated[:, queue[start]]
-        sums = taken(before, by_pod[:, pods[start] : pods[end]])
+        before = usage.allocated[:, queue[start]]
+        sums = cumulative_usage(before, by_pod[:, pods[start] : pods[end]])
         held[:, start:end] = sums[:, pods[start:end] - pods[start]]
     return held

@@ -26,7 +26,7 @@ class Siblings:
     ceiling: Floats
     deserved: Floats
     weight: Floats
-    usage: Floats
+    past_usage: Floats
     priority: Ints
     creation_order: Ints
 
@@ -65,20 +65,20 @@ def priority_buckets(siblings: Siblings) -> tuple[Ints, Ints]:
     return bucket, group[starts]
 
 
-def claims(
-    siblings: Siblings, bucket: Ints, buckets: int, competing: Bools, usage_weight: float
+def surplus_claims(
+    siblings: Siblings, bucket: Ints, buckets: int, is_competing: Bools, usage_weight: float
 ) -> Floats:
     """(..., n) the rate at which each competing queue draws on the surplus of its bucket.
 
     With w its part of the competing weight and u its past usage, that is max(0, w + k(w - u)).
     """
-    weight = np.where(competing, siblings.weight, 0.0)
-    part = shares_of(weight, bucket, buckets)
-    claim = np.maximum(0.0, part + usage_weight * (part - siblings.usage))
+    weight = np.where(is_competing, siblings.weight, 0.0)
+    part = relative_shares(weight, bucket, buckets)
+    claim = np.maximum(0.0, part + usage_weight * (part - siblings.past_usage))
     return np.where(part > 0, claim, 0.0)
 
 
-def shares_of(claim: Floats, bucket: Ints, buckets: int) -> Floats:
+def relative_shares(claim: Floats, bucket: Ints, buckets: int) -> Floats:
     """(..., n) each claim as a part of its bucket's sum; 0 where nobody claims."""
     total = sum_by(bucket, claim, buckets)[..., bucket]
     return np.divide(claim, total, out=np.zeros(claim.shape), where=total > 0)

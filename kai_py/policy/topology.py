@@ -24,7 +24,7 @@ from kai_py.snapshot.resources import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class DomainCandidate:
     """A domain to try; ``mask``: (nodes,) bool. The unbounded one has no name."""
 
     name: str
@@ -32,15 +32,15 @@ class Candidate:
     preference: Floats | None = None
 
 
-def candidates(
+def candidate_domains(
     levels: Sequence[Level],
-    copies: Sequence[Ints],
+    replicas: Sequence[Ints],
     counts: Sequence[int],
     *,
     required: int | None,
     preferred: int | None,
-    pinned: Bools | None = None,
-) -> Iterator[Candidate]:
+    occupied: Bools | None = None,
+) -> Iterator[DomainCandidate]:
     """Domains to try, in order.
 
     ``copies``: per shape (nodes,) how many of its pods fit; ``counts``: how many are wanted.
@@ -49,11 +49,16 @@ def candidates(
     """
     finest = preferred if preferred is not None else required
     coarsest = 0 if required is None else required
-    allowed = None if required is None or pinned is None else _domains_of(levels[required], pinned)
+    allowed = (
+        None if required is None or occupied is None else _same_domains(levels[required], occupied)
+    )
     for position in range(len(levels) - 1 if finest is None else finest, coarsest - 1, -1):
         level = levels[position]
-        sums = [level.sums(fitting) for fitting in copies]
-        room = [*(_room(coarser, copies[0], level.first) for coarser in levels[:position]), sums[0]]
+        sums = [level.sums(fitting) for fitting in replicas]
+        room = [
+            *(_domain_replicas(coarser, replicas[0], level.first) for coarser in levels[:position]),
+            sums[0],
+        ]
         holds = np.all([fit >= count for fit, count in zip(sums, counts, strict=True)], axis=0)
         for domain in _tightest_first(room, holds):
             mask = level.codes == domain
@@ -63,47 +68,51 @@ def candidates(
                 mask = mask & allowed
             if mask.any():
                 finer = () if preferred is None else levels[position + 1 : preferred + 1]
-                yield Candidate(level.names[domain], mask, _near(finer, copies[0] * mask, pinned))
+                yield DomainCandidate(
+                    level.names[domain], mask, _near_preference(finer, replicas[0] * mask, occupied)
+                )
     if required is None:
-        everywhere = np.ones(len(copies[0]), dtype=np.bool_)
+        everywhere = np.ones(len(replicas[0]), dtype=np.bool_)
         finer = () if preferred is None else levels[: preferred + 1]
-        yield Candidate("", everywhere, _near(finer, copies[0], pinned))
+        yield DomainCandidate("", everywhere, _near_preference(finer, replicas[0], occupied))
 
 
-def _tightest_first(room: Sequence[Ints], holds: Bools) -> list[int]:
+def _tightest_first(replicas: Sequence[Ints], holds: Bools) -> list[int]:
     """Domains that hold the pods, by the room around them, (domains,) each, from the top level."""
-    order = np.lexsort(room[::-1])
+    order = np.lexsort(replicas[::-1])
     tightest: list[int] = order[holds[order]].tolist()
     return tightest
 
 
-def _room(level: Level, copies: Ints, rows: Ints) -> Ints:
+def _domain_replicas(level: Level, replicas: Ints, rows: Ints) -> Ints:
     """(rows,) copies that fit into the domain of each of some nodes, 0 where it has none."""
     codes = level.codes[rows]
-    sums = np.append(level.sums(copies), 0)
+    sums = np.append(level.sums(replicas), 0)
     return np.asarray(np.where(codes == NOWHERE, 0, sums[codes]))
 
 
-def _domains_of(level: Level, pinned: Bools) -> Bools:
+def _same_domains(level: Level, occupied: Bools) -> Bools:
     """(nodes,) bool: in a domain in which a pinned node lies."""
-    held = np.unique(level.codes[pinned])
+    held = np.unique(level.codes[occupied])
     return np.isin(level.codes, held[held != NOWHERE])
 
 
-def _near(lines: Sequence[Level], copies: Ints, pinned: Bools | None) -> Floats | None:
+def _near_preference(
+    levels: Sequence[Level], replicas: Ints, occupied: Bools | None
+) -> Floats | None:
     """(nodes,) a preference below 1 that fills one domain after the other, near ones in turn.
 
     From the coarsest level down: domains of ``pinned`` nodes, then the roomiest, then by name. So
     all that is below a domain comes before what is beside it.
     """
-    if not lines:
+    if not levels:
         return None
     keys: list[Ints] = []
-    for level in lines:
+    for level in levels:
         named = level.codes != NOWHERE
-        here = named if pinned is None else _domains_of(level, pinned)
+        here = named if occupied is None else _same_domains(level, occupied)
         away = np.where(named, np.where(here, 0, 1), 2)
-        keys += [away, -_room(level, copies, np.arange(len(copies))), level.codes]
+        keys += [away, -_domain_replicas(level, replicas, np.arange(len(replicas))), level.codes]
     order, rank = np.unique(np.column_stack(keys), axis=0, return_inverse=True)
     preference: Floats = (len(order) - rank.reshape(-1)) / (2.0 * (len(order) + 1))
     return preference

@@ -32,33 +32,35 @@ from kai_py.snapshot.resources import Floats
 class UsageState:
     """Decayed integrals up to ``at``: ``held`` (resources, queues), ``offered`` (resources,)."""
 
-    at: float
-    held: Floats
+    observed_at: float
+    allocated: Floats
     offered: Floats
 
     @property
     def fractions(self) -> Floats:
         """(resources, queues) past usage as a part of what was offered; 0 without history."""
-        offered = np.broadcast_to(self.offered[:, None], self.held.shape)
-        return np.divide(self.held, offered, out=np.zeros_like(self.held), where=offered > 0)
+        offered = np.broadcast_to(self.offered[:, None], self.allocated.shape)
+        return np.divide(
+            self.allocated, offered, out=np.zeros_like(self.allocated), where=offered > 0
+        )
 
 
-def observe(
+def advance_usage(
     state: UsageState, allocated: Floats, total: Floats, now: float, half_life: float | None
 ) -> UsageState:
     """Carry on to ``now``, with these amounts since the last observation.
 
     A ``now`` before the last observation (a clock set back) changes nothing.
     """
-    elapsed = now - state.at
+    elapsed = now - state.observed_at
     if elapsed <= 0:
         return state
     kept, span = _decay(elapsed, half_life)
-    held = state.held * kept + allocated * span
+    held = state.allocated * kept + allocated * span
     return UsageState(now, held, state.offered * kept + total * span)
 
 
-def restore(
+def restore_usage(
     records: Mapping[str, UsageRecord],
     queues: Sequence[str],
     resources: Sequence[str],
@@ -74,21 +76,23 @@ def restore(
     for column, name in enumerate(queues):
         record = records.get(name)
         if record is not None:
-            held[:, column] = _row(record.held, resources) * _age(record, now, half_life)
+            held[:, column] = _amounts_row(record.held, resources) * _decay_factor(
+                record, now, half_life
+            )
     youngest = max(records, key=lambda name: (records[name].at, name), default=None)
     offered = np.zeros(len(resources))
     if youngest is not None:
         record = records[youngest]
-        offered = _row(record.offered, resources) * _age(record, now, half_life)
+        offered = _amounts_row(record.offered, resources) * _decay_factor(record, now, half_life)
     return UsageState(now, held, offered)
 
 
-def record(state: UsageState, column: int, resources: Sequence[str]) -> UsageRecord:
+def usage_record(state: UsageState, column: int, resources: Sequence[str]) -> UsageRecord:
     """What the status of the queue in ``column`` shall hold; resources never used are left out."""
-    held = {name: float(state.held[row, column]) for row, name in enumerate(resources)}
+    held = {name: float(state.allocated[row, column]) for row, name in enumerate(resources)}
     offered = {name: float(state.offered[row]) for row, name in enumerate(resources)}
     return UsageRecord(
-        state.at,
+        state.observed_at,
         {name: amount for name, amount in held.items() if amount > 0},
         {name: amount for name, amount in offered.items() if amount > 0},
     )
@@ -102,16 +106,16 @@ def _decay(elapsed: float, half_life: float | None) -> tuple[float, float]:
     return math.exp(-rate * elapsed), -math.expm1(-rate * elapsed) / rate
 
 
-def _age(record: UsageRecord, now: float, half_life: float | None) -> float:
+def _decay_factor(record: UsageRecord, now: float, half_life: float | None) -> float:
     return _decay(max(now - record.at, 0.0), half_life)[0]
 
 
-def _row(amounts: Mapping[str, float], resources: Sequence[str]) -> Floats:
+def _amounts_row(amounts: Mapping[str, float], resources: Sequence[str]) -> Floats:
     return np.array([amounts.get(name, 0.0) for name in resources], np.float64)
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _LastObservation:
     """What holds since the last cycle: (resources, queues) and (resources,)."""
 
     queues: tuple[str, ...]
@@ -126,7 +130,7 @@ class UsageHistory:
     """Past use with a half-life in seconds."""
 
     half_life: float
-    _last: _Held | None = field(default=None, init=False)
+    _last: _LastObservation | None = field(default=None, init=False)
 
     def advance(
         self,
@@ -136,36 +140,38 @@ class UsageHistory:
         *,
         allocated: Floats,
         total: Floats,
-        remembered: Mapping[str, UsageRecord],
+        recorded: Mapping[str, UsageRecord],
     ) -> Floats:
         """(resources, queues) past use as a part of the cluster; amounts given hold from now on.
 
         ``remembered``: records of statuses, which count for queues not seen before.
         """
-        state = self._carried_on(now, tuple(queues), tuple(resources))
+        state = self._advanced_state(now, tuple(queues), tuple(resources))
         if state is None:
-            records = {**remembered, **self.records(now)}
+            records = {**recorded, **self.records(now)}
             known = {name: records[name] for name in queues if name in records}
-            state = restore(known, queues, resources, now, self.half_life)
-        self._last = _Held(tuple(queues), tuple(resources), allocated.copy(), total.copy(), state)
+            state = restore_usage(known, queues, resources, now, self.half_life)
+        self._last = _LastObservation(
+            tuple(queues), tuple(resources), allocated.copy(), total.copy(), state
+        )
         return state.fractions
 
-    def _carried_on(
+    def _advanced_state(
         self, now: float, queues: tuple[str, ...], resources: tuple[str, ...]
     ) -> UsageState | None:
         """The state ``now`` where queues and resources are those of the last cycle."""
         last = self._last
         if last is None or (last.queues, last.resources) != (queues, resources):
             return None
-        return observe(last.state, last.allocated, last.total, now, self.half_life)
+        return advance_usage(last.state, last.allocated, last.total, now, self.half_life)
 
     def records(self, now: float) -> dict[str, UsageRecord]:
         """The history of every queue up to ``now``."""
         last = self._last
         if last is None:
             return {}
-        state = observe(last.state, last.allocated, last.total, now, self.half_life)
+        state = advance_usage(last.state, last.allocated, last.total, now, self.half_life)
         return {
-            name: replace(record(state, column, last.resources), half_life=self.half_life)
+            name: replace(usage_record(state, column, last.resources), half_life=self.half_life)
             for column, name in enumerate(last.queues)
         }

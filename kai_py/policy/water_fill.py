@@ -25,21 +25,21 @@ def water_fill(group: Ints, budget: Floats, rate: Floats, cap: Floats) -> Floats
     amounts = np.where(rate > 0, cap, 0.0)
     enough = sum_by(group, amounts, budget.shape[-1]) <= budget
     if not enough.all():
-        amounts = _rationed(group, budget, rate, amounts, enough)
+        amounts = _ration(group, budget, rate, amounts, enough)
     return np.where(amounts < NEGLIGIBLE, 0.0, amounts)
 
 
-def _rationed(group: Ints, budget: Floats, rate: Floats, cap: Floats, enough: Bools) -> Floats:
+def _ration(group: Ints, budget: Floats, rate: Floats, cap: Floats, enough: Bools) -> Floats:
     """(..., n) amounts where there is ``enough`` (..., groups) for the caps of some groups only."""
     rate, groups = np.where(cap > 0, rate, 0.0), budget.shape[-1]
-    full = enough[..., group] | _filled(group, budget, rate, cap)
+    full = enough[..., group] | _reaches_cap(group, budget, rate, cap)
     left = budget - sum_by(group, np.where(full, cap, 0.0), groups)
     rate_left = sum_by(group, np.where(full, 0.0, rate), groups)
     level = np.divide(left, rate_left, out=np.zeros(left.shape), where=rate_left > 0)
     return np.where(full, cap, np.minimum(cap, rate * np.maximum(level, 0.0)[..., group]))
 
 
-def _filled(group: Ints, budget: Floats, rate: Floats, cap: Floats) -> Bools:
+def _reaches_cap(group: Ints, budget: Floats, rate: Floats, cap: Floats) -> Bools:
     """(..., n) competitors whose cap is reached before the budget of their group is spent."""
     level = np.divide(cap, rate, out=np.zeros(cap.shape), where=rate > 0)
     order = np.lexsort((level, np.broadcast_to(group, level.shape)))

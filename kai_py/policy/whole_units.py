@@ -18,10 +18,10 @@ import numpy as np
 from kai_py.policy.siblings import (
     Portions,
     Siblings,
-    claims,
     priority_buckets,
-    shares_of,
+    relative_shares,
     sum_by,
+    surplus_claims,
 )
 from kai_py.policy.water_fill import NEGLIGIBLE, running_sums
 from kai_py.snapshot.resources import Bools, Floats
@@ -38,20 +38,22 @@ def divide_whole_units(siblings: Siblings, usage_weight: float) -> Portions:
 
 
 def divide_surplus(
-    siblings: Siblings, held: Floats, left: Floats, usage_weight: float
+    siblings: Siblings, allocated: Floats, left: Floats, usage_weight: float
 ) -> tuple[Floats, Floats]:
     """(..., n) what each queue gets of ``left`` (..., groups) beside ``held``; its weight share."""
     bucket, group_of = priority_buckets(siblings)
     rank = np.arange(len(group_of)) - np.searchsorted(group_of, group_of, side="left")
-    need = np.maximum(siblings.ceiling - held, 0.0)
-    claim = claims(siblings, bucket, len(group_of), need > 0, usage_weight)
-    given, cut = np.zeros(held.shape), np.zeros(held.shape)
+    need = np.maximum(siblings.ceiling - allocated, 0.0)
+    claim = surplus_claims(siblings, bucket, len(group_of), need > 0, usage_weight)
+    given, cut = np.zeros(allocated.shape), np.zeros(allocated.shape)
     left = np.maximum(left, 0.0)
     for turn in range(int(rank.max(initial=-1)) + 1):
         members = np.equal(rank[bucket], turn)
-        left = _rounds(siblings, members, usage_weight, need=need, given=given, cut=cut, left=left)
-    given += _cut_off_units(siblings, cut, left)
-    return given, shares_of(claim, bucket, len(group_of))
+        left = _rounds(
+            siblings, members, usage_weight, need=need, granted=given, remainder=cut, left=left
+        )
+    given += _hand_out_remainders(siblings, cut, left)
+    return given, relative_shares(claim, bucket, len(group_of))
 
 
 def _rounds(
@@ -60,38 +62,38 @@ def _rounds(
     usage_weight: float,
     *,
     need: Floats,
-    given: Floats,
-    cut: Floats,
+    granted: Floats,
+    remainder: Floats,
     left: Floats,
 ) -> Floats:
     """What remains of ``left``; adds to ``given``, notes cut-off fractions in ``cut``."""
     group, groups = siblings.group, left.shape[-1]
     going = left > 0
     while going.any():
-        lacking = need - given
+        lacking = need - granted
         open_ = members & (lacking > NEGLIGIBLE) & going[..., group]
-        claim = claims(siblings, group, groups, open_, usage_weight)
-        part = left[..., group] * shares_of(claim, group, groups)
+        claim = surplus_claims(siblings, group, groups, open_, usage_weight)
+        part = left[..., group] * relative_shares(claim, group, groups)
         open_ &= claim > 0
         satisfied = open_ & (lacking <= part)
         limited = open_ & ~satisfied
         step = np.where(satisfied, lacking, np.where(limited, np.floor(part), 0.0))
-        cut[satisfied] = 0.0
-        cut[limited] = (part - step)[limited]
-        given += step
+        remainder[satisfied] = 0.0
+        remainder[limited] = (part - step)[limited]
+        granted += step
         left = np.maximum(left - sum_by(group, step, groups), 0.0)
         needed_less = sum_by(group, (open_ & (lacking < part)).astype(np.float64), groups) > 0
         going = needed_less & (left > NEGLIGIBLE)
     return left
 
 
-def _cut_off_units(siblings: Siblings, cut: Floats, left: Floats) -> Floats:
+def _hand_out_remainders(siblings: Siblings, remainder: Floats, left: Floats) -> Floats:
     """(..., n) one unit for each cut-off fraction while any is left."""
-    keys = (siblings.creation_order, -cut, -siblings.priority, siblings.group)
-    order = np.lexsort([np.broadcast_to(key, cut.shape) for key in keys])
-    waiting = np.take_along_axis(cut, order, axis=-1) > 0
+    keys = (siblings.creation_order, -remainder, -siblings.priority, siblings.group)
+    order = np.lexsort([np.broadcast_to(key, remainder.shape) for key in keys])
+    waiting = np.take_along_axis(remainder, order, axis=-1) > 0
     earlier = running_sums(siblings.group, waiting.astype(np.float64))
     due = np.clip(left[..., siblings.group] - earlier, 0.0, 1.0)
-    units = np.empty(cut.shape)
+    units = np.empty(remainder.shape)
     np.put_along_axis(units, order, np.where(waiting, due, 0.0), axis=-1)
     return units

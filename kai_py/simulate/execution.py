@@ -19,7 +19,7 @@ from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.resources import CLAIMS, JOBS, PODS, VOLUME_CLAIMS, VOLUMES
 from kai_py.embedded.subresources import bind, evict
-from kai_py.plan.plan import ClaimToMake, Eviction, GangPlacement, Placement, Plan
+from kai_py.plan.plan import ClaimToCreate, Eviction, GangPlacement, Placement, Plan
 from kai_py.snapshot.builder import SnapshotBuilder
 
 log = logging.getLogger(__name__)
@@ -63,9 +63,12 @@ def _start(
 
 def _reserve(placement: Placement, api: ApiServer) -> None:
     allocations = {new.claim: encode_allocation(new.allocation) for new in placement.allocate}
-    if placement.make is not None and placement.make.claim.status.allocation is not None:
-        made = _create_claim(placement.pod, placement.make, api)
-        allocations[made] = encode_allocation(placement.make.claim.status.allocation)
+    if (
+        placement.create_claim is not None
+        and placement.create_claim.claim.status.allocation is not None
+    ):
+        made = _create_claim(placement.pod, placement.create_claim, api)
+        allocations[made] = encode_allocation(placement.create_claim.claim.status.allocation)
     for claim in dict.fromkeys((*allocations, *placement.reserve)):
         held = _with_finalizer(claim, api)
         status = held.get("status") or {}
@@ -108,7 +111,7 @@ def _bind_volume(volume: str, claim: ClaimRef, api: ApiServer) -> None:
     api.edit(VOLUME_CLAIMS, claim.name, claim.namespace, bound)
 
 
-def _create_claim(pod: PodRef, desired: ClaimToMake, api: ApiServer) -> ClaimRef:
+def _create_claim(pod: PodRef, desired: ClaimToCreate, api: ApiServer) -> ClaimRef:
     """Create the claim for a pod's extended resources and tell the pod of it."""
     meta = desired.claim.metadata
     claim = api.create(

@@ -35,21 +35,21 @@ from kai_py.simulate.what_if import CAPACITY_STAGES, LoadedCluster, SettledClust
 
 Remedy = Callable[[RemedySearch], Iterator[Suggestion]]
 REMEDIES: tuple[tuple[frozenset[Stage], Remedy], ...] = (
-    (frozenset({Stage.QUEUE}), create_queue),
-    (frozenset({Stage.GATED}), remove_gates),
+    (frozenset({Stage.QUEUE_NOT_FOUND}), create_queue),
+    (frozenset({Stage.SCHEDULING_GATED}), remove_gates),
     (frozenset({Stage.QUEUE_MAX}), raise_maximum),
-    (frozenset({Stage.NON_PREEMPTIBLE, Stage.FAIR_SHARE, Stage.VICTIMS}), raise_deserved),
+    (frozenset({Stage.NON_PREEMPTIBLE, Stage.FAIR_SHARE, Stage.VICTIMS_PROTECTED}), raise_deserved),
     (frozenset({Stage.RESERVED, Stage.QUEUE_MAX}), disable_reservation),
     (frozenset({Stage.EVICTION_BUDGET}), raise_eviction_limit),
     (frozenset({Stage.EVICTION_BUDGET}), relax_disruption_budget),
-    (frozenset({Stage.VICTIMS}), disable_min_runtime),
+    (frozenset({Stage.VICTIMS_PROTECTED}), disable_min_runtime),
     (CAPACITY_STAGES, relax_node_conditions),
     (CAPACITY_STAGES, uncordon_node),
     (frozenset({Stage.TOPOLOGY}), relax_topology),
     (frozenset({Stage.DEVICES}), fewer_device_conditions),
     (frozenset({Stage.DEVICES}), tolerated_devices),
     (
-        CAPACITY_STAGES | {Stage.MEMBERS, Stage.QUEUE_MAX, Stage.NON_PREEMPTIBLE},
+        CAPACITY_STAGES | {Stage.MEMBERS_MISSING, Stage.QUEUE_MAX, Stage.NON_PREEMPTIBLE},
         lower_min_available,
     ),
     (CAPACITY_STAGES, end_one_gang),

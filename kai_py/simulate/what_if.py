@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from kai_py.config import Configuration
 from kai_py.grouping.gang import satisfied
 from kai_py.observe.suggestion import QueueChange
-from kai_py.plan.plan import SHORT_OF_ROOM, Eviction, Plan, QueueShare, Stage
+from kai_py.plan.plan import SHORT_OF_CAPACITY, Eviction, Plan, QueueShare, Stage
 from kai_py.simulate.changes import AddNodes, ClusterChange
 from kai_py.simulate.cluster import SimulatedCluster, SimulatedRun
 from kai_py.simulate.fork import run_in_fork
@@ -24,7 +24,12 @@ SETTLE_SECONDS = 600.0
 MAX_ADDED_NODES = 4096
 SEED = 1
 
-CAPACITY_STAGES = SHORT_OF_ROOM | {Stage.NOMINATED, Stage.BUDGET, Stage.BACKOFF, Stage.FAILED}
+CAPACITY_STAGES = SHORT_OF_CAPACITY | {
+    Stage.NOMINATED,
+    Stage.SEARCH_BUDGET,
+    Stage.BACKOFF,
+    Stage.SCHEDULER_ERROR,
+}
 """What more room, or fewer others, may help against."""
 
 

@@ -12,7 +12,7 @@ from benchmarks.openb.choice import chosen_strategy
 from benchmarks.openb.curve import allocation_curve
 from benchmarks.openb.replay import PlacedPod, replay
 from benchmarks.openb.trace import TracePod, read_trace, target_shapes, whole_gpus
-from kai_py.policy.score.strategies import PlacementStrategy
+from kai_py.policy.score.strategies import ScoreStrategy
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("KAI_PY_DATA") or ROOT.parent / "shared" / "data") / "openb"
@@ -54,7 +54,7 @@ def audit(trace, placed):
         assert amount <= limits.get(what, 1000)
 
 
-@pytest.mark.parametrize("strategy", PlacementStrategy)
+@pytest.mark.parametrize("strategy", ScoreStrategy)
 def test_nothing_is_given_away_twice(small, strategy):
     trace = read_trace(small, "small", 1)
     placed = replay(trace, strategy)
@@ -65,7 +65,7 @@ def test_nothing_is_given_away_twice(small, strategy):
 
 
 def test_the_same_seed_gives_the_same_placements(small):
-    runs = [replay(read_trace(small, "small", 7), PlacementStrategy.FGD) for _ in range(2)]
+    runs = [replay(read_trace(small, "small", 7), ScoreStrategy.FGD) for _ in range(2)]
     assert runs[0] == runs[1]
 
 
@@ -90,10 +90,10 @@ def test_without_shared_gpus_the_others_come_again_until_130_percent(small):
 
 def test_the_default_scores_where_gpus_could_be_left_over(small):
     trace = whole_gpus(read_trace(small, "small", 1))
-    assert chosen_strategy("default", trace) is PlacementStrategy.FRUGAL
+    assert chosen_strategy("default", trace) is ScoreStrategy.FRUGAL
     light = replace(trace, arrivals=tuple(pod for pod in trace.arrivals if pod.name[0] == "c"))
     assert chosen_strategy("default", light) is None
-    assert chosen_strategy("fgd", light) is PlacementStrategy.FGD
+    assert chosen_strategy("fgd", light) is ScoreStrategy.FGD
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_published_curves_are_met(strategy, published, within):
             if (row["list"], row["policy"], row["seed"]) == ("default", published, "42")
         ]
     trace = read_trace(DATA, "default", 42)
-    placed = replay(trace, PlacementStrategy(strategy))
+    placed = replay(trace, ScoreStrategy(strategy))
     audit(trace, placed)
     ours = allocation_curve(placed, trace.capacity)
     for asked in range(1, 131):
@@ -123,9 +123,9 @@ def test_ours_packs_the_trace_better_than_fragmentation_gradient_descent():
     trace = read_trace(DATA, "default", 42)
     given = {
         strategy: allocation_curve(replay(trace, strategy), trace.capacity)[130]
-        for strategy in (PlacementStrategy.FGD, PlacementStrategy.FRUGAL)
+        for strategy in (ScoreStrategy.FGD, ScoreStrategy.FRUGAL)
     }
-    assert given[PlacementStrategy.FRUGAL] > given[PlacementStrategy.FGD] + 0.1
+    assert given[ScoreStrategy.FRUGAL] > given[ScoreStrategy.FGD] + 0.1
 
 
 @pytest.mark.slow

@@ -208,7 +208,7 @@ def test_a_group_of_kai_hears_what_its_users_know():
     told = []
     recorder = SimpleNamespace(record=lambda event: told.append((event.reason, event.type.value)))
     narrator = EventWriter(recorder, lambda _name: None)
-    waits = Unplaced("key", group, "q", Stage.MEMBERS, "Job is not ready", ())
+    waits = Unplaced("key", group, "q", Stage.MEMBERS_MISSING, "Job is not ready", ())
     narrator.report_pending(waits)
     narrator.report_pending(dataclasses.replace(waits, stage=Stage.RESOURCES))
     eviction = Eviction(

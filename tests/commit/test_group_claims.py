@@ -32,7 +32,7 @@ def grouped(cluster, size, *, allocate=True):
         pod = cluster.add_pod(f"worker-{index}", schedulingGroup={"podGroupName": "train"})
         new = found if allocate and not index else None
         each = placed(pod, "node-a", claim, new)
-        placements.append(replace(each, for_group=GroupReservation(GROUP, (claim,))))
+        placements.append(replace(each, group_reservation=GroupReservation(GROUP, (claim,))))
     return gang_of(*placements)
 
 

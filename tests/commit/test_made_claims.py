@@ -14,7 +14,7 @@ from kai_py.api.records.resource import (
 from kai_py.commit.transaction import GangTransaction
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import CLAIMS, PODS
-from kai_py.plan.plan import ClaimToMake, Placement
+from kai_py.plan.plan import ClaimToCreate, Placement
 from tests.commit.cluster import (
     NAMESPACE,
     SETTINGS,
@@ -47,7 +47,7 @@ def placement(cluster, index=0, count=1, on=""):
         status=ResourceClaimStatus(allocation=device(on or f"gpu-{index}", "node-a")),
     )
     use = ExtendedResourceRequest("main", "nvidia.com/gpu", "gpu")
-    return Placement(pod, "node-a", make=ClaimToMake(claim, (use,)))
+    return Placement(pod, "node-a", create_claim=ClaimToCreate(claim, (use,)))
 
 
 async def run(cluster, *placements):

@@ -174,18 +174,19 @@ def test_past_use_is_written_once_a_period_and_reads_back():
     plan = scenario(node("n"), queue("q", 4)).plan()
     (share,) = plan.queues
     held = UsageRecord(NOW.timestamp(), {"gpu": 7.5, "cpu": 1500.0}, {"gpu": 15.0}, 3600.0)
-    first = Plan(queues=(replace(share, usage=held),))
+    first = Plan(queues=(replace(share, past_usage=held),))
     status = status_of(first, "q")
     assert status["usage"]["used"] == {"gpus": 7.5, "cpu": 1.5}
     assert queue_spec(known("q", **status).queue).usage == held
     soon = replace(held, at=held.at + 1, held={"gpu": 8.5})
-    (soon_report,) = queue_reports(Plan(queues=(replace(share, usage=soon),)))
+    (soon_report,) = queue_reports(Plan(queues=(replace(share, past_usage=soon),)))
     assert soon_report == queue_reports(first)[0], "no news"
     assert (
-        status_of(Plan(queues=(replace(share, usage=soon),)), "q", known("q", **status)) == status
+        status_of(Plan(queues=(replace(share, past_usage=soon),)), "q", known("q", **status))
+        == status
     )
     later = replace(soon, at=held.at + 2 * USAGE_WRITE_SECONDS)
-    again = status_of(Plan(queues=(replace(share, usage=later),)), "q", known("q", **status))
+    again = status_of(Plan(queues=(replace(share, past_usage=later),)), "q", known("q", **status))
     assert again["usage"]["used"] == {"gpus": 8.5}
 
 

@@ -42,7 +42,7 @@ def scale_up(scale_ups, plan, nodes, now):
 
 def test_a_gang_stops_calling_after_so_many_scale_ups_without_effect(scale_ups, wakes):
     assert scale_up(scale_ups, waits(), 2, 0.0) is Stage.TOPOLOGY
-    assert scale_up(scale_ups, waits(), 3, 1000.0) is Stage.FUTILE
+    assert scale_up(scale_ups, waits(), 3, 1000.0) is Stage.SCALE_UP_INEFFECTIVE
     assert wakes == [SETTLED, SETTLED]
     (told,) = scale_ups.heeded(waits(), ["node-0"], 2000.0).unplaced
     assert told.message == (
@@ -54,18 +54,18 @@ def test_nodes_that_come_one_after_the_other_are_one_scale_up(scale_ups):
     for number in range(1, 10):
         assert stage_after(scale_ups, waits(), number, 10.0 * number) is Stage.TOPOLOGY
     assert stage_after(scale_ups, waits(), 9, 1000.0) is Stage.TOPOLOGY
-    assert scale_up(scale_ups, waits(), 10, 2000.0) is Stage.FUTILE
+    assert scale_up(scale_ups, waits(), 10, 2000.0) is Stage.SCALE_UP_INEFFECTIVE
 
 
 def test_a_gang_that_finds_more_room_calls_on(scale_ups):
     scale_up(scale_ups, waits(), 2, 0.0)
     assert scale_up(scale_ups, waits(found=4), 3, 1000.0) is Stage.TOPOLOGY
-    assert scale_up(scale_ups, waits(found=4), 4, 2000.0) is Stage.FUTILE
+    assert scale_up(scale_ups, waits(found=4), 4, 2000.0) is Stage.SCALE_UP_INEFFECTIVE
 
 
 def test_a_gang_that_asks_for_something_else_calls_again(scale_ups):
     scale_up(scale_ups, waits(), 2, 0.0)
-    assert scale_up(scale_ups, waits(), 3, 1000.0) is Stage.FUTILE
+    assert scale_up(scale_ups, waits(), 3, 1000.0) is Stage.SCALE_UP_INEFFECTIVE
     assert stage_after(scale_ups, waits(needed=4), 3, 1500.0) is Stage.TOPOLOGY
 
 
@@ -75,7 +75,7 @@ def test_a_gang_that_came_during_a_scale_up_is_not_counted_in(scale_ups):
     assert stage_after(scale_ups, waits(), 2, 2.0) is Stage.TOPOLOGY
     assert stage_after(scale_ups, waits(), 2, 301.0) is Stage.TOPOLOGY
     assert scale_up(scale_ups, waits(), 3, 1000.0) is Stage.TOPOLOGY
-    assert scale_up(scale_ups, waits(), 4, 2000.0) is Stage.FUTILE
+    assert scale_up(scale_ups, waits(), 4, 2000.0) is Stage.SCALE_UP_INEFFECTIVE
 
 
 def test_who_waits_for_the_queue_does_not_call(scale_ups):

@@ -70,12 +70,12 @@ def test_autoscalers_are_called_only_where_nodes_could_help():
         Stage.DEVICES,
         Stage.TOPOLOGY,
         Stage.FAIR_SHARE,
-        Stage.VICTIMS,
+        Stage.VICTIMS_PROTECTED,
         Stage.EVICTION_BUDGET,
         Stage.RESERVED,
     }
     assert condition_reason(Stage.QUEUE_MAX) == "QueueMax"
-    assert condition_reason(Stage.FAILED) == "SchedulerError"
+    assert condition_reason(Stage.SCHEDULER_ERROR) == "SchedulerError"
 
 
 def test_pods_above_the_floor_call_for_nodes_only_if_told_to():
@@ -153,7 +153,7 @@ async def test_a_nominated_pod_names_its_node_until_it_loses_it(cluster, writer)
     assert cluster.pod("worker-0").status.nominated_node_name == ""
 
 
-@pytest.mark.parametrize("stage", [Stage.MEMBERS, Stage.GATED])
+@pytest.mark.parametrize("stage", [Stage.MEMBERS_MISSING, Stage.SCHEDULING_GATED])
 async def test_pods_of_half_a_gang_keep_what_they_say_and_events_tell(cluster, writer, stage):
     pod = cluster.add_pod("worker-0")
     for now in range(30):
@@ -168,9 +168,9 @@ async def test_pods_of_half_a_gang_keep_what_they_say_and_events_tell(cluster, w
 async def test_half_a_gang_takes_back_the_call_that_the_whole_gang_made(cluster, writer):
     pod = cluster.add_pod("worker-0")
     await say(writer, waits(Stage.RESOURCES, "no room.", pod))
-    await say(writer, waits(Stage.MEMBERS, "1 of 2 exist.", pod), now=1.0)
+    await say(writer, waits(Stage.MEMBERS_MISSING, "1 of 2 exist.", pod), now=1.0)
     assert scheduled(cluster, "worker-0").reason == "MembersMissing"
-    await say(writer, waits(Stage.MEMBERS, "0 of 2 exist.", pod), now=20.0)
+    await say(writer, waits(Stage.MEMBERS_MISSING, "0 of 2 exist.", pod), now=20.0)
     assert scheduled(cluster, "worker-0").message == "0 of 2 exist."
 
 
@@ -179,14 +179,14 @@ async def test_a_pod_of_half_a_gang_whose_gate_is_gone_keeps_what_the_server_sai
     document = cluster.api.find(PODS, "worker-0", NAMESPACE)
     gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "x"}
     cluster.api.patch_status(PODS, document, {"conditions": [gated]})
-    await say(writer, waits(Stage.MEMBERS, "1 of 2 exist.", pod))
+    await say(writer, waits(Stage.MEMBERS_MISSING, "1 of 2 exist.", pod))
     assert writes(cluster) == 0
 
 
 async def test_a_gated_pod_keeps_what_the_server_says(cluster, writer):
     pod = cluster.add_pod("worker-0", schedulingGates=[{"name": "wait"}])
     before = scheduled(cluster, "worker-0")
-    await say(writer, waits(Stage.GATED, "1 pod is gated.", pod))
+    await say(writer, waits(Stage.SCHEDULING_GATED, "1 pod is gated.", pod))
     assert writes(cluster) == 0
     assert scheduled(cluster, "worker-0") == before
 
@@ -263,7 +263,7 @@ async def test_the_newest_sentence_arrives_last_though_lanes_write_side_by_side(
 
     cluster.fail_once("patch", "Pod/status", late)
     second_lane = asyncio.create_task(writer.run())
-    writer.update(pending_statuses(waits(Stage.CLAIMS, "no claim.", pod)), 0.0)
+    writer.update(pending_statuses(waits(Stage.CLAIMS_NOT_READY, "no claim.", pod)), 0.0)
     await asyncio.sleep(0)
     writer.update(pending_statuses(waits(Stage.RESOURCES, "no room.", pod)), 0.1)
     for _ in range(20):

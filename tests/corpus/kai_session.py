@@ -53,7 +53,7 @@ def session(case: Mapping, cluster: Mapping, see: See = snapshot_of) -> Ends:
     settings = CycleSettings(
         rules=KAI,
         actions=actions,
-        consolidate_at_most=UNLIMITED,
+        max_relocated_pods=UNLIMITED,
         staleness_grace=case["config"].get("params", {}).get("staleness_grace_seconds", 0.0),
         **strategies(case["config"]["plugins"]),
     )
@@ -85,7 +85,7 @@ def ends(cluster: Mapping, plan: Plan) -> Ends:
         for task in job["tasks"]
     }
     for e in plan.evictions:
-        status, node = ("Pipelined", e.moved_to) if e.moved_to else ("Releasing", e.node)
+        status, node = ("Pipelined", e.relocated_to) if e.relocated_to else ("Releasing", e.node)
         found[e.pod.name] = found[e.pod.name]._replace(status=status, node=node)
     found.update({n.pod.name: End("Pipelined", n.node) for n in plan.nominations})
     for pod in (pod for gang in plan.placements for pod in gang.pods):
@@ -108,7 +108,7 @@ def check_ceilings(case: Mapping, plan: Plan) -> None:
     counts = {
         "binds": sum(len(gang.pods) for gang in plan.placements),
         "evictions": len(plan.evictions),
-        "pipelines": len(plan.nominations) + sum(bool(e.moved_to) for e in plan.evictions),
+        "pipelines": len(plan.nominations) + sum(bool(e.relocated_to) for e in plan.evictions),
     }
     for kind, count in counts.items():
         assert count <= limits.get(kind, count), f"{count} {kind}, at most {limits[kind]}"

@@ -51,7 +51,7 @@ def surplus_only(built, queues, total, rules):
             ceiling=np.minimum(demand, built.max)[row],
             deserved=built.deserved[row],
             weight=built.weight[row],
-            usage=usage[row],
+            past_usage=usage[row],
             priority=built.priority,
             creation_order=built.creation_order,
         )

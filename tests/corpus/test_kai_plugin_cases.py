@@ -8,11 +8,11 @@ from kai_py.policy.fairness_rules import KAI, MinRuntimeMethod
 from kai_py.policy.limits import check_deserved, check_limits, check_max
 from kai_py.policy.min_runtime import (
     preempt_min_runtime,
-    protected,
     reclaim_min_runtime,
+    within_min_runtime,
 )
 from kai_py.policy.queue_order import order_keys
-from kai_py.policy.queue_usage import Standing
+from kai_py.policy.queue_usage import QueueUsage
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
     Victims,
@@ -43,7 +43,7 @@ def stand(queues, total=None):
     built = table(queues)
     rows = {key: amounts(built, queues, key) for key in ("allocated", "fair_share")}
     non_preemptible = amounts(built, queues, "allocated_non_preemptible")
-    return Standing(built, vector(total), rows["allocated"], non_preemptible, rows["fair_share"])
+    return QueueUsage(built, vector(total), rows["allocated"], non_preemptible, rows["fair_share"])
 
 
 def reclaimer_of(standing, described):
@@ -183,7 +183,7 @@ def is_protected(given, victim, *, reclaim):
     else:
         runtimes = preempt_min_runtime(built, rules)
     started = NOW - victim.get("last_start_age_seconds", np.nan)
-    return protected(started, runtimes[built.positions[victim["queue"]]], NOW)
+    return within_min_runtime(started, runtimes[built.positions[victim["queue"]]], NOW)
 
 
 def victim_filter(*, reclaim):

@@ -50,7 +50,7 @@ def test_a_gang_waits_for_all_its_pods():
     owner, *pods = job_with_pods("train", 3, queue="team")
     plan = cluster(node("a"), queue("team", 8), owner, pods[:2]).plan()
     [unplaced] = plan.unplaced
-    assert unplaced.stage is Stage.MEMBERS
+    assert unplaced.stage is Stage.MEMBERS_MISSING
     assert unplaced.message == "the gang starts with 3 pods; 2 exist."
 
 
@@ -99,8 +99,8 @@ def test_a_pod_of_an_unknown_queue_is_told_so_and_nobody_waits_for_it():
     ).plan()
     assert placed(plan) == {"good": "a"}
     assert {u.gang: u.stage for u in plan.unplaced} == {
-        "default/Pod/lost": Stage.QUEUE,
-        "default/Pod/none": Stage.QUEUE,
+        "default/Pod/lost": Stage.QUEUE_NOT_FOUND,
+        "default/Pod/none": Stage.QUEUE_NOT_FOUND,
     }
 
 
@@ -254,7 +254,7 @@ def test_a_gang_whose_start_failed_leaves_its_room_to_others_for_a_while():
     world.builder.hold_back("default/Pod/failing", START + 1005)
     plan = world.plan(now=1000)
     assert placed(plan) == {"next": "a"}
-    assert plan.unplaced[0].stage is Stage.FAILED
+    assert plan.unplaced[0].stage is Stage.SCHEDULER_ERROR
     assert placed(world.plan(now=1005)) == {"failing": "a"}
 
 

@@ -22,9 +22,9 @@ from kai_py.api.records.disruption import (
 )
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.plan import Action, Stage
-from kai_py.plan.search_cache import VainSearches
+from kai_py.plan.search_cache import SearchCache
 from kai_py.plan.victims.search import VictimSearch
-from kai_py.policy.score.strategies import PlacementStrategy
+from kai_py.policy.score.strategies import ScoreStrategy
 from tests.support.scenario import cluster, job_with_pods, node, pod, queue, shared
 
 NODES, QUEUES = 3, ("a", "b", "c")
@@ -65,8 +65,8 @@ configurations = st.sampled_from(
     [
         {},
         {"victim_probes": 11, "victim_probes_per_gang": 3, "actions": tuple(Action)[2:]},
-        {"default_strategy": PlacementStrategy.FRUGAL},
-        {"strategy": PlacementStrategy.RANDOM},
+        {"default_strategy": ScoreStrategy.FRUGAL},
+        {"strategy": ScoreStrategy.RANDOM},
         {"cooldown": 25.0},
     ]
 )
@@ -167,7 +167,7 @@ def test_plans_with_and_without_memory_are_the_same(course, options, slow, after
             plans.append(each.cluster.plan(now))
             if after == "carry out":
                 each.carry_out(plans[-1])
-        forgetting.cluster.memory.vain = VainSearches()
+        forgetting.cluster.memory.search_cache = SearchCache()
         assert plans[0] == plans[1]
 
 
@@ -259,7 +259,7 @@ def stage(plan):
 def test_a_search_for_moves_that_ran_out_rests_until_somebody_has_left(work):
     tight = fragmented()
     rests = (
-        Stage.BUDGET,
+        Stage.SEARCH_BUDGET,
         "the search starts again once somebody has left or a node has come.",
     )
     assert stage(tight.plan(100.0)) == rests
@@ -294,7 +294,7 @@ def test_room_that_a_gang_was_given_and_never_took_ends_the_rest(work):
     tight.add(first)
     started = tight.plan(100.0)
     assert [gang.gang for gang in started.placements] == ["default/Pod/first"]
-    assert [each.stage for each in started.unplaced] == [Stage.BUDGET]
+    assert [each.stage for each in started.unplaced] == [Stage.SEARCH_BUDGET]
     work.clear()
     tight.remove(first)
     tight.plan(101.0)

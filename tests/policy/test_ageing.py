@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.policy.ageing import NO_AGEING, Ageing, QueueAgeing
-from kai_py.policy.gang_order import gang_rank
+from kai_py.policy.gang_order import gang_key
 from kai_py.snapshot.queue_specs import QueueSpec
 from tests.support.scenario import START
 from tests.support.worlds import gang
@@ -16,37 +16,37 @@ NOW = START + 1000.0
 
 
 def ageing(*queues, default=NO_AGEING, now=NOW):
-    return QueueAgeing.of(queues, default, now)
+    return QueueAgeing.for_queues(queues, default, now)
 
 
 def test_waiting_counts_as_priority_up_to_the_limit():
     old = gang("old", pods=1)
-    assert ageing().gained(old) == 0
-    assert ageing(default=Ageing(100.0)).gained(old) == 10
-    assert ageing(default=Ageing(101.0)).gained(old) == 9
-    assert ageing(default=Ageing(1.0, most=7)).gained(old) == 7
-    assert ageing(default=Ageing(100.0)).gained(gang("late", pods=1, created=2000)) == 0
+    assert ageing().points(old) == 0
+    assert ageing(default=Ageing(100.0)).points(old) == 10
+    assert ageing(default=Ageing(101.0)).points(old) == 9
+    assert ageing(default=Ageing(1.0, limit=7)).points(old) == 7
+    assert ageing(default=Ageing(100.0)).points(gang("late", pods=1, created=2000)) == 0
 
 
 def test_the_gang_comes_before_its_queue_the_queue_before_those_above_and_the_configuration():
     org = QueueSpec(name="org", ageing=50.0, ageing_limit=15)
     team, own = QueueSpec(name="team", parent="org"), QueueSpec(name="own", parent="org", ageing=0)
-    rules = ageing(org, team, own, QueueSpec(name="other"), default=Ageing(10.0, most=30))
+    rules = ageing(org, team, own, QueueSpec(name="other"), default=Ageing(10.0, limit=30))
     gained = {
-        queue: rules.gained(gang("g", pods=1, queue=queue)) for queue in ("team", "own", "other")
+        queue: rules.points(gang("g", pods=1, queue=queue)) for queue in ("team", "own", "other")
     }
     assert gained == {"team": 15, "own": 0, "other": 30}
     said = replace(gang("g", pods=1), ageing=200.0)
-    assert rules.gained(said) == 5
-    assert rules.gained(replace(said, ageing=0.0)) == 0
-    assert rules.gained(replace(said, ageing=0.001)) == 15, "no workload lifts the limit"
+    assert rules.points(said) == 5
+    assert rules.points(replace(said, ageing=0.0)) == 0
+    assert rules.points(replace(said, ageing=0.001)) == 15, "no workload lifts the limit"
     assert rules.priority(replace(said, priority=3)) == 8
 
 
 def test_who_ran_and_was_evicted_starts_anew():
     old = gang("old", pods=1)
     fresh = replace(old, members=(replace(old.members[0], created=NOW - 150.0),))
-    assert ageing(default=Ageing(100.0)).gained(fresh) == 1
+    assert ageing(default=Ageing(100.0)).points(fresh) == 1
 
 
 drawn_gangs = st.lists(
@@ -79,14 +79,14 @@ def drawn_as_gangs(drawn):
 def test_without_ageing_the_order_is_that_of_priority_and_age(drawn):
     gangs = [replace(each, ageing=None, queue="none") for each in drawn_as_gangs(drawn)]
     rules = ageing(*QUEUES)
-    line = sorted(gangs, key=lambda each: gang_rank(each, 0, rules.gained(each)))
+    line = sorted(gangs, key=lambda each: gang_key(each, 0, rules.points(each)))
     assert line == sorted(gangs, key=lambda each: (-each.priority, each.created, each.key))
 
 
 @given(drawn_gangs, st.randoms(use_true_random=False))
 def test_the_order_is_total_whatever_ages_how(drawn, chance):
     gangs, rules = drawn_as_gangs(drawn), ageing(*QUEUES, default=Ageing(77.0))
-    ranks = {each.key: gang_rank(each, 0, rules.gained(each)) for each in gangs}
+    ranks = {each.key: gang_key(each, 0, rules.points(each)) for each in gangs}
     assert len(set(ranks.values())) == len(ranks)
     shuffled = list(gangs)
     chance.shuffle(shuffled)
@@ -101,8 +101,8 @@ def test_nobody_starves_behind_work_that_keeps_coming(above, seconds):
     longest = int((above + 1) * seconds) + 2
     for second in range(longest + 1):
         waiting.append(gang(f"high-{second}", pods=1, priority=above, created=second))
-        gained = ageing(*rules, now=START + second).gained
-        served = min(waiting, key=lambda each: gang_rank(each, 0, gained(each)))
+        gained = ageing(*rules, now=START + second).points
+        served = min(waiting, key=lambda each: gang_key(each, 0, gained(each)))
         waiting.remove(served)
         if served.key.endswith("/low"):
             return

@@ -80,4 +80,4 @@ def test_what_comes_first_is_used_up_before_the_rest(rows, count):
     begun = fill(count, first, flat, slack)
     left = count - sum(pods for _, pods in begun)
     expected = begun + fill(left, rest, flat, slack)
-    assert fill(count, first + rest, flat, slack, first=first) == expected
+    assert fill(count, first + rest, flat, slack, preferred_replicas=first) == expected

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.api.records.core import Taint, Toleration
-from kai_py.policy.fit import copies_that_fit, static_fit
+from kai_py.policy.fit import replicas_that_fit, static_fit
 from kai_py.policy.tolerations import tolerates
 from kai_py.snapshot.nodes import node_columns
 from kai_py.snapshot.resources import ResourceIndex
@@ -37,7 +37,7 @@ def test_copies_are_what_fits_and_one_more_does_not(rows, cpu, memory):
     free[1] = [row[1] for row in rows]
     mask = np.array([row[2] for row in rows])
     wanted = shape(requests={"cpu": float(cpu), "memory": float(memory)})
-    for row, copies in enumerate(copies_that_fit(wanted, RESOURCES, free, mask, free)):
+    for row, copies in enumerate(replicas_that_fit(wanted, RESOURCES, free, mask, free)):
         have = rows[row][:2]
         fits = mask[row] and copies * cpu <= have[0] and copies * memory <= have[1]
         more = (copies + 1) * cpu <= have[0] and (copies + 1) * memory <= have[1]
@@ -48,7 +48,7 @@ def test_copies_are_what_fits_and_one_more_does_not(rows, cpu, memory):
 def test_a_resource_that_no_node_has_fits_nowhere():
     free = np.full((len(RESOURCES.names), 2), 100.0)
     wanted = shape(requests={"example.com/unknown": 1.0})
-    assert not copies_that_fit(wanted, RESOURCES, free, np.ones(2, bool), free).any()
+    assert not replicas_that_fit(wanted, RESOURCES, free, np.ones(2, bool), free).any()
 
 
 def test_mirrored_requests_bind_only_where_the_resource_is_reported():
@@ -58,14 +58,14 @@ def test_mirrored_requests_bind_only_where_the_resource_is_reported():
     free = allocatable.copy()
     free[gpu] = [3, -5]
     wanted = shape(requests={"pods": 1.0}, mirrored={"nvidia.com/gpu": 2.0})
-    copies = copies_that_fit(wanted, RESOURCES, free, np.ones(2, bool), allocatable)
+    copies = replicas_that_fit(wanted, RESOURCES, free, np.ones(2, bool), allocatable)
     assert list(copies) == [1, 100]
 
 
 def test_a_host_port_fits_once_per_node():
     free = np.full((len(RESOURCES.names), 1), 100.0)
     wanted = shape(requests={"pods": 1.0}, host_ports=(("", "TCP", 80),))
-    assert list(copies_that_fit(wanted, RESOURCES, free, np.ones(1, bool), free)) == [1]
+    assert list(replicas_that_fit(wanted, RESOURCES, free, np.ones(1, bool), free)) == [1]
 
 
 def test_a_node_counts_for_the_first_filter_that_removes_it():

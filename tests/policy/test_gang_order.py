@@ -1,11 +1,11 @@
 from dataclasses import replace
 
-from kai_py.policy.gang_order import gang_rank, in_turns
+from kai_py.policy.gang_order import gang_key, in_rotation
 from tests.support.worlds import gang
 
 
 def rank(each, served=0, gained=0):
-    return gang_rank(each, served, gained)
+    return gang_key(each, served, gained)
 
 
 def test_priority_then_need_then_age_then_name():
@@ -25,8 +25,8 @@ def test_what_was_gained_by_waiting_counts_like_priority():
 
 def test_who_ran_out_comes_last_and_the_longest_ago_first():
     a, b, c = (gang(name, pods=1) for name in "abc")
-    assert in_turns([a, b, c], {a.key: 7, b.key: 3}) == [[c], [b], [a]]
-    assert in_turns([], {}) == []
+    assert in_rotation([a, b, c], {a.key: 7, b.key: 3}) == [[c], [b], [a]]
+    assert in_rotation([], {}) == []
 
 
 def test_a_gang_is_not_younger_for_being_renamed():

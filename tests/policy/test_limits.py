@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from kai_py.policy.limits import Bound, check_limits
-from kai_py.policy.queue_usage import Standing
+from kai_py.policy.limits import QuotaBound, check_limits
+from kai_py.policy.queue_usage import QueueUsage
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.queues import build_queues
 
@@ -22,7 +22,7 @@ def stand(specs, allocated=None, non_preemptible=None):
 
     none = np.zeros((len(RESOURCES), len(table)))
     total = np.zeros(len(RESOURCES))
-    return Standing(table, total, held(allocated), held(non_preemptible), none)
+    return QueueUsage(table, total, held(allocated), held(non_preemptible), none)
 
 
 def ask(**amounts):
@@ -43,7 +43,7 @@ def test_the_nearest_queue_that_refuses_is_named():
     standing = stand([PARENT, CHILD, SIBLING], {"team": {"gpu": 6}, "other": {"gpu": 3}})
     assert check(standing, ask(gpu=1)) is None
     refused = check(standing, ask(gpu=2))
-    assert (refused.bound, refused.queue) == (Bound.MAX, "dept")
+    assert (refused.bound, refused.queue) == (QuotaBound.MAX, "dept")
     assert (refused.limit, refused.allocated, refused.requested) == (10, 9, 2)
     assert check(standing, ask(gpu=3)).queue == "team"
 
@@ -58,7 +58,7 @@ def test_non_preemptible_work_stays_within_deserved_at_every_level():
     standing = stand(specs, {"team": {"gpu": 2}}, {"team": {"gpu": 2}, "other": {"gpu": 3}})
     assert check(standing, ask(gpu=2)) is None
     refused = check(standing, ask(gpu=2), preemptible=False)
-    assert (refused.bound, refused.queue, refused.allocated) == (Bound.DESERVED, "dept", 5)
+    assert (refused.bound, refused.queue, refused.allocated) == (QuotaBound.DESERVED, "dept", 5)
 
 
 def test_sums_of_fractions_are_not_refused_for_float_noise():

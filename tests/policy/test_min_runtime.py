@@ -2,18 +2,18 @@ from dataclasses import replace
 
 import pytest
 
-from kai_py.policy.fairness_rules import NATIVE, MinRuntimeMethod, Rules
+from kai_py.policy.fairness_rules import NATIVE, FairnessRules, MinRuntimeMethod
 from kai_py.policy.min_runtime import (
-    PreemptionDelayed,
+    PreemptionDelay,
     preempt_min_runtime,
     preemption_delay,
-    protected,
     reclaim_min_runtime,
+    within_min_runtime,
 )
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.queues import build_queues
 
-RULES = Rules(default_preempt_min_runtime=2, default_reclaim_min_runtime=1)
+RULES = FairnessRules(default_preempt_min_runtime=2, default_reclaim_min_runtime=1)
 QUEUES = build_queues(
     [
         QueueSpec(name="prod", reclaim_min_runtime=30),
@@ -61,17 +61,17 @@ def test_reclaim_asks_the_side_of_the_victim(method, reclaimer, victim, expected
 
 
 def test_protection_ends_when_the_runtime_is_reached_and_needs_a_start():
-    safe = [protected(started, 30.0, now=100.0) for started in (70.0, 71.0, float("nan"))]
+    safe = [within_min_runtime(started, 30.0, now=100.0) for started in (70.0, 71.0, float("nan"))]
     assert safe == [False, True, False]
 
 
 @pytest.mark.parametrize(
     ("last_evicted", "now", "expected"),
     [
-        (None, 309.0, PreemptionDelayed(300, 310)),
+        (None, 309.0, PreemptionDelay(300, 310)),
         (None, 310.0, None),
-        (100.0, 310.0, PreemptionDelayed(300, 400)),
-        (5.0, 309.0, PreemptionDelayed(300, 310)),
+        (100.0, 310.0, PreemptionDelay(300, 400)),
+        (5.0, 309.0, PreemptionDelay(300, 310)),
     ],
 )
 def test_preemption_delay_counts_from_creation_or_the_last_eviction(last_evicted, now, expected):

@@ -5,7 +5,7 @@ from itertools import chain, combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.policy.numa import admitted, aligned, given_back, pods_by_zones
+from kai_py.policy.numa import allocate_zones, free_after_end, free_after_start, replicas_by_zones
 from kai_py.snapshot.alignment import Alignment
 from kai_py.snapshot.numa import NumaNode, NumaPolicy
 
@@ -28,7 +28,7 @@ def containers(*running, starting=()):
 
 
 def start(node, wanted, free=None):
-    return admitted(node, node.available if free is None else free, wanted)
+    return free_after_start(node, node.available if free is None else free, wanted)
 
 
 def test_a_pod_gets_the_lowest_zone_that_has_all_of_it():
@@ -69,44 +69,46 @@ def test_init_containers_need_a_zone_and_give_it_back():
 def test_what_zones_do_not_report_is_not_aligned():
     wanted = Alignment({"memory": 1e12})
     assert start(numa(), wanted) == numa().available
-    assert pods_by_zones(numa(), numa().available, wanted, 7) == (7, 7)
+    assert replicas_by_zones(numa(), numa().available, wanted, 7) == (7, 7)
 
 
 def test_pods_are_counted_one_after_the_other():
-    assert pods_by_zones(numa(), numa().available, pod(2), 9) == (4, 4)
-    assert pods_by_zones(numa(), numa().available, pod(3), 9) == (2, 2)
-    assert pods_by_zones(numa(), numa().available, pod(1), 3) == (3, 3)
+    assert replicas_by_zones(numa(), numa().available, pod(2), 9) == (4, 4)
+    assert replicas_by_zones(numa(), numa().available, pod(3), 9) == (2, 2)
+    assert replicas_by_zones(numa(), numa().available, pod(1), 3) == (3, 3)
 
 
 def test_pods_are_counted_by_the_zones_that_they_need():
     node = numa(None)
-    assert pods_by_zones(node, node.available, pod(3), 2) == (2, 2)
-    assert pods_by_zones(node, node.available, pod(3), 4) == (2, 4), "nobody is refused"
-    assert pods_by_zones(node, node.available, pod(6), 1) == (0, 1)
+    assert replicas_by_zones(node, node.available, pod(3), 2) == (2, 2)
+    assert replicas_by_zones(node, node.available, pod(3), 4) == (2, 4), "nobody is refused"
+    assert replicas_by_zones(node, node.available, pod(6), 1) == (0, 1)
     restricted = numa("restricted")
-    assert pods_by_zones(restricted, restricted.available, pod(6), 3) == (0, 1)
+    assert replicas_by_zones(restricted, restricted.available, pod(6), 3) == (0, 1)
 
 
 def test_a_node_that_refuses_nobody_gives_the_fewest_zones_or_what_there_is():
     node = numa(None)
-    assert aligned(node, node.available, pod(3, 1)) == (((1, 1), (4, 2)), 1)
-    assert aligned(node, ((2, 2), (2, 2)), pod(3)) == (((0, 2), (1, 2)), 2)
-    assert aligned(node, node.available, pod(9)) == (((0, 2), (0, 2)), 2)
+    assert allocate_zones(node, node.available, pod(3, 1)) == (((1, 1), (4, 2)), 1)
+    assert allocate_zones(node, ((2, 2), (2, 2)), pod(3)) == (((0, 2), (1, 2)), 2)
+    assert allocate_zones(node, node.available, pod(9)) == (((0, 2), (0, 2)), 2)
 
 
 def test_of_several_containers_the_one_with_most_zones_counts():
     node = numa(None, by_pod=False)
-    assert aligned(node, node.available, containers(3, 3)) == (((1, 2), (1, 2)), 1)
-    assert aligned(node, node.available, containers(1, 5, 1)).zones == 2
-    assert aligned(node, node.available, containers(1, starting=(5,))).zones == 2
+    assert allocate_zones(node, node.available, containers(3, 3)) == (((1, 2), (1, 2)), 1)
+    assert allocate_zones(node, node.available, containers(1, 5, 1)).zone_count == 2
+    assert allocate_zones(node, node.available, containers(1, starting=(5,))).zone_count == 2
 
 
 def test_what_a_pod_had_is_free_where_it_was_seen():
     free = ((1.0, 2.0), (1.0, 2.0))
     seen = (("node-1", {CPU: 3.0}),)
-    assert given_back(numa(), free, pod(3), seen) == ((1, 2), (4, 2))
-    assert given_back(numa(), free, pod(3)) == ((4, 2), (1, 2))
-    assert given_back(numa(), ((1.0, 2.0), (4.0, 2.0)), pod(3), seen) == ((1, 2), (4, 2)), "at most"
+    assert free_after_end(numa(), free, pod(3), seen) == ((1, 2), (4, 2))
+    assert free_after_end(numa(), free, pod(3)) == ((4, 2), (1, 2))
+    assert free_after_end(numa(), ((1.0, 2.0), (4.0, 2.0)), pod(3), seen) == ((1, 2), (4, 2)), (
+        "at most"
+    )
 
 
 amounts = st.integers(0, 4).map(float)
@@ -123,7 +125,7 @@ def test_a_pod_starts_where_some_set_of_zones_will_do(policy, pairs, cpu, gpu):
     zones = tuple(tuple(map(max, *pair)) for pair in pairs)
     free = tuple(tuple(map(min, *pair)) for pair in pairs)
     node, wanted = numa(policy, zones=zones), pod(cpu, gpu)
-    left = admitted(node, free, wanted)
+    left = free_after_start(node, free, wanted)
     assert (left is not None) == by_trying_all(node, free, wanted)
     if left is not None:
         taken = [sum(zone[at] for zone in free) - sum(zone[at] for zone in left) for at in (0, 1)]
@@ -168,11 +170,11 @@ def test_who_starts_later_needs_no_fewer_zones(policy, by_pod, pairs, sizes):
     node = numa(policy, by_pod=by_pod, zones=zones)
     parts = [pod(*size).pod for size in sizes]
     wanted = Alignment(pod(*map(sum, zip(*sizes, strict=True))).pod, (), tuple(parts))
-    counted = pods_by_zones(node, free, wanted, 5)
+    counted = replicas_by_zones(node, free, wanted, 5)
     needs = []
-    while len(needs) < 5 and (taken := aligned(node, free, wanted)) is not None:
-        free = taken.left
-        needs.append(taken.zones)
+    while len(needs) < 5 and (taken := allocate_zones(node, free, wanted)) is not None:
+        free = taken.free
+        needs.append(taken.zone_count)
     assert needs == sorted(needs)
     assert counted == tuple(sum(n <= z for n in needs) for z in range(1, len(zones) + 1))
     assert counted[-1] == 5 or policy is not None
@@ -194,5 +196,5 @@ def test_a_node_that_refuses_nobody_needs_as_few_zones_as_any_set(pairs, cpu, gp
         for chosen in combinations(rows, size)
         if all(sum(free[z][at] for z in chosen) >= n for at, n in ((0, cpu), (1, gpu)))
     ]
-    found = aligned(numa(None, zones=zones), free, wanted)
-    assert found.zones == min(sizes, default=len(rows))
+    found = allocate_zones(numa(None, zones=zones), free, wanted)
+    assert found.zone_count == min(sizes, default=len(rows))

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.policy.fairness_rules import KAI, NATIVE
-from kai_py.policy.queue_order import QueueLine, order_keys
-from kai_py.policy.queue_usage import Standing
+from kai_py.policy.queue_order import QueueOrder, order_keys
+from kai_py.policy.queue_usage import QueueUsage
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.queues import build_queues
 
@@ -23,7 +23,7 @@ def stand(specs, held, fair, total=(100.0, 100.0)):
         return np.array([by_queue.get(name, (0, 0)) for name in table.names], np.float64).T
 
     none = np.zeros((len(RESOURCES), len(table)))
-    return Standing(table, np.array(total), rows(held), none, rows(fair))
+    return QueueUsage(table, np.array(total), rows(held), none, rows(fair))
 
 
 def first(standing, ask, rules=NATIVE):
@@ -31,7 +31,7 @@ def first(standing, ask, rules=NATIVE):
     queues = standing.queues
     request = np.zeros((len(RESOURCES), len(queues)))
     waiting = np.zeros(len(queues), bool)
-    line = QueueLine(standing, rules)
+    line = QueueOrder(standing, rules)
     for name, amounts in ask.items():
         at = queues.positions[name]
         request[:, at], waiting[at] = amounts, True
@@ -190,7 +190,7 @@ def scenes(draw):
 @given(scenes(), st.sampled_from([NATIVE, KAI]))
 def test_line_equals_sorting_anew_after_every_change(scene, rules):
     standing, steps = scene
-    line = QueueLine(standing, rules)
+    line = QueueOrder(standing, rules)
     waiting = np.zeros(len(standing.queues), bool)
     request = np.zeros(standing.allocated.shape)
     for leaf, gang, started in steps:
@@ -206,7 +206,7 @@ def test_thousands_of_steps_in_milliseconds():
     specs = [QueueSpec(name=f"d{i}", created=i) for i in range(10)]
     specs += [QueueSpec(name=f"q{i}", parent=f"d{i % 10}", created=i) for i in range(100)]
     standing = stand(specs, {}, {spec.name: (10, 10) for spec in specs})
-    line = QueueLine(standing, NATIVE)
+    line = QueueOrder(standing, NATIVE)
     gang = np.array([1.0, 1.0])
     for leaf in np.flatnonzero(standing.queues.is_leaf):
         line.update(int(leaf), gang)

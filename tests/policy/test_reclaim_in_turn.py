@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.policy.fairness_rules import KAI, NATIVE
-from kai_py.policy.reclaim_batch import may_reclaim_in_turn
+from kai_py.policy.reclaim_batch import may_reclaim_batch
 from kai_py.policy.reclaim_rules import (
     check_reclaim,
     may_reclaim,
@@ -76,7 +76,7 @@ def test_yes_means_yes_for_each(scene, rules):
     standing, reclaimer, steps = scene
     victims = as_victims([each for each in steps if each])
     before = standing.allocated.copy()
-    if may_reclaim_in_turn(standing, reclaimer, len(steps), victims, rules):
+    if may_reclaim_batch(standing, reclaimer, len(steps), victims, rules):
         assert each_in_its_turn(standing, reclaimer, steps, rules)
     assert np.array_equal(standing.allocated, before)
 
@@ -86,7 +86,7 @@ def test_in_the_common_case_no_means_no(count, share, rules):
     specs = [queue("v", 0), queue("x1", 9)]
     standing = stand(specs, {"v": (0, 6)}, {"v": (INF, 0), "x1": (INF, share)})
     reclaimer, steps = asks(standing, "x1"), [(standing.queues.positions["v"], (0, 1))] * count
-    verdict = may_reclaim_in_turn(standing, reclaimer, count, as_victims(steps), rules)
+    verdict = may_reclaim_batch(standing, reclaimer, count, as_victims(steps), rules)
     assert verdict == each_in_its_turn(standing, reclaimer, steps, rules)
     assert verdict == (count <= min(share, 6))
 
@@ -96,7 +96,7 @@ def test_queues_that_may_be_asked_stay_the_same():
     standing = stand(specs, {"v": (0, 3)}, {"v": (INF, 1), "w": (INF, 1), "x1": (INF, 9)})
     reclaimer, at = asks(standing, "x1"), standing.queues.positions["v"]
     verdicts = [
-        may_reclaim_in_turn(standing, reclaimer, n, as_victims([(at, (0, 1))] * n), NATIVE)
+        may_reclaim_batch(standing, reclaimer, n, as_victims([(at, (0, 1))] * n), NATIVE)
         for n in (1, 2, 3)
     ]
     assert verdicts == [True, True, False]

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.policy.fairness_rules import KAI, NATIVE, Rules
-from kai_py.policy.queue_usage import Standing, facing
+from kai_py.policy.fairness_rules import KAI, NATIVE, FairnessRules
+from kai_py.policy.queue_usage import QueueUsage, diverging_siblings
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
     ReclaimRule,
@@ -30,7 +30,7 @@ def stand(specs, held, fair, non_preemptible=None):
         return np.array([by_queue.get(name, (0, 0)) for name in table.names], np.float64).T
 
     held, guarded = table.subtree_sums(rows(held)), table.subtree_sums(rows(non_preemptible))
-    return Standing(table, np.zeros(2), held, guarded, rows(fair))
+    return QueueUsage(table, np.zeros(2), held, guarded, rows(fair))
 
 
 def queue(name, gpu=0, parent="", cpu=INF, priority=100):
@@ -122,7 +122,7 @@ def test_reclaimer_may_not_end_more_saturated_than_its_victim():
     refused = check_reclaim(standing, reclaimer, victims(standing, *[("y1", 1)] * 3), NATIVE)
     assert (refused.rule, refused.queue, refused.against) == (ReclaimRule.SATURATION, "x", "y")
     assert (refused.value, refused.bound) == (1.5, 1.5)
-    reluctant = Rules(saturation_multiplier=1.4)
+    reluctant = FairnessRules(saturation_multiplier=1.4)
     refused = check_reclaim(standing, reclaimer, victims(standing, ("y1", 1)), reluctant)
     assert (refused.value, refused.bound) == (pytest.approx(2.1), 2)
 
@@ -205,7 +205,7 @@ def allowed_one_by_one(standing, reclaimer, taken, multiplier=1.0):
     queues = standing.queues
     left = {q: standing.allocated[:, q].copy() for q in range(len(queues))}
     involved = {}
-    ours, theirs = facing(queues, reclaimer.queue)
+    ours, theirs = diverging_siblings(queues, reclaimer.queue)
     for leaf, amount in sorted(taken, key=lambda victim: victim[0]):
         r, v = ours[leaf], theirs[leaf]
         starved = (standing.allocated[:, r] + reclaimer.request <= queues.deserved[:, r]).all()
@@ -241,7 +241,11 @@ def saturation(held, fair):
 def test_arrays_equal_loops(scene, multiplier):
     standing, reclaimer, taken = scene
     taken = [(leaf, amount) for leaf, amount in taken if any(amount)]
-    rules = Rules(division=KAI.division, compared=KAI.compared, saturation_multiplier=multiplier)
+    rules = FairnessRules(
+        division=KAI.division,
+        compared_resources=KAI.compared_resources,
+        saturation_multiplier=multiplier,
+    )
     refused = check_reclaim(standing, reclaimer, as_victims(taken), rules)
     assert (refused is None) == allowed_one_by_one(standing, reclaimer, taken, multiplier)
 

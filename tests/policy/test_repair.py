@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.policy.exact_assignment import Kind, assignment
+from kai_py.policy.exact_assignment import PodClass, assign
 
 
 def fits(pods, rooms, rows):
@@ -22,10 +22,10 @@ def fits(pods, rooms, rows):
 def test_it_finds_room_exactly_where_there_is_any(pods, rooms):
     sizes = sorted(set(pods), reverse=True)
     kinds = [
-        Kind(pods.count(size), np.array([float(size)]), np.ones(len(rooms), np.bool_))
+        PodClass(pods.count(size), np.array([float(size)]), np.ones(len(rooms), np.bool_))
         for size in sizes
     ]
-    found = assignment(kinds, np.array([rooms], dtype=np.float64), 100_000)
+    found = assign(kinds, np.array([rooms], dtype=np.float64), 100_000)
     every = product(range(len(rooms)), repeat=len(pods))
     assert (found is not None) == any(fits(pods, rooms, rows) for rows in every)
     if found is not None:
@@ -34,10 +34,10 @@ def test_it_finds_room_exactly_where_there_is_any(pods, rooms):
 
 
 def test_nodes_out_of_bounds_are_not_used_and_the_search_ends():
-    only_second = Kind(2, np.array([1.0]), np.array([False, True]))
+    only_second = PodClass(2, np.array([1.0]), np.array([False, True]))
     free = np.array([[9.0, 2.0]])
-    assert assignment([only_second], free, 10) == [[1, 1]]
-    assert assignment([only_second], free, 1) is None
+    assert assign([only_second], free, 10) == [[1, 1]]
+    assert assign([only_second], free, 1) is None
     assert free.tolist() == [[9.0, 2.0]]
 
 
@@ -46,11 +46,11 @@ def test_ten_thousand_nodes_are_no_burden():
     free = np.full((1, 10_000), 3.0)
     free[0, :63] = 8.0
     everywhere = np.ones(10_000, np.bool_)
-    kinds = [Kind(64, np.array([5.0]), everywhere), Kind(1, np.array([1.0]), everywhere)]
+    kinds = [PodClass(64, np.array([5.0]), everywhere), PodClass(1, np.array([1.0]), everywhere)]
     before = time.perf_counter()
-    assert assignment(kinds, free, 256) is None
+    assert assign(kinds, free, 256) is None
     assert time.perf_counter() - before < 0.5
-    kinds[0] = Kind(63, np.array([5.0]), everywhere)
-    found = assignment(kinds, free, 256)
+    kinds[0] = PodClass(63, np.array([5.0]), everywhere)
+    found = assign(kinds, free, 256)
     assert found is not None
     assert sorted(found[0]) == list(range(63))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kai_py.policy.topology import candidates
+from kai_py.policy.topology import candidate_domains
 from kai_py.snapshot.labels import NOWHERE
 from kai_py.snapshot.nodes import node_columns, with_node
 from kai_py.snapshot.resources import ResourceIndex
@@ -24,7 +24,7 @@ def levels():
 
 def names(copies, count, **bounds):
     given = {"required": None, "preferred": None, **bounds}
-    return [c.name for c in candidates(levels(), [np.array(copies)], [count], **given)]
+    return [c.name for c in candidate_domains(levels(), [np.array(copies)], [count], **given)]
 
 
 def test_racks_of_two_zones_are_different_domains():
@@ -55,15 +55,19 @@ def order(candidate):
 
 def test_without_a_domain_that_holds_all_the_roomiest_is_filled_first_then_the_nearest():
     """The other rack of the zone has less room than that of the other zone, and is nearer."""
-    [anywhere] = candidates(levels(), [np.array([4, 4, 2, 3, 1])], [14], required=None, preferred=1)
+    [anywhere] = candidate_domains(
+        levels(), [np.array([4, 4, 2, 3, 1])], [14], required=None, preferred=1
+    )
     assert order(anywhere) == [0, 1, 2, 3, 4]
 
 
 def test_inside_a_coarser_domain_finer_ones_are_filled_one_by_one():
     copies = np.array([1, 1, 3, 9, 9])
-    first = next(candidates(levels(), [copies], [4], required=0, preferred=1))
+    first = next(candidate_domains(levels(), [copies], [4], required=0, preferred=1))
     assert first.name == "z2/r1"
-    wide = list(candidates(levels(), [np.array([1, 1, 3, 1, 1])], [4], required=0, preferred=1))
+    wide = list(
+        candidate_domains(levels(), [np.array([1, 1, 3, 1, 1])], [4], required=0, preferred=1)
+    )
     assert [each.name for each in wide] == ["z1"]
     assert order(wide[0])[:3] == [2, 0, 1]
     assert wide[0].preference[2] > wide[0].preference[0] == wide[0].preference[1]
@@ -72,15 +76,17 @@ def test_inside_a_coarser_domain_finer_ones_are_filled_one_by_one():
 def test_hops_count_from_where_the_group_runs():
     copies = np.array([4, 4, 2, 3, 1])
     pinned = np.array([False, False, False, True, False])
-    *_, anywhere = candidates(levels(), [copies], [20], required=None, preferred=1, pinned=pinned)
+    *_, anywhere = candidate_domains(
+        levels(), [copies], [20], required=None, preferred=1, occupied=pinned
+    )
     assert order(anywhere) == [3, 4, 0, 1, 2]
 
 
 def test_running_pods_pin_the_required_domain():
     pinned = np.array([False, False, True, False, False])
     found = list(
-        candidates(
-            levels(), [np.array([9, 9, 9, 9, 9])], [1], required=0, preferred=1, pinned=pinned
+        candidate_domains(
+            levels(), [np.array([9, 9, 9, 9, 9])], [1], required=0, preferred=1, occupied=pinned
         )
     )
     assert [c.name for c in found] == ["z1/r2", "z1/r1", "z1"]
@@ -88,7 +94,7 @@ def test_running_pods_pin_the_required_domain():
 
 def test_every_shape_must_fit_the_domain():
     small, large = np.array([4, 4, 8, 8, 0]), np.array([1, 1, 0, 2, 0])
-    found = candidates(levels(), [large, small], [2, 8], required=1, preferred=None)
+    found = candidate_domains(levels(), [large, small], [2, 8], required=1, preferred=None)
     assert [c.name for c in found] == ["z1/r1", "z2/r1"]
 
 
@@ -103,7 +109,7 @@ def test_nodes_without_a_coarse_label_still_count_for_the_finer_ones():
 
     def found(count, **bounds):
         given = {"required": None, "preferred": None, **bounds}
-        return [c.name for c in candidates(made, copies, [count], **given)]
+        return [c.name for c in candidate_domains(made, copies, [count], **given)]
 
     assert found(3, required=1) == ["/r1", "z/r1"]
     assert found(4, required=1) == ["/r1"]

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.policy.limits import check_max
-from kai_py.policy.queue_order import QueueLine
-from kai_py.policy.round_robin import Costs, taken, turns
+from kai_py.policy.queue_order import QueueOrder
+from kai_py.policy.round_robin import GangCosts, cumulative_usage, round_robin_order
 from tests.policy.test_queue_order import scenes
 
 one_cost = st.tuples(st.sampled_from([0, 1, 0.1]), st.sampled_from([0, 0.5, 1, 0.3]))
@@ -16,7 +16,7 @@ sizes = st.lists(st.sampled_from([1, 1, 3, 0.7]), min_size=2, max_size=2)
 
 
 def one_by_one(standing, waiting, costs, rules):
-    line, left, order = QueueLine(standing, rules), dict(waiting), []
+    line, left, order = QueueOrder(standing, rules), dict(waiting), []
     for leaf in waiting:
         line.update(leaf, costs.pod[:, leaf] * costs.pods[leaf])
     while (leaf := line.first()) is not None:
@@ -41,11 +41,11 @@ def test_turns_at_once_equal_the_line(scene, data, amounts, rules):
     waiting, pod = data.draw(counts), np.zeros((2, len(standing.queues)))
     pod[:, leaves] = np.transpose([np.multiply(amounts, data.draw(sizes)) for _ in leaves])
     pods = np.array([data.draw(st.sampled_from([1, 1, 3])) for _ in standing.queues.names])
-    costs = Costs(pod, pods)
-    at_once = turns(standing, waiting, costs, rules)
+    costs = GangCosts(pod, pods)
+    at_once = round_robin_order(standing, waiting, costs, rules)
     held = standing.allocated.copy()
     for queue in range(len(standing.queues)):
         its = at_once[(standing.queues.path[at_once] == queue).any(axis=1)]
-        held[:, queue] = taken(held[:, queue], costs.by_pod(its))[:, -1]
+        held[:, queue] = cumulative_usage(held[:, queue], costs.by_pod(its))[:, -1]
     assert at_once.tolist() == one_by_one(standing, waiting, costs, rules)
     assert np.array_equal(standing.allocated, held)

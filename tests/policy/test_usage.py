@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.policy.usage_history import UsageRecord, UsageState, observe, record, restore
+from kai_py.policy.usage_history import (
+    UsageRecord,
+    UsageState,
+    advance_usage,
+    restore_usage,
+    usage_record,
+)
 
 RESOURCES = ("gpu", "cpu")
 QUEUES = ("a", "b")
@@ -31,14 +37,14 @@ def test_no_history_is_no_usage():
 
 
 def test_an_hour_one_half_life_back_counts_half():
-    state = observe(new(), held(6, 0), TOTAL, HOUR, HOUR)
-    state = observe(state, held(0, 6), TOTAL, 2 * HOUR, HOUR)
+    state = advance_usage(new(), held(6, 0), TOTAL, HOUR, HOUR)
+    state = advance_usage(state, held(0, 6), TOTAL, 2 * HOUR, HOUR)
     assert gpu_usage(state) == pytest.approx({"a": 0.6 * 1 / 3, "b": 0.6 * 2 / 3})
 
 
 def test_without_half_life_it_is_the_plain_average():
-    state = observe(new(), held(6, 0), TOTAL, HOUR, None)
-    state = observe(state, held(0, 6), TOTAL, 3 * HOUR, None)
+    state = advance_usage(new(), held(6, 0), TOTAL, HOUR, None)
+    state = advance_usage(state, held(0, 6), TOTAL, 3 * HOUR, None)
     assert gpu_usage(state) == pytest.approx({"a": 0.2, "b": 0.4})
 
 
@@ -50,30 +56,30 @@ def test_without_half_life_it_is_the_plain_average():
 def test_observing_more_often_changes_nothing(history, parts, half_life):
     once = often = new()
     for gpus, seconds in history:
-        start = once.at
-        once = observe(once, held(gpus, 0), TOTAL, start + seconds, half_life)
+        start = once.observed_at
+        once = advance_usage(once, held(gpus, 0), TOTAL, start + seconds, half_life)
         for part in range(1, parts + 1):
             now = start + seconds * part / parts
-            often = observe(often, held(gpus, 0), TOTAL, now, half_life)
-    assert often.held == pytest.approx(once.held, rel=1e-6)
+            often = advance_usage(often, held(gpus, 0), TOTAL, now, half_life)
+    assert often.allocated == pytest.approx(once.allocated, rel=1e-6)
     assert often.offered == pytest.approx(once.offered, rel=1e-6)
     assert (once.fractions <= 1 + 1e-9).all()
 
 
 def test_a_clock_set_back_changes_nothing():
-    state = observe(new(), held(6, 0), TOTAL, HOUR, HOUR)
-    assert observe(state, held(0, 9), TOTAL, HOUR / 2, HOUR) is state
+    state = advance_usage(new(), held(6, 0), TOTAL, HOUR, HOUR)
+    assert advance_usage(state, held(0, 9), TOTAL, HOUR / 2, HOUR) is state
 
 
 def test_history_survives_a_restart_as_json():
-    state = observe(new(), held(6, 2), TOTAL, HOUR, HOUR)
+    state = advance_usage(new(), held(6, 2), TOTAL, HOUR, HOUR)
     stored = {
-        name: json.loads(json.dumps(asdict(record(state, column, RESOURCES))))
+        name: json.loads(json.dumps(asdict(usage_record(state, column, RESOURCES))))
         for column, name in enumerate(QUEUES)
     }
     records = {name: UsageRecord(**fields) for name, fields in stored.items()}
-    again = restore(records, QUEUES, RESOURCES, HOUR, HOUR)
-    assert again.held.tolist() == state.held.tolist()
+    again = restore_usage(records, QUEUES, RESOURCES, HOUR, HOUR)
+    assert again.allocated.tolist() == state.allocated.tolist()
     assert again.offered.tolist() == state.offered.tolist()
 
 
@@ -82,6 +88,6 @@ def test_records_of_different_age_meet_at_now_and_new_queues_start_empty():
         "a": UsageRecord(0.0, {"gpu": 8.0}, {"gpu": 10.0}),
         "gone": UsageRecord(HOUR, {"gpu": 5.0}, {"gpu": 40.0}),
     }
-    state = restore(records, QUEUES, RESOURCES, 2 * HOUR, HOUR)
-    assert state.held[0].tolist() == pytest.approx([2.0, 0.0])
+    state = restore_usage(records, QUEUES, RESOURCES, 2 * HOUR, HOUR)
+    assert state.allocated[0].tolist() == pytest.approx([2.0, 0.0])
     assert state.offered[0] == pytest.approx(20.0)

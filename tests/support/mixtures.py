@@ -127,7 +127,7 @@ TAINT = {"key": "example.com/reserved", "value": "yes", "effect": "NoSchedule"}
 MIXTURES = (
     Situation(
         name="gate-before-max",
-        stage=Stage.GATED,
+        stage=Stage.SCHEDULING_GATED,
         nodes=nodes(),
         objects=[team(maxGPUs=1)],
         waits=[gpus("waiting", 2, schedulingGates=[{"name": GATE}])],
@@ -150,7 +150,7 @@ MIXTURES = (
     ),
     Situation(
         name="queue-before-members",
-        stage=Stage.QUEUE,
+        stage=Stage.QUEUE_NOT_FOUND,
         nodes=nodes(),
         objects=[],
         waits=crew(3, floor=4),
@@ -317,7 +317,7 @@ MIXTURES = (
     ),
     Situation(
         name="min-runtime",
-        stage=Stage.VICTIMS,
+        stage=Stage.VICTIMS_PROTECTED,
         nodes=nodes(),
         objects=[team(deserved=4), team("other", reclaimMinRuntime="2h")],
         before=[(gpus("theirs", 8, "other"), 8)],

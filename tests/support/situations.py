@@ -108,7 +108,7 @@ JOB = "default/Job/waiting"
 SITUATIONS = (
     Situation(
         name="members",
-        stage=Stage.MEMBERS,
+        stage=Stage.MEMBERS_MISSING,
         nodes=nodes(),
         objects=[team()],
         waits=crew(3, floor=4),
@@ -119,7 +119,7 @@ SITUATIONS = (
     ),
     Situation(
         name="gates",
-        stage=Stage.GATED,
+        stage=Stage.SCHEDULING_GATED,
         nodes=nodes(),
         objects=[team()],
         waits=[gpus("waiting", 2, schedulingGates=[{"name": GATE}])],
@@ -228,7 +228,7 @@ SITUATIONS = (
     ),
     Situation(
         name="victims",
-        stage=Stage.VICTIMS,
+        stage=Stage.VICTIMS_PROTECTED,
         nodes=labelled(POOL, "x", "y"),
         objects=[team(deserved=4), team("other", deserved=4)],
         before=[(gpus("theirs", 4, "other", nodeSelector={POOL: "x"}), 4)],

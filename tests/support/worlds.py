@@ -143,7 +143,7 @@ def replayed(before: World, plan: Plan) -> World:
     """The world once everything of ``plan`` has come about; moved pods run in their new place."""
     to = {p.pod.uid: p.node for g in plan.placements for p in g.pods}
     to.update({n.pod.uid: n.node for n in plan.nominations})
-    to.update({e.pod.uid: e.moved_to for e in plan.evictions})
+    to.update({e.pod.uid: e.relocated_to for e in plan.evictions})
     gangs = tuple(
         replace(
             each,

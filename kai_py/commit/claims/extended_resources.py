@@ -16,11 +16,11 @@ from kai_py.commit.api_access import ApiAccess, is_gone
 from kai_py.commit.claims.reconcile import ClaimFailure
 from kai_py.commit.patches import preconditions
 from kai_py.commit.retry import retry_transient
-from kai_py.plan.plan import ClaimToMake
+from kai_py.plan.plan import ClaimToCreate
 from kai_py.watch.errors import AlreadyExists, ApiError, Conflict
 
 
-async def create_claim(access: ApiAccess, desired: ClaimToMake) -> ResourceClaim | ClaimFailure:
+async def create_claim(access: ApiAccess, desired: ClaimToCreate) -> ResourceClaim | ClaimFailure:
     """Create the claim, or find it as an earlier attempt made it."""
     claim = ClaimRef.of(desired.claim.metadata)
     try:
@@ -63,7 +63,7 @@ async def delete_claim(access: ApiAccess, claim: ClaimRef) -> None:
             raise
 
 
-async def write_pod_status(access: ApiAccess, pod: PodRef, claim: ClaimToMake) -> str:
+async def write_pod_status(access: ApiAccess, pod: PodRef, claim: ClaimToCreate) -> str:
     """Write on the pod which claim serves it; gives the reason why that failed, else ""."""
     status = {
         "resourceClaimName": claim.claim.metadata.name,

@@ -54,7 +54,10 @@ def with_kai_messages(plan: Plan, gangs: Iterable[Gang], now: float) -> Plan:
 
 def kai_message(unplaced: Unplaced) -> str:
     """The sentence for the PodGroup's condition."""
-    if unplaced.stage is Stage.QUEUE and f'"{unplaced.queue}" does not exist' in unplaced.message:
+    if (
+        unplaced.stage is Stage.QUEUE_NOT_FOUND
+        and f'"{unplaced.queue}" does not exist' in unplaced.message
+    ):
         return f"Queue '{unplaced.queue}' does not exist"
     if unplaced.stage is Stage.TOPOLOGY:
         job = f"{unplaced.owner.namespace}/{unplaced.owner.name}"
@@ -68,7 +71,7 @@ def kai_message(unplaced: Unplaced) -> str:
 
 
 def _pending_message(unplaced: Unplaced, gang: Gang, now: float) -> str:
-    if unplaced.stage in (Stage.MEMBERS, Stage.GATED) and not gang.problem:
+    if unplaced.stage in (Stage.MEMBERS_MISSING, Stage.SCHEDULING_GATED) and not gang.problem:
         return _not_ready(gang)
     delayed = preemption_delay(gang.created, gang.last_evicted, gang.preemption_delay, now)
     if unplaced.shortage is None or delayed is None:
@@ -148,17 +151,17 @@ def _go_duration(seconds: float) -> str:
 
 
 def _shortage_summary(unplaced: Unplaced, short: Shortage) -> str:
-    if not short.floor:
+    if not short.min_members:
         return f"Resources were not found for pod {short.pod or unplaced.pods[0]}"
     found = short.others + short.found
     if short.subgroup:
         return (
             f"Resources were found for {found} pods from all sub-groups while sub-group "
-            f"{short.subgroup} requires {short.floor} pods for gang scheduling. Additional pods "
+            f"{short.subgroup} requires {short.min_members} pods for gang scheduling. Additional pods "
             "cannot be scheduled in this sub-group"
         )
     return (
-        f"Resources were found for {found} pods while {short.floor} are required for gang "
+        f"Resources were found for {found} pods while {short.min_members} are required for gang "
         "scheduling. Additional pods cannot be scheduled"
     )
 

@@ -34,18 +34,18 @@ from kai_py.commit.statuses.kai_messages import kai_message
 from kai_py.commit.statuses.queue import merge_patch
 from kai_py.dialects.kai.keys import LAST_EVICTION, STALE_SINCE
 from kai_py.dialects.kai.times import moment
-from kai_py.plan.plan import SHORT_OF_ROOM, Plan, QueueShare, Stage, Unplaced
+from kai_py.plan.plan import SHORT_OF_CAPACITY, Plan, QueueShare, Stage, Unplaced
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.resource import Key
 
 CONDITION_TYPE = "UnschedulableOnNodePool"
 REASONS: Mapping[Stage, str] = {
-    Stage.QUEUE: "QueueDoesNotExist",
+    Stage.QUEUE_NOT_FOUND: "QueueDoesNotExist",
     Stage.QUEUE_MAX: "OverLimit",
     Stage.NON_PREEMPTIBLE: "NonPreemptibleOverQuota",
     **dict.fromkeys(
-        (Stage.INVALID, Stage.PROVISIONING, Stage.FUTILE, *sorted(SHORT_OF_ROOM)),
+        (Stage.INVALID, Stage.PROVISIONING, Stage.SCALE_UP_INEFFECTIVE, *sorted(SHORT_OF_CAPACITY)),
         "PodSchedulingErrors",
     ),
 }

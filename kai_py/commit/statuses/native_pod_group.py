@@ -41,8 +41,10 @@ from kai_py.watch.resource import Key
 API_GROUP = "scheduling.k8s.io/"
 KINDS = ("PodGroup", "CompositePodGroup")
 SCHEDULED = "Scheduled"
-UNTRIED_STAGES = frozenset({Stage.MEMBERS, Stage.GATED, Stage.CLAIMS, Stage.BACKOFF})
-ERROR_STAGES = frozenset({Stage.INVALID, Stage.FAILED})
+UNTRIED_STAGES = frozenset(
+    {Stage.MEMBERS_MISSING, Stage.SCHEDULING_GATED, Stage.CLAIMS_NOT_READY, Stage.BACKOFF}
+)
+ERROR_STAGES = frozenset({Stage.INVALID, Stage.SCHEDULER_ERROR})
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,14 +33,14 @@ from kai_py.api.references import PodRef
 from kai_py.api.timestamp import timestamp
 from kai_py.commit.api_access import ApiAccess, is_gone
 from kai_py.commit.retry import TRANSIENT
-from kai_py.plan.plan import SHORT_OF_ROOM, Plan, Stage, Unplaced
+from kai_py.plan.plan import SHORT_OF_CAPACITY, Plan, Stage, Unplaced
 from kai_py.watch.client import PatchType
 from kai_py.watch.errors import ApiError
 
 POD_SCHEDULED = "PodScheduled"
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
-INCOMPLETE_STAGES = frozenset({Stage.MEMBERS, Stage.GATED})
+INCOMPLETE_STAGES = frozenset({Stage.MEMBERS_MISSING, Stage.SCHEDULING_GATED})
 """Stages of half a gang: pods are missing, or others have gated them."""
 
 
@@ -66,7 +66,7 @@ ELASTIC = "AboveFloor"
 
 def condition_reason(stage: Stage) -> str:
     """The reason of PodScheduled=False for a stage."""
-    return UNSCHEDULABLE if stage in SHORT_OF_ROOM else stage.value
+    return UNSCHEDULABLE if stage in SHORT_OF_CAPACITY else stage.value
 
 
 def pending_statuses(
@@ -79,7 +79,7 @@ def pending_statuses(
     nominated = {nomination.pod.uid: nomination.node for nomination in plan.nominations}
     silent = frozenset[PodRef]()
     if not elastic_calls_for_nodes:
-        silent = frozenset(pod for unplaced in plan.unplaced for pod in unplaced.surplus)
+        silent = frozenset(pod for unplaced in plan.unplaced for pod in unplaced.elastic)
     return tuple(
         PendingPodStatus(
             pod=pod,
@@ -150,7 +150,7 @@ def _writes_condition(desired: PendingPodStatus, pod: Pod) -> bool:
     if not desired.incomplete:
         return True
     said = _written_condition(pod)
-    return said is not None and said[0] != Stage.GATED
+    return said is not None and said[0] != Stage.SCHEDULING_GATED
 
 
 def _written_condition(pod: Pod) -> tuple[str, str] | None:

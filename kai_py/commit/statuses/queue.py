@@ -57,7 +57,7 @@ def queue_reports(plan: Plan) -> tuple[QueueStatusReport, ...]:
             share=replace(share, pending_gangs=sum(r.gangs for r in waiting[name].values())),
             conditions=queue_conditions(share, shares),
             pending=tuple(waiting[name][reason] for reason in sorted(waiting[name])),
-            usage_period=_period(share.usage.at) if share.usage else 0,
+            usage_period=_period(share.past_usage.at) if share.past_usage else 0,
         )
         for name, share in shares.items()
     )
@@ -116,7 +116,7 @@ def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any
 
 def _usage(report: QueueStatusReport, current: QueueStatus) -> Usage | None:
     """What was written in this period stays."""
-    usage = report.share.usage
+    usage = report.share.past_usage
     if usage is None:
         return current.usage
     if current.usage and _period(current.usage.observed_at.timestamp()) == report.usage_period:

@@ -53,8 +53,10 @@ def _ready(share: QueueShare, above: str) -> QueueCondition:
         return QueueCondition(READY, "False", share.problems[0].fault.value, message)
     if above:
         return QueueCondition(READY, "False", ANCESTOR_ORPHAN, _ancestor_message(above))
-    if share.cut:
-        message = "; ".join(_cut_message(share, resource) for resource in sorted(share.cut))
+    if share.scaled_deserved:
+        message = "; ".join(
+            _cut_message(share, resource) for resource in sorted(share.scaled_deserved)
+        )
         return QueueCondition(READY, "True", "DeservedScaledDown", message)
     return QueueCondition(READY, "True", ACCEPTED)
 
@@ -108,7 +110,7 @@ def _with_field(problem: QueueProblem) -> str:
 
 
 def _cut_message(share: QueueShare, resource: str) -> str:
-    deserved, left = share.deserved[resource], share.cut[resource]
+    deserved, left = share.deserved[resource], share.scaled_deserved[resource]
     return (
         f"{field_of(resource, 'deserved')} is {amount_text(deserved, resource)}, of which "
         f"{amount_text(left, resource)} can be guaranteed: there is less than all queues deserve"

@@ -11,10 +11,10 @@ Order: priority, with what waiting counts, then age. O(waiting pods), only while
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from kai_py.plan.explain.reasons import Obstacle
-from kai_py.plan.placement.next_pods import next_ask, precondition
+from kai_py.plan.explain.reasons import Unschedulable
+from kai_py.plan.placement.next_pods import next_request, precondition
 from kai_py.plan.plan import Admission
-from kai_py.plan.quota_check import over_bounds
+from kai_py.plan.quota_check import check_quota
 from kai_py.plan.session import CycleState
 from kai_py.snapshot.gangs import Gang, Member, PodState
 
@@ -22,14 +22,14 @@ from kai_py.snapshot.gangs import Gang, Member, PodState
 def admit(state: CycleState, gangs: Iterable[Gang]) -> tuple[Admission, ...]:
     """Which gates to lift; gangs that must wait get their obstacle in ``state``."""
     pending = tuple(gangs)
-    gated = [gang for gang in pending if any(map(is_admissible, gang.members))]
+    gated = [gang for gang in pending if any(map(has_only_our_gate, gang.members))]
     if not gated:
         return ()
-    undo = [_charge(state, gang, _ungated(state, gang)) for gang in pending]
+    undo = [_charge(state, gang, _already_admitted(state, gang)) for gang in pending]
     admitted: list[Admission] = []
     rank = state.ageing.priority
     for gang in sorted(gated, key=lambda g: (-rank(g), g.created, g.key)):
-        pods = _admitted(state, gang)
+        pods = _admissible_pods(state, gang)
         if pods:
             undo.append(_charge(state, gang, pods))
             admitted.append(Admission(gang.key, tuple(member.pod for member in pods)))
@@ -38,44 +38,46 @@ def admit(state: CycleState, gangs: Iterable[Gang]) -> tuple[Admission, ...]:
     return tuple(admitted)
 
 
-def is_admissible(member: Member) -> bool:
+def has_only_our_gate(member: Member) -> bool:
     """Whether nothing but our gate holds the pod."""
     return member.state is PodState.GATED and member.admissible
 
 
-def _ungated(state: CycleState, gang: Gang) -> list[Member]:
+def _already_admitted(state: CycleState, gang: Gang) -> list[Member]:
     """Pods that were admitted before and found no room in this cycle."""
     return [member for member in gang.pending if member.pod.uid not in state.statement.placed]
 
 
-def _admitted(state: CycleState, gang: Gang) -> Sequence[Member]:
-    opened = replace(gang, members=tuple(map(_opened, gang.members)))
-    ask = next_ask(opened, state.statement)
+def _admissible_pods(state: CycleState, gang: Gang) -> Sequence[Member]:
+    opened = replace(gang, members=tuple(map(_without_gate, gang.members)))
+    ask = next_request(opened, state.statement)
     obstacle = precondition(opened, state.quota, state.snapshot.namespaces)
     if obstacle is not None or ask is None:
         return ()
     everybody = [member for member in opened.pending if member.admissible]
-    if _over(state, opened, everybody) is None:
+    if _check_quota(state, opened, everybody) is None:
         return everybody
     needed = [member for member in ask.members if member.admissible]
-    over = _over(state, opened, needed)
+    over = _check_quota(state, opened, needed)
     if over is not None:
-        state.stop(gang, over)
+        state.mark_unschedulable(gang, over)
         return ()
     return needed
 
 
-def _over(state: CycleState, gang: Gang, pods: Sequence[Member]) -> Obstacle | None:
-    return over_bounds(state.quota, gang, pods, state.quota.cost_of(pods))
+def _check_quota(state: CycleState, gang: Gang, pods: Sequence[Member]) -> Unschedulable | None:
+    return check_quota(state.quota, gang, pods, state.quota.cost_of(pods))
 
 
-def _opened(member: Member) -> Member:
-    return replace(member, state=PodState.PENDING) if is_admissible(member) else member
+def _without_gate(member: Member) -> Member:
+    return replace(member, state=PodState.PENDING) if has_only_our_gate(member) else member
 
 
 def _charge(state: CycleState, gang: Gang, members: Sequence[Member]) -> Callable[[], None]:
     charge = state.quota.charge
-    steps = [charge(gang, each.charge, 1.0, fixed=gang.is_fixed(each)) for each in members]
+    steps = [
+        charge(gang, each.charge, 1.0, non_preemptible=gang.is_fixed(each)) for each in members
+    ]
 
     def undo() -> None:
         for step in reversed(steps):

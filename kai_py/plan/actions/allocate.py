@@ -15,102 +15,118 @@ somebody does, what was tried in the last cycle is not tried again where nothing
 
 from collections.abc import Callable, Iterable
 
-from kai_py.plan.actions.allocate_batch import AlikeGangs
-from kai_py.plan.explain.reasons import Obstacle, of_gang
-from kai_py.plan.gang_queue import GangLine
-from kai_py.plan.placement.next_pods import Ask
+from kai_py.plan.actions.allocate_batch import EquivalentGangs
+from kai_py.plan.explain.reasons import Unschedulable, for_gang
+from kai_py.plan.gang_queue import GangQueue
+from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
-from kai_py.plan.quota_check import kept_from, nodes_within_bounds, over_bounds
-from kai_py.plan.search_cache import Answer, Book, Question
-from kai_py.plan.session import CycleState, deciding_shape, place_soonest
+from kai_py.plan.quota_check import check_quota, check_reserved_quota, nodes_within_quota
+from kai_py.plan.search_cache import ActionCache, SearchKey, SearchResult
+from kai_py.plan.session import CycleState, place_earliest, request_signature
 from kai_py.snapshot.gangs import Gang
 
-Hopeless = dict[int, tuple[int, Obstacle]]
+UnschedulableShapes = dict[int, tuple[int, Unschedulable]]
 """Shape to the smallest ask that found no room, and why."""
 
-Refused = Callable[[Gang], bool]
+OnUnschedulable = Callable[[Gang], bool]
 """Told of a gang that gets nothing; whether it got room from others."""
 
 
-def allocate(state: CycleState, gangs: Iterable[Gang], refused: Refused | None = None) -> None:
+def allocate(
+    state: CycleState, gangs: Iterable[Gang], on_unschedulable: OnUnschedulable | None = None
+) -> None:
     """Run the action for ``gangs``; whatever stays pending gets its obstacle in ``state``."""
-    line = GangLine(state, [gang for gang in gangs if _is_ready(state, gang)])
-    alike = AlikeGangs(state, line)
-    hopeless, book = Hopeless(), state.open_book(Action.ALLOCATE)
-    while (gang := _one_by_one(line, alike)) is not None:
-        if _try(state, gang, hopeless, book):
+    line = GangQueue(state, [gang for gang in gangs if _is_ready(state, gang)])
+    alike = EquivalentGangs(state, line)
+    hopeless, book = UnschedulableShapes(), state.action_cache(Action.ALLOCATE)
+    while (gang := _next_gang(line, alike)) is not None:
+        if _allocate_gang(state, gang, hopeless, book):
             line.push(gang)
-        elif refused is not None and gang.key in state.obstacles and refused(gang):
+        elif (
+            on_unschedulable is not None
+            and gang.key in state.unschedulable
+            and on_unschedulable(gang)
+        ):
             hopeless.clear()
             line.update_all()
-            if state.ask(gang) is not None:
+            if state.next_request(gang) is not None:
                 line.push(gang)
 
 
-def _one_by_one(line: GangLine, alike: AlikeGangs) -> Gang | None:
+def _next_gang(gang_queue: GangQueue, batcher: EquivalentGangs) -> Gang | None:
     """The next gang to be tried by itself; those that are placed many at a time come first."""
-    while alike.place():
+    while batcher.place_batch():
         pass
-    return line.pop()
+    return gang_queue.pop()
 
 
 def _is_ready(state: CycleState, gang: Gang) -> bool:
     obstacle = state.precondition(gang)
     if obstacle is not None:
-        state.stop(gang, obstacle)
+        state.mark_unschedulable(gang, obstacle)
     return obstacle is None
 
 
-def _try(state: CycleState, gang: Gang, hopeless: Hopeless, book: Book) -> bool:
+def _allocate_gang(
+    state: CycleState, gang: Gang, unschedulable: UnschedulableShapes, cache: ActionCache
+) -> bool:
     """Place what the gang asks for next; whether it should be asked again in this cycle."""
-    ask = state.ask(gang)
+    ask = state.next_request(gang)
     if ask is None:
         return False
-    over = over_bounds(state.quota, gang, ask.members, state.ask_cost(gang))
+    over = check_quota(state.quota, gang, ask.members, state.request_cost(gang))
     if over is not None:
-        obstacle = None if _on_larger_gpus(state, gang, ask) else over
+        obstacle = None if _place_on_larger_gpus(state, gang, ask) else over
     else:
-        kept = kept_from(state, gang, state.ask_cost(gang))
-        obstacle = kept or _no_room(state, gang, ask, hopeless, book)
+        kept = check_reserved_quota(state, gang, state.request_cost(gang))
+        obstacle = kept or _place(state, gang, ask, unschedulable, cache)
     if obstacle is None:
-        state.clear(gang)
-        return ask.more
-    state.stop(gang, obstacle)
+        state.mark_placed(gang)
+        return ask.has_more
+    state.mark_unschedulable(gang, obstacle)
     return False
 
 
-def _on_larger_gpus(state: CycleState, gang: Gang, ask: Ask) -> bool:
+def _place_on_larger_gpus(state: CycleState, gang: Gang, request: PlacementRequest) -> bool:
     """Place the pods where an amount of GPU memory costs little enough, if anywhere."""
-    allowed = nodes_within_bounds(state, gang, ask)
-    if allowed is None or kept_from(state, gang, state.ask_cost(gang)) is not None:
+    allowed = nodes_within_quota(state, gang, request)
+    if allowed is None or check_reserved_quota(state, gang, state.request_cost(gang)) is not None:
         return False
-    return place_soonest(state, gang, ask.members, allowed=allowed, told=False) is None
+    return place_earliest(state, gang, request.members, allowed=allowed, explain=False) is None
 
 
-def _no_room(
-    state: CycleState, gang: Gang, ask: Ask, hopeless: Hopeless, book: Book
-) -> Obstacle | None:
+def _place(
+    state: CycleState,
+    gang: Gang,
+    request: PlacementRequest,
+    unschedulable: UnschedulableShapes,
+    cache: ActionCache,
+) -> Unschedulable | None:
     """Place the pods, or say why not."""
-    shape, size, placed = deciding_shape(state, gang, ask), len(ask.members), state.statement.placed
-    known = None if shape is None else hopeless.get(shape)
+    shape, size, placed = (
+        request_signature(state, gang, request),
+        len(request.members),
+        state.statement.placed,
+    )
+    known = None if shape is None else unschedulable.get(shape)
     if known is not None and size >= known[0]:
-        return of_gang(known[1], gang, ask.members, placed)
-    question = _question(gang, ask, shape)
-    answer = book.recall(question)
-    obstacle = place_soonest(state, gang, ask.members) if answer is None else answer.obstacle
+        return for_gang(known[1], gang, request.members, placed)
+    question = _search_key(gang, request, shape)
+    answer = cache.lookup(question)
+    obstacle = place_earliest(state, gang, request.members) if answer is None else answer.reason
     if obstacle is None:
         return None
     if answer is None:
-        book.note(question, Answer(obstacle=obstacle))
+        cache.store(question, SearchResult(reason=obstacle))
     if shape is None:
         return obstacle
-    hopeless[shape] = (size, obstacle)
-    return of_gang(obstacle, gang, ask.members, placed)
+    unschedulable[shape] = (size, obstacle)
+    return for_gang(obstacle, gang, request.members, placed)
 
 
-def _question(gang: Gang, ask: Ask, shape: int | None) -> Question:
+def _search_key(gang: Gang, request: PlacementRequest, shape: int | None) -> SearchKey:
     """What decides over room, and how its lack is told."""
     if shape is None:
-        return Question(gang.key, gang)
-    leaves = tuple(dict.fromkeys(member.leaf for member in ask.members))
-    return Question((shape, len(ask.members), leaves, gang.near))
+        return SearchKey(gang.key, gang)
+    leaves = tuple(dict.fromkeys(member.leaf for member in request.members))
+    return SearchKey((shape, len(request.members), leaves, gang.near))

@@ -31,167 +31,178 @@ from kai_py.api.gpu_share import CARD
 from kai_py.grouping.gang import constrained
 from kai_py.plan.actions.allocate import allocate
 from kai_py.plan.placement.fit import by_shape
-from kai_py.plan.placement.next_pods import Ask
+from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.session import CycleState
-from kai_py.plan.state.statement import Planned
+from kai_py.plan.state.statement import Assignment
 from kai_py.plan.victims.order import VictimPool
-from kai_py.policy.fit import copies_that_fit
+from kai_py.policy.fit import replicas_that_fit
 from kai_py.policy.limits import check_limits
-from kai_py.policy.queue_usage import Standing, as_it_stands
+from kai_py.policy.queue_usage import QueueUsage, copy_usage
 from kai_py.policy.reclaim_rules import Reclaimer, may_reclaim
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
 
-MOST_KINDS = 16
+MAX_GANG_CLASSES = 16
 
-Kind = tuple[str, bool, str, tuple[tuple[int, int], ...]]
+GangClass = tuple[str, bool, str, tuple[tuple[int, int], ...]]
 """Queue, whether preemptible, the gang where it has a tree of its own, pods by shape."""
 
 
-def kind_of(gang: Gang, ask: Ask) -> Kind:
+def gang_class(gang: Gang, request: PlacementRequest) -> GangClass:
     """What gangs have in common that need the same room."""
     own = gang.key if constrained(gang.tree) else ""
-    if len(ask.members) == 1:
-        pods: tuple[tuple[int, int], ...] = ((ask.members[0].shape.number, 1),)
+    if len(request.members) == 1:
+        pods: tuple[tuple[int, int], ...] = ((request.members[0].shape.number, 1),)
     else:
-        groups = by_shape(ask.members)
+        groups = by_shape(request.members)
         pods = tuple((group[0].shape.number, len(group)) for group in groups)
-    return gang.queue, gang.can_give_back(ask.members), own, pods
+    return gang.queue, gang.can_give_back(request.members), own, pods
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
+class _FailedAttempt:
     """A gang got nothing when ``placed`` pods had been placed and so much was left."""
 
     gang: Gang
-    ask: Ask
+    request: PlacementRequest
     placed: int
-    later: Floats
-    standing: Standing
+    future_idle: Floats
+    usage: QueueUsage
 
 
-class PassedOver:
+class BypassTracker:
     """Remembers who gets nothing while others do."""
 
     def __init__(self, state: CycleState) -> None:
         """Nobody had a turn yet."""
         self._state = state
-        self._turns: dict[Kind, _Turn] = {}
-        self._left: tuple[int, Floats, Standing] | None = None
+        self._attempts: dict[GangClass, _FailedAttempt] = {}
+        self._remaining: tuple[int, Floats, QueueUsage] | None = None
 
-    def note(self, gang: Gang) -> bool:
+    def record(self, gang: Gang) -> bool:
         """The gang gets nothing at its turn; False, for that stays so."""
-        ask = self._state.ask(gang)
-        if ask is not None and len(self._turns) < MOST_KINDS:
-            kind = kind_of(gang, ask)
-            if kind not in self._turns:
-                self._turns[kind] = _Turn(gang, ask, *self._what_is_left())
+        ask = self._state.next_request(gang)
+        if ask is not None and len(self._attempts) < MAX_GANG_CLASSES:
+            kind = gang_class(gang, ask)
+            if kind not in self._attempts:
+                self._attempts[kind] = _FailedAttempt(gang, ask, *self._remaining_now())
         return False
 
-    def kinds(self) -> set[Kind]:
+    def bypassed(self) -> set[GangClass]:
         """The kinds of which somebody was passed over."""
-        return {kind for kind, turn in self._turns.items() if self._in_its_way(turn)}
+        return {kind for kind, turn in self._attempts.items() if self._was_bypassed(turn)}
 
-    def _what_is_left(self) -> tuple[int, Floats, Standing]:
+    def _remaining_now(self) -> tuple[int, Floats, QueueUsage]:
         placed = len(self._state.statement.placed)
-        if self._left is None or self._left[0] != placed:
-            standing = as_it_stands(self._state.quota.standing)
-            self._left = placed, self._state.statement.later.copy(), standing
-        return self._left
+        if self._remaining is None or self._remaining[0] != placed:
+            standing = copy_usage(self._state.quota.usage)
+            self._remaining = placed, self._state.statement.future_idle.copy(), standing
+        return self._remaining
 
-    def _in_its_way(self, turn: _Turn) -> bool:
-        came = list(self._state.statement.placed.values())[turn.placed :]
+    def _was_bypassed(self, attempt: _FailedAttempt) -> bool:
+        came = list(self._state.statement.placed.values())[attempt.placed :]
         if not came:
             return False
-        groups = by_shape(turn.ask.members)
-        room = any(self._takes_room(turn, group, came) for group in groups)
-        return room or self._takes_bounds(turn)
+        groups = by_shape(attempt.request.members)
+        room = any(self._lost_capacity(attempt, group, came) for group in groups)
+        return room or self._lost_quota(attempt)
 
-    def _takes_room(self, turn: _Turn, group: list[Member], came: list[Planned]) -> bool:
+    def _lost_capacity(
+        self, attempt: _FailedAttempt, group: list[Member], placed_since: list[Assignment]
+    ) -> bool:
         """Whether nodes have less for pods of one shape, and that is little."""
         state, shape = self._state, group[0].shape
         nodes, statement = state.snapshot.nodes, state.statement
-        mask = state.placer.shapes.fits.statics.of(shape, nodes).mask
+        mask = state.placer.shapes.fits.static_fits.of(shape, nodes).mask
         if shape.needs_devices:
-            return any(each.member.shape.needs_devices and mask[each.row] for each in came)
-        asked = statement.vector(shape)
+            return any(each.member.shape.needs_devices and mask[each.row] for each in placed_since)
+        asked = statement.request_vector(shape)
         card = state.snapshot.resources.positions.get(CARD)
         if shape.gpu_share is not None and card is not None:
-            if any(each.gpus and mask[each.row] for each in came):
+            if any(each.gpus and mask[each.row] for each in placed_since):
                 return True
             asked = asked.copy()
             asked[card] = shape.gpu_share.devices
         whole = nodes.allocatable
-        empty = copies_that_fit(shape, state.snapshot.resources, whole, mask, whole)
+        empty = replicas_that_fit(shape, state.snapshot.resources, whole, mask, whole)
         enough = asked[:, None] * np.minimum(empty, len(group))
-        taken = turn.later > statement.later
-        return bool((taken & (statement.later < enough) & (asked > 0)[:, None])[:, mask].any())
+        taken = attempt.future_idle > statement.future_idle
+        return bool(
+            (taken & (statement.future_idle < enough) & (asked > 0)[:, None])[:, mask].any()
+        )
 
-    def _takes_bounds(self, turn: _Turn) -> bool:
+    def _lost_quota(self, attempt: _FailedAttempt) -> bool:
         """Whether the queue could hold the gang at its turn, or take room back for it."""
-        quota, gang = self._state.quota, turn.gang
-        queue, cost = quota.queues.positions[gang.queue], quota.cost_of(turn.ask.members)
+        quota, gang = self._state.quota, attempt.gang
+        queue, cost = quota.queues.positions[gang.queue], quota.cost_of(attempt.request.members)
         line = quota.queues.ancestors(queue)
-        if not (quota.standing.allocated[:, line] > turn.standing.allocated[:, line]).any():
+        if not (quota.usage.allocated[:, line] > attempt.usage.allocated[:, line]).any():
             return False
-        preemptible = gang.can_give_back(turn.ask.members)
+        preemptible = gang.can_give_back(attempt.request.members)
         reclaimer = Reclaimer(queue, cost, preemptible)
 
-        def held_back(standing: Standing) -> tuple[bool, bool]:
-            over = check_limits(standing, queue, cost, preemptible=preemptible)
-            return over is not None, may_reclaim(standing, reclaimer, quota.rules) is not None
+        def is_refused(usage: QueueUsage) -> tuple[bool, bool]:
+            over = check_limits(usage, queue, cost, preemptible=preemptible)
+            return over is not None, may_reclaim(usage, reclaimer, quota.rules) is not None
 
-        before, now = held_back(turn.standing), held_back(quota.standing)
+        before, now = is_refused(attempt.usage), is_refused(quota.usage)
         return any(late and not early for early, late in zip(before, now, strict=True))
 
 
-MOST_SERVED = 16
+MAX_PREEMPTORS = 16
 
-Seeker = Callable[[CycleState, Sequence[Gang], VictimPool], None]
+VictimAction = Callable[[CycleState, Sequence[Gang], VictimPool], None]
 """An action that makes others leave."""
 
 
-def allocate_in_turn(state: CycleState, gangs: Iterable[Gang], seekers: Sequence[Seeker]) -> None:
+def allocate_without_bypass(
+    state: CycleState, gangs: Iterable[Gang], victim_actions: Sequence[VictimAction]
+) -> None:
     """Run the action for ``gangs``; ``seekers`` are tried one after the other."""
-    everybody, obstacles = list(gangs), dict(state.obstacles)
+    everybody, obstacles = list(gangs), dict(state.unschedulable)
     with state.statement.trial() as trial:
-        passed_over = PassedOver(state)
-        allocate(state, everybody, passed_over.note)
-        kinds = passed_over.kinds() if seekers else set()
+        passed_over = BypassTracker(state)
+        allocate(state, everybody, passed_over.record)
+        kinds = passed_over.bypassed() if victim_actions else set()
         if not kinds or not state.evictable:
             trial.keep()
             return
     state.start_over(obstacles)
-    allocate(state, everybody, _AtTheirTurn(state, kinds, seekers).serve)
+    allocate(state, everybody, _BypassedGangs(state, kinds, victim_actions).find_victims)
 
 
-class _AtTheirTurn:
+class _BypassedGangs:
     """Makes room for gangs of some kinds when they come."""
 
-    def __init__(self, state: CycleState, kinds: set[Kind], seekers: Sequence[Seeker]) -> None:
+    def __init__(
+        self,
+        state: CycleState,
+        gang_classes: set[GangClass],
+        victim_actions: Sequence[VictimAction],
+    ) -> None:
         """Nobody came yet."""
-        self._state, self._kinds, self._seekers = state, kinds, seekers
-        self._served = 0
+        self._state, self._gang_classes, self._victim_actions = state, gang_classes, victim_actions
+        self._placed_count = 0
         self._pool: tuple[int, VictimPool] | None = None
 
-    def serve(self, gang: Gang) -> bool:
+    def find_victims(self, gang: Gang) -> bool:
         """Whether the gang, which finds no free room, got room from others."""
-        state, ask = self._state, self._state.ask(gang)
-        if ask is None or self._served >= MOST_SERVED or gang.key in state.exhausted:
+        state, ask = self._state, self._state.next_request(gang)
+        if ask is None or self._placed_count >= MAX_PREEMPTORS or gang.key in state.out_of_budget:
             return False
-        kind = kind_of(gang, ask)
-        if kind not in self._kinds:
+        kind = gang_class(gang, ask)
+        if kind not in self._gang_classes:
             return False
-        for seek in self._seekers:
-            seek(state, [gang], self._units())
+        for seek in self._victim_actions:
+            seek(state, [gang], self._victim_pool())
             if ask.members[0].pod.uid in state.statement.placed:
-                self._served += 1
+                self._placed_count += 1
                 return True
-        self._kinds.discard(kind)
-        state.had_their_turn.add(gang.key)
+        self._gang_classes.discard(kind)
+        state.searched_in_allocate.add(gang.key)
         return False
 
-    def _units(self) -> VictimPool:
+    def _victim_pool(self) -> VictimPool:
         """Who could leave, built anew whenever anybody was placed."""
         placed = len(self._state.statement.placed)
         if self._pool is None or self._pool[0] != placed:

@@ -17,23 +17,23 @@ from functools import cache, partial
 
 import numpy as np
 
-from kai_py.plan.placement.next_pods import Ask
+from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.session import CycleState
-from kai_py.plan.victims.action import Seeking, seek_room
-from kai_py.plan.victims.batch import Exchanges, Verdict
-from kai_py.plan.victims.count import may_suffice
+from kai_py.plan.victims.action import VictimStrategy, find_victims
+from kai_py.plan.victims.batch import BatchCheck, VictimBatch
+from kai_py.plan.victims.count import could_free_enough_gpus
 from kai_py.plan.victims.order import (
     VictimPool,
-    cost_of,
     most_saturated_first,
-    one_after_the_other,
+    most_saturated_next,
+    released_quota,
 )
 from kai_py.plan.victims.search import VictimSearch
-from kai_py.plan.victims.units import VictimUnit, as_far_as_safe
-from kai_py.policy.min_runtime import protected, reclaim_min_runtime
-from kai_py.policy.queue_usage import Standing, as_it_stands
-from kai_py.policy.reclaim_batch import may_reclaim_in_turn
+from kai_py.plan.victims.units import VictimUnit, unprotected_units
+from kai_py.policy.min_runtime import reclaim_min_runtime, within_min_runtime
+from kai_py.policy.queue_usage import QueueUsage, copy_usage
+from kai_py.policy.reclaim_batch import may_reclaim_batch
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
     Victims,
@@ -50,62 +50,68 @@ def reclaim(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | None = 
     pool = pool or VictimPool(state)
 
     @cache
-    def safe(queue: int) -> list[float]:
+    def min_runtime(queue: int) -> list[float]:
         """How long a gang of each queue is safe from this one."""
         times: list[float] = reclaim_min_runtime(
             state.quota.queues, queue, state.quota.rules
         ).tolist()
         return times
 
-    exchanges = Exchanges(
+    exchanges = VictimBatch(
         state,
         Action.RECLAIM,
-        partial(_supply, state, pool, safe),
-        partial(_verdict, state),
-        partial(_reason, state),
+        partial(_candidate_units, state, pool, min_runtime),
+        partial(_batch_check, state),
+        partial(_eviction_reason, state),
     )
-    plea = partial(_plea, state, pool, safe)
-    seek_room(state, gangs, Seeking(Action.RECLAIM, pool, plea, exchanges.follow))
+    plea = partial(_start_search, state, pool, min_runtime)
+    find_victims(state, gangs, VictimStrategy(Action.RECLAIM, pool, plea, exchanges.run))
 
 
-def _plea(
-    state: CycleState, pool: VictimPool, safe: Callable[[int], list[float]], gang: Gang, ask: Ask
+def _start_search(
+    state: CycleState,
+    pool: VictimPool,
+    min_runtime: Callable[[int], list[float]],
+    gang: Gang,
+    request: PlacementRequest,
 ) -> tuple[VictimSearch, Iterable[VictimUnit]] | None:
     quota = state.quota
-    reclaimer = _reclaimer(state, gang, ask.members)
-    if may_reclaim(quota.standing, reclaimer, quota.rules) is not None:
+    reclaimer = _reclaimer(state, gang, request.members)
+    if may_reclaim(quota.usage, reclaimer, quota.rules) is not None:
         return None
-    asked = reclaimable_queues(quota.standing, reclaimer, quota.rules)
-    if not may_suffice(state, pool, reclaimer, ask, asked):
+    asked = reclaimable_queues(quota.usage, reclaimer, quota.rules)
+    if not could_free_enough_gpus(state, pool, reclaimer, request, asked):
         return None
     search = VictimSearch(
         state,
         gang,
-        ask,
+        request,
         Action.RECLAIM,
-        partial(_reason, state, gang),
-        partial(_first_refused, state, reclaimer, as_it_stands(quota.standing)),
+        partial(_eviction_reason, state, gang),
+        partial(_first_rejected, state, reclaimer, copy_usage(quota.usage)),
     )
-    units = _units(state, pool, asked, safe(reclaimer.queue))
+    units = _units_by_queue(state, pool, asked, min_runtime(reclaimer.queue))
     return search, most_saturated_first(state, units)
 
 
-def _supply(
-    state: CycleState, pool: VictimPool, safe: Callable[[int], list[float]], gang: Gang
+def _candidate_units(
+    state: CycleState, pool: VictimPool, min_runtime: Callable[[int], list[float]], gang: Gang
 ) -> Iterator[VictimUnit]:
     reclaimer = _reclaimer(state, gang, gang.members)
-    asked = reclaimable_queues(state.quota.standing, reclaimer, state.quota.rules)
-    return one_after_the_other(state, _units(state, pool, asked, safe(reclaimer.queue)))
+    asked = reclaimable_queues(state.quota.usage, reclaimer, state.quota.rules)
+    return most_saturated_next(
+        state, _units_by_queue(state, pool, asked, min_runtime(reclaimer.queue))
+    )
 
 
-def _verdict(state: CycleState, gang: Gang) -> Verdict:
+def _batch_check(state: CycleState, gang: Gang) -> BatchCheck:
     reclaimer = _reclaimer(state, gang, gang.members)
-    before, rules = as_it_stands(state.quota.standing), state.quota.rules
+    before, rules = copy_usage(state.quota.usage), state.quota.rules
 
-    def may_take(count: int, units: Sequence[VictimUnit]) -> bool:
-        return may_reclaim_in_turn(before, reclaimer, count, _victims(state, units), rules)
+    def may_reclaim_all(count: int, units: Sequence[VictimUnit]) -> bool:
+        return may_reclaim_batch(before, reclaimer, count, _as_victims(state, units), rules)
 
-    return may_take
+    return may_reclaim_all
 
 
 def _reclaimer(state: CycleState, gang: Gang, members: Sequence[Member]) -> Reclaimer:
@@ -113,42 +119,44 @@ def _reclaimer(state: CycleState, gang: Gang, members: Sequence[Member]) -> Recl
     return Reclaimer(queue, cost, gang.can_give_back(members))
 
 
-def _units(
-    state: CycleState, pool: VictimPool, asked: Bools, safe: Sequence[float]
+def _units_by_queue(
+    state: CycleState, pool: VictimPool, reclaimable: Bools, min_runtime: Sequence[float]
 ) -> dict[int, Iterator[VictimUnit]]:
     """The units of every queue that may be asked."""
     return {
-        queue: _unprotected(state, pool, queue, safe[queue])
+        queue: _unprotected_units(state, pool, queue, min_runtime[queue])
         for queue in pool.queues()
-        if asked[queue]
+        if reclaimable[queue]
     }
 
 
-def _unprotected(
-    state: CycleState, pool: VictimPool, queue: int, safe: float
+def _unprotected_units(
+    state: CycleState, pool: VictimPool, queue: int, min_runtime: float
 ) -> Iterator[VictimUnit]:
     now = state.snapshot.now
     units = pool.units(queue)
-    return as_far_as_safe(units, lambda g: protected(g.started, safe, now), state.statement)
+    return unprotected_units(
+        units, lambda g: within_min_runtime(g.started, min_runtime, now), state.statement
+    )
 
 
-def _first_refused(
-    state: CycleState, reclaimer: Reclaimer, before: Standing, lost: Sequence[VictimUnit]
+def _first_rejected(
+    state: CycleState, reclaimer: Reclaimer, usage_before: QueueUsage, lost: Sequence[VictimUnit]
 ) -> VictimUnit | None:
     """The end of the shortest beginning of ``lost`` that fairness refuses."""
-    victims, rules = _victims(state, lost), state.quota.rules
+    victims, rules = _as_victims(state, lost), state.quota.rules
 
-    def refused(count: int) -> bool:
-        return check_reclaim(before, reclaimer, victims.first(count), rules) is not None
+    def is_rejected(count: int) -> bool:
+        return check_reclaim(usage_before, reclaimer, victims.first(count), rules) is not None
 
-    if not lost or not refused(len(lost)):
+    if not lost or not is_rejected(len(lost)):
         return None
-    return lost[bisect_left(range(1, len(lost)), 1, key=refused)]
+    return lost[bisect_left(range(1, len(lost)), 1, key=is_rejected)]
 
 
-def _victims(state: CycleState, units: Sequence[VictimUnit]) -> Victims:
+def _as_victims(state: CycleState, units: Sequence[VictimUnit]) -> Victims:
     queues = [state.quota.queues.positions[unit.gang.queue] for unit in units]
-    amounts = [cost_of(state, unit) for unit in units]
+    amounts = [released_quota(state, unit) for unit in units]
     shape = (len(state.quota.resources), len(units))
     return Victims(
         np.array(queues, dtype=np.int32),
@@ -156,15 +164,15 @@ def _victims(state: CycleState, units: Sequence[VictimUnit]) -> Victims:
     )
 
 
-def _reason(state: CycleState, winner: Gang, unit: VictimUnit) -> str:
+def _eviction_reason(state: CycleState, preemptor: Gang, unit: VictimUnit) -> str:
     gpu = state.quota.resources.index("gpu")
     texts = []
-    for name in (winner.queue, unit.gang.queue):
+    for name in (preemptor.queue, unit.gang.queue):
         at = state.quota.queues.positions[name]
-        standing = state.quota.standing
+        standing = state.quota.usage
         texts.append(
             f"{name} holds {standing.allocated[gpu, at]:g} GPUs of a fair share of "
             f"{standing.fair[gpu, at]:g}"
         )
-    owner = winner.owner
+    owner = preemptor.owner
     return f"reclaimed by workload {owner.namespace}/{owner.name}: {texts[0]}, {texts[1]}"

@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kai_py.plan.placement.next_pods import Ask
+from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.session import CycleState
-from kai_py.plan.state.capacity import Room
-from kai_py.plan.state.reservations import Reservation, without
+from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.state.reservations import Reservation, exclude_rows
 from kai_py.plan.state.statement import Evicted
 from kai_py.policy.limits import check_deserved
 from kai_py.policy.queue_usage import exceeds_any
@@ -30,49 +30,49 @@ from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.queue_specs import inherited
 from kai_py.snapshot.resources import Bools
 
-ENDLESS = frozenset({"DaemonSet", "Deployment", "ReplicaSet", "Service", "StatefulSet"})
+LONG_RUNNING_KINDS = frozenset({"DaemonSet", "Deployment", "ReplicaSet", "Service", "StatefulSet"})
 """Kinds of owners whose pods run until somebody ends them."""
 
-MOST_ENDING = 4096
+MAX_ENDING_PODS = 4096
 """Pods that are thought away for one gang at most."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Ending:
+class _EndingPod:
     """A running pod, and when it is expected to end; inf if it does not say."""
 
     member: Member
     gang: Gang
-    at: float
+    ends_at: float
 
 
 def reserve(state: CycleState, gangs: Iterable[Gang]) -> None:
     """Keep nodes for those of ``gangs`` that waited too long."""
-    for gang in _due(state, gangs):
-        ask = state.ask(gang)
-        if ask is None or ask.surplus or not _may_hold(state, gang, ask):
+    for gang in _waited_too_long(state, gangs):
+        ask = state.next_request(gang)
+        if ask is None or ask.is_elastic or not _may_reserve(state, gang, ask):
             continue
-        taken = tuple(row for each in state.placer.reservations.kept for row in each.rows)
-        allowed = without(taken, None, len(state.snapshot.nodes))
-        found = _earliest(state, gang, ask, allowed)
+        taken = tuple(row for each in state.placer.reservations.active for row in each.rows)
+        allowed = exclude_rows(taken, None, len(state.snapshot.nodes))
+        found = _earliest_rows(state, gang, ask, allowed)
         if found is not None:
             rows, start = found
             cost = state.quota.cost_of(ask.members)
-            state.placer.reservations.kept.append(Reservation(gang, rows, start, cost))
+            state.placer.reservations.active.append(Reservation(gang, rows, start, cost))
 
 
-def announce(state: CycleState) -> None:
+def report_reservations(state: CycleState) -> None:
     """Tell the gangs that still wait which nodes are kept for them."""
-    for each in state.placer.reservations.kept:
-        obstacle = state.obstacles.get(each.gang.key)
+    for each in state.placer.reservations.active:
+        obstacle = state.unschedulable.get(each.gang.key)
         if obstacle is not None:
             names = ", ".join(state.snapshot.nodes.names[row] for row in each.rows[:3])
             more = f" and {len(each.rows) - 3} more" if len(each.rows) > 3 else ""
             kept = f"{obstacle.message} Nodes are kept for it as they empty: {names}{more}."
-            state.stop(each.gang, replace(obstacle, message=kept))
+            state.mark_unschedulable(each.gang, replace(obstacle, message=kept))
 
 
-def _due(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
+def _waited_too_long(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
     """At most one gang per queue: of the highest priority among those due, the oldest."""
     after = inherited(state.snapshot.queues, lambda spec: spec.reserve_after)
     now = state.snapshot.now
@@ -90,65 +90,69 @@ def _due(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
     return sorted(first.values(), key=lambda each: (each.waiting_since, each.key))
 
 
-def _may_hold(state: CycleState, gang: Gang, ask: Ask) -> bool:
+def _may_reserve(state: CycleState, gang: Gang, request: PlacementRequest) -> bool:
     quota = state.quota
-    queue, cost = quota.queues.positions[gang.queue], quota.cost_of(ask.members)
+    queue, cost = quota.queues.positions[gang.queue], quota.cost_of(request.members)
     fair = quota.shares.fair[:, quota.queues.ancestors(queue)].min(axis=1)
     if exceeds_any(np.where(cost > 0, cost, 0.0)[:, None], fair[:, None]).any():
         return False
-    return gang.can_give_back(ask.members) or check_deserved(quota.standing, queue, cost) is None
+    return gang.can_give_back(request.members) or check_deserved(quota.usage, queue, cost) is None
 
 
-def _earliest(
-    state: CycleState, gang: Gang, ask: Ask, allowed: Bools
+def _earliest_rows(
+    state: CycleState, gang: Gang, request: PlacementRequest, allowed: Bools
 ) -> tuple[tuple[int, ...], float] | None:
     """The nodes that have room for the gang first, and when; None if none ever has."""
-    endings = _endings(state, allowed)
-    rows, failed, count = _rows_after(state, gang, ask, endings[:0], allowed), -1, 0
+    endings = _ending_pods(state, allowed)
+    rows, failed, count = _rows_once_ended(state, gang, request, endings[:0], allowed), -1, 0
     while rows is None and count < len(endings):
         failed, count = count, min(max(1, 2 * count), len(endings))
-        rows = _rows_after(state, gang, ask, endings[:count], allowed)
+        rows = _rows_once_ended(state, gang, request, endings[:count], allowed)
     if rows is None:
         return None
     while count - failed > 1:
         middle = (failed + count) // 2
-        tried = _rows_after(state, gang, ask, endings[:middle], allowed)
+        tried = _rows_once_ended(state, gang, request, endings[:middle], allowed)
         if tried is None:
             failed = middle
         else:
             count, rows = middle, tried
     names = {state.snapshot.nodes.names[row] for row in rows}
-    waits = [each.at for each in endings[:count] if each.member.node in names]
+    waits = [each.ends_at for each in endings[:count] if each.member.node in names]
     return rows, max((state.snapshot.now, *waits))
 
 
-def _endings(state: CycleState, allowed: Bools) -> list[_Ending]:
+def _ending_pods(state: CycleState, allowed: Bools) -> list[_EndingPod]:
     """Running pods in the order in which they are thought to end."""
     positions = state.snapshot.nodes.positions
-    found: list[_Ending] = []
+    found: list[_EndingPod] = []
     held: dict[str, int] = {}
     for key in sorted(state.snapshot.gangs):
         gang = state.snapshot.gangs[key]
-        if gang.expected_runtime is None and gang.owner.kind in ENDLESS:
+        if gang.expected_runtime is None and gang.owner.kind in LONG_RUNNING_KINDS:
             continue
         for member in gang.bound:
             row = positions.get(member.node)
             if row is None or not allowed[row] or member.pod.uid in state.statement.evicted:
                 continue
-            found.append(_Ending(member, gang, _end(gang, member, state.snapshot.now)))
+            found.append(_EndingPod(member, gang, _expected_end(gang, member, state.snapshot.now)))
             held[member.node] = held.get(member.node, 0) + 1
-    found.sort(key=lambda e: (e.at, held[e.member.node], e.member.node, e.member.pod.uid))
-    return found[:MOST_ENDING]
+    found.sort(key=lambda e: (e.ends_at, held[e.member.node], e.member.node, e.member.pod.uid))
+    return found[:MAX_ENDING_PODS]
 
 
-def _end(gang: Gang, member: Member, now: float) -> float:
+def _expected_end(gang: Gang, member: Member, now: float) -> float:
     if gang.expected_runtime is None or not member.bound_since:
         return math.inf
     return max(member.bound_since + gang.expected_runtime, now)
 
 
-def _rows_after(
-    state: CycleState, gang: Gang, ask: Ask, ended: Sequence[_Ending], allowed: Bools
+def _rows_once_ended(
+    state: CycleState,
+    gang: Gang,
+    request: PlacementRequest,
+    ended: Sequence[_EndingPod],
+    allowed: Bools,
 ) -> tuple[int, ...] | None:
     """The nodes the gang takes once ``ended`` are gone; None if it finds no room."""
     statement = state.statement
@@ -158,12 +162,12 @@ def _rows_after(
         blocked = state.placer.place(
             statement,
             gang,
-            ask.members,
+            request.members,
             Action.ALLOCATE,
-            room=Room.LATER,
+            capacity=Capacity.FUTURE_IDLE,
             allowed=allowed,
-            told=False,
+            explain=False,
         )
         if blocked is not None:
             return None
-        return tuple(sorted({statement.placed[m.pod.uid].row for m in ask.members}))
+        return tuple(sorted({statement.placed[m.pod.uid].row for m in request.members}))

@@ -15,9 +15,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from kai_py.plan.placement.next_pods import next_ask
-from kai_py.plan.quota_check import over_bounds
-from kai_py.plan.session import CycleState, place_soonest
+from kai_py.plan.placement.next_pods import next_request
+from kai_py.plan.quota_check import check_quota
+from kai_py.plan.session import CycleState, place_earliest
 from kai_py.snapshot.awaited import stand_in
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Bools
@@ -27,30 +27,30 @@ def resume(state: CycleState, gangs: Iterable[Gang]) -> None:
     """Run the action for those of ``gangs`` that hold a promise."""
     if not state.snapshot.holds:
         return
-    promised = [gang for gang in gangs if any(_is_promised(state, gang))]
+    promised = [gang for gang in gangs if any(_are_nominated(state, gang))]
     for gang in sorted(promised, key=lambda g: (-g.priority, g.created, g.key)):
-        while _resume(state, gang):
+        while _place_nominated(state, gang):
             pass
 
 
-def _resume(state: CycleState, gang: Gang) -> bool:
+def _place_nominated(state: CycleState, gang: Gang) -> bool:
     """Place what the gang asks for next, if it was promised; whether that was done."""
-    ask = next_ask(gang, state.statement)
+    ask = next_request(gang, state.statement)
     if ask is None or state.precondition(gang) is not None:
         return False
     if not any(member.pod.uid in state.snapshot.holds for member in ask.members):
         return False
-    if over_bounds(state.quota, gang, ask.members, state.quota.cost_of(ask.members)) is not None:
+    if check_quota(state.quota, gang, ask.members, state.quota.cost_of(ask.members)) is not None:
         return False
-    allowed = None if gang.awaited else _promised_nodes(state, gang)
-    return place_soonest(state, gang, ask.members, allowed=allowed, told=False) is None
+    allowed = None if gang.awaited else _nominated_nodes(state, gang)
+    return place_earliest(state, gang, ask.members, allowed=allowed, explain=False) is None
 
 
-def _is_promised(state: CycleState, gang: Gang) -> list[bool]:
+def _are_nominated(state: CycleState, gang: Gang) -> list[bool]:
     return [member.pod.uid in state.snapshot.holds for member in gang.pending]
 
 
-def _promised_nodes(state: CycleState, gang: Gang) -> Bools:
+def _nominated_nodes(state: CycleState, gang: Gang) -> Bools:
     nodes = state.snapshot.nodes
     allowed = np.zeros(len(nodes), dtype=np.bool_)
     for member in gang.pending:
@@ -60,24 +60,24 @@ def _promised_nodes(state: CycleState, gang: Gang) -> Bools:
     return allowed
 
 
-def keep_room(state: CycleState) -> None:
+def reserve_expected(state: CycleState) -> None:
     """Run the action for all gangs that started in part."""
     now = state.snapshot.now
     staged = (state.snapshot.gangs[key] for key in state.snapshot.staged)
-    started = [gang for gang in staged if gang.started + state.hold_seconds > now]
+    started = [gang for gang in staged if gang.started + state.reservation_seconds > now]
     for gang in sorted(started, key=lambda g: (-g.priority, g.created, g.key)):
-        _start(state, gang)
+        _place_existing(state, gang)
         left = [m for m in gang.pending if m.pod.uid not in state.statement.placed]
         rest = [*gang.awaited, *(stand_in(member) for member in left)]
         if rest:
-            place_soonest(state, gang, rest, told=False)
+            place_earliest(state, gang, rest, explain=False)
 
 
-def _start(state: CycleState, gang: Gang) -> None:
+def _place_existing(state: CycleState, gang: Gang) -> None:
     """Place the pods that may start, as far as the queue has room for them."""
-    ask = state.ask(gang)
+    ask = state.next_request(gang)
     if ask is None or state.quota.queue_of(gang) is None or gang.key in state.snapshot.held_back:
         return
-    over = over_bounds(state.quota, gang, ask.members, state.ask_cost(gang))
-    if over is None and place_soonest(state, gang, ask.members, told=False) is None:
-        state.clear(gang)
+    over = check_quota(state.quota, gang, ask.members, state.request_cost(gang))
+    if over is None and place_earliest(state, gang, ask.members, explain=False) is None:
+        state.mark_placed(gang)

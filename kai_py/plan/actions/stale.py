@@ -19,10 +19,10 @@ def stale(state: CycleState, _pending: Iterable[Gang]) -> None:
     """Run the action for all running gangs, whether they wait for pods or not."""
     for gang in (state.snapshot.gangs[key] for key in state.snapshot.short):
         if gang.stale_since is not None:
-            _evict_if_overdue(state, gang, gang.stale_since)
+            _evict_after_grace(state, gang, gang.stale_since)
 
 
-def _evict_if_overdue(state: CycleState, gang: Gang, since: float) -> None:
+def _evict_after_grace(state: CycleState, gang: Gang, since: float) -> None:
     grace = state.staleness_grace if gang.staleness_grace is None else gang.staleness_grace
     passed = state.snapshot.now - since
     have = active_counts(gang, state.statement)

@@ -19,11 +19,11 @@ import numpy as np
 
 from kai_py.api.gpu_share import CARD
 from kai_py.dra.question import Alternatives
-from kai_py.plan.placement.running_fit import RunningFit, is_plain
-from kai_py.plan.state.capacity import Room
+from kai_py.plan.placement.running_fit import RunningFit, is_resources_only
+from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
-from kai_py.policy.fit import StaticFit, StaticFits, copies_that_fit
-from kai_py.policy.pod_rules import has_rules, narrowed
+from kai_py.policy.fit import StaticFit, StaticFits, replicas_that_fit
+from kai_py.policy.pod_rules import apply_pod_rules, has_pod_rules
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints, ResourceIndex
 from kai_py.snapshot.shape import Shape
@@ -50,7 +50,7 @@ def largest_first(groups: Iterable[list[Member]]) -> list[list[Member]]:
     return sorted(groups, key=_size, reverse=True)
 
 
-def wants_devices(shape: Shape) -> bool:
+def requests_devices(shape: Shape) -> bool:
     """Whether a pod of the shape asks for anything beyond the base resources."""
     extended = any(name not in BASE_RESOURCES for name in shape.requests)
     return bool(shape.claims) or extended or shape.gpu_share is not None
@@ -79,20 +79,20 @@ def slack_row(shape: Shape, resources: ResourceIndex) -> int | None:
     return resources.positions.get(extended[0] if extended else "cpu")
 
 
-MOST_RUNNING = 64
+MAX_RUNNING_FITS = 64
 """Shapes whose fit is kept up to date at a time."""
 
-GPU_NODE_MALUS = 0.5
+GPU_NODE_PENALTY = 0.5
 """Pods without devices avoid GPU nodes; below 1, so that any stated preference outweighs it."""
 
-ALTERNATIVE_MALUS = 1e-5
+ALTERNATIVE_PENALTY = 1e-5
 """What an alternative of a claim counts that is passed over; a claim has 256 of them at most."""
 
-NOW_BONUS = 1e-7
+IDLE_BONUS = 1e-7
 """What room that is free already counts; less than any other preference."""
 
 
-class ShapeRoom(NamedTuple):
+class ShapeCapacity(NamedTuple):
     """Pods of a shape that nodes take; all arrays are (nodes,).
 
     ``copies``: by resources and limits of nodes; ``fitting``: and by devices; ``shared``: of those
@@ -100,115 +100,117 @@ class ShapeRoom(NamedTuple):
     (resources, nodes) what was left for them. ``alternatives``: of those that their claims list.
     """
 
-    copies: Ints
-    fitting: Ints
-    shared: Ints | None
+    resource_replicas: Ints
+    replicas: Ints
+    gpu_share_replicas: Ints | None
     free: Floats
     alternatives: Alternatives | None = None
 
     @property
-    def first(self) -> Ints | None:
+    def preferred_replicas(self) -> Ints | None:
         """The pods to place before others of the same node: they get what is better."""
         if self.alternatives is None:
-            return self.shared
-        return np.minimum(self.alternatives.pods, self.fitting)
+            return self.gpu_share_replicas
+        return np.minimum(self.alternatives.pods, self.replicas)
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeFits:
     """The static verdicts so far, and the fits that are kept up to date."""
 
-    statics: StaticFits = field(default_factory=StaticFits)
-    _running: dict[tuple[int, Room, bool], RunningFit] = field(default_factory=dict)
+    static_fits: StaticFits = field(default_factory=StaticFits)
+    _running_fits: dict[tuple[int, Capacity, bool], RunningFit] = field(default_factory=dict)
 
-    def static(self, statement: Statement, shape: Shape, room: Room) -> StaticFit:
+    def static_fit(self, statement: Statement, shape: Shape, capacity: Capacity) -> StaticFit:
         """The static verdict, narrowed by rules between pods where there are any."""
-        static = self.statics.of(shape, statement.snapshot.nodes)
-        if not has_rules(shape) and not statement.snapshot.neighbours:
+        static = self.static_fits.of(shape, statement.snapshot.nodes)
+        if not has_pod_rules(shape) and not statement.snapshot.neighbours:
             return static
-        return narrowed(statement.neighbourhood(room), shape, static)
+        return apply_pod_rules(statement.pod_rules(capacity), shape, static)
 
-    def room(
+    def capacity(
         self,
         statement: Statement,
         shape: Shape,
         mask: Bools,
         count: int,
-        room: Room,
+        capacity: Capacity,
         *,
-        together: int = 0,
-    ) -> ShapeRoom:
+        min_replicas: int = 0,
+    ) -> ShapeCapacity:
         """The room for ``count`` pods on the nodes of ``mask``.
 
         ``together``: keep to nodes that hold so many by resources, where there are any.
         """
-        free, nodes = statement.free(room), statement.snapshot.nodes
-        copies = copies_that_fit(shape, statement.snapshot.resources, free, mask, nodes.allocatable)
-        if together:
-            roomy = copies >= together
+        free, nodes = statement.free(capacity), statement.snapshot.nodes
+        copies = replicas_that_fit(
+            shape, statement.snapshot.resources, free, mask, nodes.allocatable
+        )
+        if min_replicas:
+            roomy = copies >= min_replicas
             copies = np.where(roomy, copies, 0) if roomy.any() else copies
-        limited = statement.limits.copies(shape, room, count)
+        limited = statement.limits.replicas(shape, capacity, count)
         if limited is not None:
             np.minimum(copies, limited, out=copies)
-        parts = statement.share_room(shape, room, count)
+        parts = statement.gpu_share_replicas(shape, capacity, count)
         if parts is not None:
             np.minimum(copies, parts.total, out=copies)
         fitting, alternatives = copies, None
         if shape.needs_devices:
-            found = statement.devices.copies(shape, copies > 0, count, room)
+            found = statement.devices.replicas(shape, copies > 0, count, capacity)
             fitting = np.minimum(copies, found)
-            alternatives = statement.devices.alternatives(shape, fitting > 0, count, room)
+            alternatives = statement.devices.alternatives(shape, fitting > 0, count, capacity)
         shared = None if parts is None else np.minimum(parts.shared, fitting)
-        return ShapeRoom(copies, fitting, shared, free, alternatives)
+        return ShapeCapacity(copies, fitting, shared, free, alternatives)
 
-    def running(
-        self, statement: Statement, shape: Shape, room: Room, *, off_devices: bool = False
+    def running_fit(
+        self, statement: Statement, shape: Shape, capacity: Capacity, *, avoid_devices: bool = False
     ) -> RunningFit | None:
         """The fit of a shape kept from pod to pod, where nothing but room decides.
 
         ``off_devices``: only on nodes without devices, where it prefers no other to them.
         """
-        key = shape.number, room, off_devices
-        known = self._running.get(key)
+        key = shape.number, capacity, avoid_devices
+        known = self._running_fits.get(key)
         if known is not None and known.statement is statement:
             return known
-        if not only_room_decides(statement, shape):
+        if not only_resources_decide(statement, shape):
             return None
-        static = self.static(statement, shape, room)
+        static = self.static_fit(statement, shape, capacity)
         made = RunningFit(
             statement,
             shape,
-            without_devices(statement, static) if off_devices else static.mask,
-            lasting_preference(statement, shape, static),
+            nodes_without_devices(statement, static) if avoid_devices else static.mask,
+            static_preference(statement, shape, static),
             slack_row(shape, statement.snapshot.resources),
-            room=room,
-            now_bonus=NOW_BONUS,
+            capacity=capacity,
+            idle_bonus=IDLE_BONUS,
         )
-        if len(self._running) >= MOST_RUNNING:
-            del self._running[next(iter(self._running))]
-        self._running[key] = made
+        if len(self._running_fits) >= MAX_RUNNING_FITS:
+            del self._running_fits[next(iter(self._running_fits))]
+        self._running_fits[key] = made
         return made
 
-    def copies_later(self, statement: Statement, shape: Shape) -> Ints:
+    def future_replicas(self, statement: Statement, shape: Shape) -> Ints:
         """(nodes,) pods that fit by resources alone once those who leave have left; a fresh array.
 
         Rules between pods and devices of claims are not asked.
         """
-        known = self.running(statement, shape, Room.LATER)
+        known = self.running_fit(statement, shape, Capacity.FUTURE_IDLE)
         if known is not None:
             known.refresh()
-            return known.copies.copy()
+            return known.replicas.copy()
         nodes = statement.snapshot.nodes
-        mask = self.statics.of(shape, nodes).mask
-        free = statement.free(Room.LATER)
-        return copies_that_fit(shape, statement.snapshot.resources, free, mask, nodes.allocatable)
+        mask = self.static_fits.of(shape, nodes).mask
+        free = statement.free(Capacity.FUTURE_IDLE)
+        return replicas_that_fit(shape, statement.snapshot.resources, free, mask, nodes.allocatable)
 
 
-def lasting_preference(statement: Statement, shape: Shape, static: StaticFit) -> Floats:
+def static_preference(statement: Statement, shape: Shape, static: StaticFit) -> Floats:
     """What stays the same in a cycle: stated preferences, and GPU nodes kept for those in need."""
-    if wants_devices(shape):
+    if requests_devices(shape):
         return static.preference
-    return static.preference - GPU_NODE_MALUS * device_nodes(statement)
+    return static.preference - GPU_NODE_PENALTY * device_nodes(statement)
 
 
 def device_nodes(statement: Statement) -> Bools:
@@ -216,53 +218,61 @@ def device_nodes(statement: Statement) -> Bools:
     return np.asarray(statement.snapshot.nodes.allocatable[len(BASE_RESOURCES) :].any(axis=0))
 
 
-def without_devices(statement: Statement, static: StaticFit) -> Bools:
+def nodes_without_devices(statement: Statement, static: StaticFit) -> Bools:
     """(nodes,) bool: nodes without devices that take the pod, if it prefers no other to them."""
     if static.preference.min(initial=0.0) != static.preference.max(initial=0.0):
         return np.zeros(len(static.mask), dtype=np.bool_)
     return static.mask & ~device_nodes(statement)
 
 
-def only_room_decides(statement: Statement, shape: Shape) -> bool:
+def only_resources_decide(statement: Statement, shape: Shape) -> bool:
     """Whether a pod fits a node that takes it as soon as what it requests is free there."""
-    return not statement.snapshot.neighbours and is_plain(shape, statement.limits)
+    return not statement.snapshot.neighbours and is_resources_only(shape, statement.limits)
 
 
-def alternatives_passed(room: ShapeRoom) -> Floats | float:
+def alternative_preference(capacity: ShapeCapacity) -> Floats | float:
     """(nodes,) a preference for nodes where claims get what they list first."""
-    if room.alternatives is None:
+    if capacity.alternatives is None:
         return 0.0
-    return room.alternatives.depth.astype(np.float64) * -ALTERNATIVE_MALUS
+    return capacity.alternatives.depth.astype(np.float64) * -ALTERNATIVE_PENALTY
 
 
-def starts_now(statement: Statement, shape: Shape, mask: Bools, room: Room) -> Floats | float:
+def idle_preference(
+    statement: Statement, shape: Shape, mask: Bools, capacity: Capacity
+) -> Floats | float:
     """(nodes,) a preference for nodes with room now, where others would have to be waited for."""
-    if room is Room.NOW or not (statement.later > statement.idle).any():
+    if capacity is Capacity.IDLE or not (statement.future_idle > statement.idle).any():
         return 0.0
     allocatable, resources = statement.snapshot.nodes.allocatable, statement.snapshot.resources
-    copies = copies_that_fit(shape, resources, statement.free(Room.NOW), mask, allocatable)
-    return np.where(copies > 0, NOW_BONUS, 0.0)
+    copies = replicas_that_fit(shape, resources, statement.free(Capacity.IDLE), mask, allocatable)
+    return np.where(copies > 0, IDLE_BONUS, 0.0)
 
 
-def is_no_easier(statement: Statement, fits: ShapeFits, shape: Shape, other: Shape) -> bool:
+def dominates(statement: Statement, fits: ShapeFits, shape: Shape, other: Shape) -> bool:
     """Whether a pod of ``shape`` has room nowhere where one of ``other`` has none."""
     if shape is other:
         return True
-    if not _by_room(shape) or not _by_room(other) or statement.limits.of(other):
+    if (
+        not _is_decided_by_resources(shape)
+        or not _is_decided_by_resources(other)
+        or statement.limits.refusing(other)
+    ):
         return False
     if any(shape.requests.get(name, 0.0) < amount for name, amount in other.requests.items()):
         return False
-    if not _shares_no_less(shape, other):
+    if not _gpu_share_dominates(shape, other):
         return False
     nodes = statement.snapshot.nodes
-    return not (fits.statics.of(shape, nodes).mask & ~fits.statics.of(other, nodes).mask).any()
+    return not (
+        fits.static_fits.of(shape, nodes).mask & ~fits.static_fits.of(other, nodes).mask
+    ).any()
 
 
-def _by_room(shape: Shape) -> bool:
-    return not (shape.uses_claims or shape.mirrored or has_rules(shape))
+def _is_decided_by_resources(shape: Shape) -> bool:
+    return not (shape.uses_claims or shape.mirrored or has_pod_rules(shape))
 
 
-def _shares_no_less(shape: Shape, other: Shape) -> bool:
+def _gpu_share_dominates(shape: Shape, other: Shape) -> bool:
     ours, theirs = shape.gpu_share, other.gpu_share
     if theirs is None:
         return True

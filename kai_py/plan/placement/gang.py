@@ -17,59 +17,61 @@ from functools import partial
 import numpy as np
 
 from kai_py.grouping.gang import Subgroup, constrained
-from kai_py.plan.explain.reasons import UNTOLD, Obstacle, keeping
+from kai_py.plan.explain.reasons import UNEXPLAINED, Unschedulable, with_reserved_nodes
 from kai_py.plan.placement.fit import by_shape, largest_first
-from kai_py.plan.placement.pods import Attempt, ShapePlacer, Where
-from kai_py.plan.placement.running_fit import fits_by_room
+from kai_py.plan.placement.pods import Attempt, NodeSet, ShapePlacer
+from kai_py.plan.placement.running_fit import fits_by_resources
 from kai_py.plan.placement.topology import (
-    PREFERENCE,
-    both,
+    NEAR_GANG_BONUS,
+    combined_preference,
     domain_candidates,
+    largest_domain,
     near_nodes,
-    roomiest,
-    unsatisfied,
+    topology_unsatisfied,
 )
 from kai_py.plan.plan import Action
-from kai_py.plan.state.capacity import Room
-from kai_py.plan.state.reservations import Reservations, without
+from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.state.reservations import Reservations, exclude_rows
 from kai_py.plan.state.statement import Statement
-from kai_py.policy.exact_assignment import Kind, assignment
+from kai_py.policy.exact_assignment import PodClass, assign
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools
 
-MOST_PODS = 64
-MOST_STEPS = 256
+MAX_SEARCH_PODS = 64
+MAX_SEARCH_STEPS = 256
 """Pods that the search tries on a node."""
 
 
-def can_search(statement: Statement, parts: Sequence[Sequence[Member]], action: Action) -> bool:
+def can_place_exactly(
+    statement: Statement, parts: Sequence[Sequence[Member]], action: Action
+) -> bool:
     """Whether the pods of ``parts``, one per shape, are such a gang."""
     if len(parts) < 2 or action is not Action.ALLOCATE or statement.snapshot.neighbours:
         return False
     known = statement.snapshot.resources.positions
-    plain = all(fits_by_room(part[0].shape, statement.limits) for part in parts)
+    plain = all(fits_by_resources(part[0].shape, statement.limits) for part in parts)
     listed = all(name in known for part in parts for name in part[0].shape.requests)
-    return plain and listed and sum(len(part) for part in parts) <= MOST_PODS
+    return plain and listed and sum(len(part) for part in parts) <= MAX_SEARCH_PODS
 
 
-def place_by_search(
+def place_exactly(
     statement: Statement,
     gang: Gang,
     parts: Sequence[Sequence[Member]],
     masks: Sequence[Bools],
     action: Action,
     *,
-    room: Room,
+    capacity: Capacity,
 ) -> bool:
     """Place all of ``parts`` or nothing; ``masks``: (nodes,) per part, where its pods may go."""
     kinds = [
-        Kind(len(part), statement.vector(part[0].shape), mask)
+        PodClass(len(part), statement.request_vector(part[0].shape), mask)
         for part, mask in zip(parts, masks, strict=True)
     ]
-    found = assignment(kinds, statement.free(room), MOST_STEPS)
+    found = assign(kinds, statement.free(capacity), MAX_SEARCH_STEPS)
     for part, rows in zip(parts, found or (), strict=found is not None):
         for member, row in zip(part, rows, strict=True):
-            statement.place(gang, [member], row, action, room=room)
+            statement.place(gang, [member], row, action, capacity=capacity)
     return found is not None
 
 
@@ -87,127 +89,128 @@ class Placer:
         members: Sequence[Member],
         action: Action,
         *,
-        room: Room,
+        capacity: Capacity,
         allowed: Bools | None = None,
-        told: bool = True,
-    ) -> Obstacle | None:
+        explain: bool = True,
+    ) -> Unschedulable | None:
         """Place all of ``members`` or say what stops them; ``allowed``: (nodes,) bool.
 
         ``told``: whether anybody reads what stops them.
         """
-        kept = self.reservations.closed_to(gang)
+        kept = self.reservations.rows_closed_to(gang)
         if kept:
-            allowed = without(kept, allowed, len(statement.snapshot.nodes))
+            allowed = exclude_rows(kept, allowed, len(statement.snapshot.nodes))
         near, anywhere = near_nodes(statement, gang), gang.tree.is_unconstrained_leaf
         if len(members) == 1 and allowed is None and near is None and anywhere:
-            running = self.shapes.fit_for_singles(statement, members[0].shape, room)
-            row = None if running is None else running.first()
+            running = self.shapes.single_pod_fit(statement, members[0].shape, capacity)
+            row = None if running is None else running.first_row()
             if row is not None:
-                statement.place(gang, members, row, action, room=room)
+                statement.place(gang, members, row, action, capacity=capacity)
                 return None
-        attempt = Attempt(statement, gang, action, room, told)
-        where = Where(
+        attempt = Attempt(statement, gang, action, capacity, explain)
+        where = NodeSet(
             np.ones(len(statement.snapshot.nodes), np.bool_) if allowed is None else allowed
         )
         obstacle = self._place_near(attempt, members, where, near)
-        if obstacle is None or not kept or not told:
+        if obstacle is None or not kept or not explain:
             return obstacle
-        return keeping(obstacle, len(kept), self._copies_on(attempt, members, kept))
+        return with_reserved_nodes(obstacle, len(kept), self._replicas_on(attempt, members, kept))
 
-    def _copies_on(self, attempt: Attempt, members: Sequence[Member], rows: Sequence[int]) -> int:
+    def _replicas_on(self, attempt: Attempt, members: Sequence[Member], rows: Sequence[int]) -> int:
         """How many of the pods have room on these nodes, each shape by itself."""
-        inside = ~without(tuple(rows), None, len(attempt.statement.snapshot.nodes))
+        inside = ~exclude_rows(tuple(rows), None, len(attempt.statement.snapshot.nodes))
         sizes = [(part[0].shape, len(part)) for part in by_shape(members)]
-        return sum(int(self.shapes.fitting(attempt, s, inside, n).sum()) for s, n in sizes)
+        return sum(int(self.shapes.replicas(attempt, s, inside, n).sum()) for s, n in sizes)
 
     def _place_near(
         self,
         attempt: Attempt,
         members: Sequence[Member],
-        where: Where,
+        node_set: NodeSet,
         near: Bools | None,
-    ) -> Obstacle | None:
+    ) -> Unschedulable | None:
         """On the nodes ``near`` the gang if they hold it, else as many there as there is room."""
         tree = attempt.gang.tree
         if near is None:
-            return self._place_group(attempt, tree, members, where)
+            return self._place_group(attempt, tree, members, node_set)
         with attempt.statement.trial() as trial:
-            if self._place_group(attempt, tree, members, Where(where.mask & near)) is None:
+            if self._place_group(attempt, tree, members, NodeSet(node_set.mask & near)) is None:
                 trial.keep()
                 return None
         return self._place_group(
-            attempt, tree, members, Where(where.mask, np.where(near, PREFERENCE, 0.0))
+            attempt, tree, members, NodeSet(node_set.mask, np.where(near, NEAR_GANG_BONUS, 0.0))
         )
 
     def _place_group(
-        self, attempt: Attempt, group: Subgroup, members: Sequence[Member], where: Where
-    ) -> Obstacle | None:
+        self, attempt: Attempt, group: Subgroup, members: Sequence[Member], node_set: NodeSet
+    ) -> Unschedulable | None:
         if group.topology is None:
-            return self._place_inside(attempt, group, members, where)
+            return self._place_inside(attempt, group, members, node_set)
         shapes = by_shape(members)
         fitting = [
-            self.shapes.fitting(attempt, each[0].shape, where.mask, len(each)) for each in shapes
+            self.shapes.replicas(attempt, each[0].shape, node_set.mask, len(each))
+            for each in shapes
         ]
         asked = (attempt.statement, attempt.gang, group, fitting, [len(each) for each in shapes])
         found = domain_candidates(*asked)
-        if isinstance(found, Obstacle):
+        if isinstance(found, Unschedulable):
             return found
         for candidate in found:
             with attempt.statement.trial() as trial:
-                preference = both(where.preference, candidate.preference)
-                inside = Where(where.mask & candidate.mask, preference)
+                preference = combined_preference(node_set.preference, candidate.preference)
+                inside = NodeSet(node_set.mask & candidate.mask, preference)
                 if self._place_inside(attempt, group, members, inside) is None:
                     trial.keep()
                     return None
-        if not attempt.told:
-            return UNTOLD
-        return unsatisfied(attempt.gang, group, len(members), roomiest(*asked))
+        if not attempt.explain:
+            return UNEXPLAINED
+        return topology_unsatisfied(attempt.gang, group, len(members), largest_domain(*asked))
 
     def _place_inside(
-        self, attempt: Attempt, group: Subgroup, members: Sequence[Member], where: Where
-    ) -> Obstacle | None:
+        self, attempt: Attempt, group: Subgroup, members: Sequence[Member], node_set: NodeSet
+    ) -> Unschedulable | None:
         if not any(constrained(child) for child in group.children):
-            parts = self._hardest_first(attempt, by_shape(members), where)
-            if can_search(attempt.statement, parts, attempt.action):
-                return self._place_mixed(attempt, parts, where)
-            steps = (partial(self.shapes.place, attempt, part, where) for part in parts)
+            parts = self._most_constrained_first(attempt, by_shape(members), node_set)
+            if can_place_exactly(attempt.statement, parts, attempt.action):
+                return self._place_mixed(attempt, parts, node_set)
+            steps = (partial(self.shapes.place, attempt, part, node_set) for part in parts)
         else:
             steps = (
-                partial(self._place_group, attempt, child, own, where)
+                partial(self._place_group, attempt, child, own, node_set)
                 for child in group.children
                 if (own := _members_of(child, members))
             )
         return next((obstacle for step in steps if (obstacle := step()) is not None), None)
 
-    def _hardest_first(
-        self, attempt: Attempt, parts: Sequence[list[Member]], where: Where
+    def _most_constrained_first(
+        self, attempt: Attempt, parts: Sequence[list[Member]], node_set: NodeSet
     ) -> Sequence[list[Member]]:
         """Of pods of one size, first those that fewer nodes are open to."""
         if len(parts) < 2:
             return parts
 
         def open_nodes(part: Sequence[Member]) -> int:
-            static = self.shapes.fits.static(attempt.statement, part[0].shape, attempt.room)
-            return int((static.mask & where.mask).sum())
+            static = self.shapes.fits.static_fit(attempt.statement, part[0].shape, attempt.capacity)
+            return int((static.mask & node_set.mask).sum())
 
         return largest_first(sorted(parts, key=open_nodes))
 
     def _place_mixed(
-        self, attempt: Attempt, parts: Sequence[Sequence[Member]], where: Where
-    ) -> Obstacle | None:
+        self, attempt: Attempt, parts: Sequence[Sequence[Member]], node_set: NodeSet
+    ) -> Unschedulable | None:
         """The largest first, and if that leaves some without room, by search."""
         statement, gang, action, room, _ = attempt
         with statement.trial() as trial:
-            steps = (self.shapes.place(attempt, part, where) for part in parts)
+            steps = (self.shapes.place(attempt, part, node_set) for part in parts)
             obstacle = next((each for each in steps if each is not None), None)
             if obstacle is None:
                 trial.keep()
                 return None
         masks = [
-            self.shapes.fits.static(statement, part[0].shape, room).mask & where.mask
+            self.shapes.fits.static_fit(statement, part[0].shape, room).mask & node_set.mask
             for part in parts
         ]
-        found = place_by_search(statement, gang, parts, masks, action, room=room)
+        found = place_exactly(statement, gang, parts, masks, action, capacity=room)
         return None if found else obstacle
 
 

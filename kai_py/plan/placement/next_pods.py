@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Subgroup, satisfied
-from kai_py.plan.explain.reasons import Obstacle
+from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement
@@ -19,41 +19,43 @@ from kai_py.snapshot.gangs import Gang, Member, PodState
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PlacementRequest:
     """Pods to place together, all or none. ``surplus``: the gang has its floor without them.
 
     ``more``: the gang has further pods to ask for once these are placed.
     """
 
     members: tuple[Member, ...]
-    surplus: bool
-    more: bool = False
+    is_elastic: bool
+    has_more: bool = False
 
 
-def precondition(gang: Gang, quota: Quota, namespaces: NamespaceLabels) -> Obstacle | None:
+def precondition(gang: Gang, quota: Quota, namespaces: NamespaceLabels) -> Unschedulable | None:
     """What must happen before the gang can be placed at all."""
     if gang.problem:
-        return Obstacle(Stage.MEMBERS if gang.owner_unknown else Stage.INVALID, gang.problem)
+        return Unschedulable(
+            Stage.MEMBERS_MISSING if gang.owner_unknown else Stage.INVALID, gang.problem
+        )
     queue = quota.queue_of(gang)
     if queue is None:
         named = f'queue "{gang.queue}" does not exist' if gang.queue else "no queue is named"
         hint = "create it, or set scheduling.kai.io/queue-name to an existing queue"
-        return Obstacle(Stage.QUEUE, f"{named}; {hint}.")
+        return Unschedulable(Stage.QUEUE_NOT_FOUND, f"{named}; {hint}.")
     if not quota.queues.is_leaf[queue]:
         hint = "pods go to queues without children"
-        return Obstacle(Stage.QUEUE, f'queue "{gang.queue}" has children; {hint}.')
+        return Unschedulable(Stage.QUEUE_NOT_FOUND, f'queue "{gang.queue}" has children; {hint}.')
     closed = closed_queue(quota.queues, queue, gang.owner.namespace, namespaces)
     if closed:
         hint = f'use another queue, or change spec.namespaces of queue "{closed}"'
         named = f'queue "{closed}" takes no workloads of namespace "{gang.owner.namespace}"'
-        return Obstacle(Stage.INVALID, f"{named}; {hint}.")
+        return Unschedulable(Stage.INVALID, f"{named}; {hint}.")
     broken = next((m for m in gang.members if m.problem), None)
     if broken is not None:
-        return Obstacle(Stage.INVALID, broken.problem)
+        return Unschedulable(Stage.INVALID, broken.problem)
     return _members_missing(gang) or _claims_missing(gang)
 
 
-def next_ask(gang: Gang, statement: Statement) -> Ask | None:
+def next_request(gang: Gang, statement: Statement) -> PlacementRequest | None:
     """The pods to place next, given what this cycle decided already; None when none is left."""
     left = [m for m in gang.pending if m.pod.uid not in statement.placed and not m.waiting]
     if not left:
@@ -63,18 +65,18 @@ def next_ask(gang: Gang, statement: Statement) -> Ask | None:
         and not gang.tree.children
         and len(left) == len(gang.members) == gang.tree.min_members
     ):
-        return Ask(tuple(left), surplus=False)
+        return PlacementRequest(tuple(left), is_elastic=False)
     have, by_leaf = active_counts(gang, statement), members_by_leaf(left)
     surplus = satisfied(gang.tree, have)
-    wanted = (_one_more if surplus else _floor)(gang.tree, have, by_leaf)
+    wanted = (_next_elastic_pods if surplus else _min_member_pods)(gang.tree, have, by_leaf)
     if not wanted:
         return None
     chosen = tuple(m for m in left if m.pod.uid in wanted)
     later = () if surplus else gang.awaited
-    return Ask((*chosen, *later), surplus, more=len(chosen) < len(left))
+    return PlacementRequest((*chosen, *later), surplus, has_more=len(chosen) < len(left))
 
 
-def surplus_of(gang: Gang, statement: Statement) -> tuple[PodRef, ...]:
+def elastic_pods(gang: Gang, statement: Statement) -> tuple[PodRef, ...]:
     """Pods still to place that the gang starts without; none if a single pod starts it.
 
     Where one pod is enough, every pod stands for itself.
@@ -84,7 +86,7 @@ def surplus_of(gang: Gang, statement: Statement) -> tuple[PodRef, ...]:
         return ()
     left = [m for m in gang.pending if m.pod.uid not in statement.placed]
     have = active_counts(gang, statement)
-    core = _floor(gang.tree, have, members_by_leaf(left))
+    core = _min_member_pods(gang.tree, have, members_by_leaf(left))
     if not core and not satisfied(gang.tree, have):
         return ()
     return tuple(m.pod for m in left if m.pod.uid not in core)
@@ -121,31 +123,31 @@ def neediest_first(children: Iterable[Subgroup], have: Mapping[str, int]) -> lis
     return sorted(children, key=rank)
 
 
-def subgroup_lacks(gang: Gang) -> Obstacle | None:
+def incomplete_subgroup(gang: Gang) -> Unschedulable | None:
     """Which subgroup, without which the gang runs, has too few pods to start."""
     exist = gang.counts(PodState.BOUND, PodState.PENDING)
     for leaf in gang.tree.leaves():
         have = exist.get(leaf.name, 0)
         if have < leaf.min_members:
             text = f"subgroup {leaf.name} starts with {leaf.min_members} pods; {have} exist."
-            return Obstacle(Stage.MEMBERS, text)
+            return Unschedulable(Stage.MEMBERS_MISSING, text)
     return None
 
 
-def _members_missing(gang: Gang) -> Obstacle | None:
+def _members_missing(gang: Gang) -> Unschedulable | None:
     if gang.is_satisfied or gang.can_be_satisfied:
         return None
     gated = sum(m.state == PodState.GATED for m in gang.members)
     exist = len(gang.pending) + len(gang.bound)
-    stage = Stage.GATED if gated else Stage.MEMBERS
+    stage = Stage.SCHEDULING_GATED if gated else Stage.MEMBERS_MISSING
     waits = f"{exist} exist" + (f", {gated} are held by scheduling gates" if gated else "")
     leaves = {leaf.name for leaf in gang.tree.leaves()}
     strange = next((m for m in gang.pending if m.waiting and m.leaf not in leaves), None)
     why = f"; pod {strange.pod}: {strange.waiting}" if strange is not None else ""
-    return Obstacle(stage, f"the gang starts with {gang.tree.floor()} pods; {waits}{why}.")
+    return Unschedulable(stage, f"the gang starts with {gang.tree.floor()} pods; {waits}{why}.")
 
 
-def _claims_missing(gang: Gang) -> Obstacle | None:
+def _claims_missing(gang: Gang) -> Unschedulable | None:
     waiting = next((m for m in gang.pending if m.waiting), None)
     if waiting is None:
         return None
@@ -155,14 +157,14 @@ def _claims_missing(gang: Gang) -> Obstacle | None:
             able[member.leaf] = able.get(member.leaf, 0) + 1
     if satisfied(gang.tree, able) and any(not m.waiting for m in gang.pending):
         return None
-    return kept_back(gang, waiting)
+    return pod_not_ready(gang, waiting)
 
 
-def kept_back(gang: Gang, member: Member) -> Obstacle:
+def pod_not_ready(gang: Gang, member: Member) -> Unschedulable:
     """What a pod waits for by itself: its claims, or a subgroup that its gang has."""
     strange = member.leaf not in {leaf.name for leaf in gang.tree.leaves()}
-    stage = Stage.INVALID if strange else Stage.CLAIMS
-    return Obstacle(stage, f"pod {member.pod}: {member.waiting}.")
+    stage = Stage.INVALID if strange else Stage.CLAIMS_NOT_READY
+    return Unschedulable(stage, f"pod {member.pod}: {member.waiting}.")
 
 
 def members_by_leaf(members: Iterable[Member]) -> dict[str, list[Member]]:
@@ -173,11 +175,13 @@ def members_by_leaf(members: Iterable[Member]) -> dict[str, list[Member]]:
     return leaves
 
 
-def _floor(tree: Subgroup, have: Mapping[str, int], left: Mapping[str, list[Member]]) -> set[str]:
+def _min_member_pods(
+    tree: Subgroup, have: Mapping[str, int], candidates: Mapping[str, list[Member]]
+) -> set[str]:
     """Uids of the first pods that bring ``tree`` to its floor; empty if there are too few."""
     if not tree.children:
         missing = tree.min_members - have.get(tree.name, 0)
-        able = left.get(tree.name, [])
+        able = candidates.get(tree.name, [])
         if not 0 < missing <= len(able):
             return set()
         return {member.pod.uid for member in able[:missing]}
@@ -187,23 +191,23 @@ def _floor(tree: Subgroup, have: Mapping[str, int], left: Mapping[str, list[Memb
     for child in neediest_first(tree.children, have):
         if needed <= 0 or satisfied(child, have):
             break
-        uids = _floor(child, have, left)
+        uids = _min_member_pods(child, have, candidates)
         if uids:
             chosen |= uids
             needed -= 1
     return chosen if needed <= 0 else set()
 
 
-def _one_more(
-    tree: Subgroup, have: Mapping[str, int], left: Mapping[str, list[Member]]
+def _next_elastic_pods(
+    tree: Subgroup, have: Mapping[str, int], candidates: Mapping[str, list[Member]]
 ) -> set[str]:
     """Uids of the next surplus: one pod of a leaf, or what an optional subgroup starts with."""
     if not satisfied(tree, have):
-        return _floor(tree, have, left)
+        return _min_member_pods(tree, have, candidates)
     if not tree.children:
-        return {member.pod.uid for member in left.get(tree.name, [])[:1]}
+        return {member.pod.uid for member in candidates.get(tree.name, [])[:1]}
     for child in neediest_first(tree.children, have):
-        uids = _one_more(child, have, left)
+        uids = _next_elastic_pods(child, have, candidates)
         if uids:
             return uids
     return set()

@@ -17,34 +17,34 @@ from math import floor
 import numpy as np
 
 from kai_py.api.choices import FillStrategy
-from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.limits.base import NodeLimits
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fill import fill
-from kai_py.policy.fit import copies_that_fit
-from kai_py.policy.pod_rules import has_rules
+from kai_py.policy.fit import replicas_that_fit
+from kai_py.policy.pod_rules import has_pod_rules
 from kai_py.snapshot.resources import Bools, Floats, Ints
 from kai_py.snapshot.shape import Shape
 
-FEW = 8
+FEW_CHANGES = 8
 """So many changed nodes are asked one by one, more of them as arrays."""
 
-REORDER = 4
+REORDER_FRACTION = 4
 """When more than a few nodes and one in so many changed, all are sorted anew."""
 
-Key = tuple[float, int, float, int]
+NodeKey = tuple[float, int, float, int]
 """A node that has room: preference (less is better), pods that fit, slack, row."""
 
 
-def is_plain(shape: Shape, limits: NodeLimits) -> bool:
+def is_resources_only(shape: Shape, limits: NodeLimits) -> bool:
     """Whether nothing but the room on nodes decides where pods of the shape go."""
-    return fits_by_room(shape, limits) and not limits.followed(shape)
+    return fits_by_resources(shape, limits) and not limits.tracked(shape)
 
 
-def fits_by_room(shape: Shape, limits: NodeLimits) -> bool:
+def fits_by_resources(shape: Shape, limits: NodeLimits) -> bool:
     """Whether nothing but the room on nodes decides where pods of the shape fit."""
-    special = shape.uses_claims or shape.mirrored or limits.of(shape) or shape.gpu_share
-    return not special and bool(shape.requests) and not has_rules(shape)
+    special = shape.uses_claims or shape.mirrored or limits.refusing(shape) or shape.gpu_share
+    return not special and bool(shape.requests) and not has_pod_rules(shape)
 
 
 class RunningFit:
@@ -63,21 +63,23 @@ class RunningFit:
         preference: Floats,
         slack_row: int | None,
         *,
-        room: Room = Room.NOW,
-        now_bonus: float = 0.0,
+        capacity: Capacity = Capacity.IDLE,
+        idle_bonus: float = 0.0,
     ) -> None:
-        resources, free = statement.snapshot.resources, statement.free(room)
+        resources, free = statement.snapshot.resources, statement.free(capacity)
         self.statement = statement
-        self.room = room
+        self.capacity = capacity
         reported = all(name in resources.positions for name in shape.requests)
         self.allowed = allowed & reported
         allocatable = statement.snapshot.nodes.allocatable
-        self.copies = copies_that_fit(shape, resources, free, allowed, allocatable)
+        self.replicas = replicas_that_fit(shape, resources, free, allowed, allocatable)
         self.preference = preference
-        if room is Room.LATER:
-            now = copies_that_fit(shape, resources, statement.free(Room.NOW), allowed, allocatable)
-            self.preference = preference + np.where(now > 0, now_bonus, 0.0)
-        self._lasting, self._now_bonus = preference, now_bonus
+        if capacity is Capacity.FUTURE_IDLE:
+            now = replicas_that_fit(
+                shape, resources, statement.free(Capacity.IDLE), allowed, allocatable
+            )
+            self.preference = preference + np.where(now > 0, idle_bonus, 0.0)
+        self._static_preference, self._idle_bonus = preference, idle_bonus
         self.slack = np.zeros(len(allowed)) if slack_row is None else free[slack_row].copy()
         self._slack_row = slack_row
         self._requests = [
@@ -85,38 +87,38 @@ class RunningFit:
             for name, request in shape.requests.items()
             if reported
         ]
-        self._seen = len(statement.changes)
+        self._seen = len(statement.changed_rows)
         self._order: list[int] | None = None
         self._next = 0
-        self._changed: dict[int, Key | None] = {}
-        self._heap: list[Key] = []
+        self._changed: dict[int, NodeKey | None] = {}
+        self._heap: list[NodeKey] = []
 
     def refresh(self) -> None:
         """Take in what changed since the last time."""
-        changes = self.statement.changes
+        changes = self.statement.changed_rows
         if self._seen == len(changes):
             return
         rows = [row for row in dict.fromkeys(changes[self._seen :]) if self.allowed[row]]
         self._seen = len(changes)
-        if len(rows) > FEW:
+        if len(rows) > FEW_CHANGES:
             self._update_many(np.array(rows))
         else:
             for row in rows:
                 self._update(row)
         if self._order is None:
             return
-        if len(rows) > FEW and len(rows) * REORDER > len(self._order):
+        if len(rows) > FEW_CHANGES and len(rows) * REORDER_FRACTION > len(self._order):
             self._forget_order()
             return
         for row in rows:
-            self._enter(row)
+            self._push(row)
 
-    def has_room(self) -> bool:
+    def is_feasible(self) -> bool:
         """Whether one pod fits."""
         self.refresh()
-        return bool(self.copies.any())
+        return bool(self.replicas.any())
 
-    def first(self) -> int | None:
+    def first_row(self) -> int | None:
         """The row for a single pod; None when it fits nowhere."""
         self.refresh()
         unchanged, changed = self._first_unchanged(), self._first_changed()
@@ -132,37 +134,41 @@ class RunningFit:
         """
         self.refresh()
         rows = self._in_order()
-        needed = np.searchsorted(np.cumsum(self.copies[rows]), count) + 1
-        chosen: list[int] = np.repeat(rows[:needed], self.copies[rows[:needed]])[:count].tolist()
+        needed = np.searchsorted(np.cumsum(self.replicas[rows]), count) + 1
+        chosen: list[int] = np.repeat(rows[:needed], self.replicas[rows[:needed]])[:count].tolist()
         return chosen
 
-    def together(self, count: int, strategy: FillStrategy) -> list[int]:
+    def rows_together(self, count: int, strategy: FillStrategy) -> list[int]:
         """The rows of ``count`` pods that start together; none if not all fit."""
         self.refresh()
-        chunks = fill(count, self.copies, self.preference, self.slack, strategy)
+        chunks = fill(count, self.replicas, self.preference, self.slack, strategy)
         rows = [row for row, pods in chunks for _ in range(pods)]
         return rows if len(rows) == count else []
 
     def _update(self, row: int) -> None:
-        free = self.statement.free_on(row, self.room)
+        free = self.statement.free_on(row, self.capacity)
         fit = min([free[position] / asked for position, asked in self._requests])
-        self.copies[row] = max(0, floor(fit))
-        if self.room is Room.LATER:
-            now = self.statement.free_on(row, Room.NOW)
+        self.replicas[row] = max(0, floor(fit))
+        if self.capacity is Capacity.FUTURE_IDLE:
+            now = self.statement.free_on(row, Capacity.IDLE)
             starts = all(now[position] >= asked for position, asked in self._requests)
-            self.preference[row] = self._lasting[row] + (self._now_bonus if starts else 0.0)
+            self.preference[row] = self._static_preference[row] + (
+                self._idle_bonus if starts else 0.0
+            )
         if self._slack_row is not None:
             self.slack[row] = free[self._slack_row]
 
     def _update_many(self, rows: Ints) -> None:
-        later = self.statement.later[:, rows]
+        later = self.statement.future_idle[:, rows]
         now = np.minimum(self.statement.idle[:, rows], later)
-        free = later if self.room is Room.LATER else now
+        free = later if self.capacity is Capacity.FUTURE_IDLE else now
         fits = [np.floor(free[position] / asked) for position, asked in self._requests]
-        self.copies[rows] = np.maximum(np.min(fits, axis=0), 0).astype(np.int64)
-        if self.room is Room.LATER:
+        self.replicas[rows] = np.maximum(np.min(fits, axis=0), 0).astype(np.int64)
+        if self.capacity is Capacity.FUTURE_IDLE:
             starts = np.all([now[position] >= asked for position, asked in self._requests], axis=0)
-            self.preference[rows] = self._lasting[rows] + np.where(starts, self._now_bonus, 0.0)
+            self.preference[rows] = self._static_preference[rows] + np.where(
+                starts, self._idle_bonus, 0.0
+            )
         if self._slack_row is not None:
             self.slack[rows] = free[self._slack_row]
 
@@ -171,21 +177,21 @@ class RunningFit:
         self._changed.clear()
         self._heap.clear()
 
-    def _enter(self, row: int) -> None:
-        key = self._key(row) if self.copies[row] else None
+    def _push(self, row: int) -> None:
+        key = self._key(row) if self.replicas[row] else None
         self._changed[row] = key
         if key is not None:
             heapq.heappush(self._heap, key)
 
-    def _key(self, row: int) -> Key:
+    def _key(self, row: int) -> NodeKey:
         return (
             -float(self.preference[row]),
-            int(self.copies[row]),
+            int(self.replicas[row]),
             float(self.slack[row]),
             row,
         )
 
-    def _first_unchanged(self) -> Key | None:
+    def _first_unchanged(self) -> NodeKey | None:
         if self._order is None:
             self._order = self._in_order().tolist()
         while self._next < len(self._order) and self._order[self._next] in self._changed:
@@ -194,11 +200,11 @@ class RunningFit:
 
     def _in_order(self) -> Ints:
         """Rows that have room, by key."""
-        rows = np.flatnonzero(self.copies)
-        keys = (rows, self.slack[rows], self.copies[rows], -self.preference[rows])
+        rows = np.flatnonzero(self.replicas)
+        keys = (rows, self.slack[rows], self.replicas[rows], -self.preference[rows])
         return rows[np.lexsort(keys)]
 
-    def _first_changed(self) -> Key | None:
+    def _first_changed(self) -> NodeKey | None:
         heap = self._heap
         while heap and self._changed[heap[0][-1]] != heap[0]:
             heapq.heappop(heap)

@@ -21,37 +21,37 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kai_py.api.gpu_share import CARD
-from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
-from kai_py.policy.fit import copies_that_fit
+from kai_py.policy.fit import replicas_that_fit
 from kai_py.policy.score.node_capacity import (
     ANY_DEVICE,
     DECIMALS,
-    WHOLE,
-    GpuAsk,
-    GpuRooms,
+    WHOLE_GPU,
+    GpuRequest,
+    NodeCapacity,
     Score,
+    free_milli_by_node,
     gpu_class,
-    parts_by_node,
 )
 from kai_py.snapshot.resources import Bools, Floats, Ints
 from kai_py.snapshot.shape import Shape
 
-NO_ROOM = -np.inf
+INFEASIBLE = -np.inf
 
-FEW = 8
+FEW_CHANGES = 8
 """So many changed nodes are looked up one by one, more of them scored as arrays."""
 
-State = tuple[bytes, bytes, int, int]
+ScoreInputs = tuple[bytes, bytes, int, int]
 """Free room, free parts of GPUs, kind and GPU classes of a node: all that its level depends on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pick:
+class NodeChoice:
     """A node, and how much is free (0 to 1) of the GPU to share; None: no matter which."""
 
     row: int
-    part: float | None
+    gpu_fraction: float | None
 
 
 class ScoredNodes:
@@ -61,10 +61,10 @@ class ScoredNodes:
         self,
         statement: Statement,
         score: Score,
-        room: Room,
+        capacity: Capacity,
         *,
-        sees_classes: bool,
-        kinds: Ints | None = None,
+        uses_gpu_classes: bool,
+        node_kinds: Ints | None = None,
     ) -> None:
         """``sees_classes``: whether the score asks which GPU classes are on a node.
 
@@ -72,73 +72,75 @@ class ScoredNodes:
         """
         self._statement = statement
         self._score = score
-        self._room = room
+        self._capacity = capacity
         snapshot = statement.snapshot
-        self._card = snapshot.resources.positions.get(CARD)
+        self._gpu_row = snapshot.resources.positions.get(CARD)
         nodes = len(snapshot.nodes)
         devices = np.zeros(nodes)
-        if self._card is not None:
-            devices = snapshot.nodes.allocatable[self._card]
+        if self._gpu_row is not None:
+            devices = snapshot.nodes.allocatable[self._gpu_row]
         self._devices = np.asarray(devices, dtype=np.int64)
-        self._parts = self._all_parts(int(self._devices.max(initial=0)) or 1)
-        self._classes = np.zeros(nodes, dtype=np.int64)
-        self._kinds = None if kinds is None else self._kinds_of_nodes(kinds)
-        self._shapes: dict[int, _Levels] = {}
-        self._seen = len(statement.changes)
-        if sees_classes:
-            self._note_bound()
+        self._free_milli = self._all_free_milli(int(self._devices.max(initial=0)) or 1)
+        self._gpu_classes = np.zeros(nodes, dtype=np.int64)
+        self._node_kinds = None if node_kinds is None else self._distinct_kinds(node_kinds)
+        self._shapes: dict[int, _ShapeScores] = {}
+        self._seen = len(statement.changed_rows)
+        if uses_gpu_classes:
+            self._record_bound_pods()
 
-    def _note_bound(self) -> None:
+    def _record_bound_pods(self) -> None:
         positions = self._statement.snapshot.nodes.positions
         for gang in self._statement.snapshot.gangs.values():
             for member in gang.bound:
                 if member.node in positions:
-                    self.note(member.shape, positions[member.node])
+                    self.record_gpu_class(member.shape, positions[member.node])
 
-    def note(self, shape: Shape, row: int) -> None:
+    def record_gpu_class(self, shape: Shape, row: int) -> None:
         """Remember the GPU class of a pod on a node; it stays until the cycle ends."""
-        self._classes[row] |= gpu_class(self._ask(shape, np.array([row])))
+        self._gpu_classes[row] |= gpu_class(self._gpu_request(shape, np.array([row])))
 
-    def pick(self, shape: Shape, mask: Bools, preference: Floats | None) -> Pick | None:
+    def pick(self, shape: Shape, mask: Bools, preference: Floats | None) -> NodeChoice | None:
         """The best of the nodes in ``mask``, of those with the highest preference; None if full."""
-        levels = self._levels(shape)
-        able = np.where(mask, levels.level, NO_ROOM)
+        levels = self._shape_scores(shape)
+        able = np.where(mask, levels.score, INFEASIBLE)
         row = int(able.argmax())
-        if able[row] == NO_ROOM:
+        if able[row] == INFEASIBLE:
             return None
         if preference is not None and levels.prefers(preference):
-            wanted = np.where(able > NO_ROOM, preference, NO_ROOM)
-            row = int(np.where(wanted == wanted.max(), able, NO_ROOM).argmax())
+            wanted = np.where(able > INFEASIBLE, preference, INFEASIBLE)
+            row = int(np.where(wanted == wanted.max(), able, INFEASIBLE).argmax())
         device = int(levels.device[row])
-        part = None if device == ANY_DEVICE else float(self._parts[row, device]) / WHOLE
-        return Pick(row, part)
+        part = None if device == ANY_DEVICE else float(self._free_milli[row, device]) / WHOLE_GPU
+        return NodeChoice(row, part)
 
-    def levels(self, shape: Shape) -> Floats:
+    def scores(self, shape: Shape) -> Floats:
         """(nodes,) the level of every node for one more pod; ``NO_ROOM`` where it has none."""
-        return self._levels(shape).level
+        return self._shape_scores(shape).score
 
-    def levels_ahead(self, shape: Shape, rows: Ints, copies: Ints, more: int) -> Floats:
+    def scores_ahead(self, shape: Shape, rows: Ints, replicas: Ints, more: int) -> Floats:
         """(rows, more) levels once ``copies`` (rows,) of the shape are placed, one more, and so on.
 
         The shape asks for whole GPUs or none.
         """
-        taken = (copies[:, None] + np.arange(more)).reshape(-1)
+        taken = (replicas[:, None] + np.arange(more)).reshape(-1)
         at = np.repeat(rows, more)
-        free = self._free(at) - self._statement.vector(shape)[:, None] * taken
-        parts = self._parts[at]
-        whole = parts >= WHOLE
+        free = self._free(at) - self._statement.request_vector(shape)[:, None] * taken
+        parts = self._free_milli[at]
+        whole = parts >= WHOLE_GPU
         gone = taken * int(shape.requests.get(CARD, 0.0))
         parts[whole & (whole.cumsum(axis=1) <= gone[:, None])] = 0.0
-        level, _ = self._scores(shape, at, free, parts)
+        level, _ = self._score_of(shape, at, free, parts)
         return level.reshape(len(rows), more)
 
-    def _levels(self, shape: Shape) -> "_Levels":
+    def _shape_scores(self, shape: Shape) -> "_ShapeScores":
         self._sync()
         known = self._shapes.get(shape.number)
-        changes = self._statement.changes
+        changes = self._statement.changed_rows
         if known is None:
             nodes = len(self._devices)
-            known = _Levels(np.full(nodes, NO_ROOM), np.full(nodes, ANY_DEVICE, dtype=np.int64))
+            known = _ShapeScores(
+                np.full(nodes, INFEASIBLE), np.full(nodes, ANY_DEVICE, dtype=np.int64)
+            )
             self._shapes[shape.number] = known
             self._rescore(shape, known, np.arange(nodes))
         elif known.seen < len(changes):
@@ -146,117 +148,124 @@ class ScoredNodes:
         known.seen = len(changes)
         return known
 
-    def _kinds_of_nodes(self, asked: Ints) -> list[int]:
+    def _distinct_kinds(self, score_kinds: Ints) -> list[int]:
         """By node, a number that nodes share which differ in nothing but their room."""
         snapshot = self._statement.snapshot
         reported = snapshot.nodes.allocatable > 0
         memory = snapshot.gpu_sharing.memory
-        columns = np.column_stack((asked, reported.T, self._devices, memory))
+        columns = np.column_stack((score_kinds, reported.T, self._devices, memory))
         kinds = np.unique(columns, axis=0, return_inverse=True)[1]
         listed: list[int] = np.asarray(kinds).reshape(-1).tolist()
         return listed
 
-    def _state(self, row: int, kind: int) -> State:
-        room = self._free(row).tobytes(), self._parts[row].tobytes()
-        return (*room, kind, int(self._classes[row]))
+    def _score_inputs(self, row: int, kind: int) -> ScoreInputs:
+        room = self._free(row).tobytes(), self._free_milli[row].tobytes()
+        return (*room, kind, int(self._gpu_classes[row]))
 
     def _sync(self) -> None:
-        changes = self._statement.changes
+        changes = self._statement.changed_rows
         for row in dict.fromkeys(changes[self._seen :]):
             self._refresh(row)
         self._seen = len(changes)
 
-    def _all_parts(self, devices: int) -> Floats:
+    def _all_free_milli(self, devices: int) -> Floats:
         """(nodes, devices) of every node what ``_refresh`` finds of one."""
         whole = np.zeros(len(self._devices))
-        if self._card is not None:
-            whole = self._statement.free(self._room)[self._card]
-        rows, free = self._statement.shared.all_parts(self._room)
-        return parts_by_node(rows, free, whole, devices)
+        if self._gpu_row is not None:
+            whole = self._statement.free(self._capacity)[self._gpu_row]
+        rows, free = self._statement.shared_gpus.all_free_fractions(self._capacity)
+        return free_milli_by_node(rows, free, whole, devices)
 
     def _refresh(self, row: int) -> None:
         whole = 0
-        if self._card is not None:
-            whole = int(max(self._free(row)[self._card], 0.0))
-        shared = self._statement.shared.parts(row, self._room)
-        parts = self._parts[row]
+        if self._gpu_row is not None:
+            whole = int(max(self._free(row)[self._gpu_row], 0.0))
+        shared = self._statement.shared_gpus.free_fractions(row, self._capacity)
+        parts = self._free_milli[row]
         parts[:] = 0.0
         held = len(shared)
-        parts[:held] = np.round(np.maximum(shared, 0.0) * WHOLE, DECIMALS)
-        parts[held : held + whole] = WHOLE
+        parts[:held] = np.round(np.maximum(shared, 0.0) * WHOLE_GPU, DECIMALS)
+        parts[held : held + whole] = WHOLE_GPU
 
     def _free(self, at: int | Ints) -> Floats:
         statement = self._statement
-        if self._room is Room.LATER:
-            return np.asarray(statement.later[:, at])
-        return np.minimum(statement.idle[:, at], statement.later[:, at])
+        if self._capacity is Capacity.FUTURE_IDLE:
+            return np.asarray(statement.future_idle[:, at])
+        return np.minimum(statement.idle[:, at], statement.future_idle[:, at])
 
-    def _ask(self, shape: Shape, rows: Ints) -> GpuAsk:
+    def _gpu_request(self, shape: Shape, rows: Ints) -> GpuRequest:
         cpu, memory = shape.requests.get("cpu", 0.0), shape.requests.get("memory", 0.0)
         share = shape.gpu_share
         if share is None:
-            whole = np.full(len(rows), WHOLE)
-            return GpuAsk(cpu, memory, int(shape.requests.get(CARD, 0.0)), whole)
+            whole = np.full(len(rows), WHOLE_GPU)
+            return GpuRequest(cpu, memory, int(shape.requests.get(CARD, 0.0)), whole)
         of_gpus = self._statement.snapshot.gpu_sharing.memory[rows]
-        milli = np.round(self._statement.shared.need(share)[rows] / of_gpus * WHOLE, DECIMALS)
-        return GpuAsk(cpu, memory, share.devices, milli)
+        milli = np.round(
+            self._statement.shared_gpus.required_mib(share)[rows] / of_gpus * WHOLE_GPU, DECIMALS
+        )
+        return GpuRequest(cpu, memory, share.devices, milli)
 
-    def _rescore(self, shape: Shape, levels: "_Levels", rows: Ints) -> None:
-        if self._kinds is None or len(rows) > FEW:
-            self._score_rows(shape, levels, rows)
+    def _rescore(self, shape: Shape, scores: "_ShapeScores", rows: Ints) -> None:
+        if self._node_kinds is None or len(rows) > FEW_CHANGES:
+            self._score_rows(shape, scores, rows)
             return
-        new: dict[State, list[int]] = {}
+        new: dict[ScoreInputs, list[int]] = {}
         for row in rows.tolist():
-            state = self._state(row, self._kinds[row])
-            known = levels.by_state.get(state)
+            state = self._score_inputs(row, self._node_kinds[row])
+            known = scores.by_inputs.get(state)
             if known is None:
                 new.setdefault(state, []).append(row)
             else:
-                levels.level[row], levels.device[row] = known
+                scores.score[row], scores.device[row] = known
         if not new:
             return
-        self._score_rows(shape, levels, np.array([row for rows in new.values() for row in rows]))
+        self._score_rows(shape, scores, np.array([row for rows in new.values() for row in rows]))
         for state, (row, *_) in new.items():
-            levels.by_state[state] = float(levels.level[row]), int(levels.device[row])
+            scores.by_inputs[state] = float(scores.score[row]), int(scores.device[row])
 
-    def _score_rows(self, shape: Shape, levels: "_Levels", rows: Ints) -> None:
-        found = self._scores(shape, rows, self._free(rows), self._parts[rows])
-        levels.level[rows], levels.device[rows] = found
+    def _score_rows(self, shape: Shape, scores: "_ShapeScores", rows: Ints) -> None:
+        found = self._score_of(shape, rows, self._free(rows), self._free_milli[rows])
+        scores.score[rows], scores.device[rows] = found
 
-    def _scores(self, shape: Shape, rows: Ints, free: Floats, parts: Floats) -> tuple[Floats, Ints]:
+    def _score_of(
+        self, shape: Shape, rows: Ints, free: Floats, free_milli: Floats
+    ) -> tuple[Floats, Ints]:
         """(rows,) level and GPU to share, of rows with so much ``free`` and such ``parts``."""
-        level, device = np.full(len(rows), NO_ROOM), np.full(len(rows), ANY_DEVICE, dtype=np.int64)
+        level, device = (
+            np.full(len(rows), INFEASIBLE),
+            np.full(len(rows), ANY_DEVICE, dtype=np.int64),
+        )
         snapshot = self._statement.snapshot
         everywhere = np.ones(len(rows), dtype=np.bool_)
         allocatable = snapshot.nodes.allocatable[:, rows]
-        able = copies_that_fit(shape, snapshot.resources, free, everywhere, allocatable) > 0
-        ask = self._ask(shape, rows)
+        able = replicas_that_fit(shape, snapshot.resources, free, everywhere, allocatable) > 0
+        ask = self._gpu_request(shape, rows)
         if shape.gpu_share is not None:
-            able &= (parts >= ask.milli[:, None]).sum(axis=1) >= ask.devices
+            able &= (free_milli >= ask.milli[:, None]).sum(axis=1) >= ask.devices
         if not able.any():
             return level, device
         at = rows[able]
-        rooms = GpuRooms(
+        rooms = NodeCapacity(
             rows=at,
             cpu=free[snapshot.resources.positions["cpu"], able],
             memory=free[snapshot.resources.positions["memory"], able],
-            parts=parts[able],
+            free_milli=free_milli[able],
             devices=self._devices[at],
-            classes=self._classes[at],
+            gpu_classes=self._gpu_classes[at],
         )
         scores = self._score(replace(ask, milli=ask.milli[able]), rooms)
-        level[able], device[able] = scores.level, scores.device
+        level[able], device[able] = scores.score, scores.gpu
         return level, device
 
 
 @dataclass(slots=True)
-class _Levels:
+class _ShapeScores:
     """(nodes,) levels of a shape, the GPU to share, and how many changes they know of."""
 
-    level: Floats
+    score: Floats
     device: Ints
     seen: int = 0
-    by_state: dict[State, tuple[float, int]] = field(default_factory=dict)
+    by_inputs: dict[ScoreInputs, tuple[float, int]] = field(default_factory=dict)
     _preference: Floats | None = None
     _differs: bool = False
 
@@ -268,7 +277,7 @@ class _Levels:
         return self._differs
 
 
-NODES_AT_ONCE, COPIES_AT_ONCE = 64, 8
+NODES_AT_ONCE, REPLICAS_AT_ONCE = 64, 8
 """So much is scored ahead: of nodes that come next, and of copies on each."""
 
 
@@ -284,45 +293,45 @@ class ScoredFit:
     mask: Bools
     preference: Floats
 
-    def has_room(self) -> bool:
+    def is_feasible(self) -> bool:
         """Whether one pod fits."""
-        return bool((self.scored.levels(self.shape)[self.mask] > NO_ROOM).any())
+        return bool((self.scored.scores(self.shape)[self.mask] > INFEASIBLE).any())
 
-    def first(self) -> int | None:
+    def first_row(self) -> int | None:
         """The row for a single pod; None when it fits nowhere."""
         pick = self.scored.pick(self.shape, self.mask, self.preference)
         return None if pick is None else pick.row
 
     def next_rows(self, count: int) -> list[int]:
         """The rows of the next ``count`` pods; fewer if not all fit."""
-        level = np.where(self.mask, self.scored.levels(self.shape), NO_ROOM)
+        level = np.where(self.mask, self.scored.scores(self.shape), INFEASIBLE)
         order = self._best(level, count)
         wanted, levels = self.preference[order].tolist(), level[order].tolist()
         heap = [
             (-preferred, -high, row)
             for preferred, high, row in zip(wanted, levels, order.tolist(), strict=True)
         ]
-        ahead = _Ahead(self.scored, self.shape, order, min(count, COPIES_AT_ONCE))
+        ahead = _ScoresAhead(self.scored, self.shape, order, min(count, REPLICAS_AT_ONCE))
         chosen: list[int] = []
         while heap:
             preferred, _, row = heap[0]
             chosen.append(row)
             if len(chosen) == count:
                 break
-            following = ahead.after_one_more(row)
-            if following == NO_ROOM:
+            following = ahead.next_score(row)
+            if following == INFEASIBLE:
                 heapq.heappop(heap)
             else:
                 heapq.heapreplace(heap, (preferred, -following, row))
         return chosen
 
-    def _best(self, level: Floats, count: int) -> Ints:
+    def _best(self, scores: Floats, count: int) -> Ints:
         """At most ``count`` rows with room, the best first: more nodes so many pods can't reach."""
-        rows = np.flatnonzero(level > NO_ROOM)
-        return rows[np.lexsort((rows, -level[rows], -self.preference[rows]))[:count]]
+        rows = np.flatnonzero(scores > INFEASIBLE)
+        return rows[np.lexsort((rows, -scores[rows], -self.preference[rows]))[:count]]
 
 
-class _Ahead:
+class _ScoresAhead:
     """Levels of nodes after more and more copies, ``more`` at a time.
 
     ``order``: rows as they are reached first.
@@ -331,22 +340,22 @@ class _Ahead:
     def __init__(self, scored: ScoredNodes, shape: Shape, order: Ints, more: int) -> None:
         self._scored, self._shape, self._more = scored, shape, more
         self._order, self._reached = order, 0
-        self._copies: Counter[int] = Counter()
+        self._replicas: Counter[int] = Counter()
         self._known: dict[int, list[float]] = {}
 
-    def after_one_more(self, row: int) -> float:
+    def next_score(self, row: int) -> float:
         """The level of a node once it has one more copy than when it was asked for last."""
         if not self._known.get(row):
-            self._look(row)
-        self._copies[row] += 1
+            self._score_ahead(row)
+        self._replicas[row] += 1
         return self._known[row].pop()
 
-    def _look(self, row: int) -> None:
+    def _score_ahead(self, row: int) -> None:
         rows = [row]
-        if not self._copies[row]:
+        if not self._replicas[row]:
             rows = self._order[self._reached : self._reached + NODES_AT_ONCE].tolist()
             self._reached += len(rows)
-        had = np.array([self._copies[each] for each in rows])
-        levels = self._scored.levels_ahead(self._shape, np.array(rows), had + 1, self._more)
+        had = np.array([self._replicas[each] for each in rows])
+        levels = self._scored.scores_ahead(self._shape, np.array(rows), had + 1, self._more)
         for each, following in zip(rows, levels[:, ::-1].tolist(), strict=True):
             self._known[each] = following

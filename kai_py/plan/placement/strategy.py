@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from kai_py.plan.placement.fit import lasting_preference
+from kai_py.plan.placement.fit import static_preference
 from kai_py.plan.placement.score_nodes import ScoredFit, ScoredNodes
-from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.strategies import (
-    PlacementStrategy,
+    ScoreStrategy,
     frequent_shapes,
     score_of,
     target_workload,
@@ -31,68 +31,70 @@ class Scoring:
     gangs with whole GPUs keep to few nodes, and pods without devices to nodes without them.
     """
 
-    strategy: PlacementStrategy
+    strategy: ScoreStrategy
     workload: Callable[[], TargetWorkload]
     by_default: bool = False
-    _made: dict[Room, ScoredNodes] = field(default_factory=dict)
-    _fits: dict[tuple[int, Room], ScoredFit] = field(default_factory=dict)
+    _scored_nodes: dict[Capacity, ScoredNodes] = field(default_factory=dict)
+    _fits: dict[tuple[int, Capacity], ScoredFit] = field(default_factory=dict)
 
     @classmethod
-    def of(
+    def for_snapshot(
         cls,
-        strategy: PlacementStrategy,
+        strategy: ScoreStrategy,
         snapshot: Snapshot,
-        statics: StaticFits,
+        static_fits: StaticFits,
         *,
         by_default: bool = False,
     ) -> "Scoring":
         """For the pods of a snapshot: those that run and wait are taken for those to come."""
 
         def workload() -> TargetWorkload:
-            return target_workload(frequent_shapes(snapshot), snapshot, statics)
+            return target_workload(frequent_shapes(snapshot), snapshot, static_fits)
 
         return cls(strategy, workload, by_default)
 
     @classmethod
-    def of_shapes(
+    def for_shapes(
         cls,
-        strategy: PlacementStrategy,
+        strategy: ScoreStrategy,
         counted: Sequence[tuple[Shape, int]],
         snapshot: Snapshot,
-        statics: StaticFits,
+        static_fits: StaticFits,
     ) -> "Scoring":
         """For pods to come of these shapes, so many of each."""
-        return cls(strategy, partial(target_workload, counted, snapshot, statics))
+        return cls(strategy, partial(target_workload, counted, snapshot, static_fits))
 
     @property
-    def foresees(self) -> bool:
+    def depends_on_capacity_only(self) -> bool:
         """Whether room alone tells the score of the next pods of a shape."""
-        return self.strategy not in (PlacementStrategy.RANDOM, PlacementStrategy.CLUSTERING)
+        return self.strategy not in (ScoreStrategy.RANDOM, ScoreStrategy.CLUSTERING)
 
-    def nodes(self, statement: Statement, room: Room) -> ScoredNodes:
+    def nodes(self, statement: Statement, capacity: Capacity) -> ScoredNodes:
         """The nodes as the statement has them; always to be asked with the same statement."""
-        made = self._made.get(room)
+        made = self._scored_nodes.get(capacity)
         if made is None:
-            by_lot = self.strategy is PlacementStrategy.RANDOM
-            made = self._made[room] = ScoredNodes(
+            by_lot = self.strategy is ScoreStrategy.RANDOM
+            made = self._scored_nodes[capacity] = ScoredNodes(
                 statement,
-                score_of(self.strategy, self._target),
-                room,
-                sees_classes=self.strategy is PlacementStrategy.CLUSTERING,
-                kinds=None if by_lot else self._target.kind,
+                score_of(self.strategy, self._target_workload),
+                capacity,
+                uses_gpu_classes=self.strategy is ScoreStrategy.CLUSTERING,
+                node_kinds=None if by_lot else self._target_workload.node_kind,
             )
         return made
 
-    def fit(self, statement: Statement, shape: Shape, room: Room, statics: StaticFits) -> ScoredFit:
+    def fit(
+        self, statement: Statement, shape: Shape, capacity: Capacity, static_fits: StaticFits
+    ) -> ScoredFit:
         """Where single pods of a shape go that room and score decide about."""
-        known = self._fits.get((shape.number, room))
+        known = self._fits.get((shape.number, capacity))
         if known is None:
-            static = statics.of(shape, statement.snapshot.nodes)
-            preference = lasting_preference(statement, shape, static)
-            known = ScoredFit(self.nodes(statement, room), shape, static.mask, preference)
-            self._fits[shape.number, room] = known
+            static = static_fits.of(shape, statement.snapshot.nodes)
+            preference = static_preference(statement, shape, static)
+            known = ScoredFit(self.nodes(statement, capacity), shape, static.mask, preference)
+            self._fits[shape.number, capacity] = known
         return known
 
     @cached_property
-    def _target(self) -> TargetWorkload:
+    def _target_workload(self) -> TargetWorkload:
         return self.workload()

@@ -14,11 +14,11 @@ import numpy as np
 
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
 from kai_py.grouping.terms import Near
-from kai_py.plan.explain.reasons import Obstacle
+from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.state.statement import Statement
-from kai_py.policy.fit import copies_that_fit, static_fit
-from kai_py.policy.topology import Candidate, candidates
+from kai_py.policy.fit import replicas_that_fit, static_fit
+from kai_py.policy.topology import DomainCandidate, candidate_domains
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.labels import NOWHERE, Level
 from kai_py.snapshot.resources import Bools, Floats, Ints
@@ -29,28 +29,30 @@ def domain_candidates(
     statement: Statement,
     gang: Gang,
     group: Subgroup,
-    copies: Sequence[Ints],
+    replicas: Sequence[Ints],
     counts: Sequence[int],
-) -> Iterator[Candidate] | Obstacle:
+) -> Iterator[DomainCandidate] | Unschedulable:
     """Node sets in which ``group`` may be placed, in order, or what is wrong with its constraint.
 
     ``copies``, ``counts``: per shape of its pods (nodes,) how many fit and how many are wanted.
     """
-    constraint = settled(statement.snapshot, gang, group) or TopologyConstraint()
+    constraint = resolved_constraint(statement.snapshot, gang, group) or TopologyConstraint()
     keys = _level_keys(statement.snapshot, constraint)
     if keys is None:
-        return Obstacle(Stage.TOPOLOGY, f"Requested topology {constraint.topology} does not exist")
+        return Unschedulable(
+            Stage.TOPOLOGY, f"Requested topology {constraint.topology} does not exist"
+        )
     for level in (constraint.required_level, constraint.preferred_level):
         if level and level not in keys:
             named = f"topology {constraint.topology}" if constraint.topology else "the topology"
-            return Obstacle(Stage.TOPOLOGY, f"{named} has no level {level}")
-    return candidates(
+            return Unschedulable(Stage.TOPOLOGY, f"{named} has no level {level}")
+    return candidate_domains(
         statement.snapshot.nodes.levels(keys),
-        copies,
+        replicas,
         counts,
-        required=_position(keys, constraint.required_level),
-        preferred=_position(keys, constraint.preferred_level),
-        pinned=_pinned(statement, gang, group),
+        required=_level_index(keys, constraint.required_level),
+        preferred=_level_index(keys, constraint.preferred_level),
+        occupied=_occupied_nodes(statement, gang, group),
     )
 
 
@@ -59,19 +61,21 @@ def required_domains(statement: Statement, gang: Gang, group: Subgroup) -> Ints 
 
     ``NOWHERE`` for nodes that are out of the question; None when no level is required.
     """
-    constraint = settled(statement.snapshot, gang, group)
+    constraint = resolved_constraint(statement.snapshot, gang, group)
     if constraint is None or not constraint.required_level:
         return None
     level = _level(statement.snapshot, constraint, constraint.required_level)
     if level is None:
         return np.full(len(statement.snapshot.nodes), NOWHERE)
-    pinned = _pinned(statement, gang, group)
+    pinned = _occupied_nodes(statement, gang, group)
     if pinned is None:
         return level.codes
     return np.where(np.isin(level.codes, level.codes[pinned]), level.codes, NOWHERE)
 
 
-def settled(snapshot: Snapshot, gang: Gang, group: Subgroup) -> TopologyConstraint | None:
+def resolved_constraint(
+    snapshot: Snapshot, gang: Gang, group: Subgroup
+) -> TopologyConstraint | None:
     """The group's constraint with its ``fitting_level`` as required or preferred level.
 
     Required if the pods of its floor fit into some domain of that level by what nodes report and
@@ -101,28 +105,28 @@ def _fits_empty(
         if alike[0].uses_claims:
             return False
         mask = static_fit(alike[0], snapshot.nodes).mask
-        copies = copies_that_fit(alike[0], snapshot.resources, room, mask, room)
+        copies = replicas_that_fit(alike[0], snapshot.resources, room, mask, room)
         holds &= level.sums(copies) >= len(alike)
     return bool(holds.any())
 
 
-def roomiest(
+def largest_domain(
     statement: Statement,
     gang: Gang,
     group: Subgroup,
-    copies: Sequence[Ints],
+    replicas: Sequence[Ints],
     counts: Sequence[int],
 ) -> tuple[str, int]:
     """The domain with room for most of the pods, and for how many; "" where the level is unknown.
 
     Arguments as of ``domain_candidates``.
     """
-    constraint = settled(statement.snapshot, gang, group) or TopologyConstraint()
+    constraint = resolved_constraint(statement.snapshot, gang, group) or TopologyConstraint()
     level = _level(statement.snapshot, constraint, constraint.required_level)
     if level is None:
         return "", 0
     room = np.zeros(len(level.names), dtype=np.int64)
-    for each, count in zip(copies, counts, strict=True):
+    for each, count in zip(replicas, counts, strict=True):
         room += np.minimum(level.sums(each), count)
     if not len(room):
         return "", 0
@@ -130,23 +134,25 @@ def roomiest(
     return level.names[best], int(room[best])
 
 
-def unsatisfied(gang: Gang, group: Subgroup, wanted: int, best: tuple[str, int]) -> Obstacle:
+def topology_unsatisfied(
+    gang: Gang, group: Subgroup, needed: int, best: tuple[str, int]
+) -> Unschedulable:
     """No domain holds the group; ``best``: the one with room for most of its pods."""
     constraint = group.topology or TopologyConstraint()
     part = f", subgroup {group.name}" if group.name else ""
     level = constraint.required_level or constraint.preferred_level or constraint.fitting_level
-    return Obstacle(
+    return Unschedulable(
         Stage.TOPOLOGY,
         f"topology {constraint.topology}, requirement {level} couldn't be satisfied for "
-        f"{gang.owner.namespace}/{gang.owner.name}{part}: {_room_in(best, wanted)}",
+        f"{gang.owner.namespace}/{gang.owner.name}{part}: {_domain_capacity_text(best, needed)}",
     )
 
 
-def _room_in(best: tuple[str, int], wanted: int) -> str:
+def _domain_capacity_text(best: tuple[str, int], needed: int) -> str:
     name, room = best
-    if not name or not 0 < room < wanted:
-        return f"no domain has room for {wanted} pods"
-    return f"no domain has room for {wanted} pods, {name} for {room} of them"
+    if not name or not 0 < room < needed:
+        return f"no domain has room for {needed} pods"
+    return f"no domain has room for {needed} pods, {name} for {room} of them"
 
 
 def _level_keys(snapshot: Snapshot, constraint: TopologyConstraint) -> tuple[str, ...] | None:
@@ -164,11 +170,11 @@ def _level(snapshot: Snapshot, constraint: TopologyConstraint, name: str) -> Lev
     return snapshot.nodes.levels(keys)[keys.index(name)]
 
 
-def _position(keys: Sequence[str], level: str) -> int | None:
+def _level_index(keys: Sequence[str], level: str) -> int | None:
     return keys.index(level) if level else None
 
 
-def _pinned(statement: Statement, gang: Gang, group: Subgroup) -> Bools | None:
+def _occupied_nodes(statement: Statement, gang: Gang, group: Subgroup) -> Bools | None:
     """(nodes,) bool: where pods of the group run or were placed; None when none is."""
     leaves = {leaf.name for leaf in group.leaves()}
     nodes = statement.snapshot.nodes
@@ -191,30 +197,30 @@ def _pinned(statement: Statement, gang: Gang, group: Subgroup) -> Bools | None:
     return pinned
 
 
-PREFERENCE = 0.25
+NEAR_GANG_BONUS = 0.25
 """What nearness is worth among other preferences of a gang, which are below 1."""
 
 
 def near_nodes(statement: Statement, gang: Gang) -> Bools | None:
     """(nodes,) bool: where the gang would rather be; None if it does not care."""
     for wish in gang.near:
-        nodes = _nodes(statement, wish)
+        nodes = _nodes_near(statement, wish)
         if nodes.any():
             return nodes
     return None
 
 
-def both(one: Floats | None, other: Floats | None) -> Floats | None:
+def combined_preference(one: Floats | None, other: Floats | None) -> Floats | None:
     """Two preferences, (nodes,) each, as one."""
     if one is None or other is None:
         return one if other is None else other
     return one + other
 
 
-def _nodes(statement: Statement, wish: Near) -> Bools:
+def _nodes_near(statement: Statement, preference: Near) -> Bools:
     columns = statement.snapshot.nodes
     inside = np.zeros(len(columns), dtype=np.bool_)
-    other = statement.snapshot.gangs.get(wish.gang)
+    other = statement.snapshot.gangs.get(preference.gang)
     if other is None:
         return inside
     for member in other.members:
@@ -222,9 +228,9 @@ def _nodes(statement: Statement, wish: Near) -> Bools:
         row = columns.positions.get(member.node) if planned is None else planned.row
         if row is not None:
             inside[row] = True
-    if not wish.level:
+    if not preference.level:
         return inside
-    codes = columns.label(wish.level).codes
+    codes = columns.label(preference.level).codes
     held = np.unique(codes[inside & (codes != 0)])
     near: Bools = np.isin(codes, held)
     return near

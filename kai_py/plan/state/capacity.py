@@ -3,8 +3,8 @@
 from enum import StrEnum
 
 
-class Room(StrEnum):
+class Capacity(StrEnum):
     """``NOW``: the pod can start. ``LATER``: it must wait until others have left."""
 
-    NOW = "now"
-    LATER = "later"
+    IDLE = "now"
+    FUTURE_IDLE = "later"

@@ -39,7 +39,7 @@ from kai_py.api.records.resource import (
 )
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import TopologyConstraint, constrained
-from kai_py.plan.plan import ClaimToMake
+from kai_py.plan.plan import ClaimToCreate
 from kai_py.plan.state.device_api import Undo
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.group_claims import GROUPS
@@ -47,15 +47,15 @@ from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 
-NO_NAME = "<extended-resources>"
-LONGEST_BASE = 53
+UNNAMED_CLAIM = "<extended-resources>"
+MAX_BASE_LENGTH = 53
 """Names stay short enough for a label."""
 
-Part = tuple[tuple[ResourceClaim, ...], Ints]
+NodeClaims = tuple[tuple[ResourceClaim, ...], Ints]
 """The claim that has to be made, if any, and the rows of the nodes where it has to."""
 
 
-def claims_to_make(shape: Shape, snapshot: Snapshot, rows: Ints) -> Iterator[Part]:
+def extended_claims_by_node(shape: Shape, snapshot: Snapshot, rows: Ints) -> Iterator[NodeClaims]:
     """Split ``rows`` by what their nodes need a claim for; O(rows x extended resources)."""
     resources = shape.extended.resources
     if not resources:
@@ -70,29 +70,31 @@ def claims_to_make(shape: Shape, snapshot: Snapshot, rows: Ints) -> Iterator[Par
             missing |= (snapshot.nodes.allocatable[position, rows] <= 0).astype(np.int64) << bit
     for code in np.unique(missing):
         names = tuple(name for bit, name in enumerate(resources) if code >> bit & 1)
-        yield _unnamed(shape, names), rows[missing == code]
+        yield _claim_template(shape, names), rows[missing == code]
 
 
-def claims_of_pod(member: Member, snapshot: Snapshot, row: int) -> tuple[ResourceClaim, ...]:
+def extended_claims_of_pod(
+    member: Member, snapshot: Snapshot, row: int
+) -> tuple[ResourceClaim, ...]:
     """The claim that one pod needs on a node, if any, with an identity of its own."""
-    [(made, _)] = claims_to_make(member.shape, snapshot, np.array([row]))
+    [(made, _)] = extended_claims_by_node(member.shape, snapshot, np.array([row]))
     return tuple(
-        msgspec.structs.replace(claim, metadata=ObjectMeta(name=NO_NAME, uid=member.pod.uid))
+        msgspec.structs.replace(claim, metadata=ObjectMeta(name=UNNAMED_CLAIM, uid=member.pod.uid))
         for claim in made
     )
 
 
-def claim_to_make(
-    member: Member, unnamed: ResourceClaim, allocation: AllocationResult
-) -> ClaimToMake:
+def claim_to_create(
+    member: Member, template: ResourceClaim, allocation: AllocationResult
+) -> ClaimToCreate:
     """The claim for a pod, allocated and reserved for it."""
-    pod, spec = member.pod, unnamed.spec
+    pod, spec = member.pod, template.spec
     base = f"{pod.name}-extended-resources-"
     owner = OwnerReference(
         api_version="v1", kind="Pod", name=pod.name, uid=pod.uid, controller=True
     )
     consumer = ConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
-    name = base[:LONGEST_BASE] + _suffix(pod.uid, spec.devices.requests)
+    name = base[:MAX_BASE_LENGTH] + _name_suffix(pod.uid, spec.devices.requests)
     claim = ResourceClaim(
         metadata=ObjectMeta(
             name=name,
@@ -106,17 +108,17 @@ def claim_to_make(
     )
     asked = {request.name for request in spec.devices.requests}
     uses = tuple(use for use in member.shape.extended.uses if use.request_name in asked)
-    return ClaimToMake(claim, uses)
+    return ClaimToCreate(claim, uses)
 
 
-def _unnamed(shape: Shape, missing: Sequence[str]) -> tuple[ResourceClaim, ...]:
+def _claim_template(shape: Shape, missing: Sequence[str]) -> tuple[ResourceClaim, ...]:
     if not missing:
         return ()
     spec = shape.extended.claim_spec(missing)
-    return (ResourceClaim(metadata=ObjectMeta(name=NO_NAME), spec=spec),)
+    return (ResourceClaim(metadata=ObjectMeta(name=UNNAMED_CLAIM), spec=spec),)
 
 
-def _suffix(*parts: object) -> str:
+def _name_suffix(*parts: object) -> str:
     return hashlib.sha256(msgspec.msgpack.encode(parts)).hexdigest()[:10]
 
 
@@ -124,37 +126,37 @@ def _suffix(*parts: object) -> str:
 class ClaimUsers:
     """Users by the uid of the claim; everything can be undone in reverse order."""
 
-    of_groups: Mapping[str, Set[str]] = field(default_factory=dict)
+    group_pods: Mapping[str, Set[str]] = field(default_factory=dict)
     """Pods that use the claim of their group; other groups keep theirs."""
     _joined: dict[str, dict[str, None]] = field(default_factory=dict)
     _left: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def join(self, claim_uid: str, pod_uid: str) -> Undo:
         """Count a pod that is placed as a user."""
-        return _added(self._joined.setdefault(claim_uid, {}), pod_uid)
+        return _add_user(self._joined.setdefault(claim_uid, {}), pod_uid)
 
     def leave(self, claim_uid: str, pod_uid: str) -> Undo | None:
         """Count a pod as gone; None when it was already."""
         gone = self._left.setdefault(claim_uid, {})
-        return None if pod_uid in gone else _added(gone, pod_uid)
+        return None if pod_uid in gone else _add_user(gone, pod_uid)
 
-    def any_left(self, claim: ResourceClaim) -> bool:
+    def is_in_use(self, claim: ResourceClaim) -> bool:
         """Tell whether anybody still uses the claim."""
         users = {
             uid
             for consumer in claim.status.reserved_for
-            for uid in self._standing_for(consumer, claim.metadata.uid)
+            for uid in self._pods_of_consumer(consumer, claim.metadata.uid)
         }
         users |= self._joined.get(claim.metadata.uid, {}).keys()
         return not users <= self._left.get(claim.metadata.uid, {}).keys()
 
-    def _standing_for(self, consumer: ConsumerReference, claim_uid: str) -> Set[str]:
+    def _pods_of_consumer(self, consumer: ConsumerReference, claim_uid: str) -> Set[str]:
         if consumer.resource != GROUPS:
             return {consumer.uid}
-        return self.of_groups.get(claim_uid, {consumer.uid})
+        return self.group_pods.get(claim_uid, {consumer.uid})
 
 
-def _added(users: dict[str, None], uid: str) -> Undo:
+def _add_user(users: dict[str, None], uid: str) -> Undo:
     users[uid] = None
 
     def undo() -> None:
@@ -167,7 +169,7 @@ CLIQUE = "nvidia.com/gpu.clique"
 DRIVER = "compute-domain.nvidia.com"
 
 
-def in_cliques(snapshot: Snapshot, devices: ClusterDevices) -> Snapshot:
+def constrain_to_cliques(snapshot: Snapshot, devices: ClusterDevices) -> Snapshot:
     """The snapshot, with every waiting gang that claims channels kept in a clique."""
     classes = devices.classes_of(DRIVER)
     cliques = snapshot.nodes.label(CLIQUE).codes
@@ -175,20 +177,20 @@ def in_cliques(snapshot: Snapshot, devices: ClusterDevices) -> Snapshot:
         return snapshot
     largest = int(np.bincount(cliques)[1:].max())
     kept = {
-        key: _kept(snapshot.gangs[key], classes, largest)
+        key: _constrained_to_clique(snapshot.gangs[key], classes, largest)
         for key in snapshot.pending
         if not constrained(snapshot.gangs[key].tree)
     }
     return replace(snapshot, gangs={**snapshot.gangs, **kept})
 
 
-def _kept(gang: Gang, classes: Set[str], largest: int) -> Gang:
+def _constrained_to_clique(gang: Gang, classes: Set[str], largest: int) -> Gang:
     """The gang in one clique if any of its pods claims a channel."""
     channels = {
         claim
         for member in gang.members
         for use, claim in zip(member.shape.claims, member.claims, strict=False)
-        if _asks_for(use.spec, classes)
+        if _requests_channel(use.spec, classes)
     }
     if not channels:
         return gang
@@ -198,7 +200,7 @@ def _kept(gang: Gang, classes: Set[str], largest: int) -> Gang:
     return replace(gang, tree=replace(gang.tree, topology=topology))
 
 
-def _asks_for(spec: ResourceClaimSpec, classes: Set[str]) -> bool:
+def _requests_channel(spec: ResourceClaimSpec, classes: Set[str]) -> bool:
     return any(
         asked.device_class_name in classes
         for request in spec.devices.requests

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kai_py.dra.question import Alternatives
-from kai_py.plan.plan import ClaimAllocation, ClaimToMake
-from kai_py.plan.state.capacity import Room
+from kai_py.plan.plan import ClaimAllocation, ClaimToCreate
+from kai_py.plan.state.capacity import Capacity
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
@@ -19,41 +19,41 @@ Undo = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class PodDevices:
     """Devices found for a pod: what to write for claims that had none, and how to undo it.
 
     ``make``: the claim that serves its extended resources on a node without a device plugin.
     ``saved``: how much less its queue pays for them than for the most that it could have got.
     """
 
-    allocate: tuple[ClaimAllocation, ...] = ()
+    allocations: tuple[ClaimAllocation, ...] = ()
     undo: Undo | None = None
-    make: ClaimToMake | None = None
-    saved: Mapping[str, float] = field(default_factory=dict)
+    create_claim: ClaimToCreate | None = None
+    refund: Mapping[str, float] = field(default_factory=dict)
 
 
 class DeviceTrial(Protocol):
     """Devices of all nodes, as far as decided."""
 
-    def copies(self, shape: Shape, mask: Bools, count: int, room: Room) -> Ints:
+    def replicas(self, shape: Shape, mask: Bools, count: int, capacity: Capacity) -> Ints:
         """(nodes,) int64: how many pods of ``shape``, at most ``count``, find devices where."""
 
     def alternatives(
-        self, shape: Shape, mask: Bools, count: int, room: Room
+        self, shape: Shape, mask: Bools, count: int, capacity: Capacity
     ) -> Alternatives | None:
         """(nodes,) each: what of their lists of alternatives up to ``count`` pods get.
 
         None where they have no such lists. To be asked after ``copies``.
         """
 
-    def take(self, member: Member, row: int, room: Room) -> Taken | None:
+    def allocate(self, member: Member, row: int, capacity: Capacity) -> PodDevices | None:
         """Allocate the pod's claims on a node; None when the devices are not there."""
 
-    def give_back(self, member: Member) -> Undo | None:
+    def release(self, member: Member) -> Undo | None:
         """Free what a leaving pod held; claims that others share stay allocated."""
 
-    def ever_fits(self, shape: Shape) -> bool:
+    def fits_empty_cluster(self, shape: Shape) -> bool:
         """Whether some node has the devices for one pod of ``shape`` when nobody holds any."""
 
-    def why_not(self, shape: Shape, mask: Bools) -> str:
+    def unschedulable_reason(self, shape: Shape, mask: Bools) -> str:
         """One sentence: what keeps the claims of ``shape`` from being allocated in ``mask``."""

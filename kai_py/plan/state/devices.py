@@ -22,9 +22,14 @@ from kai_py.dra.funnel_text import tell
 from kai_py.dra.holdings import DeviceState
 from kai_py.dra.question import Alternatives
 from kai_py.plan.plan import ClaimAllocation
-from kai_py.plan.state.capacity import Room
-from kai_py.plan.state.claims import ClaimUsers, claim_to_make, claims_of_pod, claims_to_make
-from kai_py.plan.state.device_api import Taken, Undo
+from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.state.claims import (
+    ClaimUsers,
+    claim_to_create,
+    extended_claims_by_node,
+    extended_claims_of_pod,
+)
+from kai_py.plan.state.device_api import PodDevices, Undo
 from kai_py.policy.node_selector import matches_selector
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Member, PodState
@@ -40,45 +45,48 @@ class CycleDevices:
     def __init__(self, devices: ClusterDevices, snapshot: Snapshot) -> None:
         """Start from what is allocated, without those who are leaving."""
         self._devices = devices
-        self._fleet = devices.fleet
+        self._cluster = devices.fleet
         self._snapshot = snapshot
-        self._states = {Room.NOW: devices.state.copy(), Room.LATER: devices.state.copy()}
-        self._nobody = DeviceState(devices.inventory.device)
-        self._found: dict[str, AllocationResult] = {}
+        self._states = {
+            Capacity.IDLE: devices.state.copy(),
+            Capacity.FUTURE_IDLE: devices.state.copy(),
+        }
+        self._empty_state = DeviceState(devices.inventory.device)
+        self._allocations: dict[str, AllocationResult] = {}
         self._users = ClaimUsers({ref.uid: pods for ref, pods in snapshot.group_users.items()})
         self._freed: dict[str, Freed] = {}
         for of_group in snapshot.group_users:
             self._free_unused(of_group)
         for claim, ended_pod in snapshot.vacancies:
-            self._leave(claim, ended_pod)
+            self._release_claim(claim, ended_pod)
         for member in snapshot.leaving:
-            self.give_back(member)
+            self.release(member)
 
-    def copies(self, shape: Shape, mask: Bools, count: int, room: Room) -> Ints:
+    def replicas(self, shape: Shape, mask: Bools, count: int, capacity: Capacity) -> Ints:
         """(nodes,) int64: how many pods of ``shape``, at most ``count``, find devices where."""
         reachable, missing = self._shape_claims(shape, mask)
         found = np.zeros(len(mask), dtype=np.int64)
-        for made, rows in claims_to_make(shape, self._snapshot, np.flatnonzero(reachable)):
-            found += self._fleet.count_fits(
+        for made, rows in extended_claims_by_node(shape, self._snapshot, np.flatnonzero(reachable)):
+            found += self._cluster.count_fits(
                 [*missing, *made],
                 self._snapshot.nodes.records,
-                self._states[room],
+                self._states[capacity],
                 limit=count,
                 among=rows,
             )
         return found
 
     def alternatives(
-        self, shape: Shape, mask: Bools, count: int, room: Room
+        self, shape: Shape, mask: Bools, count: int, capacity: Capacity
     ) -> Alternatives | None:
         """What of their lists of alternatives up to ``count`` pods of ``shape`` get where."""
         reachable, missing = self._shape_claims(shape, mask)
         found = Alternatives(*np.zeros((2, len(mask)), dtype=np.int64))
-        for made, rows in claims_to_make(shape, self._snapshot, np.flatnonzero(reachable)):
-            part = self._fleet.alternatives(
+        for made, rows in extended_claims_by_node(shape, self._snapshot, np.flatnonzero(reachable)):
+            part = self._cluster.alternatives(
                 [*missing, *made],
                 self._snapshot.nodes.records,
-                self._states[room],
+                self._states[capacity],
                 limit=count,
                 among=rows,
             )
@@ -87,29 +95,29 @@ class CycleDevices:
             found.depth[rows], found.pods[rows] = part
         return found
 
-    def take(self, member: Member, row: int, room: Room) -> Taken | None:
+    def allocate(self, member: Member, row: int, capacity: Capacity) -> PodDevices | None:
         """Allocate the pod's claims on a node; None when the devices are not there."""
         if not member.claims and not member.shape.extended.requests:
-            return Taken()
+            return PodDevices()
         missing = [ref for ref in member.claims if self._allocation(ref) is None]
         claims = [self._claim(member, ref) for ref in missing]
-        made = claims_of_pod(member, self._snapshot, row)
-        answer = self._fleet.allocate(
-            [*claims, *made], self._snapshot.nodes.records, row, self._states[room]
+        made = extended_claims_of_pod(member, self._snapshot, row)
+        answer = self._cluster.allocate(
+            [*claims, *made], self._snapshot.nodes.records, row, self._states[capacity]
         )
-        if not isinstance(answer, Allocated) or self._lost(member.claims):
+        if not isinstance(answer, Allocated) or self._are_reassigned(member.claims):
             return None
         written = list(zip(missing, answer.allocations, strict=False))
-        undo = [self._hold(ref, allocation) for ref, allocation in written]
-        make = claim_to_make(member, made[0], answer.allocations[-1]) if made else None
+        undo = [self._record_allocation(ref, allocation) for ref, allocation in written]
+        make = claim_to_create(member, made[0], answer.allocations[-1]) if made else None
         if make is not None:
             undo += [state.hold(answer.allocations[-1]) for state in self._states.values()]
-        undo += [self._take_back(ref) for ref in member.claims if ref.uid in self._freed]
+        undo += [self._reallocate_freed(ref) for ref in member.claims if ref.uid in self._freed]
         undo += [self._users.join(ref.uid, member.pod.uid) for ref in member.claims]
         allocate = tuple(ClaimAllocation(ref, found) for ref, found in written)
-        return Taken(allocate, _all(undo), make, self._saved(member, allocate))
+        return PodDevices(allocate, _undo_all(undo), make, self._refund(member, allocate))
 
-    def _saved(self, member: Member, allocated: Sequence[ClaimAllocation]) -> dict[str, float]:
+    def _refund(self, member: Member, allocated: Sequence[ClaimAllocation]) -> dict[str, float]:
         """What the gang pays less for claims that are its own."""
         uses = dict(zip(member.claims, member.shape.claims, strict=False))
         group = member.for_group.claims if member.for_group is not None else ()
@@ -119,37 +127,37 @@ class CycleDevices:
             if uses[new.claim].claim is None or new.claim in group
         )
 
-    def give_back(self, member: Member) -> Undo | None:
+    def release(self, member: Member) -> Undo | None:
         """Free what a leaving pod held; claims that others share stay allocated."""
         if not member.claims:
             return None
-        return _all([self._leave(ref, member.pod.uid) for ref in member.claims])
+        return _undo_all([self._release_claim(ref, member.pod.uid) for ref in member.claims])
 
-    def ever_fits(self, shape: Shape) -> bool:
+    def fits_empty_cluster(self, shape: Shape) -> bool:
         """Whether some node has the devices for one pod of ``shape`` when nobody holds any."""
         nodes = self._snapshot.nodes.records
         _, missing = self._shape_claims(shape, np.ones(len(nodes), dtype=np.bool_))
         everywhere = np.arange(len(nodes), dtype=np.int64)
         return any(
-            self._fleet.count_fits(
-                [*missing, *made], nodes, self._nobody, limit=1, among=rows
+            self._cluster.count_fits(
+                [*missing, *made], nodes, self._empty_state, limit=1, among=rows
             ).any()
-            for made, rows in claims_to_make(shape, self._snapshot, everywhere)
+            for made, rows in extended_claims_by_node(shape, self._snapshot, everywhere)
         )
 
-    def why_not(self, shape: Shape, mask: Bools) -> str:
+    def unschedulable_reason(self, shape: Shape, mask: Bools) -> str:
         """One sentence: what keeps the claims of ``shape`` from being allocated in ``mask``."""
         reachable, missing = self._shape_claims(shape, mask)
         made, rows = max(
-            claims_to_make(shape, self._snapshot, np.flatnonzero(reachable)),
+            extended_claims_by_node(shape, self._snapshot, np.flatnonzero(reachable)),
             key=lambda part: (len(part[0]), len(part[1])),
             default=((), np.flatnonzero(reachable)),
         )
         missing = [*missing, *made]
         if not missing:
             return "the claim is about to lose its devices, which others were given"
-        state, nodes = self._states[Room.NOW], self._snapshot.nodes.records
-        funnel = device_funnel(self._fleet, missing, nodes, state, rows)
+        state, nodes = self._states[Capacity.IDLE], self._snapshot.nodes.records
+        funnel = device_funnel(self._cluster, missing, nodes, state, rows)
         if isinstance(funnel, AllocationError):
             return str(funnel)
         head = f"{len(rows) if made else int(np.count_nonzero(mask))} cannot allocate all claims"
@@ -159,8 +167,8 @@ class CycleDevices:
         """Nodes from which what is allocated can be reached, and the claims still to allocate."""
         reachable, missing = mask, []
         for use in shape.claims:
-            found = None if use.claim is None else self._found.get(use.claim.metadata.uid)
-            if use.claim is not None and self._is_lost(use.claim.metadata.uid):
+            found = None if use.claim is None else self._allocations.get(use.claim.metadata.uid)
+            if use.claim is not None and self._is_reassigned(use.claim.metadata.uid):
                 reachable = np.zeros_like(mask)
             if found is not None and found.node_selector is not None:
                 nodes = self._snapshot.nodes
@@ -183,49 +191,49 @@ class CycleDevices:
     def _allocation(self, ref: ClaimRef) -> AllocationResult | None:
         claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))
         known = claim.status.allocation if claim is not None else None
-        return known or self._found.get(ref.uid)
+        return known or self._allocations.get(ref.uid)
 
-    def _hold(self, ref: ClaimRef, allocation: AllocationResult) -> Undo:
-        self._found[ref.uid] = allocation
+    def _record_allocation(self, ref: ClaimRef, allocation: AllocationResult) -> Undo:
+        self._allocations[ref.uid] = allocation
         undo = [state.hold(allocation) for state in self._states.values()]
-        return _all([*undo, lambda: _forget(self._found, ref.uid)])
+        return _undo_all([*undo, lambda: _delete(self._allocations, ref.uid)])
 
-    def _leave(self, ref: ClaimRef, pod_uid: str) -> Undo:
+    def _release_claim(self, ref: ClaimRef, pod_uid: str) -> Undo:
         claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))
         left = self._users.leave(ref.uid, pod_uid) if claim is not None else None
         if claim is None or left is None:
-            return _nothing
-        return _all([left, self._free_unused(ref)])
+            return _no_undo
+        return _undo_all([left, self._free_unused(ref)])
 
     def _free_unused(self, ref: ClaimRef) -> Undo:
         """Free what the claim holds unless it is free already or somebody uses it."""
         claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))
         allocation = None if claim is None else claim.status.allocation
         if claim is None or allocation is None or ref.uid in self._freed:
-            return _nothing
-        return _nothing if self._users.any_left(claim) else self._free(ref, allocation)
+            return _no_undo
+        return _no_undo if self._users.is_in_use(claim) else self._free(ref, allocation)
 
     def _free(self, ref: ClaimRef, allocation: AllocationResult) -> Undo:
-        later = self._states[Room.LATER]
+        later = self._states[Capacity.FUTURE_IDLE]
         undo = later.release(allocation)
         self._freed[ref.uid] = Freed.after(allocation, later)
-        return _all([undo, lambda: _forget(self._freed, ref.uid)])
+        return _undo_all([undo, lambda: _delete(self._freed, ref.uid)])
 
-    def _take_back(self, ref: ClaimRef) -> Undo:
+    def _reallocate_freed(self, ref: ClaimRef) -> Undo:
         freed = self._freed.pop(ref.uid)
-        undo = self._states[Room.LATER].hold(freed.allocation)
-        return _all([lambda: self._freed.update({ref.uid: freed}), undo])
+        undo = self._states[Capacity.FUTURE_IDLE].hold(freed.allocation)
+        return _undo_all([lambda: self._freed.update({ref.uid: freed}), undo])
 
-    def _lost(self, claims: Sequence[ClaimRef]) -> bool:
-        return any(self._is_lost(ref.uid) for ref in claims)
+    def _are_reassigned(self, claims: Sequence[ClaimRef]) -> bool:
+        return any(self._is_reassigned(ref.uid) for ref in claims)
 
-    def _is_lost(self, uid: str) -> bool:
+    def _is_reassigned(self, uid: str) -> bool:
         """Tell whether the claim is losing its devices and others were given some of them."""
         freed = self._freed.get(uid)
-        return freed is not None and not freed.still_free(self._states[Room.LATER])
+        return freed is not None and not freed.still_free(self._states[Capacity.FUTURE_IDLE])
 
 
-def _all(steps: Sequence[Callable[[], None]]) -> Undo:
+def _undo_all(steps: Sequence[Callable[[], None]]) -> Undo:
     def undo() -> None:
         for step in reversed(steps):
             step()
@@ -233,9 +241,9 @@ def _all(steps: Sequence[Callable[[], None]]) -> Undo:
     return undo
 
 
-def _forget(table: dict[str, AllocationResult] | dict[str, Freed], key: str) -> None:
+def _delete(table: dict[str, AllocationResult] | dict[str, Freed], key: str) -> None:
     del table[key]
 
 
-def _nothing() -> None:
+def _no_undo() -> None:
     """Nothing was changed."""

@@ -29,18 +29,18 @@ from kai_py.snapshot.queue_specs import EvictionRecord, QueueSpec, inherited
 from kai_py.snapshot.snapshot import Snapshot
 
 HOUR = 3600.0
-MOST_RECORDS = 128
+MAX_RECORDS = 128
 """Of one queue; the oldest of more are told as one, of the later time."""
 
 
 @dataclass
-class PastEvictions:
+class EvictionHistory:
     """Records by queue, oldest first; times in seconds since the epoch."""
 
     by_queue: dict[str, list[EvictionRecord]] = field(default_factory=dict)
     _known: set[str] = field(default_factory=set)
 
-    def recall(self, queues: Iterable[QueueSpec]) -> None:
+    def restore(self, queues: Iterable[QueueSpec]) -> None:
         """Take over what the statuses of queues say that were not seen before."""
         for spec in queues:
             if spec.name in self._known:
@@ -50,7 +50,7 @@ class PastEvictions:
                 own = self.by_queue.get(spec.name, [])
                 self.by_queue[spec.name] = sorted([*spec.evictions, *own], key=lambda it: it.at)
 
-    def note(self, evictions: Iterable[Eviction], now: float) -> None:
+    def record(self, evictions: Iterable[Eviction], now: float) -> None:
         """Pods are evicted for others."""
         pods: dict[tuple[str, str], int] = {}
         for each in evictions:
@@ -60,27 +60,27 @@ class PastEvictions:
             record = EvictionRecord(gang, float(int(now)), count)
             self.by_queue.setdefault(queue, []).append(record)
 
-    def forget(self, now: float, cooldown: float) -> None:
+    def prune(self, now: float, cooldown: float) -> None:
         """Drop what counts no more at ``now``."""
         since = now - max(HOUR, cooldown)
         recent = {q: [it for it in kept if it.at > since] for q, kept in self.by_queue.items()}
-        self.by_queue = {queue: _few(kept) for queue, kept in recent.items() if kept}
+        self.by_queue = {queue: _merge_oldest(kept) for queue, kept in recent.items() if kept}
 
-    def lost(self, now: float) -> dict[str, int]:
+    def evicted_last_hour(self, now: float) -> dict[str, int]:
         """Pods that each queue lost in the last hour."""
         return {
             queue: sum(record.pods for record in kept if record.at > now - HOUR)
             for queue, kept in self.by_queue.items()
         }
 
-    def cooling(self, now: float, cooldown: float) -> frozenset[str]:
+    def in_cooldown(self, now: float, cooldown: float) -> frozenset[str]:
         """Gangs of which a pod was evicted within ``cooldown``."""
         records = (record for kept in self.by_queue.values() for record in kept)
         return frozenset(record.gang for record in records if record.at > now - cooldown)
 
 
-def _few(records: list[EvictionRecord]) -> list[EvictionRecord]:
-    excess = len(records) - MOST_RECORDS
+def _merge_oldest(records: list[EvictionRecord]) -> list[EvictionRecord]:
+    excess = len(records) - MAX_RECORDS
     if excess <= 0:
         return records
     merged, rest = records[: excess + 1], records[excess + 1 :]
@@ -102,17 +102,17 @@ class Evictable(Protocol):
 Unit = TypeVar("Unit", bound=Evictable)
 
 
-class Spared:
+class EvictionLimits:
     """What decides in one cycle who stays; ``cooldown`` in seconds."""
 
-    def __init__(self, snapshot: Snapshot, past: PastEvictions, cooldown: float) -> None:
+    def __init__(self, snapshot: Snapshot, history: EvictionHistory, cooldown: float) -> None:
         """As of ``snapshot.now``."""
-        self.withheld: dict[str, str] = {}
+        self.protected_by: dict[str, str] = {}
         """Queue to what keeps some of its pods, as far as anybody was asked for them."""
-        past.recall(snapshot.queues)
-        past.forget(snapshot.now, cooldown)
-        self._past, self._cooldown, self._now = past, cooldown, snapshot.now
-        self._limits = inherited(snapshot.queues, lambda spec: spec.max_evictions_per_hour)
+        history.restore(snapshot.queues)
+        history.prune(snapshot.now, cooldown)
+        self._history, self._cooldown, self._now = history, cooldown, snapshot.now
+        self._hourly_limits = inherited(snapshot.queues, lambda spec: spec.max_evictions_per_hour)
         self._allowed = [budget.allowed for budget in snapshot.budgets]
         self._names = [budget.name for budget in snapshot.budgets]
         self._budgets: dict[str, list[int]] = {}
@@ -121,28 +121,30 @@ class Spared:
                 self._budgets.setdefault(uid, []).append(position)
 
     @property
-    def is_open(self) -> bool:
+    def is_unlimited(self) -> bool:
         """Whether nobody is spared."""
-        return not (self._limits or self._allowed or self._cooldown)
+        return not (self._hourly_limits or self._allowed or self._cooldown)
 
-    def offered(self, units: Iterator[Unit], leaving: Mapping[str, Evicted]) -> Iterator[Unit]:
+    def evictable(self, units: Iterator[Unit], evicted: Mapping[str, Evicted]) -> Iterator[Unit]:
         """Those of ``units`` that may go, together with who is ``leaving`` (by pod uid)."""
-        if self.is_open:
+        if self.is_unlimited:
             yield from units
             return
-        cooling = self._past.cooling(self._now, self._cooldown)
-        lost, disrupted = self._losses(leaving), [0] * len(self._allowed)
-        self._disrupt(disrupted, leaving)
+        cooling = self._history.in_cooldown(self._now, self._cooldown)
+        lost, disrupted = self._evicted_by_queue(evicted), [0] * len(self._allowed)
+        self._count_disruptions(disrupted, evicted)
         for unit in units:
             queue, pods = unit.gang.queue, [member.pod.uid for member in unit.members]
             if unit.gang.key in cooling:
-                self.withheld[queue] = "eviction.cooldown"
+                self.protected_by[queue] = "eviction.cooldown"
                 continue
-            if self._is_slowed(queue, lost.get(queue, 0), len(pods)):
-                self.withheld[queue] = f"maxEvictionsPerHour, which is {self._limits[queue]}"
+            if self._exceeds_rate(queue, lost.get(queue, 0), len(pods)):
+                self.protected_by[queue] = (
+                    f"maxEvictionsPerHour, which is {self._hourly_limits[queue]}"
+                )
                 continue
             more = disrupted.copy()
-            self._disrupt(more, pods)
+            self._count_disruptions(more, pods)
             refused = next(
                 (
                     name
@@ -154,45 +156,45 @@ class Spared:
                 None,
             )
             if refused is not None:
-                self.withheld[queue] = f"PodDisruptionBudget {refused}"
+                self.protected_by[queue] = f"PodDisruptionBudget {refused}"
                 continue
             disrupted = more
             lost[queue] = lost.get(queue, 0) + len(pods)
             yield unit
 
     @contextmanager
-    def noting(self) -> Iterator[Mapping[str, str]]:
+    def recording(self) -> Iterator[Mapping[str, str]]:
         """What comes to be ``withheld`` in the block."""
-        before, self.withheld = self.withheld, {}
+        before, self.protected_by = self.protected_by, {}
         try:
-            yield self.withheld
+            yield self.protected_by
         finally:
-            self.withheld = {**before, **self.withheld}
+            self.protected_by = {**before, **self.protected_by}
 
-    def standing(self) -> Hashable:
+    def snapshot(self) -> Hashable:
         """What of the past decides now, as far as it spares anybody."""
-        if self.is_open:
+        if self.is_unlimited:
             return None
-        cooling = self._past.cooling(self._now, self._cooldown)
-        return tuple(sorted(self._past.lost(self._now).items())), cooling
+        cooling = self._history.in_cooldown(self._now, self._cooldown)
+        return tuple(sorted(self._history.evicted_last_hour(self._now).items())), cooling
 
-    def remembered(self, queue: str) -> tuple[EvictionRecord, ...]:
+    def counted_evictions(self, queue: str) -> tuple[EvictionRecord, ...]:
         """Past evictions of a queue, as far as they may still spare anybody."""
-        if not self._cooldown and queue not in self._limits:
+        if not self._cooldown and queue not in self._hourly_limits:
             return ()
-        return tuple(self._past.by_queue.get(queue, ()))
+        return tuple(self._history.by_queue.get(queue, ()))
 
-    def _losses(self, leaving: Mapping[str, Evicted]) -> dict[str, int]:
-        lost = self._past.lost(self._now)
-        for victim in leaving.values():
+    def _evicted_by_queue(self, evicted: Mapping[str, Evicted]) -> dict[str, int]:
+        lost = self._history.evicted_last_hour(self._now)
+        for victim in evicted.values():
             lost[victim.gang.queue] = lost.get(victim.gang.queue, 0) + 1
         return lost
 
-    def _is_slowed(self, queue: str, lost: int, more: int) -> bool:
-        limit = self._limits.get(queue)
-        return limit is not None and (not limit or (lost > 0 and lost + more > limit))
+    def _exceeds_rate(self, queue: str, evicted: int, more: int) -> bool:
+        limit = self._hourly_limits.get(queue)
+        return limit is not None and (not limit or (evicted > 0 and evicted + more > limit))
 
-    def _disrupt(self, disrupted: list[int], pods: Iterable[str]) -> None:
+    def _count_disruptions(self, disrupted: list[int], pods: Iterable[str]) -> None:
         for uid in pods:
             for position in self._budgets.get(uid, ()):
                 disrupted[position] += 1

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kai_py.policy.external_usage import MeasuredUsage
+from kai_py.policy.external_usage import ExternalUsage
 from kai_py.policy.fair_share import FairShare, fair_share
-from kai_py.policy.fairness_rules import Rules
-from kai_py.policy.queue_usage import Standing
-from kai_py.policy.round_robin import Costs, taken
+from kai_py.policy.fairness_rules import FairnessRules
+from kai_py.policy.queue_usage import QueueUsage
+from kai_py.policy.round_robin import GangCosts, cumulative_usage
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU, Accounting, total
 from kai_py.snapshot.gangs import Gang, Member
@@ -27,49 +27,54 @@ from kai_py.snapshot.queues import Index, QueueTable, build_queues
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 
-Tree = tuple[QueueTable, tuple[QueueProblem, ...]]
+QueueTree = tuple[QueueTable, tuple[QueueProblem, ...]]
 """All queues, and what is wrong with which of them."""
 
-Written = tuple[tuple[QueueSpec, ...], tuple[str, ...]]
+TreeInputs = tuple[tuple[QueueSpec, ...], tuple[str, ...]]
 """The queues as users wrote them, and the resources that are counted."""
 
-Amounts = tuple[bytes, bytes, bytes | None, Rules]
+ShareInputs = tuple[bytes, bytes, bytes | None, FairnessRules]
 """What is there, asked for and was used, and the rules by which it is divided."""
 
 
 @dataclass(slots=True)
-class KeptShares:
+class FairShareCache:
     """What was worked out last. Nobody writes to it."""
 
-    _written: Written = ((), ())
-    _tree: Tree | None = None
-    _amounts: Amounts | None = None
+    _tree_inputs: TreeInputs = ((), ())
+    _tree: QueueTree | None = None
+    _share_inputs: ShareInputs | None = None
     _shares: FairShare | None = None
 
-    def tree(self, specs: Sequence[QueueSpec], resources: Sequence[str]) -> Tree:
+    def tree(self, specs: Sequence[QueueSpec], resources: Sequence[str]) -> QueueTree:
         """The queues of ``specs`` over ``resources``, as of ``build_queues``."""
         written = tuple(specs), tuple(resources)
-        if self._tree is None or written != self._written:
-            self._written, self._tree = written, build_queues(specs, resources)
+        if self._tree is None or written != self._tree_inputs:
+            self._tree_inputs, self._tree = written, build_queues(specs, resources)
             self._shares = None
         return self._tree
 
-    def divided(
-        self, queues: QueueTable, total: Floats, demand: Floats, rules: Rules, past: Floats | None
+    def compute(
+        self,
+        queues: QueueTable,
+        total: Floats,
+        demand: Floats,
+        rules: FairnessRules,
+        past: Floats | None,
     ) -> FairShare:
         """The fair shares among the queues that ``tree`` gave last, as of ``fair_share``."""
         used = None if past is None else past.tobytes()
         amounts = total.tobytes(), demand.tobytes(), used, rules
-        if self._shares is None or amounts != self._amounts:
-            self._amounts = amounts
+        if self._shares is None or amounts != self._share_inputs:
+            self._share_inputs = amounts
             self._shares = fair_share(queues, total, demand, rules, past)
         return self._shares
 
 
-PastUse = UsageHistory | MeasuredUsage
+PastUsage = UsageHistory | ExternalUsage
 """What knows the past use of queues: we, or somebody who is asked."""
 
-MOST_COSTS = 4096
+MAX_CACHED_COSTS = 4096
 ALWAYS_COUNTED = (GPU, "cpu", "memory")
 
 
@@ -77,13 +82,13 @@ ALWAYS_COUNTED = (GPU, "cpu", "memory")
 class Quota:
     """Queue state of a cycle; ``shares`` stay as computed at its start."""
 
-    standing: Standing
+    usage: QueueUsage
     resources: tuple[str, ...]
     shares: FairShare
     demand: Floats
-    rules: Rules
+    rules: FairnessRules
     problems: tuple[QueueProblem, ...] = ()
-    usage: Mapping[str, UsageRecord] = field(default_factory=dict)
+    past_usage: Mapping[str, UsageRecord] = field(default_factory=dict)
     """Past use by queue, where it counts."""
     _positions: Mapping[str, int] = field(default_factory=dict)
     _costs: dict[int, tuple[Mapping[str, float], Floats]] = field(default_factory=dict)
@@ -96,9 +101,9 @@ class Quota:
         known = self._costs.get(id(charge))
         if known is not None:
             return known[1]
-        cost = self._cost(charge)
+        cost = self._cost_vector(charge)
         cost.flags.writeable = False
-        if len(self._costs) >= MOST_COSTS:
+        if len(self._costs) >= MAX_CACHED_COSTS:
             self._costs.clear()
         self._costs[id(charge)] = (charge, cost)
         return cost
@@ -111,9 +116,9 @@ class Quota:
         if all(member.charge is charge for member in members):
             cost: Floats = self.cost(charge) * len(members)
             return cost
-        return self._cost(total(member.charge for member in members))
+        return self._cost_vector(total(member.charge for member in members))
 
-    def _cost(self, charge: Mapping[str, float]) -> Floats:
+    def _cost_vector(self, charge: Mapping[str, float]) -> Floats:
         column = np.zeros(len(self.resources))
         for name, amount in charge.items():
             position = self._positions.get(name)
@@ -128,10 +133,16 @@ class Quota:
     @property
     def queues(self) -> QueueTable:
         """The queue tree."""
-        return self.standing.queues
+        return self.usage.queues
 
     def charge(
-        self, gang: Gang, charge: Mapping[str, float], sign: float, count: int = 1, *, fixed: bool
+        self,
+        gang: Gang,
+        charge: Mapping[str, float],
+        sign: float,
+        count: int = 1,
+        *,
+        non_preemptible: bool,
     ) -> Callable[[], None]:
         """Add (or with -1 take back) a cost ``count`` times to the gang's queue; returns the undo.
 
@@ -140,10 +151,14 @@ class Quota:
         """
         queue = self.queue_of(gang)
         if queue is None:
-            return _nothing
+            return _no_undo
         line, cost = self.queues.ancestors(queue), sign * self.cost(charge)
-        standing = self.standing
-        tables = [standing.allocated, standing.non_preemptible] if fixed else [standing.allocated]
+        standing = self.usage
+        tables = (
+            [standing.allocated, standing.non_preemptible]
+            if non_preemptible
+            else [standing.allocated]
+        )
         before = [table[:, line] for table in tables]
 
         def undo() -> None:
@@ -151,19 +166,19 @@ class Quota:
                 table[:, line] = amounts
 
         for table, amounts in zip(tables, before, strict=True):
-            table[:, line] = _added(amounts, cost, count)
+            table[:, line] = _add_repeatedly(amounts, cost, count)
         return undo
 
-    def charge_turns(self, leaves: Index, costs: Costs) -> Callable[[], None]:
+    def charge_batch(self, leaves: Index, costs: GangCosts) -> Callable[[], None]:
         """Charge gangs that can be taken back, in the turns of ``leaves`` (n,); returns the undo.
 
         Sums are the same as of charging pod by pod.
         """
-        allocated, paths = self.standing.allocated, self.queues.path[leaves]
+        allocated, paths = self.usage.allocated, self.queues.path[leaves]
         before = allocated.copy()
         for queue in np.unique(paths[paths >= 0]).tolist():
             turns = leaves[(paths == queue).any(axis=1)]
-            allocated[:, queue] = taken(before[:, queue], costs.by_pod(turns))[:, -1]
+            allocated[:, queue] = cumulative_usage(before[:, queue], costs.by_pod(turns))[:, -1]
 
         def undo() -> None:
             allocated[:] = before
@@ -173,12 +188,12 @@ class Quota:
 
 def quota_of(
     snapshot: Snapshot,
-    rules: Rules,
+    rules: FairnessRules,
     accounting: Accounting,
     device_gpus: Floats,
-    history: PastUse | None = None,
+    history: PastUsage | None = None,
     *,
-    kept: KeptShares | None = None,
+    cache: FairShareCache | None = None,
 ) -> Quota:
     """The queues of a snapshot with their fair shares; with a ``history``, past use counts.
 
@@ -186,7 +201,7 @@ def quota_of(
     ``device_gpus``: (nodes,) GPUs that ResourceSlices publish; where a node also reports device
     plugin GPUs both stand for the same cards, so the larger number counts.
     """
-    resources, known = _counted(snapshot), kept or KeptShares()
+    resources, known = _counted_resources(snapshot), cache or FairShareCache()
     queues, problems = known.tree(snapshot.queues, resources)
     positions = {name: row for row, name in enumerate(resources)}
     empty = np.zeros((len(resources), len(queues)))
@@ -194,12 +209,12 @@ def quota_of(
     sums = (snapshot.queue_usage, snapshot.queue_demand, snapshot.queue_fixed)
     for table, amounts in zip((own, demand, fixed), sums, strict=True):
         for queue, charge in amounts.items():
-            _post(table, queues, positions, queue, charge)
+            _add_charge(table, queues, positions, queue, charge)
     capacity = _capacity(snapshot, resources, accounting, device_gpus)
     demand = queues.subtree_sums(demand)
     allocated = queues.subtree_sums(own)
     past = None
-    if isinstance(history, MeasuredUsage):
+    if isinstance(history, ExternalUsage):
         past = history.fractions(snapshot.now, queues.names, resources, capacity)
     elif history is not None:
         past = history.advance(
@@ -208,10 +223,10 @@ def quota_of(
             resources,
             allocated=allocated,
             total=capacity,
-            remembered={spec.name: spec.usage for spec in snapshot.queues if spec.usage},
+            recorded={spec.name: spec.usage for spec in snapshot.queues if spec.usage},
         )
-    shares = known.divided(queues, capacity, demand, rules, past)
-    standing = Standing(
+    shares = known.compute(queues, capacity, demand, rules, past)
+    standing = QueueUsage(
         queues=queues,
         total=capacity,
         allocated=allocated,
@@ -219,23 +234,23 @@ def quota_of(
         fair=shares.fair,
     )
     return Quota(
-        standing=standing,
+        usage=standing,
         resources=resources,
         shares=shares,
         demand=demand,
         rules=rules,
         problems=problems,
-        usage=history.records(snapshot.now) if isinstance(history, UsageHistory) else {},
+        past_usage=history.records(snapshot.now) if isinstance(history, UsageHistory) else {},
         _positions=positions,
     )
 
 
-def _counted(snapshot: Snapshot) -> tuple[str, ...]:
+def _counted_resources(snapshot: Snapshot) -> tuple[str, ...]:
     named = {name for queue in snapshot.queues for name in (*queue.deserved, *queue.max)}
     return (*ALWAYS_COUNTED, *sorted(named - set(ALWAYS_COUNTED)))
 
 
-def _post(
+def _add_charge(
     table: Floats,
     queues: QueueTable,
     positions: Mapping[str, int],
@@ -280,16 +295,16 @@ def gpus_of_nodes(snapshot: Snapshot, accounting: Accounting, device_gpus: Float
     return np.maximum(plugin_gpus, device_gpus)
 
 
-def _added(held: Floats, cost: Floats, count: int) -> Floats:
+def _add_repeatedly(allocated: Floats, cost: Floats, count: int) -> Floats:
     """(resources, queues) ``held`` after ``count`` charges of ``cost`` (resources,), one by one."""
     if count == 1:
-        once: Floats = held + cost[:, None]
+        once: Floats = allocated + cost[:, None]
         return once
-    steps = np.empty((count + 1, *held.shape))
-    steps[0], steps[1:] = held, cost[:, None]
+    steps = np.empty((count + 1, *allocated.shape))
+    steps[0], steps[1:] = allocated, cost[:, None]
     sums: Floats = np.add.accumulate(steps, axis=0)[-1]
     return sums
 
 
-def _nothing() -> None:
+def _no_undo() -> None:
     """Undo of a charge that went nowhere."""

@@ -38,34 +38,34 @@ class Reservations:
     """The reservations of a cycle; none share a node. ``ageing``: what waiting counts, and now."""
 
     ageing: QueueAgeing = field(default_factory=QueueAgeing)
-    kept: list[Reservation] = field(default_factory=list)
+    active: list[Reservation] = field(default_factory=list)
 
-    def closed_to(self, gang: Gang) -> tuple[int, ...]:
+    def rows_closed_to(self, gang: Gang) -> tuple[int, ...]:
         """Rows of the nodes that are kept from ``gang``."""
-        if not self.kept:
+        if not self.active:
             return ()
         runtime = gang.expected_runtime
         ends = math.inf if runtime is None else self.ageing.now + runtime
         return tuple(
             row
-            for each in self.kept
-            if self._binds(each, gang) and (math.isinf(each.start) or ends > each.start)
+            for each in self.active
+            if self._applies_to(each, gang) and (math.isinf(each.start) or ends > each.start)
             for row in each.rows
         )
 
     def ahead_of(self, gang: Gang) -> Reservation | None:
         """What another gang of the same queue holds: its part of the queue is kept for it, too."""
-        ours = (each for each in self.kept if each.gang.queue == gang.queue)
-        return next((each for each in ours if self._binds(each, gang)), None)
+        ours = (each for each in self.active if each.gang.queue == gang.queue)
+        return next((each for each in ours if self._applies_to(each, gang)), None)
 
-    def _binds(self, kept: Reservation, gang: Gang) -> bool:
+    def _applies_to(self, reservation: Reservation, gang: Gang) -> bool:
         """Whether ``gang`` has to respect it."""
-        same_queue = gang.queue == kept.gang.queue
-        first = same_queue and self.ageing.priority(gang) > self.ageing.priority(kept.gang)
-        return gang.key != kept.gang.key and not first
+        same_queue = gang.queue == reservation.gang.queue
+        first = same_queue and self.ageing.priority(gang) > self.ageing.priority(reservation.gang)
+        return gang.key != reservation.gang.key and not first
 
 
-def without(rows: tuple[int, ...], allowed: Bools | None, nodes: int) -> Bools:
+def exclude_rows(rows: tuple[int, ...], allowed: Bools | None, nodes: int) -> Bools:
     """(nodes,) ``allowed`` (None: all) without ``rows``."""
     left = np.ones(nodes, dtype=np.bool_) if allowed is None else allowed.copy()
     left[list(rows)] = False

@@ -21,22 +21,22 @@ from msgspec import Struct
 from kai_py.api.choices import FillStrategy
 from kai_py.api.gpu_share import CARD, SharedGpu
 from kai_py.api.references import ClaimRef
-from kai_py.plan.plan import Action, ClaimAllocation, ClaimToMake
-from kai_py.plan.state.capacity import Room
+from kai_py.plan.plan import Action, ClaimAllocation, ClaimToCreate
+from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.device_api import DeviceTrial
 from kai_py.plan.state.limits.base import NodeLimits
-from kai_py.plan.state.limits.gpu_sharing import SharedGpus, ShareRoom
+from kai_py.plan.state.limits.gpu_sharing import SharedGpus, ShareReplicas
 from kai_py.plan.state.limits.host_ports import HostPorts
 from kai_py.plan.state.limits.numa import NumaZones
 from kai_py.plan.state.limits.volumes import (
+    AssumedVolumes,
     AttachedVolumes,
-    ChosenVolumes,
     ExclusiveVolumes,
     StorageCapacity,
 )
 from kai_py.plan.state.queues import Quota
-from kai_py.policy.pod_rules import Neighbourhood
-from kai_py.policy.round_robin import Costs
+from kai_py.policy.pod_rules import PodRules
+from kai_py.policy.round_robin import GangCosts
 from kai_py.snapshot.accounting import GPU, total
 from kai_py.snapshot.gangs import Charge, Gang, Member
 from kai_py.snapshot.neighbour import Neighbour
@@ -46,18 +46,18 @@ from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 
 
-class Planned(Struct, frozen=True):
+class Assignment(Struct, frozen=True):
     """A pod placed in this cycle."""
 
     member: Member
     gang: Gang
     row: int
-    room: Room
+    capacity: Capacity
     action: Action
-    allocate: tuple[ClaimAllocation, ...] = ()
-    reserve: tuple[ClaimRef, ...] = ()
+    allocations: tuple[ClaimAllocation, ...] = ()
+    reserved_claims: tuple[ClaimRef, ...] = ()
     gpus: tuple[SharedGpu, ...] = ()
-    make: ClaimToMake | None = None
+    create_claim: ClaimToCreate | None = None
 
 
 class Evicted(Struct, frozen=True):
@@ -112,22 +112,24 @@ class Statement:
         self.quota = quota
         self.devices = devices
         self.idle: Floats = snapshot.nodes.allocatable - snapshot.used
-        self.later: Floats = self.idle + snapshot.releasing
-        self._is_waited_for = bool(snapshot.releasing.any())
-        self.shared = SharedGpus(snapshot.gpu_sharing)
+        self.future_idle: Floats = self.idle + snapshot.releasing
+        self._has_releasing = bool(snapshot.releasing.any())
+        self.shared_gpus = SharedGpus(snapshot.gpu_sharing)
         ports = HostPorts(len(snapshot.nodes), snapshot.host_ports)
         volumes = AttachedVolumes(snapshot), ExclusiveVolumes(snapshot)
-        self.volumes = ChosenVolumes(snapshot)
+        self.volumes = AssumedVolumes(snapshot)
         made = StorageCapacity(snapshot)
-        self.zones = NumaZones(snapshot)
-        limits, zones = (ports, *volumes, self.volumes, made), (self.zones,)
+        self.numa_zones = NumaZones(snapshot)
+        limits, zones = (ports, *volumes, self.volumes, made), (self.numa_zones,)
         self.limits = (
-            NodeLimits((*limits, *zones)) if self.zones.refuses else NodeLimits(limits, zones)
+            NodeLimits((*limits, *zones))
+            if self.numa_zones.can_refuse
+            else NodeLimits(limits, zones)
         )
-        self._sharing = sharing
-        self._card = snapshot.resources.positions.get(CARD)
-        self.changes: list[int] = []
-        self.placed: dict[str, Planned] = {}
+        self._sharing_strategy = sharing
+        self._gpu_row = snapshot.resources.positions.get(CARD)
+        self.changed_rows: list[int] = []
+        self.placed: dict[str, Assignment] = {}
         self.evicted: dict[str, Evicted] = {}
         self._vectors: dict[int, Floats] = {}
         self._undo: list[Callable[[], None]] = []
@@ -136,32 +138,34 @@ class Statement:
         """Undo everything done in the block unless ``keep`` was called."""
         return Trial(partial(self._roll_back, len(self._undo)))
 
-    def free(self, room: Room) -> Floats:
+    def free(self, capacity: Capacity) -> Floats:
         """(resources, nodes) what is left for pods that start now, or that wait for room.
 
         It may follow what is placed and evicted afterwards, and is not to be written to.
         """
-        if room is Room.LATER or not self._is_waited_for:
-            return self.later
-        return np.minimum(self.idle, self.later)
+        if capacity is Capacity.FUTURE_IDLE or not self._has_releasing:
+            return self.future_idle
+        return np.minimum(self.idle, self.future_idle)
 
-    def free_on(self, row: int, room: Room) -> list[float]:
+    def free_on(self, row: int, capacity: Capacity) -> list[float]:
         """(resources,) what ``free`` says of one node."""
-        later: list[float] = self.later[:, row].tolist()
-        if room is Room.LATER or not self._is_waited_for:
+        later: list[float] = self.future_idle[:, row].tolist()
+        if capacity is Capacity.FUTURE_IDLE or not self._has_releasing:
             return later
         return list(map(min, self.idle[:, row].tolist(), later))
 
-    def share_room(self, shape: Shape, room: Room, count: int) -> ShareRoom | None:
+    def gpu_share_replicas(
+        self, shape: Shape, capacity: Capacity, count: int
+    ) -> ShareReplicas | None:
         """Where parts of GPUs are left for ``count`` pods; None if the shape asks for none."""
         if shape.gpu_share is None:
             return None
         whole = np.zeros(len(self.snapshot.nodes))
-        if self._card is not None:
-            whole = self.free(room)[self._card]
-        return self.shared.room(shape.gpu_share, whole, room, count)
+        if self._gpu_row is not None:
+            whole = self.free(capacity)[self._gpu_row]
+        return self.shared_gpus.replicas(shape.gpu_share, whole, capacity, count)
 
-    def vector(self, shape: Shape) -> Floats:
+    def request_vector(self, shape: Shape) -> Floats:
         """(resources,) request of a shape; resources that no node has are left out."""
         known = self._vectors.get(shape.number)
         if known is None:
@@ -172,14 +176,14 @@ class Statement:
         return known
 
     @cached_property
-    def standing(self) -> Mapping[str, Neighbour]:
+    def pods_on_nodes(self) -> Mapping[str, Neighbour]:
         """By uid, pods on nodes as rules between pods see them; nobody where there are none."""
         return {pod.uid: pod for pod in self.snapshot.neighbours}
 
-    def neighbourhood(self, room: Room) -> Neighbourhood:
+    def pod_rules(self, capacity: Capacity) -> PodRules:
         """Pods on nodes now, or once those who leave have left; with those placed so far."""
         nodes = self.snapshot.nodes
-        gone = self.evicted if room is Room.LATER else {}
+        gone = self.evicted if capacity is Capacity.FUTURE_IDLE else {}
         standing = [
             pod
             for pod in self.snapshot.neighbours
@@ -190,7 +194,7 @@ class Statement:
             refuses = shape.pod_anti_affinity.required if shape.pod_anti_affinity else ()
             node = nodes.names[planned.row]
             standing.append(Neighbour(uid, node, shape.namespace, shape.labels, refuses))
-        return Neighbourhood(nodes, standing, self.snapshot.namespaces)
+        return PodRules(nodes, standing, self.snapshot.namespaces)
 
     def place(
         self,
@@ -199,8 +203,8 @@ class Statement:
         row: int,
         action: Action,
         *,
-        room: Room,
-        part: float | None = None,
+        capacity: Capacity,
+        gpu_fraction: float | None = None,
     ) -> int:
         """Place ``members``, all of one shape, on a node; returns how many found all they need.
 
@@ -209,101 +213,118 @@ class Statement:
         placed = 0
         for member in members:
             mark = len(self._undo)
-            limited = self.limits.take(member, row, room)
+            limited = self.limits.allocate(member, row, capacity)
             self._undo += limited or ()
-            gpus = None if limited is None else self._share(member, row, room, part)
-            taken = None if gpus is None else self.devices.take(member, row, room)
+            gpus = (
+                None
+                if limited is None
+                else self._allocate_gpu_share(member, row, capacity, gpu_fraction)
+            )
+            taken = None if gpus is None else self.devices.allocate(member, row, capacity)
             if gpus is None or taken is None:
                 self._roll_back(mark)
                 break
             if taken.undo is not None:
                 self._undo.append(taken.undo)
-            planned = Planned(
-                member, gang, row, room, action, taken.allocate, member.claims, gpus, taken.make
+            planned = Assignment(
+                member,
+                gang,
+                row,
+                capacity,
+                action,
+                taken.allocations,
+                member.claims,
+                gpus,
+                taken.create_claim,
             )
-            self._put(member.pod.uid, planned)
-            if taken.saved:
-                self._charge(gang, taken.saved, -1.0, fixed=gang.is_fixed(member))
+            self._record(member.pod.uid, planned)
+            if taken.refund:
+                self._charge(gang, taken.refund, -1.0, non_preemptible=gang.is_fixed(member))
             placed += 1
         if placed:
-            self._occupy(members[0].shape, row, placed, room)
+            self._assume(members[0].shape, row, placed, capacity)
             for member in members[:placed]:
                 cost = self._cost_on(member, row)
-                self._charge(gang, cost, 1.0, fixed=gang.is_fixed(member))
+                self._charge(gang, cost, 1.0, non_preemptible=gang.is_fixed(member))
         return placed
 
-    def place_plain(
-        self, gang: Gang, members: Sequence[Member], rows: Sequence[int], action: Action, room: Room
+    def place_resources_only(
+        self,
+        gang: Gang,
+        members: Sequence[Member],
+        rows: Sequence[int],
+        action: Action,
+        capacity: Capacity,
     ) -> None:
         """Place pods of one shape, which asks for nothing but room on a node, each on its row."""
-        self.occupy(members[0].shape, rows, room)
-        self._put_all([(gang, member) for member in members], rows, action, room)
+        self.assume_rows(members[0].shape, rows, capacity)
+        self._record_all([(gang, member) for member in members], rows, action, capacity)
         paying = Counter((id(member.charge), gang.is_fixed(member)) for member in members)
         charges = {id(member.charge): member.charge for member in members}
         for (charge, fixed), count in paying.items():
-            self._charge(gang, charges[charge], 1.0, count, fixed=fixed)
+            self._charge(gang, charges[charge], 1.0, count, non_preemptible=fixed)
 
-    def place_turns(
-        self, gangs: Sequence[Gang], rows: Sequence[int], leaves: Index, costs: Costs
+    def place_batch(
+        self, gangs: Sequence[Gang], rows: Sequence[int], leaves: Index, costs: GangCosts
     ) -> None:
         """Start gangs that can be taken back, in the turns of ``leaves`` (n,), their queues.
 
         The room of their pods is taken already: one on each of ``rows``.
         """
         pods = [(gang, member) for gang in gangs for member in gang.members]
-        self._put_all(pods, rows, Action.ALLOCATE, Room.NOW)
-        self._undo.append(self.quota.charge_turns(leaves, costs))
+        self._record_all(pods, rows, Action.ALLOCATE, Capacity.IDLE)
+        self._undo.append(self.quota.charge_batch(leaves, costs))
 
-    def occupy(self, shape: Shape, rows: Sequence[int], room: Room) -> None:
+    def assume_rows(self, shape: Shape, rows: Sequence[int], capacity: Capacity) -> None:
         """Take the room of pods of a plain shape, one on each of ``rows``; a row may come often."""
         counts = Counter(rows)
         if len(counts) == 1:
-            self._occupy(shape, rows[0], len(rows), room)
+            self._assume(shape, rows[0], len(rows), capacity)
             return
-        taken = np.outer(self.vector(shape), list(counts.values()))
-        self._shift_rows(list(counts), -taken, room)
-        self._undo.append(lambda: self._shift_rows(list(counts), taken, room))
+        taken = np.outer(self.request_vector(shape), list(counts.values()))
+        self._shift_rows(list(counts), -taken, capacity)
+        self._undo.append(lambda: self._shift_rows(list(counts), taken, capacity))
 
     def evict(self, victim: Evicted) -> None:
         """Take a bound pod off its node: its room is free once it has left."""
         member = victim.member
         row = self.snapshot.nodes.positions.get(member.node)
         self.evicted[member.pod.uid] = victim
-        self._undo.append(lambda: self._drop(self.evicted, member.pod.uid))
-        undo = self.devices.give_back(member)
+        self._undo.append(lambda: self._delete(self.evicted, member.pod.uid))
+        undo = self.devices.release(member)
         if undo is not None:
             self._undo.append(undo)
         if row is not None:
-            self._shift(row, self.vector(member.shape), Room.LATER)
-            self._undo += self.limits.give_back(member, row)
+            self._shift(row, self.request_vector(member.shape), Capacity.FUTURE_IDLE)
+            self._undo += self.limits.release(member, row)
             if member.gpus:
-                ended, unshare = self.shared.give_back(member, row)
+                ended, unshare = self.shared_gpus.release(member, row)
                 self._undo.append(unshare)
-                self._shift_card(row, ended, Room.LATER)
+                self._shift_gpus(row, ended, Capacity.FUTURE_IDLE)
         fixed = victim.gang.is_fixed(member)
-        self._charge(victim.gang, member.charge, -1.0, fixed=fixed)
+        self._charge(victim.gang, member.charge, -1.0, non_preemptible=fixed)
 
-    def _share(
-        self, member: Member, row: int, room: Room, part: float | None
+    def _allocate_gpu_share(
+        self, member: Member, row: int, capacity: Capacity, gpu_fraction: float | None
     ) -> tuple[SharedGpu, ...] | None:
         """Parts of GPUs for a pod that asks for them; None when the node has no room for them."""
         if member.shape.gpu_share is None:
             return ()
-        whole = 0.0 if self._card is None else float(self.free(room)[self._card, row])
-        wanted = self._sharing if part is None else part
-        parts = self.shared.take(member, row, room, whole, wanted)
+        whole = 0.0 if self._gpu_row is None else float(self.free(capacity)[self._gpu_row, row])
+        wanted = self._sharing_strategy if gpu_fraction is None else gpu_fraction
+        parts = self.shared_gpus.allocate(member, row, capacity, whole, wanted)
         if parts is None:
             return None
         self._undo.append(parts.undo)
-        self._shift_card(row, -parts.opened, room)
+        self._shift_gpus(row, -parts.opened, capacity)
         return parts.gpus
 
-    def _shift_card(self, row: int, whole: int, room: Room) -> None:
-        if not whole or self._card is None:
+    def _shift_gpus(self, row: int, gpus: int, capacity: Capacity) -> None:
+        if not gpus or self._gpu_row is None:
             return
-        amounts = np.zeros(len(self.later))
-        amounts[self._card] = whole
-        self._shift(row, amounts, room)
+        amounts = np.zeros(len(self.future_idle))
+        amounts[self._gpu_row] = gpus
+        self._shift(row, amounts, capacity)
 
     def _cost_on(self, member: Member, row: int) -> Charge:
         """What a pod costs on a node: an amount of GPU memory is worth more of a small GPU."""
@@ -313,56 +334,62 @@ class Statement:
         there = share.gpus(float(sharing.memory[row])) - share.gpus(sharing.smallest)
         return total((member.charge, {GPU: there}))
 
-    def _put(self, uid: str, planned: Planned) -> None:
-        self.placed[uid] = planned
-        self._undo.append(lambda: self._drop(self.placed, uid))
+    def _record(self, uid: str, assignment: Assignment) -> None:
+        self.placed[uid] = assignment
+        self._undo.append(lambda: self._delete(self.placed, uid))
 
-    def _put_all(
-        self, pods: Sequence[tuple[Gang, Member]], rows: Sequence[int], action: Action, room: Room
+    def _record_all(
+        self,
+        pods: Sequence[tuple[Gang, Member]],
+        rows: Sequence[int],
+        action: Action,
+        capacity: Capacity,
     ) -> None:
         for (gang, member), row in zip(pods, rows, strict=True):
-            self.placed[member.pod.uid] = Planned(member, gang, row, room, action)
-        self._undo.append(lambda: self._drop_all(member.pod.uid for _, member in pods))
+            self.placed[member.pod.uid] = Assignment(member, gang, row, capacity, action)
+        self._undo.append(lambda: self._delete_all(member.pod.uid for _, member in pods))
 
-    def _occupy(self, shape: Shape, row: int, count: int, room: Room) -> None:
-        amounts = self.vector(shape) if count == 1 else self.vector(shape) * count
-        self._shift(row, -amounts, room)
+    def _assume(self, shape: Shape, row: int, count: int, capacity: Capacity) -> None:
+        amounts = self.request_vector(shape) if count == 1 else self.request_vector(shape) * count
+        self._shift(row, -amounts, capacity)
 
-    def _shift_rows(self, rows: Sequence[int], amounts: Floats, room: Room) -> None:
+    def _shift_rows(self, rows: Sequence[int], amounts: Floats, capacity: Capacity) -> None:
         """Add ``amounts`` (resources, rows) to what is free on different rows."""
-        self.later[:, rows] += amounts
-        if room is Room.NOW:
+        self.future_idle[:, rows] += amounts
+        if capacity is Capacity.IDLE:
             self.idle[:, rows] += amounts
         else:
-            self._is_waited_for = True
-        self.changes += rows
+            self._has_releasing = True
+        self.changed_rows += rows
 
-    def _shift(self, row: int, amounts: Floats, room: Room) -> None:
+    def _shift(self, row: int, amounts: Floats, capacity: Capacity) -> None:
         """Add ``amounts`` (resources,) to what is free on a node."""
-        self._add(row, amounts, room)
-        self._undo.append(lambda: self._add(row, -amounts, room))
+        self._add(row, amounts, capacity)
+        self._undo.append(lambda: self._add(row, -amounts, capacity))
 
     def _charge(
-        self, gang: Gang, charge: Charge, sign: float, count: int = 1, *, fixed: bool
+        self, gang: Gang, charge: Charge, sign: float, count: int = 1, *, non_preemptible: bool
     ) -> None:
-        self._undo.append(self.quota.charge(gang, charge, sign, count, fixed=fixed))
+        self._undo.append(
+            self.quota.charge(gang, charge, sign, count, non_preemptible=non_preemptible)
+        )
 
     def _roll_back(self, mark: int) -> None:
         while len(self._undo) > mark:
             self._undo.pop()()
 
-    def _add(self, row: int, amounts: Floats, room: Room) -> None:
-        self.later[:, row] += amounts
-        if room is Room.NOW:
+    def _add(self, row: int, amounts: Floats, capacity: Capacity) -> None:
+        self.future_idle[:, row] += amounts
+        if capacity is Capacity.IDLE:
             self.idle[:, row] += amounts
         else:
-            self._is_waited_for = True
-        self.changes.append(row)
+            self._has_releasing = True
+        self.changed_rows.append(row)
 
-    def _drop_all(self, uids: Iterable[str]) -> None:
+    def _delete_all(self, uids: Iterable[str]) -> None:
         for uid in uids:
             del self.placed[uid]
 
     @staticmethod
-    def _drop(table: dict[str, Planned] | dict[str, Evicted], uid: str) -> None:
+    def _delete(table: dict[str, Assignment] | dict[str, Evicted], uid: str) -> None:
         del table[uid]

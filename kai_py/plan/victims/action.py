@@ -15,227 +15,254 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kai_py.grouping.terms import Near
-from kai_py.plan.explain.reasons import Obstacle
-from kai_py.plan.gang_queue import GangLine
-from kai_py.plan.placement.fit import by_shape, is_no_easier
-from kai_py.plan.placement.next_pods import Ask, next_ask
+from kai_py.plan.explain.reasons import Unschedulable
+from kai_py.plan.gang_queue import GangQueue
+from kai_py.plan.placement.fit import by_shape, dominates
+from kai_py.plan.placement.next_pods import PlacementRequest, next_request
 from kai_py.plan.plan import Action, Stage
-from kai_py.plan.quota_check import kept_from
-from kai_py.plan.search_cache import Answer, Book, Question
-from kai_py.plan.session import CycleState, deciding_shape
+from kai_py.plan.quota_check import check_reserved_quota
+from kai_py.plan.search_cache import ActionCache, SearchKey, SearchResult
+from kai_py.plan.session import CycleState, request_signature
 from kai_py.plan.victims.order import VictimPool
-from kai_py.plan.victims.search import Outcome, VictimSearch
+from kai_py.plan.victims.search import SearchOutcome, VictimSearch
 from kai_py.plan.victims.units import VictimUnit
-from kai_py.policy.gang_order import in_turns
+from kai_py.policy.gang_order import in_rotation
 from kai_py.policy.limits import check_deserved
 from kai_py.policy.min_runtime import preemption_delay
-from kai_py.policy.pod_rules import Neighbourhood
+from kai_py.policy.pod_rules import PodRules
 from kai_py.snapshot.gangs import Gang
 
-Plea = Callable[[Gang, Ask], tuple[VictimSearch, Iterable[VictimUnit]] | None]
+StartSearch = Callable[[Gang, PlacementRequest], tuple[VictimSearch, Iterable[VictimUnit]] | None]
 """The search for an ask and the units to offer it; None where the action can't help."""
 
-Follow = Callable[[GangLine, Gang], None]
+PlaceBatch = Callable[[GangQueue, Gang], None]
 """Serves gangs that come after one that was placed, as far as they need no search."""
 
-Who = tuple[str, bool, bool, tuple[Near, ...]]
+PreemptorClass = tuple[str, bool, bool, tuple[Near, ...]]
 """Queue, whether the pods and whether all of it can be taken back, where it would rather be."""
 
-Hopeless = dict[tuple[Who, int], list[tuple[int, int]]]
+UnschedulableRequests = dict[tuple[PreemptorClass, int], list[tuple[int, int]]]
 """Who asks, and for which shape: sizes and priorities of asks that found no room."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seeking:
+class VictimStrategy:
     """What an action brings to its search; ``rests``: one that ran out waits for a leaver."""
 
     action: Action
     pool: VictimPool
-    plea: Plea
-    follow: Follow | None = None
-    rests: bool = False
+    start_search: StartSearch
+    place_batch: PlaceBatch | None = None
+    backs_off: bool = False
 
 
-def seek_room(state: CycleState, gangs: Iterable[Gang], seeking: Seeking) -> None:
+def find_victims(state: CycleState, gangs: Iterable[Gang], strategy: VictimStrategy) -> None:
     """Give every pending gang its turn."""
-    able = [gang for gang in gangs if _has_a_turn(state, gang)]
+    able = [gang for gang in gangs if _may_preempt(state, gang)]
     if not able:
         return
-    hopeless: Hopeless = {}
-    book = state.open_book(seeking.action)
-    for group in in_turns(able, state.exhausted):
-        _seek(state, GangLine(state, group), seeking, book, hopeless)
+    hopeless: UnschedulableRequests = {}
+    book = state.action_cache(strategy.action)
+    for group in in_rotation(able, state.out_of_budget):
+        _find_in_order(state, GangQueue(state, group), strategy, book, hopeless)
 
 
-def _seek(
-    state: CycleState, line: GangLine, seeking: Seeking, book: Book, hopeless: Hopeless
+def _find_in_order(
+    state: CycleState,
+    gang_queue: GangQueue,
+    strategy: VictimStrategy,
+    cache: ActionCache,
+    unschedulable: UnschedulableRequests,
 ) -> None:
-    while (gang := line.pop()) is not None:
-        ask = next_ask(gang, state.statement)
-        if ask is None or _may_never_hold(state, gang, ask):
+    while (gang := gang_queue.pop()) is not None:
+        ask = next_request(gang, state.statement)
+        if ask is None or _exceeds_deserved(state, gang, ask):
             continue
-        if kept_from(state, gang, state.ask_cost(gang)) is not None:
+        if check_reserved_quota(state, gang, state.request_cost(gang)) is not None:
             continue
-        asked = _asked(state, gang, ask)
-        if asked is not None and _is_hopeless(asked, hopeless):
+        asked = _signature(state, gang, ask)
+        if asked is not None and _is_unschedulable(asked, unschedulable):
             continue
-        question = _question(gang, ask, asked)
-        answer = _recalled(state, book, question, gang)
+        question = _search_key(gang, ask, asked)
+        answer = _cached_result(state, cache, question, gang)
         if answer is None:
-            answer = _resting_for_less(state, book, question)
+            answer = _backed_off_for_less(state, cache, question)
         if answer is None:
-            found = _search(state, seeking, gang, ask)
+            found = _run_search(state, strategy, gang, ask)
             if isinstance(found, VictimSearch):
-                hopeless.clear()
-                _follow_up(state, line, seeking.pool, gang, found.taken)
-                if seeking.follow is not None and len(found.taken) == len(gang.members) == 1:
-                    seeking.follow(line, gang)
+                unschedulable.clear()
+                _update_queues(state, gang_queue, strategy.pool, gang, found.victims)
+                if (
+                    strategy.place_batch is not None
+                    and len(found.victims) == len(gang.members) == 1
+                ):
+                    strategy.place_batch(gang_queue, gang)
                 continue
             answer = found
-            book.note(question, answer)
-        if answer.ran_out:
-            _ran_out(state, gang, answer)
+            cache.store(question, answer)
+        if answer.out_of_budget:
+            _report_out_of_budget(state, gang, answer)
         elif asked is not None:
-            known = hopeless.setdefault((asked.who, asked.shape), [])
+            known = unschedulable.setdefault((asked.preemptor_class, asked.shape), [])
             known.append((asked.size, asked.priority))
 
 
-def _is_hopeless(asked: "_Asked", hopeless: Hopeless) -> bool:
+def _is_unschedulable(signature: "_RequestSignature", unschedulable: UnschedulableRequests) -> bool:
     """Whether no more, of no lower priority, was asked in vain."""
-    known = hopeless.get((asked.who, asked.shape), ())
-    return any(asked.size >= size and asked.priority <= most for size, most in known)
+    known = unschedulable.get((signature.preemptor_class, signature.shape), ())
+    return any(signature.size >= size and signature.priority <= most for size, most in known)
 
 
-def _has_a_turn(state: CycleState, gang: Gang) -> bool:
+def _may_preempt(state: CycleState, gang: Gang) -> bool:
     delay = preemption_delay(
         gang.created, gang.last_evicted, gang.preemption_delay, state.snapshot.now
     )
     return (
-        gang.key not in state.had_their_turn
+        gang.key not in state.searched_in_allocate
         and gang.may_preempt
         and delay is None
         and state.precondition(gang) is None
     )
 
 
-def _may_never_hold(state: CycleState, gang: Gang, ask: Ask) -> bool:
+def _exceeds_deserved(state: CycleState, gang: Gang, request: PlacementRequest) -> bool:
     """Non-preemptible pods above what the queue deserves: nobody's leaving changes that."""
-    if gang.can_give_back(ask.members):
+    if gang.can_give_back(request.members):
         return False
     quota = state.quota
-    cost = quota.cost_of(ask.members)
+    cost = quota.cost_of(request.members)
     queue = quota.queues.positions[gang.queue]
-    return check_deserved(quota.standing, queue, cost) is not None
+    return check_deserved(quota.usage, queue, cost) is not None
 
 
-def _may_never_fit(state: CycleState, ask: Ask) -> bool:
+def _never_fits(state: CycleState, request: PlacementRequest) -> bool:
     """No node has the devices of a claim, or its pods need more domains than there are."""
     devices, snapshot = state.statement.devices, state.snapshot
-    for group in by_shape(ask.members):
+    for group in by_shape(request.members):
         shape = group[0].shape
-        if shape.needs_devices and not devices.ever_fits(shape):
+        if shape.needs_devices and not devices.fits_empty_cluster(shape):
             return True
         if shape.pod_anti_affinity:
-            mask = state.placer.shapes.fits.statics.of(shape, snapshot.nodes).mask
-            empty = Neighbourhood(snapshot.nodes, (), snapshot.namespaces)
-            if len(group) > empty.most_apart(shape, mask):
+            mask = state.placer.shapes.fits.static_fits.of(shape, snapshot.nodes).mask
+            empty = PodRules(snapshot.nodes, (), snapshot.namespaces)
+            if len(group) > empty.max_on_separate_domains(shape, mask):
                 return True
     return False
 
 
-class _Asked(NamedTuple):
+class _RequestSignature(NamedTuple):
     """What decides how a search for pods of one shape ends."""
 
-    who: Who
+    preemptor_class: PreemptorClass
     shape: int
     priority: int
     size: int
 
 
-def _asked(state: CycleState, gang: Gang, ask: Ask) -> _Asked | None:
+def _signature(
+    state: CycleState, gang: Gang, request: PlacementRequest
+) -> _RequestSignature | None:
     """What decides how the search for ``gang`` ends; None where more does than can be compared."""
-    shape = deciding_shape(state, gang, ask)
+    shape = request_signature(state, gang, request)
     if shape is None:
         return None
-    who = gang.queue, gang.can_give_back(ask.members), gang.preemptible, gang.near
-    return _Asked(who, shape, gang.priority, len(ask.members))
+    who = gang.queue, gang.can_give_back(request.members), gang.preemptible, gang.near
+    return _RequestSignature(who, shape, gang.priority, len(request.members))
 
 
-def _question(gang: Gang, ask: Ask, asked: _Asked | None) -> Question:
-    return Question(gang.key, gang) if asked is None else Question(asked, pod=ask.members[0])
+def _search_key(
+    gang: Gang, request: PlacementRequest, signature: _RequestSignature | None
+) -> SearchKey:
+    return (
+        SearchKey(gang.key, gang)
+        if signature is None
+        else SearchKey(signature, pod=request.members[0])
+    )
 
 
-def _resting_for_less(state: CycleState, book: Book, question: Question) -> Answer | None:
+def _backed_off_for_less(
+    state: CycleState, cache: ActionCache, key: SearchKey
+) -> SearchResult | None:
     """A search that rests though as many pods, or fewer, ask for no more."""
-    asked, pod = question.asked, question.pod
-    if not isinstance(asked, _Asked) or pod is None:
+    asked, pod = key.signature, key.pod
+    if not isinstance(asked, _RequestSignature) or pod is None:
         return None
-    for known, answer in book.resting().items():
-        less = known.asked
-        if not isinstance(less, _Asked) or known.pod is None:
+    for known, answer in cache.backed_off().items():
+        less = known.signature
+        if not isinstance(less, _RequestSignature) or known.pod is None:
             continue
-        if less.who != asked.who or less.size > asked.size:
+        if less.preemptor_class != asked.preemptor_class or less.size > asked.size:
             continue
         fits = state.placer.shapes.fits
-        if is_no_easier(state.statement, fits, pod.shape, known.pod.shape):
-            book.note(question, answer)
+        if dominates(state.statement, fits, pod.shape, known.pod.shape):
+            cache.store(key, answer)
             return answer
     return None
 
 
-def _recalled(state: CycleState, book: Book, question: Question, gang: Gang) -> Answer | None:
+def _cached_result(
+    state: CycleState, cache: ActionCache, key: SearchKey, gang: Gang
+) -> SearchResult | None:
     """The answer that is known, its price paid."""
-    answer = book.recall(question, _budget(state))
+    answer = cache.lookup(key, _probe_budget(state))
     if answer is not None:
-        state.probes -= book.price(question, answer)
-        state.spared.withheld.update(answer.withheld)
-        if not answer.rests:
-            _note_search(state, gang, answer)
+        state.probes -= cache.charge(key, answer)
+        state.eviction_limits.protected_by.update(answer.protected_by)
+        if not answer.backs_off:
+            _record_search(state, gang, answer)
     return answer
 
 
-def _search(state: CycleState, seeking: Seeking, gang: Gang, ask: Ask) -> VictimSearch | Answer:
+def _run_search(
+    state: CycleState, strategy: VictimStrategy, gang: Gang, request: PlacementRequest
+) -> VictimSearch | SearchResult:
     """The search that placed the gang, or how it ended."""
-    made = None if _may_never_fit(state, ask) else seeking.plea(gang, ask)
+    made = None if _never_fits(state, request) else strategy.start_search(gang, request)
     if made is None:
-        return Answer()
-    (search, offered), budget = made, _budget(state)
+        return SearchResult()
+    (search, offered), budget = made, _probe_budget(state)
     search.probes = budget
-    with state.spared.noting() as withheld:
+    with state.eviction_limits.recording() as withheld:
         outcome = search.run(offered)
     used = budget - search.probes
     state.probes -= used
-    ran_out = outcome is Outcome.OUT_OF_BUDGET
-    rests = ran_out and seeking.rests and budget == state.probes_per_gang
-    left = state.statement.later.copy() if rests else None
-    answer = Answer(budget, used, ran_out, withheld, left=left)
-    _note_search(state, gang, answer)
-    return search if outcome is Outcome.PLACED else answer
+    ran_out = outcome is SearchOutcome.OUT_OF_BUDGET
+    rests = ran_out and strategy.backs_off and budget == state.probes_per_gang
+    left = state.statement.future_idle.copy() if rests else None
+    answer = SearchResult(budget, used, ran_out, withheld, future_idle=left)
+    _record_search(state, gang, answer)
+    return search if outcome is SearchOutcome.PLACED else answer
 
 
-def _note_search(state: CycleState, gang: Gang, answer: Answer) -> None:
+def _record_search(state: CycleState, gang: Gang, result: SearchResult) -> None:
     """Who ran out comes after all others in the next cycle."""
-    if answer.budget:
-        state.searched[gang.key] = answer.ran_out or state.searched.get(gang.key, False)
+    if result.budget:
+        state.searched[gang.key] = result.out_of_budget or state.searched.get(gang.key, False)
 
 
-def _budget(state: CycleState) -> int:
+def _probe_budget(state: CycleState) -> int:
     return min(state.probes, state.probes_per_gang)
 
 
-def _ran_out(state: CycleState, gang: Gang, answer: Answer) -> None:
+def _report_out_of_budget(state: CycleState, gang: Gang, result: SearchResult) -> None:
     """Nothing is proven, and the gang is told so."""
-    tried = f"no victims were found within {answer.budget} trial placements"
-    again = "once somebody has left or a node has come" if answer.rests else "in the next cycle"
-    state.stop(gang, Obstacle(Stage.BUDGET, f"{tried}; the search starts again {again}."))
+    tried = f"no victims were found within {result.budget} trial placements"
+    again = "once somebody has left or a node has come" if result.backs_off else "in the next cycle"
+    state.mark_unschedulable(
+        gang, Unschedulable(Stage.SEARCH_BUDGET, f"{tried}; the search starts again {again}.")
+    )
 
 
-def _follow_up(
-    state: CycleState, line: GangLine, pool: VictimPool, gang: Gang, taken: Sequence[VictimUnit]
+def _update_queues(
+    state: CycleState,
+    gang_queue: GangQueue,
+    pool: VictimPool,
+    gang: Gang,
+    victims: Sequence[VictimUnit],
 ) -> None:
     """What the queues hold has changed, and which units there are."""
-    state.clear(gang)
-    for queue in dict.fromkeys(state.quota.queues.positions[unit.gang.queue] for unit in taken):
-        line.update(queue)
+    state.mark_placed(gang)
+    for queue in dict.fromkeys(state.quota.queues.positions[unit.gang.queue] for unit in victims):
+        gang_queue.update(queue)
     if gang.bound:
-        pool.forget(state.quota.queues.positions[gang.queue])
+        pool.invalidate(state.quota.queues.positions[gang.queue])

@@ -21,15 +21,15 @@ import numpy as np
 from kai_py.api.gpu_share import CARD
 from kai_py.grouping.gang import constrained
 from kai_py.plan.placement.fit import by_shape
-from kai_py.plan.placement.next_pods import Ask
+from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.topology import required_domains
 from kai_py.plan.session import CycleState
-from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.order import VictimPool
-from kai_py.policy.fit import where_reported
-from kai_py.policy.pod_rules import has_rules
-from kai_py.policy.queue_usage import facing
-from kai_py.policy.reclaim_rules import Reclaimer, most_victims
+from kai_py.policy.fit import requests_where_reported
+from kai_py.policy.pod_rules import has_pod_rules
+from kai_py.policy.queue_usage import diverging_siblings
+from kai_py.policy.reclaim_rules import Reclaimer, max_victims
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.labels import NOWHERE
@@ -37,7 +37,7 @@ from kai_py.snapshot.resources import Bools, Floats, Ints
 from kai_py.snapshot.shape import Shape
 
 
-class Headroom:
+class CapacityCount:
     """Room for the pods of an ask as others are released."""
 
     def __init__(self, state: CycleState, gang: Gang, members: Sequence[Member]) -> None:
@@ -46,16 +46,16 @@ class Headroom:
         self._domains = required_domains(state.statement, gang, gang.tree)
         self._free = dict[int, list[float]]()
         self._freed_devices: dict[int, float] = {}
-        self._given_back = GivenBack(state)
-        self._wants = [Want(state, group, self._domains) for group in by_shape(members)]
-        counts = [want.enough for want in self._wants]
-        self._reached = [all(each) for each in zip(*counts, strict=True)]
-        self._enough = sum(self._reached)
+        self._freed = FreedResources(state)
+        self._shapes = [ShapeCount(state, group, self._domains) for group in by_shape(members)]
+        counts = [want.is_enough for want in self._shapes]
+        self._domain_is_enough = [all(each) for each in zip(*counts, strict=True)]
+        self._enough_domains = sum(self._domain_is_enough)
 
     @property
-    def enough(self) -> bool:
+    def is_enough(self) -> bool:
         """Whether every shape finds its number of copies, in one domain."""
-        return self._enough > 0
+        return self._enough_domains > 0
 
     def release(self, members: Iterable[Member], sign: float = 1.0) -> None:
         """Count these pods as gone (or, with -1, as back again)."""
@@ -66,8 +66,8 @@ class Headroom:
                 continue
             free = self._free.get(row)
             if free is None:
-                free = self._free[row] = self._state.statement.later[:, row].tolist()
-            for position, amount in self._given_back.of(member):
+                free = self._free[row] = self._state.statement.future_idle[:, row].tolist()
+            for position, amount in self._freed.of(member):
                 free[position] += sign * amount
             if member.claims:
                 devices = self._freed_devices.get(row, 0.0) + sign * member.charge.get(GPU, 0.0)
@@ -76,10 +76,10 @@ class Headroom:
         for row in touched:
             self._recount(row)
 
-    def gained(self, node: str) -> bool:
+    def has_gained(self, node: str) -> bool:
         """Whether a node has room for more copies than before anybody was released."""
         row = self._state.snapshot.nodes.positions.get(node)
-        return row is not None and any(want.gained(row) for want in self._wants)
+        return row is not None and any(want.has_gained(row) for want in self._shapes)
 
     def _recount(self, row: int) -> None:
         domain = 0 if self._domains is None else int(self._domains[row])
@@ -87,15 +87,18 @@ class Headroom:
             return
         free, devices = self._free[row], self._freed_devices.get(row, 0.0)
         changed = False
-        for want in self._wants:
-            changed |= want.set(row, domain, want.copies(row, free, devices))
+        for want in self._shapes:
+            changed |= want.set_replicas(row, domain, want.replicas(row, free, devices))
         if changed:
-            before, now = self._reached[domain], all(want.enough[domain] for want in self._wants)
-            self._enough += now - before
-            self._reached[domain] = now
+            before, now = (
+                self._domain_is_enough[domain],
+                all(want.is_enough[domain] for want in self._shapes),
+            )
+            self._enough_domains += now - before
+            self._domain_is_enough[domain] = now
 
 
-class GivenBack:
+class FreedResources:
     """What nodes have again when pods leave; asked once for a shape."""
 
     def __init__(self, state: CycleState) -> None:
@@ -107,13 +110,13 @@ class GivenBack:
         """Resource row and amount of all that a node has again when a pod of this shape leaves."""
         known = self._known.get(member.shape.number)
         if known is None:
-            amounts = most_of(self._state, member).tolist()
+            amounts = max_freed(self._state, member).tolist()
             known = [(position, amount) for position, amount in enumerate(amounts) if amount]
             self._known[member.shape.number] = known
         return known
 
 
-class Want:
+class ShapeCount:
     """``count`` pods of a shape, the copies that fit by node and their sums by domain."""
 
     def __init__(
@@ -131,33 +134,35 @@ class Want:
         ]
         self._request += [
             (resources.positions[name], amount, True)
-            for name, amount in where_reported(shape)
+            for name, amount in requests_where_reported(shape)
             if name in resources.positions
         ]
-        self._once = bool(shape.host_ports)
+        self._one_per_node = bool(shape.host_ports)
         self._share = shape.gpu_share
-        self._card = resources.positions.get(CARD)
+        self._gpu_row = resources.positions.get(CARD)
         self._allocatable = rows
         self._devices = group[0].charge.get(GPU, 0.0) if shape.needs_devices else 0.0
-        self._mask = state.placer.shapes.fits.statics.of(shape, nodes).mask
-        fitting = state.placer.shapes.fits.copies_later(statement, shape)
-        parts = statement.share_room(shape, Room.LATER, self._count)
-        self._parts: list[int] = [] if parts is None else parts.total.tolist()
-        self._whole = [] if self._card is None else statement.later[self._card].tolist()
+        self._mask = state.placer.shapes.fits.static_fits.of(shape, nodes).mask
+        fitting = state.placer.shapes.fits.future_replicas(statement, shape)
+        parts = statement.gpu_share_replicas(shape, Capacity.FUTURE_IDLE, self._count)
+        self._gpu_share_replicas: list[int] = [] if parts is None else parts.total.tolist()
+        self._idle_gpus = (
+            [] if self._gpu_row is None else statement.future_idle[self._gpu_row].tolist()
+        )
         if parts is not None:
             fitting = np.minimum(fitting, parts.total)
-        self._per_card: list[float] = _per_card(state, shape)
-        self._with_devices: list[int] = []
+        self._shares_per_gpu: list[float] = _max_shares_per_gpu(state, shape)
+        self._device_replicas: list[int] = []
         if shape.needs_devices:
-            found = statement.devices.copies(shape, self._mask, self._count, Room.LATER)
-            self._with_devices, fitting = found.tolist(), np.minimum(fitting, found)
+            found = statement.devices.replicas(shape, self._mask, self._count, Capacity.FUTURE_IDLE)
+            self._device_replicas, fitting = found.tolist(), np.minimum(fitting, found)
         fitting = np.minimum(fitting, self._count)
-        self._at_first = fitting
+        self._initial = fitting
         self._by_row: dict[int, int] = {}
-        self._sums = _sums(fitting, domains)
-        self.enough = [copies >= self._count for copies in self._sums]
+        self._sums = _sums_by_domain(fitting, domains)
+        self.is_enough = [copies >= self._count for copies in self._sums]
 
-    def copies(self, row: int, free: Sequence[float], devices: float) -> int:
+    def replicas(self, row: int, free: Sequence[float], devices: float) -> int:
         """Copies that fit on one node with this much free, and so many devices released."""
         if not self._mask[row] or not self._possible:
             return 0
@@ -168,16 +173,19 @@ class Want:
                 if fitting < 1.0:
                     return 0
         if self._share is not None:
-            opened = 0.0 if self._card is None else free[self._card] - self._whole[row]
-            fitting = min(fitting, self._parts[row] + max(opened, 0.0) * self._per_card[row])
-        if self._with_devices:
+            opened = 0.0 if self._gpu_row is None else free[self._gpu_row] - self._idle_gpus[row]
+            fitting = min(
+                fitting,
+                self._gpu_share_replicas[row] + max(opened, 0.0) * self._shares_per_gpu[row],
+            )
+        if self._device_replicas:
             released = np.ceil(devices / self._devices) if self._devices else self._count
-            fitting = min(fitting, self._with_devices[row] + released)
-        return max(0, int(min(fitting, 1 if self._once else self._count)))
+            fitting = min(fitting, self._device_replicas[row] + released)
+        return max(0, int(min(fitting, 1 if self._one_per_node else self._count)))
 
-    def scarcest(self, row: int, free: Sequence[float]) -> int | None:
+    def scarcest_resource(self, row: int, free: Sequence[float]) -> int | None:
         """The resource that allows for the fewest copies there; None: devices, or nothing asked."""
-        if self._with_devices or self._share is not None:
+        if self._device_replicas or self._share is not None:
             return None
         counted = [
             (free[position] / amount, position)
@@ -186,25 +194,25 @@ class Want:
         ]
         return min(counted, default=(0.0, None))[1]
 
-    def gained(self, row: int) -> bool:
+    def has_gained(self, row: int) -> bool:
         """Whether the node holds more copies than at first."""
         copies = self._by_row.get(row)
-        return copies is not None and copies > self._at_first[row]
+        return copies is not None and copies > self._initial[row]
 
-    def set(self, row: int, domain: int, copies: int) -> bool:
+    def set_replicas(self, row: int, domain: int, replicas: int) -> bool:
         """The node holds so many copies now; whether it held others before."""
         before = self._by_row.get(row)
         if before is None:
-            before = int(self._at_first[row])
-        if copies == before:
+            before = int(self._initial[row])
+        if replicas == before:
             return False
-        self._sums[domain] += copies - before
-        self._by_row[row] = copies
-        self.enough[domain] = self._sums[domain] >= self._count
+        self._sums[domain] += replicas - before
+        self._by_row[row] = replicas
+        self.is_enough[domain] = self._sums[domain] >= self._count
         return True
 
 
-def _sums(fitting: Ints, domains: Ints | None) -> list[int]:
+def _sums_by_domain(fitting: Ints, domains: Ints | None) -> list[int]:
     """Copies by domain; of all nodes where none is required."""
     if domains is None:
         return [int(fitting.sum())]
@@ -215,19 +223,19 @@ def _sums(fitting: Ints, domains: Ints | None) -> list[int]:
     return listed
 
 
-def _per_card(state: CycleState, shape: Shape) -> list[float]:
+def _max_shares_per_gpu(state: CycleState, shape: Shape) -> list[float]:
     """By node, the most pods of the shape that one whole GPU has parts for."""
     if shape.gpu_share is None:
         return []
-    need = state.statement.shared.need(shape.gpu_share)
+    need = state.statement.shared_gpus.required_mib(shape.gpu_share)
     per_card: list[float] = np.ceil(state.snapshot.gpu_sharing.memory / need).tolist()
     return per_card
 
 
-def most_of(state: CycleState, member: Member) -> Floats:
+def max_freed(state: CycleState, member: Member) -> Floats:
     """(resources,) the most that a node has again when the pod leaves; a part counts as its GPU."""
     vector, card = (
-        state.statement.vector(member.shape),
+        state.statement.request_vector(member.shape),
         state.snapshot.resources.positions.get(CARD),
     )
     share = member.shape.gpu_share
@@ -245,46 +253,54 @@ def is_exact(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool:
         all(member.shape is shape for member in members)
         and not any(constrained(child) for child in gang.tree.children)
         and not state.snapshot.neighbours
-        and not has_rules(shape)
+        and not has_pod_rules(shape)
         and not shape.uses_claims
         and shape.gpu_share is None
         and not state.snapshot.gpu_sharing.rows.size
-        and not state.statement.limits.of(shape)
+        and not state.statement.limits.refusing(shape)
     )
 
 
-def may_suffice(
-    state: CycleState, pool: VictimPool, reclaimer: Reclaimer, ask: Ask, asked_queues: Bools
+def could_free_enough_gpus(
+    state: CycleState,
+    pool: VictimPool,
+    reclaimer: Reclaimer,
+    request: PlacementRequest,
+    reclaimable: Bools,
 ) -> bool:
     """Whether enough GPUs could come free; ``asked_queues``: (queues,) whose pods may be lost."""
-    needed = sum(member.shape.reported_requests.get(CARD, 0.0) for member in ask.members)
+    needed = sum(member.shape.reported_requests.get(CARD, 0.0) for member in request.members)
     free = _free_gpus(state)
-    return needed <= free or needed <= free + _most_lost(state, pool, reclaimer, asked_queues)
+    return needed <= free or needed <= free + _max_reclaimable_gpus(
+        state, pool, reclaimer, reclaimable
+    )
 
 
 def _free_gpus(state: CycleState) -> float:
     card = state.snapshot.resources.positions.get(CARD)
     if card is None:
         return 0.0
-    _, parts = state.statement.shared.all_parts(Room.LATER)
-    return float(np.maximum(state.statement.later[card], 0.0).sum() + np.maximum(parts, 0.0).sum())
+    _, parts = state.statement.shared_gpus.all_free_fractions(Capacity.FUTURE_IDLE)
+    return float(
+        np.maximum(state.statement.future_idle[card], 0.0).sum() + np.maximum(parts, 0.0).sum()
+    )
 
 
-def _most_lost(
-    state: CycleState, pool: VictimPool, reclaimer: Reclaimer, asked_queues: Bools
+def _max_reclaimable_gpus(
+    state: CycleState, pool: VictimPool, reclaimer: Reclaimer, reclaimable: Bools
 ) -> float:
-    standing, gpu = state.quota.standing, state.quota.resources.index(GPU)
-    _, theirs = facing(standing.queues, reclaimer.queue)
-    givers = [queue for queue in pool.queues() if asked_queues[queue]]
+    standing, gpu = state.quota.usage, state.quota.resources.index(GPU)
+    _, theirs = diverging_siblings(standing.queues, reclaimer.queue)
+    givers = [queue for queue in pool.queues() if reclaimable[queue]]
     smallest = np.full(standing.allocated.shape, np.inf)
     largest, whole = np.zeros(len(standing.queues)), np.zeros(len(standing.queues))
     for queue in givers:
-        least, most, everything = pool.range(queue)
+        least, most, everything = pool.released_range(queue)
         side = theirs[queue]
         np.minimum(smallest[:, side], least, out=smallest[:, side])
         largest[side] = max(largest[side], most[gpu])
         whole[side] += everything[gpu]
     sides = list(dict.fromkeys(int(theirs[queue]) for queue in givers))
-    counts = most_victims(standing, reclaimer, smallest, state.quota.rules)
+    counts = max_victims(standing, reclaimer, smallest, state.quota.rules)
     bound = [min(whole[s], counts[s] * largest[s] if largest[s] else 0.0) for s in sides]
     return float(sum(bound))

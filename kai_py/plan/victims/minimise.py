@@ -16,42 +16,44 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
 from kai_py.plan.placement.fit import by_shape
-from kai_py.plan.placement.next_pods import Ask
+from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.session import CycleState
-from kai_py.plan.victims.count import GivenBack, Want
-from kai_py.plan.victims.units import VictimUnit, stays_behind
+from kai_py.plan.victims.count import FreedResources, ShapeCount
+from kai_py.plan.victims.units import VictimUnit, is_orphaned
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Member
 
-MOST_WEIGHED = 4096
+MAX_UNITS = 4096
 """Units that are looked at for one gang."""
 
-Loss = tuple[int, int]
+EvictionCost = tuple[int, int]
 """Gangs that lose their floor, pods that leave."""
 
 
-def loss(units: Iterable[VictimUnit]) -> Loss:
+def eviction_cost(units: Iterable[VictimUnit]) -> EvictionCost:
     """What it costs that these units leave."""
     gangs, pods = set[str](), 0
     for unit in units:
         pods += len(unit.members)
-        if not unit.is_surplus:
+        if not unit.is_elastic:
             gangs.add(unit.gang.key)
     return len(gangs), pods
 
 
-def by_cheapest_nodes(state: CycleState, ask: Ask, units: Sequence[VictimUnit]) -> list[VictimUnit]:
+def by_node_eviction_cost(
+    state: CycleState, request: PlacementRequest, units: Sequence[VictimUnit]
+) -> list[VictimUnit]:
     """Those of ``units`` that make room for pods of ``ask``, the smallest loss first."""
-    copies = _Copies(state, ask, units)
+    copies = _ReplicaSteps(state, request, units)
     steps = {row: list(copies.steps(row, there)) for row, there in _by_node(state, units).items()}
-    line = [(loss(made[0]), row, 0) for row, made in steps.items() if made]
+    line = [(eviction_cost(made[0]), row, 0) for row, made in steps.items() if made]
     heapify(line)
     offered: dict[VictimUnit, None] = {}
     while line:
         _, row, step = heappop(line)
         offered |= dict.fromkeys(steps[row][step])
         if step + 1 < len(steps[row]):
-            heappush(line, (loss(steps[row][step + 1]), row, step + 1))
+            heappush(line, (eviction_cost(steps[row][step + 1]), row, step + 1))
     return list(offered)
 
 
@@ -65,30 +67,37 @@ def _by_node(state: CycleState, units: Iterable[VictimUnit]) -> dict[int, list[V
     return by_node
 
 
-class _Copies:
+class _ReplicaSteps:
     """Copies of the largest pod of an ask, and which units make room for them."""
 
-    def __init__(self, state: CycleState, ask: Ask, units: Iterable[VictimUnit]) -> None:
+    def __init__(
+        self, state: CycleState, request: PlacementRequest, units: Iterable[VictimUnit]
+    ) -> None:
         self._state = state
-        self._want = Want(state, by_shape(ask.members)[0])
-        self._given_back = GivenBack(state)
-        self._peers: dict[str, list[VictimUnit]] = {}
+        self._shape = ShapeCount(state, by_shape(request.members)[0])
+        self._freed = FreedResources(state)
+        self._units_by_gang: dict[str, list[VictimUnit]] = {}
         for unit in units:
-            self._peers.setdefault(unit.gang.key, []).append(unit)
+            self._units_by_gang.setdefault(unit.gang.key, []).append(unit)
 
     def steps(self, row: int, there: Iterable[VictimUnit]) -> Iterator[list[VictimUnit]]:
         """Who makes room for one copy on the node, then for one more, and so on."""
-        free, released = self._state.statement.later[:, row].tolist(), 0.0
-        copies, scarcest = self._want.copies(row, free, 0.0), self._want.scarcest(row, free)
+        free, released = self._state.statement.future_idle[:, row].tolist(), 0.0
+        copies, scarcest = (
+            self._shape.replicas(row, free, 0.0),
+            self._shape.scarcest_resource(row, free),
+        )
         pods = {unit: self._pods_on(unit, row) for unit in there}
         step: dict[VictimUnit, None] = {}
-        for unit in sorted(pods, key=lambda u: (not u.is_surplus, -self._gives(pods[u], scarcest))):
+        for unit in sorted(
+            pods, key=lambda u: (not u.is_elastic, -self._freed_amount(pods[u], scarcest))
+        ):
             for member in pods[unit]:
-                for position, amount in self._given_back.of(member):
+                for position, amount in self._freed.of(member):
                     free[position] += amount
                 released += member.charge.get(GPU, 0.0) if member.claims else 0.0
-            step |= dict.fromkeys([*self._left_behind(unit), unit])
-            now = self._want.copies(row, free, released)
+            step |= dict.fromkeys([*self._orphaned_units(unit), unit])
+            now = self._shape.replicas(row, free, released)
             if now > copies:
                 copies = now
                 yield list(step)
@@ -98,15 +107,15 @@ class _Copies:
         node = self._state.snapshot.nodes.names[row]
         return [member for member in unit.members if member.node == node]
 
-    def _gives(self, pods: Iterable[Member], resource: int | None) -> float:
+    def _freed_amount(self, pods: Iterable[Member], resource: int | None) -> float:
         """What the node has again of a resource without these pods; of its GPUs, if None."""
         if resource is None:
             return sum(member.charge.get(GPU, 0.0) for member in pods)
-        given = (each for member in pods for each in self._given_back.of(member))
+        given = (each for member in pods for each in self._freed.of(member))
         return sum(amount for position, amount in given if position == resource)
 
-    def _left_behind(self, unit: VictimUnit) -> list[VictimUnit]:
-        peers = self._peers[unit.gang.key]
-        if len(peers) == 1 or unit.is_surplus:
+    def _orphaned_units(self, unit: VictimUnit) -> list[VictimUnit]:
+        peers = self._units_by_gang[unit.gang.key]
+        if len(peers) == 1 or unit.is_elastic:
             return []
-        return [each for each in peers if stays_behind(each, [unit])]
+        return [each for each in peers if is_orphaned(each, [unit])]

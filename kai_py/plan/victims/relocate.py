@@ -13,98 +13,111 @@ from dataclasses import replace
 
 from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.plan import Action
-from kai_py.plan.quota_check import over_bounds
+from kai_py.plan.quota_check import check_quota
 from kai_py.plan.session import CycleState
-from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.snapshot.gangs import Gang, Member
 
 
-def place_again(state: CycleState, units: Sequence[VictimUnit], action: Action) -> list[VictimUnit]:
+def relocate(state: CycleState, units: Sequence[VictimUnit], action: Action) -> list[VictimUnit]:
     """Place evicted ``units`` of running gangs where there is room; those that found none."""
     by_gang: dict[str, list[VictimUnit]] = {}
     for unit in units:
         by_gang.setdefault(unit.gang.key, []).append(unit)
     moved: set[int] = set()
-    for group in sorted(by_gang.values(), key=lambda group: _rank(group[0].gang)):
+    for group in sorted(by_gang.values(), key=lambda group: _relocation_order(group[0].gang)):
         lost_leaves: set[str] = set()
         for unit in reversed(group):
             orphaned = any(member.leaf in lost_leaves for member in unit.members)
-            if not orphaned and _place(state, unit, action):
+            if not orphaned and _relocate_unit(state, unit, action):
                 moved.add(id(unit))
             else:
-                lost_leaves.update(unit.empties)
+                lost_leaves.update(unit.leaves_below_min)
     return [unit for unit in units if id(unit) not in moved]
 
 
-def _rank(gang: Gang) -> tuple[int, float, str]:
+def _relocation_order(gang: Gang) -> tuple[int, float, str]:
     return (-gang.priority, gang.created, gang.key)
 
 
-def _place(state: CycleState, unit: VictimUnit, action: Action) -> bool:
+def _relocate_unit(state: CycleState, unit: VictimUnit, action: Action) -> bool:
     gang, quota = unit.gang, state.quota
-    if quota.queue_of(gang) is None or not all(map(_owns_its_claims, unit.members)):
+    if quota.queue_of(gang) is None or not all(map(_owns_all_claims, unit.members)):
         return False
-    if over_bounds(quota, gang, unit.members, quota.cost_of(unit.members)) is not None:
+    if check_quota(quota, gang, unit.members, quota.cost_of(unit.members)) is not None:
         return False
-    if not may_have_room(state, unit):
+    if not may_fit_elsewhere(state, unit):
         return False
     may_stay = len(unit.members) > 1 or unit.members[0].claims
-    if may_stay and _try(state, unit, action, staying=True):
+    if may_stay and _try_relocation(state, unit, action, keep_in_place=True):
         return True
-    return _try(state, unit, action, staying=False)
+    return _try_relocation(state, unit, action, keep_in_place=False)
 
 
-def may_have_room(state: CycleState, unit: VictimUnit) -> bool:
+def may_fit_elsewhere(state: CycleState, unit: VictimUnit) -> bool:
     """Whether the nodes have the resources for the pods of a unit: most victims find none."""
-    return all(_may_fit(state, group) for group in by_shape(_afresh(state, unit.members)))
+    return all(
+        _shape_may_fit(state, group) for group in by_shape(_as_recreated(state, unit.members))
+    )
 
 
-def _may_fit(state: CycleState, group: Sequence[Member]) -> bool:
+def _shape_may_fit(state: CycleState, group: Sequence[Member]) -> bool:
     shape, positions = group[0].shape, state.snapshot.nodes.positions
-    copies = state.placer.shapes.fits.copies_later(state.statement, shape)
+    copies = state.placer.shapes.fits.future_replicas(state.statement, shape)
     found = int(copies.sum())
     if found >= len(group) or len(group) == 1:
         return found >= len(group)
-    mask = state.placer.shapes.fits.statics.of(shape, state.snapshot.nodes).mask
+    mask = state.placer.shapes.fits.static_fits.of(shape, state.snapshot.nodes).mask
     rows = [positions.get(member.node) for member in group]
     return found + sum(row is not None and not mask[row] for row in rows) >= len(group)
 
 
-def _try(state: CycleState, unit: VictimUnit, action: Action, *, staying: bool) -> bool:
+def _try_relocation(
+    state: CycleState, unit: VictimUnit, action: Action, *, keep_in_place: bool
+) -> bool:
     with state.statement.trial() as trial:
-        left = [m for m in unit.members if not (staying and _stay(state, unit.gang, m, action))]
+        left = [
+            m
+            for m in unit.members
+            if not (keep_in_place and _keep_in_place(state, unit.gang, m, action))
+        ]
         blocked = left and state.placer.place(
-            state.statement, unit.gang, _afresh(state, left), action, room=Room.LATER, told=False
+            state.statement,
+            unit.gang,
+            _as_recreated(state, left),
+            action,
+            capacity=Capacity.FUTURE_IDLE,
+            explain=False,
         )
         if not blocked:
             trial.keep()
     return trial.kept
 
 
-def _stay(state: CycleState, gang: Gang, member: Member, action: Action) -> bool:
+def _keep_in_place(state: CycleState, gang: Gang, member: Member, action: Action) -> bool:
     statement, row = state.statement, state.snapshot.nodes.positions.get(member.node)
     if (
         row is None
         or member.gpus
-        or (statement.later[:, row] < statement.vector(member.shape)).any()
+        or (statement.future_idle[:, row] < statement.request_vector(member.shape)).any()
     ):
         return False
-    if not _is_welcome(state, member, row):
+    if not _allowed_by_pod_rules(state, member, row):
         return False
-    return statement.place(gang, [member], row, action, room=Room.LATER) == 1
+    return statement.place(gang, [member], row, action, capacity=Capacity.FUTURE_IDLE) == 1
 
 
-def _is_welcome(state: CycleState, member: Member, row: int) -> bool:
+def _allowed_by_pod_rules(state: CycleState, member: Member, row: int) -> bool:
     """Whether the rules between pods let the pod be on a node with those who come there."""
     statement = state.statement
-    if not statement.standing:
+    if not statement.pods_on_nodes:
         return True
-    rules = statement.neighbourhood(Room.LATER).filters(_labelled(state, member).shape)
+    rules = statement.pod_rules(Capacity.FUTURE_IDLE).filters(_with_own_labels(state, member).shape)
     return all(passes[row] for _, passes in rules)
 
 
-def _owns_its_claims(member: Member) -> bool:
+def _owns_all_claims(member: Member) -> bool:
     """Whether every claim of the pod goes with it."""
     claims = (use.claim for use in member.shape.claims if use.claim is not None)
     return all(
@@ -113,15 +126,15 @@ def _owns_its_claims(member: Member) -> bool:
     )
 
 
-def _afresh(state: CycleState, members: Sequence[Member]) -> list[Member]:
+def _as_recreated(state: CycleState, members: Sequence[Member]) -> list[Member]:
     """The pods as they come back: labelled, and with claims that have no devices yet."""
-    known = [_labelled(state, member) for member in members]
+    known = [_with_own_labels(state, member) for member in members]
     return [_with_new_claims(member) if member.claims else member for member in known]
 
 
-def _labelled(state: CycleState, member: Member) -> Member:
+def _with_own_labels(state: CycleState, member: Member) -> Member:
     """The pod with the labels by which others may refuse it; it may have come before they did."""
-    seen = state.statement.standing.get(member.pod.uid)
+    seen = state.statement.pods_on_nodes.get(member.pod.uid)
     if seen is None or member.shape.labels == seen.labels:
         return member
     shape = replace(member.shape, namespace=seen.namespace, labels=seen.labels)

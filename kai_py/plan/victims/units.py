@@ -40,13 +40,13 @@ class VictimUnit:
 
     gang: Gang
     members: tuple[Member, ...]
-    empties: tuple[str, ...] = ()
-    in_part: bool = False
+    leaves_below_min: tuple[str, ...] = ()
+    is_partial: bool = False
 
     @property
-    def is_surplus(self) -> bool:
+    def is_elastic(self) -> bool:
         """Whether every leaf of the gang keeps its floor without the unit."""
-        return not self.empties
+        return not self.leaves_below_min
 
 
 def victim_units(gang: Gang, statement: Statement) -> list[VictimUnit]:
@@ -55,13 +55,13 @@ def victim_units(gang: Gang, statement: Statement) -> list[VictimUnit]:
     Pods that leave anyway are in no unit. Pods that were placed in this cycle do not run yet: they
     count for no floor, and what they are part of is not offered whole.
     """
-    units = _units(gang, statement)
+    units = _units_in_order(gang, statement)
     if not gang.semi_preemptible:
         return units
     return [unit for unit in units if gang.can_give_back(unit.members)]
 
 
-def _units(gang: Gang, statement: Statement) -> list[VictimUnit]:
+def _units_in_order(gang: Gang, statement: Statement) -> list[VictimUnit]:
     staying = [m for m in gang.bound if m.pod.uid not in statement.evicted]
     if not staying:
         return []
@@ -69,26 +69,26 @@ def _units(gang: Gang, statement: Statement) -> list[VictimUnit]:
     if len(gang.members) == len(staying) == gang.tree.floor():
         return [VictimUnit(gang, tuple(staying), leaves)]
     starting = frozenset(m.leaf for m in gang.members if m.pod.uid in statement.placed)
-    stock = _Stock(Counter(m.leaf for m in staying), members_by_leaf(staying), starting)
+    stock = _RunningPods(Counter(m.leaf for m in staying), members_by_leaf(staying), starting)
     units: list[VictimUnit] = []
     if satisfied(gang.tree, active_counts(gang, statement)):
         while (
-            unit := _pod(gang, gang.tree, stock) or _subgroup(gang, gang.tree, stock)
+            unit := _elastic_pod(gang, gang.tree, stock) or _spare_subgroup(gang, gang.tree, stock)
         ) is not None:
             units.append(unit)
-    core = [member for member in staying if member in stock.left.get(member.leaf, ())]
+    core = [member for member in staying if member in stock.candidates.get(member.leaf, ())]
     if core and not starting:
         units.append(VictimUnit(gang, tuple(core), leaves))
     return units
 
 
-def stays_behind(unit: VictimUnit, others: Iterable[VictimUnit]) -> bool:
+def is_orphaned(unit: VictimUnit, others: Iterable[VictimUnit]) -> bool:
     """Whether ``unit`` would be left in a leaf that one of ``others`` empties."""
     leaves = {member.leaf for member in unit.members}
     return any(
         other is not unit
         and other.gang.key == unit.gang.key
-        and not leaves.isdisjoint(other.empties)
+        and not leaves.isdisjoint(other.leaves_below_min)
         for other in others
     )
 
@@ -99,83 +99,83 @@ def pods_of(units: Iterable[VictimUnit]) -> list[Member]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stock:
+class _RunningPods:
     """The running pods that are left while units are taken, counted and listed by leaf.
 
     ``starting``: the leaves that were given pods in this cycle.
     """
 
-    have: Counter[str]
-    left: Mapping[str, list[Member]]
+    running: Counter[str]
+    candidates: Mapping[str, list[Member]]
     starting: frozenset[str]
 
     def take(self, leaf: str, count: int) -> list[Member]:
-        taken = [self.left[leaf].pop() for _ in range(count)]
-        self.have[leaf] -= count
+        taken = [self.candidates[leaf].pop() for _ in range(count)]
+        self.running[leaf] -= count
         return taken
 
 
-def _pod(gang: Gang, tree: Subgroup, stock: _Stock) -> VictimUnit | None:
+def _elastic_pod(gang: Gang, tree: Subgroup, pods: _RunningPods) -> VictimUnit | None:
     """One pod above the floor of its leaf."""
     if tree.leaves_whole:
         return None
     if not tree.children:
-        above = stock.have.get(tree.name, 0) > tree.min_members
-        if not above or not stock.left.get(tree.name):
+        above = pods.running.get(tree.name, 0) > tree.min_members
+        if not above or not pods.candidates.get(tree.name):
             return None
-        return VictimUnit(gang, tuple(stock.take(tree.name, 1)))
-    for child in reversed(neediest_first(tree.children, stock.have)):
-        unit = _pod(gang, child, stock)
+        return VictimUnit(gang, tuple(pods.take(tree.name, 1)))
+    for child in reversed(neediest_first(tree.children, pods.running)):
+        unit = _elastic_pod(gang, child, pods)
         if unit is not None:
             return unit
     return None
 
 
-def _subgroup(gang: Gang, tree: Subgroup, stock: _Stock) -> VictimUnit | None:
+def _spare_subgroup(gang: Gang, tree: Subgroup, pods: _RunningPods) -> VictimUnit | None:
     """All pods of one subgroup that its parent can do without."""
     if tree.leaves_whole:
         return None
-    children = neediest_first(tree.children, stock.have)
-    reached = sum(satisfied(child, stock.have) for child in children)
+    children = neediest_first(tree.children, pods.running)
+    reached = sum(satisfied(child, pods.running) for child in children)
     needed = len(children) if tree.min_subgroups is None else tree.min_subgroups
-    idle = [child for child in children if not satisfied(child, stock.have)]
+    idle = [child for child in children if not satisfied(child, pods.running)]
     for child in idle + (children[::-1] if reached > needed else []):
-        taken = _all_pods(child, stock)
+        taken = _whole_subgroup(child, pods)
         if taken:
             return VictimUnit(gang, tuple(taken), tuple(leaf.name for leaf in child.leaves()))
     for child in reversed(children):
-        unit = _subgroup(gang, child, stock)
+        unit = _spare_subgroup(gang, child, pods)
         if unit is not None:
             return unit
     return None
 
 
-def _all_pods(group: Subgroup, stock: _Stock) -> list[Member]:
+def _whole_subgroup(group: Subgroup, pods: _RunningPods) -> list[Member]:
     """Everything below ``group``, unless part of it is only being started."""
     leaves = [leaf.name for leaf in group.leaves()]
-    if not stock.starting.isdisjoint(leaves):
+    if not pods.starting.isdisjoint(leaves):
         return []
-    return [m for leaf in leaves for m in stock.take(leaf, len(stock.left.get(leaf, ())))]
+    return [m for leaf in leaves for m in pods.take(leaf, len(pods.candidates.get(leaf, ())))]
 
 
-def elastic_losing_cores(units: Iterable[VictimUnit], statement: Statement) -> list[Gang]:
+def elastic_gangs_below_min(units: Iterable[VictimUnit], statement: Statement) -> list[Gang]:
     """The gangs that lose floors with ``units`` though they run more pods than that."""
-    losing = {unit.gang.key: unit.gang for unit in units if not unit.is_surplus}
-    return [gang for gang in losing.values() if _has_surplus(gang, statement)]
+    losing = {unit.gang.key: unit.gang for unit in units if not unit.is_elastic}
+    return [gang for gang in losing.values() if _has_elastic_pods(gang, statement)]
 
 
-def as_far_as_safe(
-    units: Iterable[VictimUnit], is_safe: Callable[[Gang], bool], statement: Statement
+def unprotected_units(
+    units: Iterable[VictimUnit], is_protected: Callable[[Gang], bool], statement: Statement
 ) -> Iterator[VictimUnit]:
     """``units``, of gangs that are safe only what they can lose beside their floors."""
     for unit in units:
-        if unit.is_surplus or not is_safe(unit.gang):
+        if unit.is_elastic or not is_protected(unit.gang):
             yield unit
-        elif _has_surplus(unit.gang, statement):
-            yield replace(unit, in_part=True)
+        elif _has_elastic_pods(unit.gang, statement):
+            yield replace(unit, is_partial=True)
 
 
-def one_by_one(units: Iterable[VictimUnit], gang: Gang) -> list[VictimUnit]:
+def split_by_pod(units: Iterable[VictimUnit], gang: Gang) -> list[VictimUnit]:
     """``units``, with a unit for each pod of ``gang``, the last in its order first."""
     apart: list[VictimUnit] = []
     for unit in units:
@@ -186,12 +186,12 @@ def one_by_one(units: Iterable[VictimUnit], gang: Gang) -> list[VictimUnit]:
     return apart
 
 
-def keeps_floors(gang: Gang, units: Sequence[VictimUnit], statement: Statement) -> bool:
+def keeps_min_members(gang: Gang, units: Sequence[VictimUnit], statement: Statement) -> bool:
     """Whether ``gang`` goes on without its pods of ``units``: leaves that give have their floors.
 
     Pods that are only being started do not count.
     """
-    left = _running(gang, statement)
+    left = _running_by_leaf(gang, statement)
     given = pods_of(unit for unit in units if unit.gang.key == gang.key)
     for member in given:
         left[member.leaf] -= 1
@@ -200,18 +200,18 @@ def keeps_floors(gang: Gang, units: Sequence[VictimUnit], statement: Statement) 
     return whole and satisfied(gang.tree, left)
 
 
-def _has_surplus(gang: Gang, statement: Statement) -> bool:
-    if gang.semi_preemptible or _leaves_whole(gang.tree):
+def _has_elastic_pods(gang: Gang, statement: Statement) -> bool:
+    if gang.semi_preemptible or _evicted_whole(gang.tree):
         return False
-    left = _running(gang, statement)
+    left = _running_by_leaf(gang, statement)
     return any(left.get(leaf.name, 0) > leaf.min_members for leaf in gang.tree.leaves())
 
 
-def _leaves_whole(tree: Subgroup) -> bool:
-    return tree.leaves_whole or any(map(_leaves_whole, tree.children))
+def _evicted_whole(tree: Subgroup) -> bool:
+    return tree.leaves_whole or any(map(_evicted_whole, tree.children))
 
 
-def _running(gang: Gang, statement: Statement) -> dict[str, int]:
+def _running_by_leaf(gang: Gang, statement: Statement) -> dict[str, int]:
     """Pods by leaf that run and stay."""
     left: dict[str, int] = {}
     for member in gang.bound:

@@ -8,15 +8,21 @@ Policy and scale as in "Beware of Fragmentation" (Weng et al., USENIX ATC 2023).
 
 import numpy as np
 
-from kai_py.policy.score.node_capacity import WHOLE, GpuAsk, GpuRooms, Scores, tightest
+from kai_py.policy.score.node_capacity import (
+    WHOLE_GPU,
+    GpuRequest,
+    NodeCapacity,
+    NodeScores,
+    tightest_gpu,
+)
 
-CORES = 128_000.0
-GPUS = 8.0 * WHOLE
+REFERENCE_MILLICORES = 128_000.0
+REFERENCE_GPU_MILLI = 8.0 * WHOLE_GPU
 
 
-def best_fit(ask: GpuAsk, rooms: GpuRooms) -> Scores:
+def best_fit(request: GpuRequest, capacity: NodeCapacity) -> NodeScores:
     """Levels 0 to 100; O(nodes x devices)."""
-    cpu = (rooms.cpu - ask.cpu) / CORES
-    gpus = (rooms.parts.sum(axis=1) - ask.devices * ask.milli) / GPUS
+    cpu = (capacity.cpu - request.cpu) / REFERENCE_MILLICORES
+    gpus = (capacity.free_milli.sum(axis=1) - request.devices * request.milli) / REFERENCE_GPU_MILLI
     level = np.floor(np.round(100.0 * (1.0 - cpu / 2 - gpus / 2), 9))
-    return Scores(level, tightest(ask, rooms))
+    return NodeScores(level, tightest_gpu(request, capacity))

@@ -13,16 +13,22 @@ Policy and scale as in "Beware of Fragmentation" (Weng et al., USENIX ATC 2023).
 
 import numpy as np
 
-from kai_py.policy.score.best_fit import GPUS
-from kai_py.policy.score.node_capacity import GpuAsk, GpuRooms, Scores, gpu_class, tightest
+from kai_py.policy.score.best_fit import REFERENCE_GPU_MILLI
+from kai_py.policy.score.node_capacity import (
+    GpuRequest,
+    NodeCapacity,
+    NodeScores,
+    gpu_class,
+    tightest_gpu,
+)
 
 
-def clustering(ask: GpuAsk, rooms: GpuRooms) -> Scores:
+def clustering(request: GpuRequest, capacity: NodeCapacity) -> NodeScores:
     """Levels 0 to 100; O(nodes x devices)."""
-    own = gpu_class(ask)
+    own = gpu_class(request)
     if not own:
-        return Scores(np.zeros(len(rooms.rows)), tightest(ask, rooms))
-    same, others = (rooms.classes & own) > 0, (rooms.classes & ~own) > 0
+        return NodeScores(np.zeros(len(capacity.rows)), tightest_gpu(request, capacity))
+    same, others = (capacity.gpu_classes & own) > 0, (capacity.gpu_classes & ~own) > 0
     company = np.select([same & ~others, same, ~others], [75.0, 50.0, 25.0], 0.0)
-    full = 25.0 * (1.0 - rooms.parts.sum(axis=1) / GPUS)
-    return Scores(np.floor(np.round(company + full, 9)), tightest(ask, rooms))
+    full = 25.0 * (1.0 - capacity.free_milli.sum(axis=1) / REFERENCE_GPU_MILLI)
+    return NodeScores(np.floor(np.round(company + full, 9)), tightest_gpu(request, capacity))

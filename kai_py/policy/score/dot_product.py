@@ -8,13 +8,15 @@ Policy and scale as in "Beware of Fragmentation" (Weng et al., USENIX ATC 2023).
 
 import numpy as np
 
-from kai_py.policy.score.best_fit import CORES, GPUS
-from kai_py.policy.score.node_capacity import GpuAsk, GpuRooms, Scores, tightest
+from kai_py.policy.score.best_fit import REFERENCE_GPU_MILLI, REFERENCE_MILLICORES
+from kai_py.policy.score.node_capacity import GpuRequest, NodeCapacity, NodeScores, tightest_gpu
 
 
-def dot_product(ask: GpuAsk, rooms: GpuRooms) -> Scores:
+def dot_product(request: GpuRequest, capacity: NodeCapacity) -> NodeScores:
     """Levels 0 to 100; O(nodes x devices)."""
-    along_cpu = (rooms.cpu / CORES) * (ask.cpu / CORES)
-    along_gpus = (rooms.parts.sum(axis=1) / GPUS) * (ask.devices * ask.milli / GPUS)
+    along_cpu = (capacity.cpu / REFERENCE_MILLICORES) * (request.cpu / REFERENCE_MILLICORES)
+    along_gpus = (capacity.free_milli.sum(axis=1) / REFERENCE_GPU_MILLI) * (
+        request.devices * request.milli / REFERENCE_GPU_MILLI
+    )
     level = np.floor(np.round(100.0 * (1.0 - (along_cpu + along_gpus) / 2), 9))
-    return Scores(level, tightest(ask, rooms))
+    return NodeScores(level, tightest_gpu(request, capacity))

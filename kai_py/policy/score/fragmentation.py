@@ -14,15 +14,15 @@ The strategy ``fgd``, fragmentation gradient descent, places a pod where F grows
 import numpy as np
 
 from kai_py.policy.score.node_capacity import DECIMALS
-from kai_py.policy.score.workload import Left, TargetWorkload
+from kai_py.policy.score.workload import FreeCapacity, TargetWorkload
 from kai_py.snapshot.resources import Floats
 
 
-def fragmentation(workload: TargetWorkload, left: Left) -> Floats:
+def fragmentation(workload: TargetWorkload, free: FreeCapacity) -> Floats:
     """(n,) F in milli-GPU."""
-    size, parts = workload.size_of, left.parts
-    fits = left.cpu[:, None] >= workload.cpu
-    fits &= parts.large[:, size] >= workload.devices
-    usable = parts.room[:, size] * fits
-    used = np.einsum("na,na->n", usable, workload.share[workload.kind[left.rows]])
+    size, parts = workload.size_index, free.gpus
+    fits = free.cpu[:, None] >= workload.cpu
+    fits &= parts.gpus_fitting[:, size] >= workload.devices
+    usable = parts.milli_fitting[:, size] * fits
+    used = np.einsum("na,na->n", usable, workload.share[workload.node_kind[free.rows]])
     return np.asarray((parts.total - used).round(DECIMALS))

@@ -9,9 +9,9 @@ import numpy as np
 from kai_py.api.gpu_share import CARD
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.fragmentation import fragmentation
-from kai_py.policy.score.node_capacity import WHOLE, parts_by_node
+from kai_py.policy.score.node_capacity import WHOLE_GPU, free_milli_by_node
 from kai_py.policy.score.strategies import frequent_shapes, target_workload
-from kai_py.policy.score.workload import Left, Parts
+from kai_py.policy.score.workload import FreeCapacity, FreeGpus
 from kai_py.snapshot.snapshot import Snapshot
 
 
@@ -23,13 +23,13 @@ def fragmented_gpus(snapshot: Snapshot) -> float | None:
     free = snapshot.nodes.allocatable - snapshot.used
     most = int(snapshot.nodes.allocatable[positions[CARD]].max(initial=0.0))
     part = 1.0 - sharing.used / sharing.memory[sharing.rows]
-    parts = parts_by_node(sharing.rows, part, free[positions[CARD]], most)
+    parts = free_milli_by_node(sharing.rows, part, free[positions[CARD]], most)
     workload = target_workload(frequent_shapes(snapshot), snapshot, StaticFits())
     open_nodes = np.flatnonzero(snapshot.nodes.ready & ~snapshot.nodes.unschedulable)
-    left = Left(
+    left = FreeCapacity(
         open_nodes,
         free[positions["cpu"], open_nodes],
         free[positions["memory"], open_nodes],
-        Parts(workload, parts[open_nodes]),
+        FreeGpus(workload, parts[open_nodes]),
     )
-    return float(fragmentation(workload, left).sum() / WHOLE)
+    return float(fragmentation(workload, left).sum() / WHOLE_GPU)

@@ -24,27 +24,27 @@ orders of arrival that were not used for it. O(nodes x shapes).
 import numpy as np
 
 from kai_py.policy.score.node_capacity import DECIMALS
-from kai_py.policy.score.workload import Left, TargetWorkload
+from kai_py.policy.score.workload import FreeCapacity, TargetWorkload
 from kai_py.snapshot.resources import Floats
 
 
-def stranded(workload: TargetWorkload, left: Left) -> Floats:
+def stranded(workload: TargetWorkload, free: FreeCapacity) -> Floats:
     """(n,) waste in milli-GPU."""
-    size, parts = workload.size_of, left.parts
-    copies = np.floor(parts.pieces[:, size] / workload.devices)
-    _limit(copies, left.cpu, workload.cpu)
-    _limit(copies, left.memory, workload.memory)
-    fits = (copies > 0) & (parts.large[:, size] >= workload.devices)
-    usable = parts.room[:, size] * fits
+    size, parts = workload.size_index, free.gpus
+    copies = np.floor(parts.shares_fitting[:, size] / workload.devices)
+    _limit_replicas(copies, free.cpu, workload.cpu)
+    _limit_replicas(copies, free.memory, workload.memory)
+    fits = (copies > 0) & (parts.gpus_fitting[:, size] >= workload.devices)
+    usable = parts.milli_fitting[:, size] * fits
     usable *= 9.0
     copies *= workload.devices * workload.milli
     usable += copies
-    used = np.einsum("na,na->n", usable, workload.weight[workload.kind[left.rows]]) / 10.0
+    used = np.einsum("na,na->n", usable, workload.weight[workload.node_kind[free.rows]]) / 10.0
     return np.asarray((parts.total - used).round(DECIMALS))
 
 
-def _limit(copies: Floats, free: Floats, asked: Floats) -> None:
+def _limit_replicas(replicas: Floats, free: Floats, requested: Floats) -> None:
     """At most as many (n, m) copies as ``free`` (n,) holds of ``asked`` (m,), in place."""
-    some = asked > 0
-    held = np.floor(free[:, None] / np.where(some, asked, 1.0))
-    np.minimum(copies, held, out=copies, where=some)
+    some = requested > 0
+    held = np.floor(free[:, None] / np.where(some, requested, 1.0))
+    np.minimum(replicas, held, out=replicas, where=some)

@@ -12,13 +12,13 @@ import numpy as np
 
 from kai_py.snapshot.resources import Floats, Ints
 
-WHOLE = 1000.0
+WHOLE_GPU = 1000.0
 ANY_DEVICE = -1
 DECIMALS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class GpuAsk:
+class GpuRequest:
     """What the next pod asks for.
 
     ``cpu`` in millicores, ``memory`` in bytes, ``devices`` GPUs. ``milli``: (n,) of each GPU, on
@@ -32,7 +32,7 @@ class GpuAsk:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuRooms:
+class NodeCapacity:
     """Room of n nodes.
 
     ``rows``: (n,) which nodes of the cluster. ``cpu``: (n,) free millicores. ``memory``: (n,) free
@@ -43,51 +43,55 @@ class GpuRooms:
     rows: Ints
     cpu: Floats
     memory: Floats
-    parts: Floats
+    free_milli: Floats
     devices: Ints
-    classes: Ints
+    gpu_classes: Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class NodeScores:
     """``level``: (n,) the highest wins. ``device``: (n,) column of ``parts`` for a shared GPU."""
 
-    level: Floats
-    device: Ints
+    score: Floats
+    gpu: Ints
 
 
-Score = Callable[[GpuAsk, GpuRooms], Scores]
+Score = Callable[[GpuRequest, NodeCapacity], NodeScores]
 """Levels of nodes that all have room for the ask."""
 
 
-def tightest(ask: GpuAsk, rooms: GpuRooms) -> Ints:
+def tightest_gpu(request: GpuRequest, capacity: NodeCapacity) -> Ints:
     """(n,) the GPU with the least room that is enough; ``ANY_DEVICE`` unless a part is asked."""
-    if ask.devices != 1 or not (ask.milli < WHOLE).any():
-        return np.full(len(rooms.rows), ANY_DEVICE, dtype=np.int64)
-    enough = rooms.parts >= ask.milli[:, None]
-    return np.asarray(np.where(enough, rooms.parts, np.inf).argmin(axis=1), dtype=np.int64)
+    if request.devices != 1 or not (request.milli < WHOLE_GPU).any():
+        return np.full(len(capacity.rows), ANY_DEVICE, dtype=np.int64)
+    enough = capacity.free_milli >= request.milli[:, None]
+    return np.asarray(np.where(enough, capacity.free_milli, np.inf).argmin(axis=1), dtype=np.int64)
 
 
-def gpu_class(ask: GpuAsk) -> int:
+def gpu_class(request: GpuRequest) -> int:
     """Bit of a pod's GPU class: 0 for none, 1 for a part, then by how many whole GPUs."""
-    if not ask.devices:
+    if not request.devices:
         return 0
-    if (ask.milli < WHOLE).all():
+    if (request.milli < WHOLE_GPU).all():
         return 1
-    return 2 << min(ask.devices, 60)
+    return 2 << min(request.devices, 60)
 
 
-def parts_by_node(rows: Ints, free: Floats, whole: Floats, devices: int) -> Floats:
+def free_milli_by_node(
+    rows: Ints, free_fractions: Floats, idle_gpus: Floats, devices: int
+) -> Floats:
     """(nodes, devices) free milli, those of shared GPUs first.
 
     ``rows``, ``free``: (shared GPUs,) node of each and what is free of it, 0 to 1. ``whole``:
     (nodes,) GPUs that nobody has.
     """
-    parts = np.zeros((len(whole), devices))
+    parts = np.zeros((len(idle_gpus), devices))
     order = np.argsort(rows, kind="stable")
-    held = np.bincount(rows, minlength=len(whole))
+    held = np.bincount(rows, minlength=len(idle_gpus))
     column = np.arange(len(rows)) - np.repeat(np.cumsum(held) - held, held)
-    parts[rows[order], column] = np.round(np.maximum(free[order], 0.0) * WHOLE, DECIMALS)
+    parts[rows[order], column] = np.round(
+        np.maximum(free_fractions[order], 0.0) * WHOLE_GPU, DECIMALS
+    )
     at = np.arange(devices)
-    parts[(at >= held[:, None]) & (at < (held + np.floor(whole))[:, None])] = WHOLE
+    parts[(at >= held[:, None]) & (at < (held + np.floor(idle_gpus))[:, None])] = WHOLE_GPU
     return parts

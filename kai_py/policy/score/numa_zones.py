@@ -16,46 +16,52 @@ from kai_py.api.choices import FillStrategy
 from kai_py.policy.fill import fill
 from kai_py.snapshot.resources import Floats, Ints
 
-ZONE_MALUS = 5e-7
+ZONE_PENALTY = 5e-7
 """What a further zone counts: 15 of them less than any alternative of a claim."""
 
 
-def fill_by_zones(
+def fill_by_numa_zones(
     count: int,
-    copies: Ints,
+    replicas: Ints,
     preference: Floats,
     slack: Floats,
     strategy: FillStrategy,
     *,
-    within: Ints | None,
-    first: Ints | None = None,
+    replicas_by_zones: Ints | None,
+    preferred_replicas: Ints | None = None,
 ) -> list[tuple[int, int]]:
     """(node row, pods) in placement order, as ``fill`` with the wish for few zones.
 
     ``within``: (zones, nodes) pods that start in a row with at most so many zones each, ``count``
     where there are as many or more; None where no node differs.
     """
-    if within is None or (within[0] >= np.minimum(copies, count)).all():
-        return fill(count, copies, preference, slack, strategy, first=first)
-    zones, nodes = within.shape
+    if replicas_by_zones is None or (replicas_by_zones[0] >= np.minimum(replicas, count)).all():
+        return fill(
+            count, replicas, preference, slack, strategy, preferred_replicas=preferred_replicas
+        )
+    zones, nodes = replicas_by_zones.shape
     chunks = fill(
         count,
-        _layers(within, copies, count),
-        (preference - ZONE_MALUS * np.arange(zones)[:, None]).reshape(-1),
+        _replicas_by_layer(replicas_by_zones, replicas, count),
+        (preference - ZONE_PENALTY * np.arange(zones)[:, None]).reshape(-1),
         np.tile(slack, zones),
         strategy,
-        first=None if first is None else _layers(within, first, count),
+        preferred_replicas=None
+        if preferred_replicas is None
+        else _replicas_by_layer(replicas_by_zones, preferred_replicas, count),
     )
     return [(row % nodes, pods) for row, pods in chunks]
 
 
-def wish_for_few(within: Ints) -> Floats:
+def numa_zone_preference(replicas_by_zones: Ints) -> Floats:
     """(nodes,) what one more pod would rather; ``within`` as of ``fill_by_zones``."""
-    malus: Floats = np.count_nonzero(within[:-1] < 1, axis=0) * np.float64(-ZONE_MALUS)
+    malus: Floats = np.count_nonzero(replicas_by_zones[:-1] < 1, axis=0) * np.float64(-ZONE_PENALTY)
     return malus
 
 
-def _layers(within: Ints, copies: Ints, count: int) -> Ints:
+def _replicas_by_layer(replicas_by_zones: Ints, replicas: Ints, count: int) -> Ints:
     """(zones x nodes,) of the copies those that need just so many zones."""
-    reached = np.where(within >= count, copies, np.minimum(within, copies))
+    reached = np.where(
+        replicas_by_zones >= count, replicas, np.minimum(replicas_by_zones, replicas)
+    )
     return np.diff(reached, axis=0, prepend=0).reshape(-1)

@@ -10,20 +10,26 @@ Policy and scale as in "Beware of Fragmentation" (Weng et al., USENIX ATC 2023).
 
 import numpy as np
 
-from kai_py.policy.score.node_capacity import WHOLE, GpuAsk, GpuRooms, Scores, tightest
+from kai_py.policy.score.node_capacity import (
+    WHOLE_GPU,
+    GpuRequest,
+    NodeCapacity,
+    NodeScores,
+    tightest_gpu,
+)
 
 
-def packing(ask: GpuAsk, rooms: GpuRooms) -> Scores:
+def packing(request: GpuRequest, capacity: NodeCapacity) -> NodeScores:
     """Levels 0 to 100; O(nodes x devices)."""
-    device = tightest(ask, rooms)
-    if not ask.devices:
-        return Scores(np.zeros(len(rooms.rows)), device)
-    room = np.take_along_axis(rooms.parts, np.maximum(device, 0)[:, None], axis=1)[:, 0]
-    joins = (device >= 0) & (room < WHOLE)
-    idle = (rooms.parts >= WHOLE).sum(axis=1)
+    device = tightest_gpu(request, capacity)
+    if not request.devices:
+        return NodeScores(np.zeros(len(capacity.rows)), device)
+    room = np.take_along_axis(capacity.free_milli, np.maximum(device, 0)[:, None], axis=1)[:, 0]
+    joins = (device >= 0) & (room < WHOLE_GPU)
+    idle = (capacity.free_milli >= WHOLE_GPU).sum(axis=1)
     level = np.select(
-        [joins, idle < rooms.devices],
-        [np.maximum(50.0, 100.0 - np.floor(room / 100.0)), max(33.0, 50.0 - ask.devices)],
-        np.maximum(33.0 - rooms.devices, rooms.devices),
+        [joins, idle < capacity.devices],
+        [np.maximum(50.0, 100.0 - np.floor(room / 100.0)), max(33.0, 50.0 - request.devices)],
+        np.maximum(33.0 - capacity.devices, capacity.devices),
     )
-    return Scores(level, device)
+    return NodeScores(level, device)

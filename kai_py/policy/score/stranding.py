@@ -20,7 +20,7 @@ from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 
 
-def could_strand(shapes: Iterable[Shape], snapshot: Snapshot, statics: StaticFits) -> bool:
+def could_strand(shapes: Iterable[Shape], snapshot: Snapshot, static_fits: StaticFits) -> bool:
     """Whether pods of ``shapes`` could, on the nodes of ``snapshot``."""
     if snapshot.gpu_sharing.rows.size:
         return True
@@ -33,10 +33,10 @@ def could_strand(shapes: Iterable[Shape], snapshot: Snapshot, statics: StaticFit
     having = snapshot.nodes.allocatable[card] > 0
     accepted: Bools | None = None
     for shape in plain:
-        accepts = statics.of(shape, snapshot.nodes).mask & having
+        accepts = static_fits.of(shape, snapshot.nodes).mask & having
         if not accepts.any():
             continue
-        if CARD not in shape.requests or _runs_short(shape, snapshot, accepts):
+        if CARD not in shape.requests or _exhausts_node_first(shape, snapshot, accepts):
             return True
         if accepted is not None and not np.array_equal(accepts, accepted):
             return True
@@ -44,7 +44,7 @@ def could_strand(shapes: Iterable[Shape], snapshot: Snapshot, statics: StaticFit
     return False
 
 
-def _runs_short(shape: Shape, snapshot: Snapshot, accepts: Bools) -> bool:
+def _exhausts_node_first(shape: Shape, snapshot: Snapshot, accepts: Bools) -> bool:
     """Whether pods of the shape alone fill the CPU or memory of a node before its GPUs."""
     needed = _free(snapshot, CARD) / shape.requests[CARD]
     return any(

@@ -13,20 +13,20 @@ from kai_py.policy.score.clustering import clustering
 from kai_py.policy.score.dot_product import dot_product
 from kai_py.policy.score.fragmentation import fragmentation
 from kai_py.policy.score.frugal import stranded
-from kai_py.policy.score.growth import growing_least
-from kai_py.policy.score.node_capacity import WHOLE, Score
+from kai_py.policy.score.growth import least_growth_score
+from kai_py.policy.score.node_capacity import WHOLE_GPU, Score
 from kai_py.policy.score.packing import packing
-from kai_py.policy.score.random_score import by_lot
+from kai_py.policy.score.random_score import random_score
 from kai_py.policy.score.workload import PodShapes, TargetWorkload
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 
-COVERED = 0.95
+COVERED_PODS = 0.95
 """Part of all pods that the target workload stands for, the most frequent shapes first."""
 
 
-class PlacementStrategy(StrEnum):
+class ScoreStrategy(StrEnum):
     """Which node, and which GPU of it, a pod gets among those that have room."""
 
     RANDOM = "random"
@@ -38,23 +38,23 @@ class PlacementStrategy(StrEnum):
     FRUGAL = "frugal"
 
 
-FIXED: Mapping[PlacementStrategy, Score] = {
-    PlacementStrategy.DOT_PRODUCT: dot_product,
-    PlacementStrategy.CLUSTERING: clustering,
-    PlacementStrategy.PACKING: packing,
-    PlacementStrategy.BEST_FIT: best_fit,
+FIXED_SCORES: Mapping[ScoreStrategy, Score] = {
+    ScoreStrategy.DOT_PRODUCT: dot_product,
+    ScoreStrategy.CLUSTERING: clustering,
+    ScoreStrategy.PACKING: packing,
+    ScoreStrategy.BEST_FIT: best_fit,
 }
 
 
-def score_of(strategy: PlacementStrategy, workload: TargetWorkload) -> Score:
+def score_of(strategy: ScoreStrategy, workload: TargetWorkload) -> Score:
     """The score of a strategy for pods that come as ``workload`` says."""
-    if strategy is PlacementStrategy.RANDOM:
-        return by_lot()
-    if strategy is PlacementStrategy.FGD:
-        return growing_least(workload, fragmentation)
-    if strategy is PlacementStrategy.FRUGAL:
-        return growing_least(workload, stranded)
-    return FIXED[strategy]
+    if strategy is ScoreStrategy.RANDOM:
+        return random_score()
+    if strategy is ScoreStrategy.FGD:
+        return least_growth_score(workload, fragmentation)
+    if strategy is ScoreStrategy.FRUGAL:
+        return least_growth_score(workload, stranded)
+    return FIXED_SCORES[strategy]
 
 
 def frequent_shapes(snapshot: Snapshot) -> list[tuple[Shape, int]]:
@@ -66,7 +66,7 @@ def frequent_shapes(snapshot: Snapshot) -> list[tuple[Shape, int]]:
             shapes[member.shape.number] = member.shape
             counts[member.shape.number] += 1
     taken: list[tuple[Shape, int]] = []
-    covered, enough = 0, COVERED * counts.total()
+    covered, enough = 0, COVERED_PODS * counts.total()
     for number, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         if covered >= enough:
             break
@@ -76,17 +76,17 @@ def frequent_shapes(snapshot: Snapshot) -> list[tuple[Shape, int]]:
 
 
 def target_workload(
-    counted: Sequence[tuple[Shape, int]], snapshot: Snapshot, statics: StaticFits
+    counted: Sequence[tuple[Shape, int]], snapshot: Snapshot, static_fits: StaticFits
 ) -> TargetWorkload:
     """Shapes and how many pods have them, as a target workload on the nodes of ``snapshot``."""
     total = sum(count for _, count in counted)
     smallest = snapshot.gpu_sharing.smallest
-    asked = [(shape, *_gpus(shape, smallest), count) for shape, count in counted]
+    asked = [(shape, *_gpu_request(shape, smallest), count) for shape, count in counted]
     asked = [each for each in asked if each[1]]
     accepts = np.zeros((len(snapshot.nodes), len(asked)), dtype=np.bool_)
     for position, (shape, *_) in enumerate(asked):
-        accepts[:, position] = statics.of(shape, snapshot.nodes).mask
-    cpu, memory = (_amounts([shape for shape, *_ in asked], name) for name in ("cpu", "memory"))
+        accepts[:, position] = static_fits.of(shape, snapshot.nodes).mask
+    cpu, memory = (_requests_of([shape for shape, *_ in asked], name) for name in ("cpu", "memory"))
     devices = np.array([devices for _, devices, _, _ in asked], dtype=np.int64)
     shapes = PodShapes(
         cpu=cpu,
@@ -97,10 +97,10 @@ def target_workload(
         supply=_supply(snapshot, cpu, memory, devices.astype(np.float64), accepts),
         accepts=accepts,
     )
-    return TargetWorkload.of(shapes)
+    return TargetWorkload.from_shapes(shapes)
 
 
-def _amounts(shapes: Sequence[Shape], resource: str) -> Floats:
+def _requests_of(shapes: Sequence[Shape], resource: str) -> Floats:
     return np.array([shape.requests.get(resource, 0.0) for shape in shapes], dtype=np.float64)
 
 
@@ -118,9 +118,9 @@ def _supply(
     return np.asarray(gpus @ holds / max(gpus.sum(), 1.0))
 
 
-def _gpus(shape: Shape, smallest: float) -> tuple[int, float]:
+def _gpu_request(shape: Shape, smallest: float) -> tuple[int, float]:
     """GPUs that a shape asks for, and milli of each; memory as a part of the smallest GPU."""
     share = shape.gpu_share
     if share is None:
-        return int(shape.requests.get(CARD, 0.0)), WHOLE
-    return share.devices, WHOLE * share.gpus(smallest) / share.devices
+        return int(shape.requests.get(CARD, 0.0)), WHOLE_GPU
+    return share.devices, WHOLE_GPU * share.gpus(smallest) / share.devices

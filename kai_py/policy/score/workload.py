@@ -11,7 +11,7 @@ import numpy as np
 
 from kai_py.snapshot.resources import Bools, Floats, Ints
 
-NOISE_MILLI = 1e-6
+TOLERANCE_MILLI = 1e-6
 """Sums of parts are off by less than this; no request is as small."""
 
 
@@ -46,12 +46,12 @@ class TargetWorkload:
     memory: Floats
     devices: Floats
     milli: Floats
-    kind: Ints
+    node_kind: Ints
     share: Floats
     weight: Floats
 
     @classmethod
-    def of(cls, shapes: PodShapes) -> "TargetWorkload":
+    def from_shapes(cls, shapes: PodShapes) -> "TargetWorkload":
         """Shapes that differ only in the nodes they accept are one ask."""
         columns = np.column_stack((shapes.cpu, shapes.memory, shapes.devices, shapes.milli))
         asks, ask_of = np.unique(columns, axis=0, return_inverse=True)
@@ -64,7 +64,7 @@ class TargetWorkload:
             memory=memory,
             devices=devices,
             milli=milli,
-            kind=kind.reshape(-1).astype(np.int64),
+            node_kind=kind.reshape(-1).astype(np.int64),
             share=(accepted * shapes.share) @ member,
             weight=(accepted * scarcity_weights(shapes.share, shapes.supply)) @ member,
         )
@@ -75,7 +75,7 @@ class TargetWorkload:
         return np.unique(self.milli)
 
     @cached_property
-    def size_of(self) -> Ints:
+    def size_index(self) -> Ints:
         """(a,) the position of each ask's part in ``sizes``."""
         return np.searchsorted(self.sizes, self.milli).astype(np.int64)
 
@@ -92,31 +92,31 @@ def scarcity_weights(share: Floats, supply: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Parts:
+class FreeGpus:
     """GPUs of n nodes by the sizes of a workload; ``free``: (n, devices) milli free of each."""
 
     workload: TargetWorkload
     free: Floats
 
     @cached_property
-    def enough(self) -> Bools:
+    def fits_size(self) -> Bools:
         """(n, devices, sizes) whether a GPU has so much free."""
         return self.free[:, :, None] >= self.workload.sizes
 
     @cached_property
-    def large(self) -> Floats:
+    def gpus_fitting(self) -> Floats:
         """(n, sizes) how many GPUs have so much free."""
-        return np.asarray(self.enough.sum(axis=1, dtype=np.float64))
+        return np.asarray(self.fits_size.sum(axis=1, dtype=np.float64))
 
     @cached_property
-    def room(self) -> Floats:
+    def milli_fitting(self) -> Floats:
         """(n, sizes) milli free on the GPUs that have so much free."""
-        return np.asarray(np.einsum("nd,nds->ns", self.free, self.enough))
+        return np.asarray(np.einsum("nd,nds->ns", self.free, self.fits_size))
 
     @cached_property
-    def pieces(self) -> Floats:
+    def shares_fitting(self) -> Floats:
         """(n, sizes) how many parts of that size all GPUs have free."""
-        pieces = np.floor((self.free[:, :, None] + NOISE_MILLI) / self.workload.sizes)
+        pieces = np.floor((self.free[:, :, None] + TOLERANCE_MILLI) / self.workload.sizes)
         return np.asarray(pieces.sum(axis=1))
 
     @cached_property
@@ -126,10 +126,10 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class FreeCapacity:
     """What n nodes have left: ``rows``, ``cpu`` millicores, ``memory`` bytes: (n,); ``parts``."""
 
     rows: Ints
     cpu: Floats
     memory: Floats
-    parts: Parts
+    gpus: FreeGpus

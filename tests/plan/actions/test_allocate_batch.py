@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from kai_py.api.choices import FillStrategy
 from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.plan.actions.allocate_batch import AlikeGangs
+from kai_py.plan.actions.allocate_batch import EquivalentGangs
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
-from kai_py.plan.gang_queue import GangLine
+from kai_py.plan.gang_queue import GangQueue
 from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.snapshot.queue_specs import QueueSpec
 from kai_py.snapshot.snapshot import Hold
@@ -68,7 +68,7 @@ def worlds(draw):
 def test_the_plan_is_that_of_one_by_one(each: World):
     with patch.multiple("kai_py.plan.actions.allocate_batch", FIRST_REACH=3, FEW=0):
         at_once = each.plan()
-    with patch.object(AlikeGangs, "place", return_value=False):
+    with patch.object(EquivalentGangs, "place", return_value=False):
         assert each.plan() == at_once
 
 
@@ -76,7 +76,7 @@ def test_alike_pods_of_all_queues_take_one_step():
     names = [f"q{i}" for i in range(3)]
     queues = [QueueSpec(name=name, deserved={"gpu": 10.0}) for name in names]
     waiting = [gang(f"w{i:02d}", pods=1, queue=names[i % 3], created=i) for i in range(30)]
-    with patch.object(GangLine, "pop", autospec=True, return_value=None) as pop:
+    with patch.object(GangQueue, "pop", autospec=True, return_value=None) as pop:
         plan = world({"n0": 16, "n1": 20}, *waiting, queues=queues).plan()
     assert [each.pods[0].pod.name for each in plan.placements] == [f"w{i:02d}-0" for i in range(30)]
     assert [each.pods[0].node for each in plan.placements] == ["n0"] * 16 + ["n1"] * 14
@@ -88,9 +88,9 @@ def test_queues_with_pods_of_kinds_of_their_own_take_one_step():
     queues = [QueueSpec(name=name, deserved={"gpu": 30.0}) for name in names]
     waiting = [gang(f"w{i:02d}", gpus=1 + i % 3, queue=names[i % 3], pods=1) for i in range(30)]
     all_of_them = world({"n0": 16, "n1": 20, "n2": 24}, *waiting, queues=queues)
-    with patch.object(GangLine, "pop", autospec=True, return_value=None) as pop:
+    with patch.object(GangQueue, "pop", autospec=True, return_value=None) as pop:
         plan = all_of_them.plan()
-    with patch.object(AlikeGangs, "place", return_value=False):
+    with patch.object(EquivalentGangs, "place", return_value=False):
         assert all_of_them.plan() == plan
     assert len(plan.placements) == 30
     assert pop.call_count == 1
@@ -101,9 +101,9 @@ def test_gangs_of_some_pods_take_one_step():
     queues = [QueueSpec(name=name, deserved={"gpu": 30.0}) for name in names]
     waiting = [gang(f"w{i:02d}", pods=2 + i % 3, queue=names[i % 3]) for i in range(20)]
     all_of_them = world({f"n{i}": 8 for i in range(9)}, *waiting, queues=queues)
-    with patch.object(GangLine, "pop", autospec=True, return_value=None) as pop:
+    with patch.object(GangQueue, "pop", autospec=True, return_value=None) as pop:
         plan = all_of_them.plan()
-    with patch.object(AlikeGangs, "place", return_value=False):
+    with patch.object(EquivalentGangs, "place", return_value=False):
         assert all_of_them.plan() == plan
     assert sum(len(each.pods) for each in plan.placements) == 59
     assert pop.call_count == 1

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from kai_py.plan.actions import allocate_in_turn
 from kai_py.plan.plan import Action, Stage
-from kai_py.policy.fairness_rules import KAI, NATIVE, FreeRoom
+from kai_py.policy.fairness_rules import KAI, NATIVE, BypassPolicy
 from kai_py.snapshot.queue_specs import QueueSpec
 from tests.support.scenario import cluster, evicted, node, placed, pod, queue
 from tests.support.worlds import gang, replayed, world
 
-WHO_FITS = replace(NATIVE, free_room=FreeRoom.WHO_FITS)
+WHO_FITS = replace(NATIVE, bypass_policy=BypassPolicy.BYPASS_FIRST)
 
 
 def contested(low, **settings):
@@ -55,7 +55,7 @@ def test_by_other_rules_who_fits_starts_and_leaves_a_cycle_later(rules):
 def test_what_is_in_nobodys_way_starts_in_the_same_cycle():
     before = contested(gang("low", pods=1, created=6))
     plan = replace(before, nodes={"a": 8, "b": 5}).plan()
-    assert [(each.pod.name, each.moved_to) for each in plan.evictions] == [("runs-0", "b")]
+    assert [(each.pod.name, each.relocated_to) for each in plan.evictions] == [("runs-0", "b")]
     assert placed(plan) == {"low-0": "b"}
 
 

@@ -189,7 +189,7 @@ def test_who_leaves_for_a_pod_that_refuses_it_does_not_stay():
     nodes = [node(name, labels={HOST: name}) for name in "ab"]
     for told in ([runs, waits], [waits, runs]):
         plan = cluster(*nodes, queue("q", 8), *told).plan()
-        assert [(e.pod.name, e.moved_to) for e in plan.evictions] == [("web", "b")]
+        assert [(e.pod.name, e.relocated_to) for e in plan.evictions] == [("web", "b")]
         assert [(n.pod.name, n.node) for n in plan.nominations] == [("new", "a")]
 
 
@@ -198,5 +198,5 @@ def test_pods_of_a_gang_that_a_newcomer_refuses_do_not_stay_with_it():
     waits = pod("new", queue="q", affinity=away(HOST), node_selector={HOST: "a"})
     nodes = [node(name, labels={HOST: name}) for name in "ab"]
     plan = cluster(*nodes, queue("q", 8), runs, waits).plan()
-    assert {e.moved_to for e in plan.evictions} == {"b"}
+    assert {e.relocated_to for e in plan.evictions} == {"b"}
     assert len(plan.evictions) == 2

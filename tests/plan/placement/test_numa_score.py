@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from kai_py.api.choices import FillStrategy
 from kai_py.api.records.core import Container, Pod, Resources, Taint
-from kai_py.policy.score.strategies import PlacementStrategy
+from kai_py.policy.score.strategies import ScoreStrategy
 from tests.plan.state.limits.test_numa import report, whole
 from tests.support.scenario import cluster, job_with_pods, node, placed, queue
 
 FRUGAL, SPREAD = (
-    {"default_strategy": PlacementStrategy.FRUGAL},
+    {"default_strategy": ScoreStrategy.FRUGAL},
     {"cpu_strategy": FillStrategy.SPREAD},
 )
 POLICIES = ["best-effort", "none", "restricted", "something-new"]
@@ -31,7 +31,7 @@ def world(*objects, **settings):
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize(
-    "chosen", [{}, FRUGAL, SPREAD, *({"strategy": each} for each in PlacementStrategy)], ids=str
+    "chosen", [{}, FRUGAL, SPREAD, *({"strategy": each} for each in ScoreStrategy)], ids=str
 )
 def test_one_zone_comes_before_two(policy, chosen):
     """The other node is fuller and first by name, so packing alone would take it."""

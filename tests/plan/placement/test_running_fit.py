@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.plan.cycle import CycleSettings
-from kai_py.plan.placement.running_fit import RunningFit, is_plain
+from kai_py.plan.placement.running_fit import RunningFit, is_resources_only
 from kai_py.plan.plan import Action
-from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.state.queues import quota_of
 from kai_py.plan.state.statement import Evicted, Statement
 from kai_py.policy.fill import fill
-from kai_py.policy.fit import copies_that_fit
+from kai_py.policy.fit import replicas_that_fit
 from tests.support.scenario import cluster, node, placed, pod, queue, shared
 
 NODES = 24
@@ -42,20 +42,20 @@ def statement():
 BONUS = 0.25
 
 
-def running_fit(trial, shape, preference, room=Room.NOW):
+def running_fit(trial, shape, preference, room=Capacity.IDLE):
     allowed = np.arange(NODES) % 7 != 0
     slack_row = trial.snapshot.resources.positions["nvidia.com/gpu"]
-    return RunningFit(trial, shape, allowed, preference, slack_row, room=room, now_bonus=BONUS)
+    return RunningFit(trial, shape, allowed, preference, slack_row, capacity=room, idle_bonus=BONUS)
 
 
 def agrees(running, shape, preference):
     trial = running.statement
     nodes, resources = trial.snapshot.nodes, trial.snapshot.resources
     now, fresh = (
-        copies_that_fit(shape, resources, trial.free(room), running.allowed, nodes.allocatable)
-        for room in (Room.NOW, running.room)
+        replicas_that_fit(shape, resources, trial.free(room), running.allowed, nodes.allocatable)
+        for room in (Capacity.IDLE, running.room)
     )
-    if running.room is Room.LATER:
+    if running.room is Capacity.FUTURE_IDLE:
         preference = preference + np.where(now > 0, BONUS, 0.0)
     slack = trial.free(running.room)[resources.positions["nvidia.com/gpu"]]
     taken = fill(1, fresh, preference, slack)
@@ -73,7 +73,7 @@ steps = st.lists(
         st.sampled_from(["first", "first", "first", "row", "evict", "many"]),
         st.integers(0, len(REQUESTS) - 1),
         st.integers(0, NODES - 1),
-        st.sampled_from([Room.NOW, Room.NOW, Room.LATER]),
+        st.sampled_from([Capacity.IDLE, Capacity.IDLE, Capacity.FUTURE_IDLE]),
         st.booleans(),
     ),
     max_size=14,
@@ -82,7 +82,7 @@ steps = st.lists(
 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=60)
-@given(steps, st.booleans(), st.sampled_from(list(Room)))
+@given(steps, st.booleans(), st.sampled_from(list(Capacity)))
 def test_kept_equals_fresh(done, tiers, kept_for):
     trial = statement()
     waiting = [members(trial, f"p{kind}-") for kind in range(len(REQUESTS))]
@@ -122,18 +122,22 @@ def test_a_resource_that_no_node_has_fits_nowhere():
     trial = statement()
     ((_, member),) = members(trial, "elsewhere")
     running = running_fit(trial, member.shape, np.zeros(NODES))
-    assert running.first() is None
+    assert running.first_row() is None
     ((_, plain), *_) = members(trial, "p0")
     trial.place(
-        trial.snapshot.gangs["default/Pod/p0-0"], [plain], 4, Action.ALLOCATE, room=Room.NOW
+        trial.snapshot.gangs["default/Pod/p0-0"],
+        [plain],
+        4,
+        Action.ALLOCATE,
+        capacity=Capacity.IDLE,
     )
-    assert running.first() is None
+    assert running.first_row() is None
 
 
 def test_only_room_may_decide():
     trial = statement()
-    assert is_plain(members(trial, "p0")[0][1].shape, trial.limits)
-    assert not is_plain(members(trial, "part")[0][1].shape, trial.limits)
+    assert is_resources_only(members(trial, "p0")[0][1].shape, trial.limits)
+    assert not is_resources_only(members(trial, "part")[0][1].shape, trial.limits)
 
 
 def test_pods_of_two_shapes_share_nodes_tightly():

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai_py.plan.actions.allocate_batch import AlikeGangs
+from kai_py.plan.actions.allocate_batch import EquivalentGangs
 from kai_py.plan.placement.strategy import Scoring
 from kai_py.plan.plan import Action
-from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Evicted
 from kai_py.policy.fit import StaticFits
-from kai_py.policy.score.strategies import PlacementStrategy
+from kai_py.policy.score.strategies import ScoreStrategy
 from tests.plan.state.test_statement import statement
 from tests.support.scenario import cluster, job_with_pods, node, placed, pod, queue, shared
 from tests.support.worlds import gang, member, world
 
-STRATEGIES = [each for each in PlacementStrategy if each is not PlacementStrategy.RANDOM]
+STRATEGIES = [each for each in ScoreStrategy if each is not ScoreStrategy.RANDOM]
 
 
 def picks(scoring, trial):
@@ -27,21 +27,22 @@ def picks(scoring, trial):
     return [
         scoring.nodes(trial, room).pick(shapes[number], everywhere, flat)
         for number in sorted(shapes)
-        for room in Room
+        for room in Capacity
     ]
 
 
 steps = st.lists(
-    st.tuples(st.sampled_from(["place", "evict"]), st.integers(0, 9), st.integers(0, 1)), max_size=8
+    st.tuples(st.sampled_from(["place_batch", "evict"]), st.integers(0, 9), st.integers(0, 1)),
+    max_size=8,
 )
 
 
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
-@given(steps, st.sampled_from(STRATEGIES), st.sampled_from(Room), st.booleans())
+@given(steps, st.sampled_from(STRATEGIES), st.sampled_from(Capacity), st.booleans())
 def test_remembered_levels_are_those_scored_anew(done, strategy, room, keep):
     trial = statement()
-    scoring = Scoring.of(strategy, trial.snapshot, StaticFits())
+    scoring = Scoring.for_snapshot(strategy, trial.snapshot, StaticFits())
     picks(scoring, trial)
     with trial.trial() as block:
         for kind, index, row in done:
@@ -49,15 +50,15 @@ def test_remembered_levels_are_those_scored_anew(done, strategy, room, keep):
             picks(scoring, trial)
         if keep:
             block.keep()
-    fresh = Scoring.of(strategy, trial.snapshot, StaticFits())
-    if strategy is PlacementStrategy.CLUSTERING:
+    fresh = Scoring.for_snapshot(strategy, trial.snapshot, StaticFits())
+    if strategy is ScoreStrategy.CLUSTERING:
         return
     assert picks(scoring, trial) == picks(fresh, trial)
 
 
 def act(trial, scoring, kind, index, row, room):
     gangs = sorted(trial.snapshot.gangs.values(), key=lambda gang: gang.key)
-    if kind == "place":
+    if kind == "place_batch":
         waiting = [(g, m) for g in gangs for m in g.pending if m.pod.uid not in trial.placed]
         gang, member = waiting[index % len(waiting)]
         if trial.place(gang, [member], row, Action.ALLOCATE, room=room):
@@ -69,7 +70,7 @@ def act(trial, scoring, kind, index, row, room):
         trial.evict(Evicted(member, gang, Action.PREEMPT, gang, "test"))
 
 
-@pytest.mark.parametrize("strategy", PlacementStrategy)
+@pytest.mark.parametrize("strategy", ScoreStrategy)
 def test_every_strategy_fills_a_cluster_and_never_more(strategy):
     pods = [shared(pod(f"p{i}", 0, queue="q"), "0.5") for i in range(9)]
     world = cluster(queue("q", 64), node("a", 2), node("b", 2), pods, strategy=strategy)
@@ -85,7 +86,7 @@ def test_every_strategy_fills_a_cluster_and_never_more(strategy):
     assert "Insufficient GPU fraction" in plan.unplaced[0].message
 
 
-@pytest.mark.parametrize("strategy", PlacementStrategy)
+@pytest.mark.parametrize("strategy", ScoreStrategy)
 def test_gangs_stay_whole(strategy):
     gang = job_with_pods("j", 3, 2, queue="q")
     settings = {"strategy": strategy}
@@ -93,7 +94,7 @@ def test_gangs_stay_whole(strategy):
     assert len(placed(cluster(queue("q", 64), node("a", 6), gang, **settings).plan())) == 3
 
 
-@pytest.mark.parametrize("strategy", PlacementStrategy)
+@pytest.mark.parametrize("strategy", ScoreStrategy)
 def test_mixed_gangs_that_fit_are_placed(strategy):
     mixed = gang("mixed", nodes="---")
     shaped = (
@@ -104,7 +105,7 @@ def test_mixed_gangs_that_fit_are_placed(strategy):
     assert sorted(placed(plan).values()) == ["a", "b", "b"]
 
 
-@pytest.mark.parametrize("strategy", [PlacementStrategy.FGD, PlacementStrategy.FRUGAL])
+@pytest.mark.parametrize("strategy", [ScoreStrategy.FGD, ScoreStrategy.FRUGAL])
 def test_fragmentation_keeps_whole_gpus_for_those_who_want_them(strategy):
     parts = [shared(pod(f"old{i}", 0, queue="q", node="a"), "0.5", group="g") for i in range(1)]
     waits = [shared(pod("half", 0, queue="q"), "0.5"), pod("one", 1, queue="q", created=9)]
@@ -115,7 +116,7 @@ def test_fragmentation_keeps_whole_gpus_for_those_who_want_them(strategy):
     assert group == "g"
 
 
-DEFAULT = {"default_strategy": PlacementStrategy.FRUGAL}
+DEFAULT = {"default_strategy": ScoreStrategy.FRUGAL}
 
 
 def test_gangs_with_whole_gpus_keep_to_few_nodes_by_default():
@@ -125,13 +126,13 @@ def test_gangs_with_whole_gpus_keep_to_few_nodes_by_default():
     gang = job_with_pods("j", 4, 1, queue="q")
     found = placed(cluster(queue("q", 64), *nodes, gang, heavy, **DEFAULT).plan())
     assert {row for name, row in found.items() if name != "heavy"} == {"c"}
-    named = {"strategy": PlacementStrategy.FRUGAL}
+    named = {"strategy": ScoreStrategy.FRUGAL}
     found = placed(cluster(queue("q", 64), *nodes, gang, heavy, **named).plan())
     assert {row for name, row in found.items() if name != "heavy"} == {"a-short", "b-short"}
 
 
 @pytest.mark.parametrize(
-    "chosen", [{"strategy": each} for each in PlacementStrategy] + [DEFAULT], ids=str
+    "chosen", [{"strategy": each} for each in ScoreStrategy] + [DEFAULT], ids=str
 )
 @pytest.mark.parametrize("pods", [1, 3])
 def test_pods_without_devices_leave_gpu_nodes_alone_while_others_have_room(chosen, pods):
@@ -165,6 +166,6 @@ def test_single_pods_placed_together_go_where_they_go_one_by_one(monkeypatch):
         pod(f"p{i:02d}", i // 24, queue="q", created=i, requests={"cpu": "3"}) for i in range(48)
     ]
     together = placed(cluster(queue("q", 64), nodes, pods, **DEFAULT).plan())
-    monkeypatch.setattr(AlikeGangs, "place", lambda self: False)
+    monkeypatch.setattr(EquivalentGangs, "place_batch", lambda self: False)
     assert placed(cluster(queue("q", 64), nodes, pods, **DEFAULT).plan()) == together
     assert len(together) > 30

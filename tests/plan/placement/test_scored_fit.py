@@ -10,17 +10,17 @@ from kai_py.plan.placement import score_nodes
 from kai_py.plan.placement.score_nodes import ScoredFit
 from kai_py.plan.placement.strategy import Scoring
 from kai_py.plan.plan import Action
-from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.state.queues import quota_of
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fairness_rules import NATIVE
 from kai_py.policy.fit import StaticFits
-from kai_py.policy.score.strategies import PlacementStrategy
+from kai_py.policy.score.strategies import ScoreStrategy
 from tests.support.scenario import cluster, node, pod, queue
 
-UNFORESEEN = (PlacementStrategy.RANDOM, PlacementStrategy.CLUSTERING)
-FORESEEN = [each for each in PlacementStrategy if each not in UNFORESEEN]
+UNFORESEEN = (ScoreStrategy.RANDOM, ScoreStrategy.CLUSTERING)
+FORESEEN = [each for each in ScoreStrategy if each not in UNFORESEEN]
 
 machines = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 12)), min_size=1, max_size=5)
 asks = st.lists(
@@ -46,7 +46,7 @@ def statement(shapes, sizes):
 
 
 def fit_of(trial, shape, strategy, mask, preference):
-    nodes = Scoring.of(strategy, trial.snapshot, StaticFits()).nodes(trial, Room.NOW)
+    nodes = Scoring.for_snapshot(strategy, trial.snapshot, StaticFits()).nodes(trial, Capacity.IDLE)
     return ScoredFit(nodes, shape, mask, preference)
 
 
@@ -82,17 +82,17 @@ def test_rows_ahead_are_those_of_one_pod_after_the_other(
             foreseen = fit_of(trial, shape, strategy, mask, preference).next_rows(count)
         each = fit_of(trial, shape, strategy, mask, preference)
         nodes = np.arange(len(sizes))
-        ahead = each.scored.levels_ahead(shape, nodes, np.zeros_like(nodes), count + 1)
+        ahead = each.scored.scores_ahead(shape, nodes, np.zeros_like(nodes), count + 1)
         rows = []
         for gang, member in pods[:count]:
-            row = each.first()
+            row = each.first_row()
             if row is None:
                 break
-            assert each.has_room()
-            assert each.scored.levels(shape)[row] == ahead[row, rows.count(row)]
-            assert trial.place(gang, [member], row, Action.ALLOCATE, room=Room.NOW)
+            assert each.is_feasible()
+            assert each.scored.scores(shape)[row] == ahead[row, rows.count(row)]
+            assert trial.place(gang, [member], row, Action.ALLOCATE, capacity=Capacity.IDLE)
             rows.append(row)
         else:
             assert len(rows) == count
         assert foreseen == rows
-        assert each.has_room() == (each.first() is not None)
+        assert each.is_feasible() == (each.first_row() is not None)

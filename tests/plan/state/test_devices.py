@@ -137,7 +137,7 @@ def test_a_claim_that_is_not_there_yet_is_waited_for():
     plan = cluster(
         *hardware(1), queue("team", 8), claiming(pod("p", 0, queue="team"), "missing")
     ).plan()
-    assert plan.unplaced[0].stage is Stage.CLAIMS
+    assert plan.unplaced[0].stage is Stage.CLAIMS_NOT_READY
     assert 'resourceclaim "missing" not found' in plan.unplaced[0].message
 
 

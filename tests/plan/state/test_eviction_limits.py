@@ -13,7 +13,7 @@ from kai_py.api.records.disruption import (
 )
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
-from kai_py.plan.state.eviction_limits import MOST_RECORDS, PastEvictions
+from kai_py.plan.state.eviction_limits import MAX_RECORDS, EvictionHistory
 from kai_py.snapshot.queue_specs import EvictionRecord, QueueSpec
 from tests.support.scenario import cluster, evicted, node, pod, queue
 from tests.support.worlds import gang, world
@@ -144,15 +144,15 @@ def test_without_limit_and_cooldown_nothing_is_told():
 
 
 def test_of_many_evictions_the_oldest_are_told_as_one():
-    past = PastEvictions()
-    past.recall(
+    past = EvictionHistory()
+    past.restore(
         [QueueSpec(name="q", evictions=tuple(EvictionRecord(f"g{i}", i, 2) for i in range(200)))]
     )
-    past.forget(200.0, 0.0)
+    past.prune(200.0, 0.0)
     kept = past.by_queue["q"]
-    assert len(kept) == MOST_RECORDS
+    assert len(kept) == MAX_RECORDS
     assert kept[0] == EvictionRecord("g72", 72, 146)
-    assert past.lost(200.0) == {"q": 400}
+    assert past.evicted_last_hour(200.0) == {"q": 400}
 
 
 def test_a_core_larger_than_the_limit_goes_alone():

@@ -66,7 +66,7 @@ def test_a_node_without_a_device_plugin_serves_by_a_claim_that_is_made():
     plan = cluster(answering(), *with_driver("n0"), queue("q", 8), pod("p", 2, queue="q")).plan()
     assert placed(plan) == {"p": "n0"}
     [[placement]] = [gang.pods for gang in plan.placements]
-    claim = placement.make.claim
+    claim = placement.create_claim.claim
     assert claim.metadata.name.startswith("p-extended-resources-")
     assert claim.metadata.annotations == {"resource.kubernetes.io/extended-resource-claim": "true"}
     [owner] = claim.metadata.owner_references
@@ -75,7 +75,7 @@ def test_a_node_without_a_device_plugin_serves_by_a_claim_that_is_made():
     assert request.name == "container-0-request-1"
     assert request.exactly.count == 2
     assert len(made(plan)["p"]) == 2
-    [use] = placement.make.uses
+    [use] = placement.create_claim.uses
     assert (use.container_name, use.resource_name) == ("main", GPU)
     assert plan.queues[0].allocated["gpu"] == 2
 
@@ -150,13 +150,13 @@ def test_limits_by_class_hold_whoever_serves():
 def test_w15_what_is_being_made_is_not_given_again_and_comes_back_when_forgotten():
     world = cluster(answering(), *with_driver("n0", 2), queue("q", 8), pod("a", 2, queue="q"))
     [[first]] = [gang.pods for gang in world.plan().placements]
-    world.builder.assume(first.pod, first.node, {}, (), first.make.claim)
+    world.builder.assume(first.pod, first.node, {}, (), first.create_claim.claim)
     world.add(pod("b", 2, queue="q", created=1))
     assert placed(world.plan()) == {}
     unallocated = replace(
-        first.make.claim,
-        metadata=replace(first.make.claim.metadata, uid="real"),
-        status=type(first.make.claim.status)(),
+        first.create_claim.claim,
+        metadata=replace(first.create_claim.claim.metadata, uid="real"),
+        status=type(first.create_claim.claim.status)(),
     )
     world.add(unallocated)
     assert placed(world.plan()) == {}, "the claim exists, its allocation is being written"
@@ -200,6 +200,6 @@ def test_pods_that_share_a_device_get_shares_of_their_own():
         result.share_id
         for gang in plan.placements
         for each in gang.pods
-        for result in each.make.claim.status.allocation.devices.results
+        for result in each.create_claim.claim.status.allocation.devices.results
     ]
     assert len(set(shares)) == len(shares) == 3

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kai_py.plan.state import queues
-from kai_py.plan.state.queues import KeptShares
+from kai_py.plan.state.queues import FairShareCache
 from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.snapshot.queue_specs import QueueSpec
 
@@ -42,7 +42,7 @@ def shares(
 
 
 def test_the_same_inputs_are_divided_once(divisions):
-    kept = KeptShares()
+    kept = FairShareCache()
     first = shares(kept, past=np.zeros((2, 2)))
     assert shares(kept, past=np.zeros((2, 2))) is first
     assert len(divisions) == 1
@@ -61,8 +61,8 @@ def test_the_same_inputs_are_divided_once(divisions):
     ids=lambda change: next(iter(change)),
 )
 def test_any_change_divides_again(divisions, change):
-    kept = KeptShares()
+    kept = FairShareCache()
     shares(kept)
-    found, anew = shares(kept, **change), shares(KeptShares(), **change)
+    found, anew = shares(kept, **change), shares(FairShareCache(), **change)
     assert len(divisions) == 3
     np.testing.assert_array_equal(found.fair, anew.fair)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kai_py.plan.cycle import CycleSettings
 from kai_py.plan.plan import Action
-from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.state.queues import quota_of
 from kai_py.plan.state.statement import Evicted, Statement
@@ -76,18 +76,18 @@ def state(trial):
         *(
             trial.devices.copies(shapes[number], everywhere, 9, room)
             for number in sorted(shapes)
-            for room in Room
+            for room in Capacity
         ),
         *(
             copies
             for number in sorted(shapes)
-            for room in Room
+            for room in Capacity
             if (copies := trial.limits.copies(shapes[number], room, 9)) is not None
         ),
         *(
             column
             for number in sorted(shapes)
-            for room in Room
+            for room in Capacity
             if (parts := trial.share_room(shapes[number], room, 9))
             for column in (parts.shared, parts.total)
         ),
@@ -116,7 +116,7 @@ steps = st.lists(
         st.sampled_from(["place", "evict"]),
         st.integers(0, 19),
         st.integers(0, 1),
-        st.sampled_from(Room),
+        st.sampled_from(Capacity),
     ),
     max_size=8,
 )
@@ -149,7 +149,7 @@ def test_limits_say_how_many_pods_they_take(kept, undone):
     """Answers that were kept while others were placed, evicted and undone are still true."""
     trial = statement()
     gangs = sorted(trial.snapshot.gangs.values(), key=lambda gang: gang.key)
-    limited = [m for g in gangs for m in g.pending if trial.limits.of(m.shape)]
+    limited = [m for g in gangs for m in g.pending if trial.limits.refusing(m.shape)]
     for step in kept:
         do(trial, step)
         told(trial, limited)
@@ -158,9 +158,9 @@ def test_limits_say_how_many_pods_they_take(kept, undone):
             do(trial, step)
             told(trial, limited)
     for member in limited:
-        for room in Room:
-            for row, copies in enumerate(trial.limits.copies(member.shape, room, 1)):
-                taken = trial.limits.take(member, row, room)
+        for room in Capacity:
+            for row, copies in enumerate(trial.limits.replicas(member.shape, room, 1)):
+                taken = trial.limits.allocate(member, row, room)
                 assert (taken is not None) == (copies > 0), (member.pod.name, row, room)
                 for undo in reversed(taken or ()):
                     undo()
@@ -172,14 +172,16 @@ def test_a_limit_knows_at_once_what_was_placed_and_undone():
     before = {}
     for name in ("disk2", "local0", "whole1"):
         shape = members[name].shape
-        before[name] = trial.limits.copies(shape, Room.NOW, 1).tolist()
+        before[name] = trial.limits.replicas(shape, Capacity.IDLE, 1).tolist()
         assert before[name][0] == 1
-        others = [each for each in members.values() if trial.limits.of(each.shape)]
+        others = [each for each in members.values() if trial.limits.refusing(each.shape)]
         with trial.trial():
             for each in others:
-                trial.place(gang_of(trial, each), [each], 0, Action.ALLOCATE, room=Room.NOW)
-            assert trial.limits.copies(shape, Room.NOW, 1)[0] == 0, name
-        assert trial.limits.copies(shape, Room.NOW, 1).tolist() == before[name], name
+                trial.place(
+                    gang_of(trial, each), [each], 0, Action.ALLOCATE, capacity=Capacity.IDLE
+                )
+            assert trial.limits.replicas(shape, Capacity.IDLE, 1)[0] == 0, name
+        assert trial.limits.replicas(shape, Capacity.IDLE, 1).tolist() == before[name], name
 
 
 def gang_of(trial, member):
@@ -188,5 +190,5 @@ def gang_of(trial, member):
 
 def told(trial, members):
     for member in members:
-        for room in Room:
+        for room in Capacity:
             trial.limits.copies(member.shape, room, 2)

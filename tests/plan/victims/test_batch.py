@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kai_py.plan.plan import Action
-from kai_py.plan.victims.batch import Exchanges
+from kai_py.plan.victims.batch import VictimBatch
 from kai_py.plan.victims.search import VictimSearch
 from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.snapshot.queue_specs import QueueSpec
@@ -82,7 +82,7 @@ def worlds(draw):
 @given(worlds())
 def test_the_plan_is_that_of_a_search_for_each(each: World):
     at_once = each.plan()
-    with patch.object(Exchanges, "follow"):
+    with patch.object(VictimBatch, "follow"):
         assert each.plan() == at_once
 
 
@@ -111,7 +111,7 @@ def test_a_victim_that_finds_room_elsewhere_is_moved():
         queues=queues,
         actions=(Action.ALLOCATE, Action.RECLAIM),
     )
-    moved = {each.pod.name: each.moved_to for each in half_full.plan().evictions}
+    moved = {each.pod.name: each.relocated_to for each in half_full.plan().evictions}
     assert moved == {"r3-0": "n0", "r2-0": "n1"}
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from kai_py.plan.plan import Action
-from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.devices import CycleDevices
 from tests.support.scenario import (
     claim,
@@ -99,15 +99,15 @@ def test_a_claim_whose_devices_were_promised_to_others_cannot_be_joined():
     members = {m.pod.name: m for gang in snapshot.gangs.values() for m in gang.members}
     everywhere = np.ones(1, dtype=bool)
     shape = members["joins"].shape
-    devices.give_back(members["s0"])
-    taken = devices.take(members["high-0"], 0, Room.LATER)
-    assert devices.copies(shape, everywhere, 1, Room.LATER).tolist() == [0]
-    assert devices.take(members["joins"], 0, Room.LATER) is None
-    assert "lose its devices" in devices.why_not(shape, everywhere)
+    devices.release(members["s0"])
+    taken = devices.allocate(members["high-0"], 0, Capacity.FUTURE_IDLE)
+    assert devices.replicas(shape, everywhere, 1, Capacity.FUTURE_IDLE).tolist() == [0]
+    assert devices.allocate(members["joins"], 0, Capacity.FUTURE_IDLE) is None
+    assert "lose its devices" in devices.unschedulable_reason(shape, everywhere)
     taken.undo()
-    assert devices.copies(shape, everywhere, 1, Room.LATER).tolist() == [1]
-    assert devices.take(members["joins"], 0, Room.LATER) is not None
-    assert devices.take(members["high-0"], 0, Room.LATER) is None
+    assert devices.replicas(shape, everywhere, 1, Capacity.FUTURE_IDLE).tolist() == [1]
+    assert devices.allocate(members["joins"], 0, Capacity.FUTURE_IDLE) is not None
+    assert devices.allocate(members["high-0"], 0, Capacity.FUTURE_IDLE) is None
 
 
 def test_reclaim_frees_exactly_the_devices_that_are_needed():
@@ -128,7 +128,7 @@ def test_nobody_is_tried_as_a_victim_for_devices_that_no_node_has():
     world.devices.sync(snapshot.devices)
     devices = CycleDevices(world.devices, snapshot)
     shapes = {m.pod.name: m.shape for g in snapshot.gangs.values() for m in g.members}
-    assert not devices.ever_fits(shapes["high-0"])
+    assert not devices.fits_empty_cluster(shapes["high-0"])
     world = cluster(*hardware(3), queue("team", 8), holder("low0", 0), high(1, count=3))
     assert evicted(world.plan()) == ["low0"]
 
@@ -178,7 +178,7 @@ def test_pods_with_claims_of_their_own_are_moved_together():
         claiming_job("wide", 1, 2, queue="team", created=50),
     )
     (moved,) = plan.evictions
-    assert moved.moved_to == {"n0": "n1", "n1": "n0"}[moved.node]
+    assert moved.relocated_to == {"n0": "n1", "n1": "n0"}[moved.node]
     assert [(n.pod.name, n.node) for n in plan.nominations] == [("wide-0", moved.node)]
 
 

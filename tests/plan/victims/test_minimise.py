@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kai_py.plan.plan import Action
-from kai_py.policy.fairness_rules import KAI, NATIVE, Preempted
+from kai_py.policy.fairness_rules import KAI, NATIVE, VictimPreference
 from tests.plan.victims.test_device_victims import hardware, high, holder, sharers
 from tests.support.scenario import cluster, evicted, queue
 from tests.support.worlds import at_node, gang, kept_world, world
@@ -16,7 +16,7 @@ from tests.support.worlds import at_node, gang, kept_world, world
 SETTINGS = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
-YOUNGEST = replace(NATIVE, preempted=Preempted.YOUNGEST)
+YOUNGEST = replace(NATIVE, victim_preference=VictimPreference.YOUNGEST)
 ACTIONS = (Action.ALLOCATE, Action.PREEMPT)
 
 
@@ -75,7 +75,7 @@ def test_the_copies_of_a_gang_are_won_where_each_costs_least():
 
 
 def test_where_not_all_are_looked_at_the_youngest_leave_as_ever(monkeypatch):
-    monkeypatch.setattr("kai_py.plan.victims.search.MOST_WEIGHED", 8)
+    monkeypatch.setattr("kai_py.plan.victims.search.MAX_UNITS", 8)
     small, large = singles("a", *[1] * 8, created=10), singles("b", 4, 2, 2, created=1)
     assert len(evicted(world({"a": 8, "b": 8}, *small, *large, urgent(8)).plan())) == 8
 

@@ -45,7 +45,7 @@ def test_who_holds_no_more_than_its_due_keeps_it():
         running("theirs", 4, "other"),
         pod("new", 4, queue="own"),
     )
-    assert found.stage is Stage.VICTIMS
+    assert found.stage is Stage.VICTIMS_PROTECTED
     [kept] = found.protections
     assert (kept.rule, kept.queue, kept.value, kept.bound) == (RULES.WITHIN_SHARE, "other", 4, 4)
 
@@ -60,7 +60,7 @@ def test_a_min_runtime_is_told_with_its_end():
         replace(theirs, status=replace(theirs.status, conditions=(bound,))),
         pod("new", 4, queue="own"),
     )
-    assert found.stage is Stage.VICTIMS
+    assert found.stage is Stage.VICTIMS_PROTECTED
     [kept] = found.protections
     assert (kept.rule, kept.queue) == (RULES.MIN_RUNTIME, "other")
     assert (kept.value, kept.bound) == (START + 1000, START + 900 + 3600)
@@ -79,7 +79,7 @@ def test_who_is_spared_for_now_is_told_with_what_spares_them(limit):
     assert found.stage is Stage.EVICTION_BUDGET
     [kept] = found.protections
     by = "maxEvictionsPerHour, which is 0" if limit else "PodDisruptionBudget default/web"
-    assert (kept.rule, kept.message) == (RULES.SPARED, f"pods of other are spared by {by}")
+    assert (kept.rule, kept.message) == (RULES.EVICTION_LIMITS, f"pods of other are spared by {by}")
 
 
 def test_a_gang_that_fits_no_empty_cluster_lacks_room():

@@ -7,13 +7,13 @@ from msgspec.structs import replace as struct_replace
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.plan import Action, Stage
-from kai_py.policy.fairness_rules import KAI, NATIVE, FreeRoom
+from kai_py.policy.fairness_rules import KAI, NATIVE, BypassPolicy
 from kai_py.snapshot.queue_specs import QueueSpec
 from tests.support.scenario import START, cluster, evicted, job, job_with_pods, node, pod, queue
 from tests.support.worlds import gang, kept_world, member, subgroup, world
 
 HOST_A = {"kubernetes.io/hostname": "a"}
-WHO_FITS = replace(NATIVE, free_room=FreeRoom.WHO_FITS)
+WHO_FITS = replace(NATIVE, bypass_policy=BypassPolicy.BYPASS_FIRST)
 
 
 def moves(plan):
@@ -328,7 +328,9 @@ def test_too_few_gpus_that_may_be_lost_are_a_no_without_a_search():
     needy = gang("new", pods=1, gpus=4, queue="poor", created=50)
     plan = three_above_their_due(needy, victim_probes=0).plan()
     assert evicted(plan) == []
-    assert [each.stage for each in plan.unplaced] == [Stage.VICTIMS], "not for lack of probes"
+    assert [each.stage for each in plan.unplaced] == [Stage.VICTIMS_PROTECTED], (
+        "not for lack of probes"
+    )
 
 
 def test_all_that_may_be_lost_can_be_won():
@@ -347,7 +349,7 @@ def test_a_search_without_probes_left_says_so():
     )
     assert evicted(plan.plan()) == ["low-0"]
     none_left = kept_world(plan, victim_probes=0)
-    assert none_left.plan().unplaced[0].stage is Stage.BUDGET
+    assert none_left.plan().unplaced[0].stage is Stage.SEARCH_BUDGET
 
 
 def test_job_sizes_are_floors():

@@ -181,7 +181,7 @@ def test_nobody_takes_back_what_was_just_taken(world):
         plan = states.plan()
         if plan.is_empty:
             return
-        seen.append([(e.gang, e.beneficiary) for e in plan.evictions if not e.moved_to])
+        seen.append([(e.gang, e.beneficiary) for e in plan.evictions if not e.relocated_to])
         states = replayed(states, plan)
     raise AssertionError(f"does not come to rest: {seen}")
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from kai_py.policy.score.fragmentation import fragmentation
 from kai_py.policy.score.frugal import stranded
-from kai_py.policy.score.growth import growing_least, least_growth, sigmoid_levels
-from kai_py.policy.score.node_capacity import GpuAsk, GpuRooms
+from kai_py.policy.score.growth import least_growth, least_growth_score, sigmoid_scores
+from kai_py.policy.score.node_capacity import GpuRequest, NodeCapacity
 from kai_py.policy.score.workload import (
-    Left,
-    Parts,
+    FreeCapacity,
+    FreeGpus,
     PodShapes,
     TargetWorkload,
     scarcity_weights,
@@ -84,20 +84,20 @@ MEASURES = {fragmentation: fragmented, stranded: lost}
 
 
 def rooms(room, parts):
-    return GpuRooms(
+    return NodeCapacity(
         rows=np.array([0]),
         cpu=np.array([float(room[0])]),
         memory=np.array([float(room[1])]),
-        parts=np.array([parts], dtype=float),
+        free_milli=np.array([parts], dtype=float),
         devices=np.array([len(parts)]),
-        classes=np.array([0]),
+        gpu_classes=np.array([0]),
     )
 
 
 def measured(waste, target, room, parts):
-    workload, seen = TargetWorkload.of(target), rooms(room, parts)
-    counted = Parts(workload, seen.parts)
-    return waste(workload, Left(seen.rows, seen.cpu, seen.memory, counted))[0]
+    workload, seen = TargetWorkload.from_shapes(target), rooms(room, parts)
+    counted = FreeGpus(workload, seen.free_milli)
+    return waste(workload, FreeCapacity(seen.rows, seen.cpu, seen.memory, counted))[0]
 
 
 @given(shapes, machines, st.sampled_from(list(MEASURES)))
@@ -121,8 +121,10 @@ def test_growth_is_that_of_the_best_gpu(rows, machine, cpu, asked, waste):
     milli = 1000 if asked < 3 else asked
     if cpu > min(free) or sum(part >= milli for part in parts) < (whole or asked >= 3):
         return
-    ask = GpuAsk(float(cpu), float(cpu), whole or int(asked >= 3), np.array([float(milli)]))
-    growth, device = least_growth(ask, rooms(free, parts), TargetWorkload.of(target), waste)
+    ask = GpuRequest(float(cpu), float(cpu), whole or int(asked >= 3), np.array([float(milli)]))
+    growth, device = least_growth(
+        ask, rooms(free, parts), TargetWorkload.from_shapes(target), waste
+    )
     define, left = MEASURES[waste], (free[0] - cpu, free[1] - cpu)
     before = define(target, free, parts)
     options = {}
@@ -156,27 +158,27 @@ def test_the_scarce_count_more_and_those_that_no_node_holds_nothing(supply, weig
 @pytest.mark.parametrize("waste", MEASURES)
 def test_a_gpu_that_fits_exactly_is_filled(waste):
     rows = [((0, 0), (1, 500), 1, True, 1.0), ((0, 0), (1, 1000), 1, True, 1.0)]
-    ask = GpuAsk(0.0, 0.0, 1, np.array([500.0]))
-    score = growing_least(TargetWorkload.of(listed(rows)), waste)
-    assert score(ask, rooms((8, 8), [1000, 500, 700, 0])).device[0] == 1
+    ask = GpuRequest(0.0, 0.0, 1, np.array([500.0]))
+    score = least_growth_score(TargetWorkload.from_shapes(listed(rows)), waste)
+    assert score(ask, rooms((8, 8), [1000, 500, 700, 0])).gpu[0] == 1
 
 
 def test_levels_are_whole_and_half_way_without_growth():
     growth = np.array([-1e4, -1000.0, 0.0, 1000.0, 1e4])
-    levels = sigmoid_levels(growth)
+    levels = sigmoid_scores(growth)
     assert levels.tolist() == [math.floor(100 / (1 + math.exp(g / 1000))) for g in growth]
     assert levels[2] == 50
 
 
 def machines_of(cpu, memory):
     nodes = len(cpu)
-    return GpuRooms(
+    return NodeCapacity(
         rows=np.arange(nodes),
         cpu=np.array(cpu, dtype=float),
         memory=np.array(memory, dtype=float),
-        parts=np.full((nodes, 4), 1000.0),
+        free_milli=np.full((nodes, 4), 1000.0),
         devices=np.full(nodes, 4),
-        classes=np.zeros(nodes, dtype=int),
+        gpu_classes=np.zeros(nodes, dtype=int),
     )
 
 
@@ -184,13 +186,13 @@ def machines_of(cpu, memory):
 def test_frugal_keeps_cores_and_memory_for_all_gpus_of_a_node(short):
     """Both nodes still hold one such pod afterwards; only one of them four."""
     rows = [((2, 2), (1, 1000), 1, True, 1.0)]
-    workload = TargetWorkload.of(listed(rows, nodes=2))
+    workload = TargetWorkload.from_shapes(listed(rows, nodes=2))
     amounts = {"cpu": [12, 12], "memory": [12, 12], short: [8, 12]}
     seen = machines_of(amounts["cpu"], amounts["memory"])
-    ask = GpuAsk(4.0, 4.0, 0, np.full(2, 1000.0))
-    frugal = growing_least(workload, stranded)(ask, seen).level
+    ask = GpuRequest(4.0, 4.0, 0, np.full(2, 1000.0))
+    frugal = least_growth_score(workload, stranded)(ask, seen).score
     assert frugal[1] > frugal[0]
-    plain = growing_least(workload, fragmentation)(ask, seen).level
+    plain = least_growth_score(workload, fragmentation)(ask, seen).score
     assert plain[0] == plain[1]
 
 
@@ -201,9 +203,10 @@ def test_frugal_leaves_the_rare_model_to_those_who_need_it():
     target.accepts[:] = [[True, False], [False, True]]
     target.supply[:] = [0.75, 0.25]
     seen = machines_of([8, 8], [8, 8])
-    ask = GpuAsk(0.0, 0.0, 1, np.full(2, 1000.0))
+    ask = GpuRequest(0.0, 0.0, 1, np.full(2, 1000.0))
     growth = {
-        waste: least_growth(ask, seen, TargetWorkload.of(target), waste)[0] for waste in MEASURES
+        waste: least_growth(ask, seen, TargetWorkload.from_shapes(target), waste)[0]
+        for waste in MEASURES
     }
     assert growth[stranded][0] < growth[stranded][1]
     assert growth[fragmentation][0] == growth[fragmentation][1]

@@ -6,38 +6,38 @@ import pytest
 from kai_py.policy.score.best_fit import best_fit
 from kai_py.policy.score.clustering import clustering
 from kai_py.policy.score.dot_product import dot_product
-from kai_py.policy.score.node_capacity import GpuAsk, GpuRooms, gpu_class
+from kai_py.policy.score.node_capacity import GpuRequest, NodeCapacity, gpu_class
 from kai_py.policy.score.packing import packing
-from kai_py.policy.score.random_score import by_lot
+from kai_py.policy.score.random_score import random_score
 
 PART, ONE, TWO = 1, 4, 8
 
 
 def rooms(*machines):
     """Each: free cores, free parts of its GPUs, bits of classes there."""
-    return GpuRooms(
+    return NodeCapacity(
         rows=np.arange(len(machines)),
         cpu=np.array([1000.0 * cores for cores, _, _ in machines]),
         memory=np.zeros(len(machines)),
-        parts=np.array([parts for _, parts, _ in machines], dtype=float),
+        free_milli=np.array([parts for _, parts, _ in machines], dtype=float),
         devices=np.array([len(parts) for _, parts, _ in machines]),
-        classes=np.array([classes for _, _, classes in machines]),
+        gpu_classes=np.array([classes for _, _, classes in machines]),
     )
 
 
 def ask(cores, devices, milli=1000.0, nodes=1):
-    return GpuAsk(1000.0 * cores, 0.0, devices, np.full(nodes, milli))
+    return GpuRequest(1000.0 * cores, 0.0, devices, np.full(nodes, milli))
 
 
 def test_best_fit():
     scores = best_fit(ask(32, 1, 500.0), rooms((64, [500, 1000], 0)))
-    assert scores.level.tolist() == [100 - 12.5 - 7 + 0.5]
-    assert scores.device.tolist() == [0]
+    assert scores.score.tolist() == [100 - 12.5 - 7 + 0.5]
+    assert scores.gpu.tolist() == [0]
 
 
 def test_dot_product():
     scores = dot_product(ask(64, 4), rooms((128, [1000] * 8, 0)))
-    assert scores.level.tolist() == [50]
+    assert scores.score.tolist() == [50]
 
 
 @pytest.mark.parametrize(
@@ -46,30 +46,30 @@ def test_dot_product():
 )
 def test_clustering_by_company(asked, classes, level):
     scores = clustering(ask(1, asked), rooms((64, [1000] * 8, classes)))
-    assert scores.level.tolist() == [level]
+    assert scores.score.tolist() == [level]
 
 
 def test_clustering_prefers_the_fuller_of_equals():
     scores = clustering(
         ask(1, 1, nodes=2), rooms((64, [1000] * 8, ONE), (64, [1000] * 4 + [0] * 4, ONE))
     )
-    assert scores.level.tolist() == [75, 87]
+    assert scores.score.tolist() == [75, 87]
 
 
 def test_packing_uses_gpus_in_use_then_nodes_in_use_then_small_nodes():
     machines = rooms((8, [400, 1000], 0), (8, [0, 1000], 0), (8, [1000, 1000], 0))
-    assert packing(ask(1, 1, 300.0, nodes=3), machines).level.tolist() == [96, 49, 31]
-    assert packing(ask(1, 1, nodes=3), machines).level.tolist() == [49, 49, 31]
+    assert packing(ask(1, 1, 300.0, nodes=3), machines).score.tolist() == [96, 49, 31]
+    assert packing(ask(1, 1, nodes=3), machines).score.tolist() == [49, 49, 31]
 
 
 def test_lots_are_drawn_anew_but_not_by_accident():
-    first, again = by_lot(), by_lot()
+    first, again = random_score(), random_score()
     machines = rooms(*[(8, [500, 700], 0)] * 50)
     drawn = [first(ask(1, 1, 500.0, nodes=50), machines) for _ in range(2)]
-    assert drawn[0].level.tolist() == again(ask(1, 1, 500.0, nodes=50), machines).level.tolist()
-    assert drawn[0].level.tolist() != drawn[1].level.tolist()
-    assert len(set(drawn[0].level)) == 50
-    assert set(drawn[0].device) == {0, 1}
+    assert drawn[0].score.tolist() == again(ask(1, 1, 500.0, nodes=50), machines).score.tolist()
+    assert drawn[0].score.tolist() != drawn[1].score.tolist()
+    assert len(set(drawn[0].score)) == 50
+    assert set(drawn[0].gpu) == {0, 1}
 
 
 def test_classes_tell_parts_and_counts_apart():

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kai_py.api.choices import FillStrategy
 from kai_py.policy.fill import fill
-from kai_py.policy.score.numa_zones import ZONE_MALUS, fill_by_zones, wish_for_few
+from kai_py.policy.score.numa_zones import ZONE_PENALTY, fill_by_numa_zones, numa_zone_preference
 
 NEEDS = st.lists(st.integers(1, 3), max_size=4).map(sorted)
 """Zones that the pods of a node need, in the order in which they come."""
@@ -23,13 +23,13 @@ def test_pods_are_worth_what_they_are_when_each_takes_the_best_node(nodes, count
     copies = np.array([len(needs) for needs, _ in nodes])
     preference = np.array([wanted for _, wanted in nodes])
     within = np.array([[sum(n <= z for n in needs) for needs, _ in nodes] for z in (1, 2, 3)])
-    chunks = fill_by_zones(
+    chunks = fill_by_numa_zones(
         count,
         copies,
         preference,
         np.zeros(len(nodes)),
         strategy,
-        within=np.minimum(within, count),
+        replicas_by_zones=np.minimum(within, count),
     )
     given_to = np.zeros(len(nodes), dtype=int)
     for row, pods in chunks:
@@ -37,7 +37,7 @@ def test_pods_are_worth_what_they_are_when_each_takes_the_best_node(nodes, count
     assert (given_to <= copies).all()
     assert given_to.sum() == min(count, copies.sum())
     worth = [
-        preference[row] - ZONE_MALUS * (need - 1)
+        preference[row] - ZONE_PENALTY * (need - 1)
         for row, (needs, _) in enumerate(nodes)
         for need in needs[: given_to[row]]
     ]
@@ -50,7 +50,7 @@ def one_by_one(nodes, count):
     worth = []
     for _ in range(count):
         open_to_it = [
-            (wanted - ZONE_MALUS * (needs[0] - 1), row)
+            (wanted - ZONE_PENALTY * (needs[0] - 1), row)
             for row, (needs, wanted) in enumerate(left)
             if needs
         ]
@@ -66,7 +66,7 @@ def test_where_one_zone_will_do_everywhere_nodes_are_filled_as_ever():
     copies, flat = np.array([2, 5, 3]), np.zeros(3)
     within = np.array([[2, 3, 3], [3, 3, 3]])
     for strategy in FillStrategy:
-        chunks = fill_by_zones(3, copies, flat, flat, strategy, within=within)
+        chunks = fill_by_numa_zones(3, copies, flat, flat, strategy, replicas_by_zones=within)
         assert chunks == fill(3, copies, flat, flat, strategy)
 
 
@@ -74,19 +74,31 @@ def test_nodes_that_hold_more_than_is_asked_are_told_apart_by_their_room():
     """Zones are counted up to what is asked, and spreading goes by all the room there is."""
     copies, flat = np.array([4, 9, 9]), np.zeros(3)
     within = np.array([[1, 1, 0], [1, 1, 1]])
-    chunks = fill_by_zones(1, copies, flat, flat, FillStrategy.SPREAD, within=within)
+    chunks = fill_by_numa_zones(
+        1, copies, flat, flat, FillStrategy.SPREAD, replicas_by_zones=within
+    )
     assert chunks == [(1, 1)]
 
 
 def test_what_goes_first_on_a_node_comes_after_the_wish_for_few_zones():
     copies, first, flat = np.array([2, 2]), np.array([1, 2]), np.zeros(2)
     within = np.array([[2, 0], [2, 2]])
-    chunks = fill_by_zones(2, copies, flat, flat, FillStrategy.BINPACK, within=within, first=first)
+    chunks = fill_by_numa_zones(
+        2,
+        copies,
+        flat,
+        flat,
+        FillStrategy.BINPACK,
+        replicas_by_zones=within,
+        preferred_replicas=first,
+    )
     assert sorted(chunks) == [(0, 1), (0, 1)]
 
 
 def test_the_next_pod_wishes_for_the_node_where_it_needs_fewest():
-    assert (wish_for_few(np.array([[1, 0, 0], [1, 1, 0], [1, 1, 1]])) / -ZONE_MALUS).tolist() == [
+    assert (
+        numa_zone_preference(np.array([[1, 0, 0], [1, 1, 0], [1, 1, 1]])) / -ZONE_PENALTY
+    ).tolist() == [
         0,
         1,
         2,

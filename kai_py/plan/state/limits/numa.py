@@ -11,9 +11,9 @@ from functools import partial
 
 import numpy as np
 
-from kai_py.plan.state.capacity import Room
-from kai_py.plan.state.limits.base import KeptCopies, Undo
-from kai_py.policy.numa import admitted, given_back, minus, pods_by_zones
+from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.state.limits.base import ReplicaCache, Undo
+from kai_py.policy.numa import free_after_end, free_after_start, replicas_by_zones, subtract
 from kai_py.snapshot.alignment import Alignment
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.numa import Amounts, NumaNode
@@ -23,12 +23,12 @@ from kai_py.snapshot.snapshot import Snapshot
 
 
 @dataclass(slots=True)
-class _Free:
+class _FreeZones:
     """What is left of a node's zones; ``start`` for who starts now and must fit later as well."""
 
-    now: Amounts
-    later: Amounts
-    start: Amounts
+    idle: Amounts
+    future_idle: Amounts
+    startable: Amounts
 
 
 class NumaZones:
@@ -45,96 +45,112 @@ class NumaZones:
             if name in positions and (node.policy is not None or len(node.zones) > 1)
         }
         self._kinds: dict[NumaNode, int] = {}
-        self._kind_of: dict[int, int] = {}
-        self._free: dict[int, _Free] = {}
-        self._verdicts: dict[tuple[int, Amounts, int, int], tuple[int, ...]] = {}
+        self._kind_by_row: dict[int, int] = {}
+        self._free: dict[int, _FreeZones] = {}
+        self._replicas_by_state: dict[tuple[int, Amounts, int, int], tuple[int, ...]] = {}
         most = max((len(node.zones) for node in self._nodes.values()), default=1)
-        self._kept = [
-            KeptCopies(len(positions), self._nodes, partial(self._pods, zones))
+        self._caches = [
+            ReplicaCache(len(positions), self._nodes, partial(self._count_replicas, zones))
             for zones in range(1, most + 1)
         ]
         for row, node in self._nodes.items():
             free = node.available
             for each in node.unreported:
-                free = admitted(node, free, each) or free
-            self._free[row] = _Free(free, free, free)
+                free = free_after_start(node, free, each) or free
+            self._free[row] = _FreeZones(free, free, free)
         for member in snapshot.leaving if self._nodes else ():
             row = positions.get(member.node, -1)
             if row in self._nodes and not member.overdue:
-                self.give_back(member, row)
+                self.release(member, row)
 
     @property
-    def refuses(self) -> bool:
+    def can_refuse(self) -> bool:
         """Whether there are nodes that may turn a pod away."""
         return any(node.policy is not None for node in self._nodes.values())
 
-    def concerns(self, shape: Shape) -> bool:
+    def applies_to(self, shape: Shape) -> bool:
         """Whether any node reports zones, and anything of its pods is aligned."""
         return bool(self._nodes) and shape.alignment is not None
 
-    def copies(self, shape: Shape, room: Room, most: int) -> Ints:
+    def replicas(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints:
         """(nodes,) pods that start, ``most`` where nothing is aligned; not to be written to."""
-        return self._kept[-1].of(shape, room, most)
+        return self._caches[-1].replicas(shape, capacity, max_replicas)
 
-    def within(self, shape: Shape, room: Room, most: int) -> Ints | None:
+    def replicas_by_zones(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints | None:
         """(zones, nodes) pods that start in a row with one zone each, with two or fewer, ….
 
         ``most`` where there are as many, and on nodes that report no zones; None: no node differs.
         """
-        if len(self._kept) == 1 or not self.concerns(shape):
+        if len(self._caches) == 1 or not self.applies_to(shape):
             return None
-        return np.minimum([kept.of(shape, room, most) for kept in self._kept], most)
+        return np.minimum(
+            [kept.replicas(shape, capacity, max_replicas) for kept in self._caches], max_replicas
+        )
 
-    def take(self, member: Member, row: int, room: Room) -> Undo | None:
+    def allocate(self, member: Member, row: int, capacity: Capacity) -> Undo | None:
         """Take zones for the pod on a node; None where the kubelet would refuse it."""
         node, wanted = self._nodes.get(row), member.shape.alignment
         if node is None or wanted is None:
-            return _nothing
+            return _no_undo
         free = self._free[row]
-        before = free.later if room is Room.LATER else free.start
-        left = admitted(node, before, wanted)
+        before = free.future_idle if capacity is Capacity.FUTURE_IDLE else free.startable
+        left = free_after_start(node, before, wanted)
         if left is None:
             return None
-        taken = minus(before, left)
-        later = minus(free.later, taken)
-        return self._set(row, free.now if room is Room.LATER else minus(free.now, taken), later)
+        taken = subtract(before, left)
+        later = subtract(free.future_idle, taken)
+        return self._set(
+            row,
+            free.idle if capacity is Capacity.FUTURE_IDLE else subtract(free.idle, taken),
+            later,
+        )
 
-    def give_back(self, member: Member, row: int) -> Undo:
+    def release(self, member: Member, row: int) -> Undo:
         """Free later what the pod has of its node's zones."""
         node, wanted = self._nodes.get(row), member.shape.alignment
         if node is None or wanted is None:
-            return _nothing
+            return _no_undo
         free = self._free[row]
-        return self._set(row, free.now, given_back(node, free.later, wanted, member.zones))
+        return self._set(
+            row, free.idle, free_after_end(node, free.future_idle, wanted, member.zones)
+        )
 
-    def _set(self, row: int, now: Amounts, later: Amounts) -> Undo:
+    def _set(self, row: int, idle: Amounts, future_idle: Amounts) -> Undo:
         before = self._free[row]
-        start = tuple(tuple(map(min, *zone)) for zone in zip(now, later, strict=True))
-        self._put(row, _Free(now, later, start))
-        return lambda: self._put(row, before)
+        start = tuple(tuple(map(min, *zone)) for zone in zip(idle, future_idle, strict=True))
+        self._store(row, _FreeZones(idle, future_idle, start))
+        return lambda: self._store(row, before)
 
-    def _put(self, row: int, free: _Free) -> None:
+    def _store(self, row: int, free: _FreeZones) -> None:
         self._free[row] = free
-        for kept in self._kept:
-            kept.changed(row)
+        for kept in self._caches:
+            kept.mark_changed(row)
 
-    def _pods(self, zones: int, row: int, shape: Shape, room: Room, most: int) -> int:
+    def _count_replicas(
+        self, zones: int, row: int, shape: Shape, capacity: Capacity, max_replicas: int
+    ) -> int:
         node, wanted = self._nodes[row], shape.alignment or Alignment({})
-        free = self._free[row].later if room is Room.LATER else self._free[row].start
-        key = (self._kind(row), free, shape.number, most)
-        known = self._verdicts.get(key)
+        free = (
+            self._free[row].future_idle
+            if capacity is Capacity.FUTURE_IDLE
+            else self._free[row].startable
+        )
+        key = (self._node_kind(row), free, shape.number, max_replicas)
+        known = self._replicas_by_state.get(key)
         if known is None:
-            known = self._verdicts[key] = pods_by_zones(node, free, wanted, most)
+            known = self._replicas_by_state[key] = replicas_by_zones(
+                node, free, wanted, max_replicas
+            )
         return known[min(zones, len(known)) - 1]
 
-    def _kind(self, row: int) -> int:
+    def _node_kind(self, row: int) -> int:
         """A number that nodes share which differ in nothing but what is free."""
-        known = self._kind_of.get(row)
+        known = self._kind_by_row.get(row)
         if known is None:
             node = replace(self._nodes[row], available=(), unreported=(), problem="")
-            known = self._kind_of[row] = self._kinds.setdefault(node, len(self._kinds))
+            known = self._kind_by_row[row] = self._kinds.setdefault(node, len(self._kinds))
         return known
 
 
-def _nothing() -> None:
+def _no_undo() -> None:
     """Nothing was changed."""

@@ -32,8 +32,8 @@ import numpy as np
 
 from kai_py.api.records.core import LabelSelector, NodeSelector, NodeSelectorTerm, Requirement
 from kai_py.api.references import ClaimRef
-from kai_py.plan.state.capacity import Room
-from kai_py.plan.state.limits.base import HeldItems, KeptCopies, Undo
+from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.state.limits.base import AllocatedItems, ReplicaCache, Undo
 from kai_py.policy.node_selector import matches_selector
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.nodes import NodeColumns
@@ -52,44 +52,44 @@ class StorageCapacity:
     def __init__(self, snapshot: Snapshot) -> None:
         """Nobody asked yet."""
         self._snapshot = snapshot
-        self._reached: dict[VolumeToMake, Bools] = {}
+        self._nodes_by_volume: dict[VolumeToMake, Bools] = {}
 
-    def concerns(self, shape: Shape) -> bool:
+    def applies_to(self, shape: Shape) -> bool:
         """Whether a driver that tells what it has left makes volumes for its pods."""
         return bool(shape.volumes.made)
 
-    def copies(self, shape: Shape, room: Room, most: int) -> Ints:
+    def replicas(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints:
         """(nodes,) ``most`` where there is storage for a pod, else 0."""
-        del room
-        return np.where(self._enough(shape), most, 0).astype(np.int64)
+        del capacity
+        return np.where(self._nodes_with_storage(shape), max_replicas, 0).astype(np.int64)
 
-    def take(self, member: Member, row: int, room: Room) -> Undo | None:
+    def allocate(self, member: Member, row: int, capacity: Capacity) -> Undo | None:
         """Nothing, where there is storage for the pod."""
-        del room
-        return _nothing if self._enough(member.shape)[row] else None
+        del capacity
+        return _no_undo if self._nodes_with_storage(member.shape)[row] else None
 
-    def give_back(self, member: Member, row: int) -> Undo:
+    def release(self, member: Member, row: int) -> Undo:
         """Nothing."""
         del member, row
-        return _nothing
+        return _no_undo
 
-    def _enough(self, shape: Shape) -> Bools:
-        return reduce(np.logical_and, map(self._reaching, shape.volumes.made))
+    def _nodes_with_storage(self, shape: Shape) -> Bools:
+        return reduce(np.logical_and, map(self._nodes_for, shape.volumes.made))
 
-    def _reaching(self, wanted: VolumeToMake) -> Bools:
+    def _nodes_for(self, volume: VolumeToMake) -> Bools:
         """(nodes,) those that a volume can be made for; nodes x offers once per class and size."""
-        known = self._reached.get(wanted)
+        known = self._nodes_by_volume.get(volume)
         if known is None:
             offers = (
                 each.nodes
                 for each in self._snapshot.storage_offers
-                if each.storage_class == wanted.storage_class and each.largest >= wanted.size
+                if each.storage_class == volume.storage_class and each.largest >= volume.size
             )
-            known = self._reached[wanted] = _selected(offers, self._snapshot.nodes)
+            known = self._nodes_by_volume[volume] = _selected_nodes(offers, self._snapshot.nodes)
         return known
 
 
-def _selected(selectors: Iterable[LabelSelector], nodes: NodeColumns) -> Bools:
+def _selected_nodes(selectors: Iterable[LabelSelector], nodes: NodeColumns) -> Bools:
     """(nodes,) those that any of them selects; segments by one label are looked up together."""
     reached = np.zeros(len(nodes), dtype=np.bool_)
     by_label: dict[str, dict[str, None]] = {}
@@ -114,7 +114,7 @@ def _selected(selectors: Iterable[LabelSelector], nodes: NodeColumns) -> Bools:
     return reached
 
 
-class ChosenVolumes:
+class AssumedVolumes:
     """Volumes that a cycle has chosen; a NodeLimit."""
 
     reason = "didn't find available persistent volumes to bind"
@@ -122,68 +122,70 @@ class ChosenVolumes:
     def __init__(self, snapshot: Snapshot) -> None:
         """Nothing is chosen yet."""
         self._snapshot = snapshot
-        self._taken: dict[str, None] = {}
-        self._chosen: dict[str, tuple[tuple[ClaimRef, str], ...]] = {}
+        self._assumed: dict[str, None] = {}
+        self._assumed_by_pod: dict[str, tuple[tuple[ClaimRef, str], ...]] = {}
         self._rows: dict[str, Ints] = {}
-        self._reached: Mapping[int, list[UnclaimedVolume]] | None = None
-        self._kept = KeptCopies(len(snapshot.nodes), range(len(snapshot.nodes)), self._copies)
+        self._reachable: Mapping[int, list[UnclaimedVolume]] | None = None
+        self._cache = ReplicaCache(
+            len(snapshot.nodes), range(len(snapshot.nodes)), self._count_replicas
+        )
 
-    def of(self, pod_uid: str) -> tuple[tuple[ClaimRef, str], ...]:
+    def assumed_for(self, pod_uid: str) -> tuple[tuple[ClaimRef, str], ...]:
         """The claims of a placed pod and the volume chosen for each."""
-        return self._chosen.get(pod_uid, ())
+        return self._assumed_by_pod.get(pod_uid, ())
 
-    def concerns(self, shape: Shape) -> bool:
+    def applies_to(self, shape: Shape) -> bool:
         """Whether its pods have such claims."""
         return bool(shape.volumes.wishes)
 
-    def copies(self, shape: Shape, room: Room, most: int) -> Ints:
+    def replicas(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints:
         """(nodes,) pods that find volumes; not to be written to."""
-        return self._kept.of(shape, room, most)
+        return self._cache.replicas(shape, capacity, max_replicas)
 
-    def take(self, member: Member, row: int, room: Room) -> Undo | None:
+    def allocate(self, member: Member, row: int, capacity: Capacity) -> Undo | None:
         """Choose volumes for the claims of the pod; None where there are not enough."""
-        del room
-        picked = self._pick(row, member.shape.volumes.wishes, self._taken)
+        del capacity
+        picked = self._pick(row, member.shape.volumes.wishes, self._assumed)
         if picked is None:
             return None
-        self._taken.update(dict.fromkeys(picked))
-        self._chosen[member.pod.uid] = tuple(zip(member.unbound, picked, strict=True))
-        self._note(picked)
+        self._assumed.update(dict.fromkeys(picked))
+        self._assumed_by_pod[member.pod.uid] = tuple(zip(member.unbound, picked, strict=True))
+        self._mark_changed(picked)
 
         def undo() -> None:
             for name in picked:
-                del self._taken[name]
-            del self._chosen[member.pod.uid]
-            self._note(picked)
+                del self._assumed[name]
+            del self._assumed_by_pod[member.pod.uid]
+            self._mark_changed(picked)
 
         return undo
 
-    def give_back(self, member: Member, row: int) -> Undo:
+    def release(self, member: Member, row: int) -> Undo:
         """Nothing: a claim keeps its volume when its pod leaves."""
         del member, row
-        return _nothing
+        return _no_undo
 
-    def _copies(self, row: int, shape: Shape, room: Room, most: int) -> int:
-        del room
-        taken = dict(self._taken)
-        for pods in range(most):
+    def _count_replicas(self, row: int, shape: Shape, capacity: Capacity, max_replicas: int) -> int:
+        del capacity
+        taken = dict(self._assumed)
+        for pods in range(max_replicas):
             picked = self._pick(row, shape.volumes.wishes, taken)
             if picked is None:
                 return pods
             taken.update(dict.fromkeys(picked))
-        return most
+        return max_replicas
 
     def _pick(
-        self, row: int, wishes: tuple[VolumeWish, ...], taken: Mapping[str, None]
+        self, row: int, claims: tuple[VolumeWish, ...], assumed: Mapping[str, None]
     ) -> list[str] | None:
-        reached = self._reached_from(row)
+        reached = self._reachable_from(row)
         picked: list[str] = []
-        for wish in wishes:
+        for wish in claims:
             found = next(
                 (
                     each.name
                     for each in reached
-                    if each.name not in taken and each.name not in picked and each.serves(wish)
+                    if each.name not in assumed and each.name not in picked and each.serves(wish)
                 ),
                 None,
             )
@@ -192,9 +194,9 @@ class ChosenVolumes:
             picked.append(found)
         return picked
 
-    def _reached_from(self, row: int) -> list[UnclaimedVolume]:
+    def _reachable_from(self, row: int) -> list[UnclaimedVolume]:
         """Volumes that can be reached from a node, the smallest first."""
-        if self._reached is None:
+        if self._reachable is None:
             reached: dict[int, list[UnclaimedVolume]] = {}
             nodes = self._snapshot.nodes
             everywhere = np.arange(len(nodes))
@@ -204,12 +206,12 @@ class ChosenVolumes:
                 self._rows[volume.name] = rows
                 for at in rows.tolist():
                     reached.setdefault(at, []).append(volume)
-            self._reached = reached
-        return self._reached.get(row, [])
+            self._reachable = reached
+        return self._reachable.get(row, [])
 
-    def _note(self, names: list[str]) -> None:
+    def _mark_changed(self, names: list[str]) -> None:
         for row in dict.fromkeys(row for name in names for row in self._rows[name].tolist()):
-            self._kept.changed(row)
+            self._cache.mark_changed(row)
 
 
 class AttachedVolumes:
@@ -224,39 +226,41 @@ class AttachedVolumes:
             rows[name]: limits for name, limits in snapshot.attach_limits.items() if name in rows
         }
         self._drivers = frozenset(name for limits in self._limits.values() for name in limits)
-        self._held = HeldItems(_held(snapshot, self._limits))
-        self._kept = KeptCopies(len(rows), self._limits, self._copies)
+        self._allocated = AllocatedItems(_attached_by_row(snapshot, self._limits))
+        self._cache = ReplicaCache(len(rows), self._limits, self._count_replicas)
 
-    def concerns(self, shape: Shape) -> bool:
+    def applies_to(self, shape: Shape) -> bool:
         """Whether a driver of its pods' volumes limits any node."""
         return any(each.driver in self._drivers for each in shape.volumes.attachments)
 
-    def copies(self, shape: Shape, room: Room, most: int) -> Ints:
+    def replicas(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints:
         """(nodes,) pods whose volumes can be attached; not to be written to."""
-        return self._kept.of(shape, room, most)
+        return self._cache.replicas(shape, capacity, max_replicas)
 
-    def take(self, member: Member, row: int, room: Room) -> Undo | None:
+    def allocate(self, member: Member, row: int, capacity: Capacity) -> Undo | None:
         """Attach the volumes of the pod; None where that is too many."""
         if row not in self._limits:
-            return _nothing
-        if self._fit(row, member.attachments, room, 1) < 1:
+            return _no_undo
+        if self._replicas_with(row, member.attachments, capacity, 1) < 1:
             return None
-        return self._changing(row, self._held.hold(row, member.attachments))
+        return self._marking_changed(row, self._allocated.allocate(row, member.attachments))
 
-    def give_back(self, member: Member, row: int) -> Undo:
+    def release(self, member: Member, row: int) -> Undo:
         """Detach the volumes of the pod later, unless another pod uses them."""
         if row not in self._limits:
-            return _nothing
-        return self._changing(row, self._held.release(row, member.attachments))
+            return _no_undo
+        return self._marking_changed(row, self._allocated.release(row, member.attachments))
 
-    def _copies(self, row: int, shape: Shape, room: Room, most: int) -> int:
-        return self._fit(row, shape.volumes.attachments, room, most)
+    def _count_replicas(self, row: int, shape: Shape, capacity: Capacity, max_replicas: int) -> int:
+        return self._replicas_with(row, shape.volumes.attachments, capacity, max_replicas)
 
-    def _fit(self, row: int, wanted: tuple[Attachment, ...], room: Room, most: int) -> int:
+    def _replicas_with(
+        self, row: int, attachments: tuple[Attachment, ...], capacity: Capacity, max_replicas: int
+    ) -> int:
         """How many pods with these volumes fit; volumes without a name are new for each of them."""
-        held, fitting = self._held.on(row, room), most
+        held, fitting = self._allocated.on(row, capacity), max_replicas
         for driver, limit in self._limits[row].items():
-            new = [each for each in wanted if each.driver == driver and each not in held]
+            new = [each for each in attachments if each.driver == driver and each not in held]
             if not new:
                 continue
             own = sum(not each.volume for each in new)
@@ -266,24 +270,26 @@ class AttachedVolumes:
             fitting = min(fitting, left // own) if own else fitting
         return fitting
 
-    def _changing(self, row: int, undo: Undo) -> Undo:
-        self._kept.changed(row)
+    def _marking_changed(self, row: int, undo: Undo) -> Undo:
+        self._cache.mark_changed(row)
 
-        def undone() -> None:
+        def undo_and_mark() -> None:
             undo()
-            self._kept.changed(row)
+            self._cache.mark_changed(row)
 
-        return undone
+        return undo_and_mark
 
 
-def _held(snapshot: Snapshot, limited: Collection[int]) -> dict[int, list[tuple[Attachment, bool]]]:
+def _attached_by_row(
+    snapshot: Snapshot, limited: Collection[int]
+) -> dict[int, list[tuple[Attachment, bool]]]:
     """What pods hold on the nodes with limits, and what else is attached to those."""
     held = {row: list(pods) for row, pods in snapshot.attached.items() if row in limited}
     rows = snapshot.nodes.positions
     attached = {rows[name]: each for name, each in snapshot.attachments.items() if name in rows}
     left = {row: each for row, each in attached.items() if row in limited}
     if left:
-        awaited = _own_of_waiting(snapshot)
+        awaited = _attached_by_pending(snapshot)
         for row, attachments in left.items():
             known = {each for each, _ in held.get(row, ())}
             lonely = [(a, False) for a in attachments if a not in known and a not in awaited]
@@ -291,7 +297,7 @@ def _held(snapshot: Snapshot, limited: Collection[int]) -> dict[int, list[tuple[
     return held
 
 
-def _own_of_waiting(snapshot: Snapshot) -> set[Attachment]:
+def _attached_by_pending(snapshot: Snapshot) -> set[Attachment]:
     """Volumes of which a pod that waits is the only user."""
     waiting = (member for key in snapshot.pending for member in snapshot.gangs[key].pending)
     return {
@@ -302,11 +308,11 @@ def _own_of_waiting(snapshot: Snapshot) -> set[Attachment]:
     }
 
 
-def _nothing() -> None:
+def _no_undo() -> None:
     """Nothing was changed."""
 
 
-EVERYWHERE = 0
+ALL_NODES = 0
 
 
 class ExclusiveVolumes:
@@ -317,28 +323,30 @@ class ExclusiveVolumes:
     def __init__(self, snapshot: Snapshot) -> None:
         """Start from the claims of the pods on nodes."""
         self._nodes = len(snapshot.nodes)
-        self._held = HeldItems({EVERYWHERE: snapshot.exclusive_claims})
+        self._allocated = AllocatedItems({ALL_NODES: snapshot.exclusive_claims})
 
-    def concerns(self, shape: Shape) -> bool:
+    def applies_to(self, shape: Shape) -> bool:
         """Whether its pods use such a claim."""
         return bool(shape.volumes.exclusive)
 
-    def copies(self, shape: Shape, room: Room, most: int) -> Ints:
+    def replicas(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints:
         """(nodes,) 1 on all nodes while nobody uses the claims, else 0."""
-        return np.full(self._nodes, min(most, 1) * self._is_free(shape, room), dtype=np.int64)
+        return np.full(
+            self._nodes, min(max_replicas, 1) * self._is_free(shape, capacity), dtype=np.int64
+        )
 
-    def take(self, member: Member, row: int, room: Room) -> Undo | None:
+    def allocate(self, member: Member, row: int, capacity: Capacity) -> Undo | None:
         """Use the claims, if nobody does."""
         del row
-        if not self._is_free(member.shape, room):
+        if not self._is_free(member.shape, capacity):
             return None
-        return self._held.hold(EVERYWHERE, member.shape.volumes.exclusive)
+        return self._allocated.allocate(ALL_NODES, member.shape.volumes.exclusive)
 
-    def give_back(self, member: Member, row: int) -> Undo:
+    def release(self, member: Member, row: int) -> Undo:
         """Leave the claims later."""
         del row
-        return self._held.release(EVERYWHERE, member.shape.volumes.exclusive)
+        return self._allocated.release(ALL_NODES, member.shape.volumes.exclusive)
 
-    def _is_free(self, shape: Shape, room: Room) -> bool:
-        used = self._held.on(EVERYWHERE, room)
+    def _is_free(self, shape: Shape, capacity: Capacity) -> bool:
+        used = self._allocated.on(ALL_NODES, capacity)
         return not any(claim in used for claim in shape.volumes.exclusive)

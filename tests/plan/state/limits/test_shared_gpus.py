@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kai_py.api.choices import FillStrategy
 from kai_py.api.gpu_share import UNKNOWN_INDEX, GpuShare
 from kai_py.api.references import PodRef
-from kai_py.plan.state.capacity import Room
+from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.limits.gpu_sharing import SharedGpus
 from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.gpu_sharing import GpuSharing
@@ -65,11 +65,13 @@ tenths = st.integers(1, 9)
 def test_room_is_what_trying_finds(taken, whole, portion, parts):
     shared = gpus()
     for i, used in enumerate(taken):
-        opened = shared.take(member(f"p{i}", used / 10), 0, Room.NOW, 1.0, FillStrategy.SPREAD)
+        opened = shared.allocate(
+            member(f"p{i}", used / 10), 0, Capacity.IDLE, 1.0, FillStrategy.SPREAD
+        )
         assert opened is not None
         assert opened.opened == 1
     share = GpuShare(portion=portion / 10, devices=parts)
-    found = shared.room(share, np.array([float(whole)]), Room.NOW, 50)
+    found = shared.replicas(share, np.array([float(whole)]), Capacity.IDLE, 50)
     free = [MIB * (1 - used / 10) for used in taken]
     assert found.total[0] == most_pods(free + [MIB] * whole, MIB * portion / 10, parts)
     assert found.shared[0] == most_pods(free, MIB * portion / 10, parts)
@@ -85,15 +87,17 @@ def test_no_gpu_is_given_out_twice(asked, strategy):
     used: dict[str, float] = {}
     undo = []
     for i, (tenth, devices, keep) in enumerate(asked):
-        before = shared.room(GpuShare(portion=0.1), np.array([float(whole)]), Room.NOW, 99)
-        taken = shared.take(
-            member(f"p{i}", tenth / 10, devices), 0, Room.NOW, float(whole), strategy
+        before = shared.replicas(GpuShare(portion=0.1), np.array([float(whole)]), Capacity.IDLE, 99)
+        taken = shared.allocate(
+            member(f"p{i}", tenth / 10, devices), 0, Capacity.IDLE, float(whole), strategy
         )
         if taken is None:
             continue
         if not keep:
             taken.undo()
-            after = shared.room(GpuShare(portion=0.1), np.array([float(whole)]), Room.NOW, 99)
+            after = shared.replicas(
+                GpuShare(portion=0.1), np.array([float(whole)]), Capacity.IDLE, 99
+            )
             assert np.array_equal(after.total, before.total)
             continue
         undo.append(taken.undo)
@@ -106,42 +110,42 @@ def test_no_gpu_is_given_out_twice(asked, strategy):
     assert all(amount <= 1 + 1e-9 for amount in used.values())
     for step in reversed(undo):
         step()
-    assert not shared.room(GpuShare(portion=0.1), np.zeros(1), Room.NOW, 99).total[0]
+    assert not shared.replicas(GpuShare(portion=0.1), np.zeros(1), Capacity.IDLE, 99).total[0]
 
 
 def test_packing_joins_the_fullest_gpu_that_has_room_and_spreading_opens_another():
     shared = gpus()
     for i, used in enumerate((0.5, 0.7, 0.9)):
-        shared.take(member(f"p{i}", used), 0, Room.NOW, 1.0, FillStrategy.SPREAD)
-    packed = shared.take(member("x", 0.2), 0, Room.NOW, 5.0, FillStrategy.BINPACK)
+        shared.allocate(member(f"p{i}", used), 0, Capacity.IDLE, 1.0, FillStrategy.SPREAD)
+    packed = shared.allocate(member("x", 0.2), 0, Capacity.IDLE, 5.0, FillStrategy.BINPACK)
     assert [gpu.group for gpu in packed.gpus] == ["p1"]
     packed.undo()
-    spread = shared.take(member("x", 0.2), 0, Room.NOW, 5.0, FillStrategy.SPREAD)
+    spread = shared.allocate(member("x", 0.2), 0, Capacity.IDLE, 5.0, FillStrategy.SPREAD)
     assert spread.opened == 1
     spread.undo()
-    full = shared.take(member("x", 0.2), 0, Room.NOW, 0.0, FillStrategy.SPREAD)
+    full = shared.allocate(member("x", 0.2), 0, Capacity.IDLE, 0.0, FillStrategy.SPREAD)
     assert [gpu.group for gpu in full.gpus] == ["p0"]
 
 
 def test_a_gpu_that_is_still_to_be_freed_can_be_shared_only_later():
     shared = gpus()
-    first = shared.take(member("a", 0.5), 0, Room.LATER, 1.0, FillStrategy.BINPACK)
+    first = shared.allocate(member("a", 0.5), 0, Capacity.FUTURE_IDLE, 1.0, FillStrategy.BINPACK)
     assert first.opened == 1
     half = GpuShare(portion=0.5)
-    assert shared.room(half, np.zeros(1), Room.NOW, 9).total[0] == 0
-    assert shared.room(half, np.zeros(1), Room.LATER, 9).total[0] == 1
+    assert shared.replicas(half, np.zeros(1), Capacity.IDLE, 9).total[0] == 0
+    assert shared.replicas(half, np.zeros(1), Capacity.FUTURE_IDLE, 9).total[0] == 1
 
 
 def test_indices_are_the_lowest_that_nobody_has():
     shared = gpus()
-    first = shared.take(member("a", 0.9), 0, Room.NOW, 9.0, FillStrategy.BINPACK)
-    second = shared.take(member("b", 0.9, 2), 0, Room.NOW, 9.0, FillStrategy.BINPACK)
+    first = shared.allocate(member("a", 0.9), 0, Capacity.IDLE, 9.0, FillStrategy.BINPACK)
+    second = shared.allocate(member("b", 0.9, 2), 0, Capacity.IDLE, 9.0, FillStrategy.BINPACK)
     assert [gpu.index for gpu in (*first.gpus, *second.gpus)] == [0, 1, 2]
 
 
 def test_an_amount_of_memory_needs_a_node_that_says_how_much_it_has():
     sharing = GpuSharing(memory=np.array([100.0, 300.0]), known=np.array([False, True]))
-    found = SharedGpus(sharing).room(GpuShare(memory=100), np.ones(2), Room.NOW, 9)
+    found = SharedGpus(sharing).replicas(GpuShare(memory=100), np.ones(2), Capacity.IDLE, 9)
     assert found.total.tolist() == [0, 3]
 
 
@@ -157,7 +161,7 @@ def test_a_shared_gpu_that_ends_on_such_a_node_has_no_room():
         staying=np.zeros(1, dtype=np.int64),
         ends=np.ones(1, dtype=bool),
     )
-    found = SharedGpus(sharing).room(GpuShare(memory=100), np.ones(1), Room.LATER, 9)
+    found = SharedGpus(sharing).replicas(GpuShare(memory=100), np.ones(1), Capacity.FUTURE_IDLE, 9)
     assert found.total.tolist() == found.shared.tolist() == [0]
 
 
@@ -167,8 +171,8 @@ def test_sums_of_portions_fill_a_gpu_exactly():
             continue
         shared = gpus()
         for i, portion in enumerate(portions):
-            assert shared.take(
-                member(f"p{i}", portion), 0, Room.NOW, 1.0 * (i == 0), FillStrategy.BINPACK
+            assert shared.allocate(
+                member(f"p{i}", portion), 0, Capacity.IDLE, 1.0 * (i == 0), FillStrategy.BINPACK
             )
 
 
@@ -187,6 +191,10 @@ def test_of_alike_gpus_one_is_taken_whatever_the_order_of_the_columns():
                 ends=np.zeros(2, dtype=bool),
             )
         )
-        return shared.take(member("p", 0.2), 0, Room.NOW, 0.0, FillStrategy.BINPACK).gpus[0].group
+        return (
+            shared.allocate(member("p", 0.2), 0, Capacity.IDLE, 0.0, FillStrategy.BINPACK)
+            .gpus[0]
+            .group
+        )
 
     assert joined(["a", "b"]) == joined(["b", "a"]) == "a"
