@@ -58,14 +58,14 @@ def commanded() -> set[str]:
 
 
 def reasons() -> set[str]:
-    told = calls(CODE / "commit", "_tell", "_warn", "Finding")
+    told = calls(CODE / "commit", "_record", "_warn", "QueueCondition")
     words = {
         argument.value
         for call in told
         for argument in call.args[1:3]
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
     } | {*QueueFault, queue_conditions.ACCEPTED, queue_conditions.ANCESTOR_ORPHAN}
-    actions = {call.args[2].value for call in calls(CODE / "commit", "_tell", "_warn")
+    actions = {call.args[2].value for call in calls(CODE / "commit", "_record", "_warn")
                if len(call.args) > 2 and isinstance(call.args[2], ast.Constant)}  # fmt: skip
     return words - actions - NOT_TOLD - {"True", "False"}
 

@@ -107,7 +107,7 @@ async def submit(cluster: Cluster) -> None:
     """The objects that commands of the documentation name; some run, some wait."""
     await cluster.submit(claim_template(), queue(), *(queue(name, maxGPUs=64) for name in QUEUES))
     await cluster.submit(
-        job("train", 2), job("hello-gang", 2), job("old", 1),
+        job("train", 2), job("larger-gang", 2), job("old", 1),
         claim("vllm-gpu-with-40g", gpu_request(**POOR)),
         pod("vllm", pod_spec(claim="vllm-gpu-with-40g")), pod("train-0"),
     )  # fmt: skip
