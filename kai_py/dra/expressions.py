@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 
 from kai_py.api.records.resource import DeviceAttribute
-from kai_py.dra.cel.attribute import compile_attribute
-from kai_py.dra.cel.device import AttributeValue
-from kai_py.dra.cel.library.versions import Semver
-from kai_py.dra.cel.selector import CompileError, compile_selector
-from kai_py.dra.cel.values import AttributeList, CELRuntimeError
+from kai_py.cel.library.versions import Semver
+from kai_py.cel.values import AttributeList, CELRuntimeError
 from kai_py.dra.rows import DeviceRow
 from kai_py.dra.selection import ExpressionFaultError, Expressions, ExpressionTextError
+from kai_py.dra.selectors.derived_attribute import compile_attribute
+from kai_py.dra.selectors.device import AttributeValue
+from kai_py.dra.selectors.selector import CompileError, compile_selector
 
 
 @dataclass(slots=True, eq=False)

@@ -5,12 +5,12 @@ import json
 import pytest
 
 from kai_py.api.quantity import parse_quantity
-from kai_py.dra.cel.attribute import compile_attribute
-from kai_py.dra.cel.check import Environment
-from kai_py.dra.cel.device import CELDevice, attribute_value
-from kai_py.dra.cel.library.versions import Semver
-from kai_py.dra.cel.selector import CompileError, as_bool, compile_selector
-from kai_py.dra.cel.values import AttributeList, CELRuntimeError
+from kai_py.cel.check import Environment
+from kai_py.cel.library.versions import Semver
+from kai_py.cel.values import AttributeList, CELRuntimeError
+from kai_py.dra.selectors.derived_attribute import compile_attribute
+from kai_py.dra.selectors.device import CELDevice, attribute_value
+from kai_py.dra.selectors.selector import CompileError, as_bool, compile_selector
 
 TABLE = "dra-cel-cases"
 FIELDS = {"int": "int_", "bool": "bool_"}

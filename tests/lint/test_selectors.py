@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.api.quantity import parse_quantity
-from kai_py.dra.cel.device import CELDevice, attribute_value
-from kai_py.dra.cel.selector import Selector, compile_selector
+from kai_py.dra.selectors.device import CELDevice, attribute_value
+from kai_py.dra.selectors.selector import Selector, compile_selector
 from kai_py.lint.cel.correct import correct, domains, guarded_driver
 from kai_py.lint.cel.terms import parse_terms
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.dra.cel.selector import CompileError, compile_selector
+from kai_py.dra.selectors.selector import CompileError, compile_selector
 from kai_py.embedded.errors import (
     FieldError,
     bad_value,

@@ -5,7 +5,7 @@ from typing import Any
 
 from kai_py.api.manifests import Mapping, Sequence
 from kai_py.api.problems import Path
-from kai_py.dra.cel.selector import CompileError, compile_selector
+from kai_py.dra.selectors.selector import CompileError, compile_selector
 from kai_py.lint.cel.amounts import small_memory
 from kai_py.lint.cel.correct import correct, domains, guarded_driver
 from kai_py.lint.cel.published import DEFAULT_DRIVER
