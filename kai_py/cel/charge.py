@@ -1,4 +1,4 @@
-"""What does one call cost when it runs?
+"""The actual cost of calls, counted while an expression runs.
 
 Cost is counted in the API server's units: 1 for reading a variable, a field or calling a plain
 function; by the size of the arguments where the work grows with them. The limit stops expressions

@@ -1,8 +1,8 @@
-"""Does an expression make sense before any device is seen? The static type check.
+"""The static type check.
 
-Names must be declared, fields of ``device`` must exist, some overload of each function must take
-the arguments. Whatever comes out of ``device.attributes`` is dynamic and is checked when it runs:
-``1 == 1.0`` is refused here, ``device.attributes["d"].x == 1.0`` is not.
+Variables and functions must be declared, fields of objects must exist, some overload of each
+function must take the arguments. What is of type ``dyn`` is checked when the expression runs:
+``1 == 1.0`` is refused here, ``dyn(1) == 1.0`` is not.
 
 Source: CEL specification "Gradual Type Checking"; cel-go's checker for the wording of messages,
 with Kubernetes' options (homogeneous lists and maps, ordering across number types).
@@ -30,16 +30,13 @@ from kai_py.cel.syntax import (
     Select,
 )
 from kai_py.cel.types import (
-    ANY,
     BOOL,
     BYTES,
-    DEVICE,
     DOUBLE,
     DURATION,
     DYN,
     INT,
     NULL,
-    QUANTITY,
     STRING,
     TIMESTAMP,
     UINT,
@@ -53,7 +50,7 @@ from kai_py.cel.types import (
 from kai_py.cel.values import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from kai_py.cel.functions import Overload
 
@@ -64,35 +61,19 @@ TYPE_NAMES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Environment:
-    """What an expression may use, by feature gate.
+    """The declarations an expression is checked against, beside the function libraries."""
 
-    The default is everything: a scheduler reads what an API server has already admitted.
-    """
-
-    consumable_capacity: bool = True
-    list_attributes: bool = True
-
-    @property
-    def device_fields(self) -> dict[str, Type]:
-        """Give the fields of ``device``."""
-        attribute = DYN if self.list_attributes else ANY
-        fields = {
-            "driver": STRING,
-            "attributes": map_of(STRING, map_of(STRING, attribute)),
-            "capacity": map_of(STRING, map_of(STRING, QUANTITY)),
-        }
-        if self.consumable_capacity:
-            fields["allowMultipleAllocations"] = BOOL
-        return fields
+    variables: Mapping[str, Type]
+    objects: Mapping[str, Mapping[str, Type]] = field(default_factory=dict)
+    """By the name of an object type, the types of its fields."""
+    hidden_methods: frozenset[str] = frozenset()
+    """Registered methods that are not available."""
 
     def declares(self, name: str, *, method: bool) -> bool:
         """Tell whether a registered function is available."""
-        return self.list_attributes or not (method and name == "includes")
-
-
-STORED = Environment()
+        return not (method and name in self.hidden_methods)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +81,7 @@ class Checked:
     """An expression with the type of every node, by the node's ``id``."""
 
     root: Node
+    environment: Environment
     types: dict[int, Type]
     overloads: dict[int, tuple[Overload, ...]] = field(default_factory=dict)
 
@@ -113,7 +95,7 @@ class Checked:
         return self.types[id(self.root)]
 
 
-def check(root: Node, environment: Environment = STORED) -> Checked:
+def check(root: Node, environment: Environment) -> Checked:
     """Find the type of every node.
 
     :raises ExpressionError: a name is unknown or types do not fit.
@@ -121,7 +103,7 @@ def check(root: Node, environment: Environment = STORED) -> Checked:
     checker = _Checker(environment)
     checker.visit(root)
     types = {key: checker.bindings.resolve(found, free=DYN) for key, found in checker.types.items()}
-    return Checked(root, types, checker.overloads)
+    return Checked(root, environment, types, checker.overloads)
 
 
 class _Checker:
@@ -130,8 +112,7 @@ class _Checker:
         self.types: dict[int, Type] = {}
         self.overloads: dict[int, tuple[Overload, ...]] = {}
         self._environment = environment
-        self._fields = environment.device_fields
-        self._scope: dict[str, Type] = {"device": DEVICE}
+        self._scope: Mapping[str, Type] = environment.variables
         # Arguments of ``format`` may be lists of different types.
         self._mixed = False
         self._visitors: dict[type, Callable[[Any], Type]] = {
@@ -189,10 +170,11 @@ class _Checker:
             return DYN
         if operand.name == "map":
             return operand.params[1]
-        if operand == DEVICE and node.field in self._fields:
-            return self._fields[node.field]
-        if operand == DEVICE:
-            raise ExpressionError(f"undefined field '{node.field}'", node.start)
+        fields = self._environment.objects.get(operand.name)
+        if fields is not None:
+            if node.field not in fields:
+                raise ExpressionError(f"undefined field '{node.field}'", node.start)
+            return fields[node.field]
         message = f"type '{describe(operand)}' does not support field selection"
         raise ExpressionError(message, node.start)
 

@@ -1,9 +1,9 @@
-"""What does each kind of node do when it runs? The closures an expression is made of.
+"""Evaluation: what each kind of node does when it runs.
 
-A closure takes a ``Frame`` (the device, the cost so far, the local variables) and gives a value or
-raises. The only absorbers of errors are ``&&`` and ``||``: an operand that decides wins over an
-operand that fails, in either order; and the loop of ``all`` and ``exists``, which is the same rule
-over a list.
+A closure takes a ``Frame`` (the activation, the cost so far, the variables of macros) and gives a
+value or raises. The only absorbers of errors are ``&&`` and ``||``: an operand that decides wins
+over an operand that fails, in either order; and the loop of ``all`` and ``exists``, which is the
+same rule over a list.
 
 Cost of an evaluation: a few hundred nanoseconds per node.
 Source: CEL specification "Evaluation"; cel-go's interpreter for what is charged.
@@ -11,27 +11,29 @@ Source: CEL specification "Evaluation"; cel-go's interpreter for what is charged
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kai_py.cel import values
 from kai_py.cel.charge import LIMIT, NEW_LIST, NEW_MAP, Charge
 from kai_py.cel.functions import Function, choose, no_overload
 from kai_py.cel.values import (
-    EMPTY_MAP,
     CELRuntimeError,
     CostLimitError,
     Optional,
     Value,
 )
 
+Activation = Mapping[str, Value]
+"""The value of each declared variable."""
+
 
 class Frame:
     """One evaluation in progress."""
 
-    __slots__ = ("device", "slots", "spent")
+    __slots__ = ("activation", "slots", "spent")
 
-    def __init__(self, device: Value, slots: int) -> None:
-        self.device = device
+    def __init__(self, activation: Activation, slots: int) -> None:
+        self.activation = activation
         self.spent = 0
         self.slots: list[Value] = [_UNSET] * slots
 
@@ -54,28 +56,36 @@ def constant(value: Value) -> Closure:
     return lambda _: value
 
 
-def read_path(keys: tuple[str, ...]) -> Closure:
-    """Read ``device`` at literal keys; attributes and capacities are most of all reads."""
+def read_path(variable: str, keys: tuple[str, ...]) -> Closure:
+    """Read a declared variable at literal keys: most of all reads."""
     cost = len(keys) + 1
-    if len(keys) == 3 and keys[0] in {"attributes", "capacity"}:
-        outer, domain, name = keys
 
-        def attribute(frame: Frame) -> Value:
-            frame.spent += cost
-            try:
-                return frame.device[outer].get(domain, EMPTY_MAP)[name]
-            except KeyError:
-                raise CELRuntimeError(f"no such key: {name}") from None
-
-        return attribute
-
-    def path(frame: Frame) -> Value:
-        frame.spent += cost
-        value = frame.device
+    def select_each(frame: Frame) -> Value:
+        value = frame.activation[variable]
         for key in keys:
             value = values.select(value, key)
         return value
 
+    def path(frame: Frame) -> Value:
+        frame.spent += cost
+        try:
+            value = frame.activation[variable]
+            for key in keys:
+                value = value[key]
+        except (KeyError, TypeError):
+            return select_each(frame)
+        return value
+
+    def path_of_three(frame: Frame) -> Value:
+        frame.spent += cost
+        try:
+            return frame.activation[variable][first][second][third]
+        except (KeyError, TypeError):
+            return select_each(frame)
+
+    if len(keys) == 3:
+        first, second, third = keys
+        return path_of_three
     return path
 
 
@@ -204,7 +214,7 @@ def call(
     operator = not name.replace(".", "").isidentifier()
 
     def apply(frame: Frame, args: tuple[Value, ...]) -> Value:
-        implementation = choose(function, args)
+        implementation = function.chosen.get(tuple(map(type, args))) or choose(function, args)
         if implementation is None:
             frame.spend(1)
             raise CELRuntimeError("no such overload") if operator else no_overload(name, args)
@@ -215,9 +225,28 @@ def call(
         (only,) = arguments
         return lambda frame: apply(frame, (only(frame),))
     if len(arguments) == 2:
-        left, right = arguments
-        return lambda frame: apply(frame, (left(frame), right(frame)))
+        return _call_with_two(function, arguments[0], arguments[1], charge, apply)
     return lambda frame: apply(frame, tuple([argument(frame) for argument in arguments]))
+
+
+def _call_with_two(
+    function: Function, left: Closure, right: Closure, charge: Charge | None,
+    apply: Callable[[Frame, tuple[Value, ...]], Value],
+) -> Closure:  # fmt: skip
+    """Call a function of two arguments, by far the most frequent, without a detour."""
+    chosen = function.chosen
+
+    def evaluate(frame: Frame) -> Value:
+        first, second = left(frame), right(frame)
+        implementation = chosen.get((type(first), type(second)))
+        if implementation is None:
+            return apply(frame, (first, second))
+        frame.spent += 1 if charge is None else charge((first, second))
+        if frame.spent > LIMIT:
+            raise CostLimitError
+        return implementation(first, second)
+
+    return evaluate
 
 
 def make_list(elements: Sequence[Closure], optional: frozenset[int]) -> Closure:

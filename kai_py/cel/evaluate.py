@@ -1,7 +1,7 @@
-"""How is an expression evaluated? Its syntax tree becomes one Python closure per node.
+"""Compilation of a checked expression: its syntax tree becomes one Python closure per node.
 
-A path such as ``device.attributes["d"].x`` is one closure, as it is most of the work; so is a list
-of literals. Local variables are numbered here, so that running needs no names.
+Reading a variable at literal keys, such as ``device.attributes["d"].x``, is one closure, as it is
+most of the work; so is a list of literals. Variables of macros are numbered here.
 
 Source: CEL specification "Evaluation".
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kai_py.cel import closures, values
 from kai_py.cel.charge import BY_OVERLOAD, CHARGES
 from kai_py.cel.check import TYPE_NAMES, Checked
-from kai_py.cel.closures import Closure, Frame
+from kai_py.cel.closures import Activation, Closure, Frame
 from kai_py.cel.library import find
 from kai_py.cel.syntax import (
     Bind,
@@ -27,14 +27,12 @@ from kai_py.cel.syntax import (
     MapLiteral,
     Node,
     Select,
-    device_path,
+    variable_path,
 )
-from kai_py.cel.values import TypeName, Value
+from kai_py.cel.values import CELRuntimeError, TypeName, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from kai_py.cel.functions import Overload
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +42,30 @@ class Program:
     closure: Closure
     slots: int
 
-    def run(self, device: Value) -> tuple[Value, int]:
-        """Evaluate on the fields of a device: the value and its cost.
+    def run(self, activation: Activation) -> tuple[Value, int]:
+        """Evaluate: the value and its cost.
 
         :raises CELRuntimeError: the evaluation failed.
         """
-        frame = Frame(device, self.slots)
+        frame = Frame(activation, self.slots)
         value = self.closure(frame)
         frame.spend(0)
+        return value, frame.spent
+
+    def attempt(self, activation: Activation) -> tuple[Value | CELRuntimeError, int]:
+        """Evaluate: the value or the error, and the cost either way."""
+        frame = Frame(activation, self.slots)
+        try:
+            value = self.closure(frame)
+            frame.spend(0)
+        except CELRuntimeError as error:
+            return error, frame.spent
         return value, frame.spent
 
 
 def build(checked: Checked, root: Node | None = None) -> Program:
     """Compile a checked expression, or a part of it that uses no variable from outside."""
-    scope = _Scope({}, [0], checked.overloads)
+    scope = _Scope({}, [0], checked)
     closure = _compile(root or checked.root, scope)
     return Program(closure, scope.count[0])
 
@@ -68,7 +76,7 @@ class _Scope:
 
     readers: dict[str, Closure]
     count: list[int]
-    overloads: dict[int, tuple[Overload, ...]]
+    checked: Checked
 
     def slot(self) -> int:
         self.count[0] += 1
@@ -79,9 +87,9 @@ class _Scope:
 
 
 def _compile(node: Node, scope: _Scope) -> Closure:
-    path = device_path(node)
-    if path is not None and "device" not in scope.readers:
-        return closures.read_path(path)
+    path = variable_path(node)
+    if path and path[0] not in scope.readers and path[0] in scope.checked.environment.variables:
+        return closures.read_path(path[0], path[1:])
     return _COMPILERS[type(node)](node, scope)
 
 
@@ -120,7 +128,7 @@ def _call(node: Call, scope: _Scope) -> Closure:
     function = find(name, method=method)
     assert function is not None
     charge = CHARGES.get(f".{name}" if method else name)
-    if name in BY_OVERLOAD and len(scope.overloads.get(id(node), ())) > 1:
+    if name in BY_OVERLOAD and len(scope.checked.overloads.get(id(node), ())) > 1:
         charge = None
     return closures.call(name, function, arguments, charge)
 
@@ -130,7 +138,7 @@ def _list(node: ListLiteral, scope: _Scope) -> Closure:
     make = closures.make_list(elements, node.optional)
     if node.optional or not all(isinstance(element, Literal) for element in node.elements):
         return make
-    return closures.constant(make(Frame(None, 0)))
+    return closures.constant(make(Frame({}, 0)))
 
 
 def _map(node: MapLiteral, scope: _Scope) -> Closure:

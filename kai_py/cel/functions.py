@@ -1,4 +1,4 @@
-"""Which functions are there, on which types, and what do they compute?
+"""Function declarations: overloads with their signatures and what computes them.
 
 A function is registered by the signatures of its overloads, in the notation of CEL's documents::
 

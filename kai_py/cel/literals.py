@@ -1,4 +1,4 @@
-"""What value does a literal of the CEL source stand for?
+"""The values of literals.
 
 Source: CEL specification, "String and Bytes Values" and "Numeric Values".
 """

@@ -1,4 +1,4 @@
-"""What does a macro such as ``list.all(x, p)`` stand for?
+"""Macros such as ``list.all(x, p)``, and the comprehensions they expand to.
 
 Macros are expanded while parsing, exactly as in cel-go: what they expand to decides the cost of an
 expression, so the accumulator is read, negated and tested step by step and not short-cut here.

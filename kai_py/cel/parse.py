@@ -1,4 +1,4 @@
-"""Which expression does this text write? Source text to syntax tree.
+"""The parser: source text to syntax tree.
 
 cel-python's LALR grammar does the parsing. Four of its rules are replaced, because Kubernetes
 enables what they lack: optional selection ``a.?b`` and ``a[?b]``, optional elements ``[?a]`` and
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import lark
 
 from kai_py.cel import literals
+from kai_py.cel.library import find
 from kai_py.cel.macros import expand
 from kai_py.cel.syntax import (
     Call,
@@ -40,8 +41,6 @@ RESERVED = frozenset(
     ("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop",
      "package", "namespace", "return", "var", "void", "while", "in")
 )  # fmt: skip
-NAMESPACES = frozenset({"cel", "format", "ip", "lists", "optional", "sets", "strings"})
-"""``sets.contains(a, b)`` calls the function of that name; there is no object ``sets``."""
 
 _RULES = {
     "member": 'member_dot | member_optdot | member_dot_arg | member_index | member_optidx'
@@ -163,7 +162,7 @@ def _method(children: Children, depth: int) -> Node:
     operand, _, name, bracket, *rest = children
     target = _fold(_tree(operand), depth)
     call = Call(_name(name), target, _arguments(rest, depth), _at(bracket))
-    if isinstance(target, Ident) and target.name in NAMESPACES and call.function != "bind":
+    if isinstance(target, Ident) and find(f"{target.name}.{call.function}", method=False):
         return Call(f"{target.name}.{call.function}", None, call.args, call.start)
     return expand(call)
 

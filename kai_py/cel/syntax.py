@@ -1,4 +1,4 @@
-"""What is a CEL expression made of? The syntax tree, after macros are expanded.
+"""The syntax tree of an expression, after macros are expanded.
 
 The node kinds are those of the CEL specification (``cel.expr.Expr``): literal, identifier, select,
 call, list, map and comprehension, and ``Bind`` for ``cel.bind``, which is a comprehension that
@@ -159,8 +159,8 @@ def with_children(node: Node, parts: tuple[Node, ...]) -> Node:
     return made
 
 
-def device_path(node: Node) -> tuple[str, ...] | None:
-    """Give the literal keys by which a node reads from ``device``, if it does just that."""
+def variable_path(node: Node) -> tuple[str, ...] | None:
+    """Give the variable and the literal keys that a node reads, if it does just that."""
     keys: list[str] = []
     while True:
         match node:
@@ -170,8 +170,8 @@ def device_path(node: Node) -> tuple[str, ...] | None:
             case Call("_[_]", None, (operand, Literal(str() as key))):
                 keys.append(key)
                 node = operand
-            case Ident("device"):
-                return tuple(reversed(keys))
+            case Ident(name):
+                return (name, *reversed(keys))
             case _:
                 return None
 

@@ -1,4 +1,4 @@
-"""Which static type has an expression, and when does one type fit another?
+"""Static types of expressions, and when one type is assignable to another.
 
 A type is a name with parameters: ``int``, ``list(string)``, ``map(string, dyn)``,
 ``optional_type(int)``. ``dyn`` and ``google.protobuf.Any`` fit everything. A parameter such as
@@ -44,10 +44,11 @@ BOOL, INT, UINT, DOUBLE = Type("bool"), Type("int"), Type("uint"), Type("double"
 STRING, BYTES, NULL = Type("string"), Type("bytes"), Type("null_type")
 DURATION, TIMESTAMP = Type("google.protobuf.Duration"), Type("google.protobuf.Timestamp")
 QUANTITY, SEMVER = Type("kubernetes.Quantity"), Type("kubernetes.Semver")
-DEVICE = Type("kubernetes.DRADevice")
 
 SHORT_NAMES = {"google.protobuf.Duration": "duration", "google.protobuf.Timestamp": "timestamp",
                "google.protobuf.Any": "any", "null_type": "null"}  # fmt: skip
+
+_NEVER_NULL = frozenset({"bool", "int", "uint", "double", "string", "bytes", "list", "map", "type"})
 
 
 def list_of(element: Type) -> Type:
@@ -146,7 +147,7 @@ class Bindings:
             return self._bind(given, wanted)
         if wanted.dynamic or given.dynamic:
             return True
-        if given == NULL and wanted.name.startswith(("google.protobuf.", "kubernetes.")):
+        if NULL in (wanted, given) and not {wanted.name, given.name} & _NEVER_NULL:
             return True
         return (
             wanted.name == given.name

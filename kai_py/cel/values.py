@@ -1,8 +1,8 @@
-"""Which Python object stands for which CEL value, and when are two of them equal?
+"""Values: the Python object that stands for each CEL value, equality, order, selection.
 
     bool, int, double, string, bytes, null    bool, int, float, str, bytes, None
     uint                                      Uint, an int of its own type
-    list                                      tuple (AttributeList where a device attribute is one)
+    list                                      tuple
     map                                       dict; a boolean key is kept as a BoolKey
     quantity, semver, ip, cidr, url           Quantity, Semver, IP, CIDR, URL
     duration, timestamp, type, optional       Duration, Timestamp, TypeName, Optional
@@ -29,22 +29,11 @@ Value = Any
 
 
 class CELRuntimeError(Exception):
-    """An expression failed on a device; the text is the API server's.
-
-    ``str`` gives the text a user sees, ``reason`` the text without hints.
-    """
+    """An expression failed when it ran; the text is cel-go's."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
-
-    def __str__(self) -> str:
-        if self.reason.startswith("no such key:"):
-            return (
-                f"{self.reason}. consider using CEL optional chaining (.? followed by orValue()) "
-                "or guarding the check with has() for optional fields"
-            )
-        return self.reason
 
 
 class CostLimitError(CELRuntimeError):
@@ -99,20 +88,11 @@ class Optional:
 NONE = Optional(present=False)
 
 
-class AttributeList(tuple[Value, ...]):
-    """A list-typed device attribute; knows the type of its elements even when it is empty."""
-
-    kind: str
-
-    def __new__(cls, kind: str, values: Iterable[Value]) -> AttributeList:
-        """Make a list of ``kind``: bools, ints, strings or versions."""
-        made = super().__new__(cls, values)
-        made.kind = kind
-        return made
-
-
 class DefaultMap(dict[str, Value]):
     """A map that answers an unknown key with an empty map, but does not contain it."""
+
+    def __missing__(self, key: str) -> Value:
+        return EMPTY_MAP
 
 
 EMPTY_MAP: dict[str, Value] = {}
@@ -126,7 +106,6 @@ KINDS: dict[type, str] = {
     bytes: "bytes",
     type(None): "null_type",
     tuple: "list",
-    AttributeList: "list",
     dict: "map",
     DefaultMap: "map",
     Duration: "google.protobuf.Duration",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kai_py.cel.expression import CompileError
 from kai_py.cel.values import CELRuntimeError
 from kai_py.dra.claims import Option, Selector
 from kai_py.dra.fleet_layout import Bools, FleetLayout
@@ -20,7 +21,7 @@ from kai_py.dra.selection import Step
 from kai_py.dra.selectors.columns import HAS, Column
 from kai_py.dra.selectors.device import MAPS
 from kai_py.dra.selectors.masks import Conjunct, Mask, conjunct_masks
-from kai_py.dra.selectors.selector import CompileError, compile_selector
+from kai_py.dra.selectors.selector import compile_selector
 
 
 @dataclass(frozen=True, slots=True)

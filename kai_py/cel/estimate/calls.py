@@ -1,4 +1,4 @@
-"""What can one call cost at worst, and how large is what it makes?
+"""The greatest cost of one call, and the size of what it makes.
 
 Source: cel-go ``checker`` cost estimation; k8s.io/apiserver/pkg/cel/library ``CostEstimator``.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kai_py.cel.charge import PATTERN, TEXT
-from kai_py.cel.estimate.sizes import ONE, UNKNOWN, Path, Size, capped, limit_of, scaled
+from kai_py.cel.estimate.sizes import ONE, Size, capped, scaled
 from kai_py.cel.syntax import Literal, Node
 from kai_py.cel.values import UINT_MAX
 
@@ -29,17 +29,13 @@ class Request:
     types: tuple[Type, ...]
     sizes: tuple[Size, ...]
     overload: Overload
-    path: Path
-    """Where under ``device`` argument 0 comes from, if it does."""
+    element_size: Size
+    """The size of the elements of argument 0, if it is a list."""
 
     @property
     def kind(self) -> str:
         """Name the type of the overload's first parameter."""
         return self.overload.params[0].name
-
-    def element_size(self) -> Size:
-        """Give the size of the elements of the list in argument 0."""
-        return limit_of((*self.path, "@items")) or UNKNOWN
 
 
 Estimate = tuple[int, Size | None]
@@ -126,7 +122,7 @@ def _split(request: Request) -> Estimate:
 
 
 def _join(request: Request) -> Estimate:
-    size = request.sizes[0] * request.element_size()
+    size = request.sizes[0] * request.element_size
     if len(request.sizes) > 1:
         count = request.sizes[0]
         between = Size(max(count.least - 1, 0), max(count.most - 1, 0))
@@ -140,7 +136,7 @@ def _each_element(request: Request) -> Estimate:
         return request.sizes[0].charge(), None
     each = 1
     if target.params[0].name in {"string", "bytes"}:
-        each += request.element_size().charge()
+        each += request.element_size.charge()
     return capped(request.sizes[0].most * each), None
 
 

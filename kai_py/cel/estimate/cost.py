@@ -1,12 +1,11 @@
-"""What can an expression cost at worst? The static estimate the API server makes at admission.
+"""The greatest cost an expression can have: the estimate the API server makes at admission.
 
 The cost of a node is what its parts cost plus its own; of a loop, the cost of one round times the
-largest possible number of elements. Sizes come from literals, from the limits of a device's fields
-(``sizes``) and from the functions that make texts and lists out of others; a size nobody knows is
-2**64 - 1. Above ``LIMIT`` Kubernetes refuses a selector.
+largest possible number of elements. Sizes come from literals, from the limits of the variables'
+fields and from the functions that make texts and lists out of others; a size nobody knows is
+2**64 - 1.
 
-Source: cel-go ``checker`` cost estimation; k8s.io/apiserver/pkg/cel/library ``CostEstimator``;
-limits of resource.k8s.io/v1.
+Source: cel-go ``checker`` cost estimation; k8s.io/apiserver/pkg/cel/library ``CostEstimator``.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kai_py.cel.charge import NEW_LIST, NEW_MAP
 from kai_py.cel.estimate.calls import ESTIMATES, Request
-from kai_py.cel.estimate.sizes import ONE, UNKNOWN, Path, Size, capped, is_scalar, limit_of, union
+from kai_py.cel.estimate.sizes import ONE, UNKNOWN, Limits, Path, Size, capped, is_scalar, union
 from kai_py.cel.syntax import (
     Bind,
     Call,
@@ -31,13 +30,15 @@ from kai_py.cel.syntax import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kai_py.cel.check import Checked
     from kai_py.cel.functions import Overload
 
 
-def estimate(checked: Checked) -> int:
-    """Give the greatest cost of evaluating an expression on any device."""
-    return _Estimator(checked).cost(checked.root)
+def estimate(checked: Checked, limit_of: Limits) -> int:
+    """Give the greatest cost of evaluating an expression on any values within the limits."""
+    return _Estimator(checked, limit_of).cost(checked.root)
 
 
 @dataclass(slots=True)
@@ -52,10 +53,15 @@ class _Local:
 @dataclass(slots=True)
 class _Estimator:
     checked: Checked
+    limit_of: Limits
     paths: dict[int, Path] = field(default_factory=dict)
     sizes: dict[int, Size] = field(default_factory=dict)
     entries: dict[int, Size] = field(default_factory=dict)
     locals: dict[str, _Local] = field(default_factory=dict)
+
+    @property
+    def objects(self) -> Mapping[str, object]:
+        return self.checked.environment.objects
 
     def cost(self, node: Node) -> int:
         found = 0
@@ -82,7 +88,7 @@ class _Estimator:
         return found
 
     def size(self, node: Node) -> Size | None:
-        found = self.sizes.get(id(node)) or _literal_size(node) or limit_of(self.path(node))
+        found = self.sizes.get(id(node)) or _literal_size(node) or self.limit_of(self.path(node))
         if found is not None:
             return found
         if is_scalar(self.checked.type_of(node)):
@@ -112,7 +118,7 @@ class _Estimator:
         path = self.path(node.operand)
         operand = self.checked.type_of(node.operand)
         self.paths[id(node)] = _below(path, node.field)
-        selects = operand.name in {"map", "kubernetes.DRADevice"} or node.optional
+        selects = operand.name == "map" or operand.name in self.objects or node.optional
         return capped(cost + selects)
 
     def _list(self, node: Node, elements: tuple[Node, ...]) -> int:
@@ -208,7 +214,8 @@ class _Estimator:
         nodes = node.args if node.target is None else (node.target, *node.args)
         types = tuple(map(self.checked.type_of, nodes))
         sizes = tuple(map(self.known_size, nodes))
-        return estimator(Request(nodes, types, sizes, overload, self.path(nodes[0])))
+        items = self.limit_of((*self.path(nodes[0]), "@items")) or UNKNOWN
+        return estimator(Request(nodes, types, sizes, overload, items))
 
 
 def _below(path: Path, part: str) -> Path:

@@ -1,14 +1,9 @@
-"""How large can a text, list or map be?
-
-Limits of what a device may hold: driver and domain 63 characters, a name 32, a value 64, and 32
-attributes or capacities. What nobody knows is 2**64 - 1.
-
-Source: resource.k8s.io/v1; k8s.io/dynamic-resource-allocation/cel for the limits it assumes.
-"""
+"""Sizes of texts, lists and maps, as far as they are known before an expression runs."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,11 +13,11 @@ from kai_py.cel.values import UINT_MAX
 if TYPE_CHECKING:
     from kai_py.cel.types import Type
 
-DRIVER_LENGTH, DOMAIN_LENGTH, NAME_LENGTH, VALUE_LENGTH, MAP_SIZE = 63, 63, 32, 64, 32
 SCALARS = frozenset(
     {"bool", "int", "uint", "double", "google.protobuf.Duration", "google.protobuf.Timestamp"}
 )
 Path = tuple[str, ...]
+"""A variable and what is below it: fields, ``@items``, ``@keys``, ``@values``, ``@indices``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +42,8 @@ class Size:
 
 
 UNKNOWN, ONE = Size(0, UINT_MAX), Size(1, 1)
+Limits = Callable[[Path], Size | None]
+"""Gives the size of what stands at a path, if it is limited."""
 
 
 def capped(number: int) -> int:
@@ -58,27 +55,6 @@ def scaled(number: int, factor: float) -> int:
     """Multiply and round up."""
     scaled = float(number) * factor
     return UINT_MAX if scaled >= 2.0**64 else math.ceil(scaled)
-
-
-def limit_of(path: Path) -> Size | None:
-    """Give the length of what a path under ``device`` leads to."""
-    match path:
-        case ("device", "driver"):
-            return Size(0, DRIVER_LENGTH)
-        case ("device", "attributes" | "capacity") | (
-            "device",
-            "attributes" | "capacity",
-            "@values",
-        ):
-            return Size(0, MAP_SIZE)
-        case ("device", "attributes" | "capacity", "@keys"):
-            return Size(0, DOMAIN_LENGTH)
-        case ("device", "attributes" | "capacity", "@values", "@keys"):
-            return Size(0, NAME_LENGTH)
-        case ("device", "attributes", "@values", _):
-            return Size(0, VALUE_LENGTH)
-        case _:
-            return None
 
 
 def is_scalar(type_: Type) -> bool:

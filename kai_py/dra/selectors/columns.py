@@ -1,4 +1,4 @@
-"""On which values of a device does an expression depend?
+"""The values of a device that an expression depends on.
 
 A column is one thing a device has: its driver, one attribute, whether it has an attribute, all
 attributes of a domain. Two devices that agree on an expression's columns get the same answer, so an
@@ -22,11 +22,11 @@ from kai_py.cel.syntax import (
     Node,
     Select,
     children,
-    device_path,
+    variable_path,
     with_children,
 )
-from kai_py.cel.values import EMPTY_MAP, AttributeList, Value
-from kai_py.dra.selectors.device import MAPS, BadAttribute
+from kai_py.cel.values import EMPTY_MAP, Value
+from kai_py.dra.selectors.device import MAPS, AttributeList, BadAttribute
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,6 +63,12 @@ def _collect(node: Node, found: set[Column]) -> None:
         return
     for child in children(node):
         _collect(child, found)
+
+
+def device_path(node: Node) -> Column | None:
+    """Give the literal keys by which a node reads from ``device``, if it does just that."""
+    path = variable_path(node)
+    return path[1:] if path and path[0] == "device" else None
 
 
 def _column(path: Column) -> Column:

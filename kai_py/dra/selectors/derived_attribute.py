@@ -1,4 +1,4 @@
-"""What is the value of a derived attribute? An expression gives it per device.
+"""Derived attributes: an expression gives the value per device.
 
 The result must be one of the types a device attribute has: bool, int, string, semver, or a list of
 one of them where list attributes are enabled.
@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kai_py.cel.check import STORED, Environment
+from kai_py.cel.expression import CompileError, Expression, compile_expression
 from kai_py.cel.library.versions import Semver
-from kai_py.cel.values import AttributeList, CELRuntimeError, Value, kind_of
-from kai_py.dra.selectors.selector import CompileError, Expression, compile_expression
+from kai_py.cel.values import CELRuntimeError, Value, kind_of
+from kai_py.dra.selectors.device import AttributeList
+from kai_py.dra.selectors.environment import ALL_FEATURES, Features, device_environment
+from kai_py.dra.selectors.selector import evaluate_on
 
 if TYPE_CHECKING:
     from kai_py.cel.types import Type
@@ -44,23 +46,23 @@ class DerivedAttribute:
 
         :raises CELRuntimeError: the expression fails, or its value is of no attribute type.
         """
-        return _attribute(self.expression.evaluate(device)[0])
+        return _attribute(evaluate_on(self.expression, device)[0])
 
 
 @lru_cache(maxsize=4096)
 def compile_attribute(
-    text: str, environment: Environment = STORED
+    text: str, features: Features = ALL_FEATURES
 ) -> DerivedAttribute | CompileError:
     """Compile the expression of a derived attribute, once per text."""
-    compiled = compile_expression(text, environment)
+    compiled = compile_expression(text, device_environment(features))
     if isinstance(compiled, CompileError):
         return compiled
     found = compiled.checked.type
     if _allowed(found) or (
-        environment.list_attributes and found.name == "list" and _allowed(found.params[0])
+        features.list_attributes and found.name == "list" and _allowed(found.params[0])
     ):
         return DerivedAttribute(compiled)
-    lists = " or a list of these scalars" if environment.list_attributes else ""
+    lists = " or a list of these scalars" if features.list_attributes else ""
     wanted = f"a primitive scalar (string, integer, boolean, semver){lists}"
     return CompileError(text, f"must evaluate to {wanted}, not {found}")
 

@@ -1,4 +1,4 @@
-"""What does an expression see of a device?
+"""What an expression sees of a device.
 
 ``device.driver``, ``device.attributes[domain][name]``, ``device.capacity[domain][name]`` and
 ``device.allowMultipleAllocations``. A name without a domain belongs to the driver's; an unknown
@@ -10,16 +10,30 @@ Source: k8s.io/dynamic-resource-allocation/cel, ``Device``; resource.k8s.io/v1 `
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kai_py.cel.library.versions import Semver, parse_semver
-from kai_py.cel.values import AttributeList, CELRuntimeError, DefaultMap
+from kai_py.cel.values import KINDS, CELRuntimeError, DefaultMap, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kai_py.api.quantity import Quantity
 
+
+class AttributeList(tuple[Value, ...]):
+    """A list-typed attribute; knows the type of its elements even when it is empty."""
+
+    kind: str
+
+    def __new__(cls, kind: str, values: Iterable[Value]) -> AttributeList:
+        """Make a list of ``kind``: bools, ints, strings or versions."""
+        made = super().__new__(cls, values)
+        made.kind = kind
+        return made
+
+
+KINDS[AttributeList] = "list"
 AttributeValue = bool | int | str | Semver | AttributeList
 
 MAPS = ("attributes", "capacity")
@@ -46,25 +60,32 @@ class CELDevice:
     allow_multiple_allocations: bool = False
     fault: str | None = field(init=False, default=None)
     """Why no expression can be evaluated on this device."""
-    _fields: dict[str, Any] | None = field(init=False, default=None, repr=False)
+    _activation: dict[str, Value] | None = field(init=False, default=None, repr=False)
 
     def __post_init__(self) -> None:
         if BadAttribute in map(type, self.attributes.values()):
             object.__setattr__(self, "fault", _first_fault(self.attributes))
 
     @property
-    def fields(self) -> dict[str, Any]:
-        """Give what ``device`` is in an expression; made when first asked for."""
-        if self._fields is None:
+    def activation(self) -> dict[str, Value]:
+        """Give the value of the variable ``device``; made when first asked for."""
+        if self._activation is None:
             fields = {
                 "driver": self.driver,
                 "attributes": _by_domain(self.attributes, self.driver),
                 "capacity": _by_domain(self.capacity, self.driver),
                 "allowMultipleAllocations": self.allow_multiple_allocations,
             }
-            object.__setattr__(self, "_fields", fields)
-            return fields
-        return self._fields
+            activation = {"device": fields}
+            object.__setattr__(self, "_activation", activation)
+            return activation
+        return self._activation
+
+    @property
+    def fields(self) -> dict[str, Value]:
+        """Give the fields of ``device``."""
+        fields: dict[str, Value] = self.activation["device"]
+        return fields
 
     def require_sound(self) -> None:
         """Check that all attributes could be read.

@@ -1,10 +1,10 @@
-"""Which devices of a table does a selector match?
+"""Masks: which devices of a table a selector matches.
 
 A selector is taken apart at ``&&``, ``||`` and ``!``; these combine whole arrays by Kleene's logic,
 with errors as the third value, which is exactly what CEL does for one device. Every other part is
 evaluated by the ordinary evaluator, once per distinct combination of the columns it depends on, and
-what it gave is kept in the table's encoding. A selector that might exceed the cost limit is not
-taken apart, since its cost counts as a whole.
+what it gave is kept in the table's encoding. Where the parts together might exceed the cost limit,
+the selector is evaluated as a whole, since its cost counts as a whole.
 
 Complexity: O(devices) array work per part, plus one evaluation per combination never seen before.
 """
@@ -21,11 +21,14 @@ import numpy.typing as npt
 from kai_py.cel.charge import LIMIT
 from kai_py.cel.evaluate import Program, build
 from kai_py.cel.syntax import Call, Logic, Node
-from kai_py.cel.values import CELRuntimeError
+from kai_py.cel.values import CELRuntimeError, CostLimitError
 from kai_py.dra.selectors.columns import Column, columns_of, inline
 from kai_py.dra.selectors.selector import Selector, as_bool
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kai_py.cel.values import Value
     from kai_py.dra.selectors.table import DeviceTable
 
 Bools = npt.NDArray[np.bool_]
@@ -46,6 +49,8 @@ class Leaf:
 
     program: Program
     columns: tuple[Column, ...]
+    whole: bool = False
+    """Whether this is all of a selector: then what exceeds the cost limit is an error."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,32 +81,50 @@ class Conjunct:
     @property
     def columns(self) -> tuple[Column, ...]:
         """What of a device the condition reads."""
-        return tuple(dict.fromkeys(_columns(self.plan)))
+        return tuple(
+            dict.fromkeys(column for leaf in _leaves(self.plan) for column in leaf.columns)
+        )
 
 
 def mask(selector: Selector, table: DeviceTable) -> Mask:
     """Evaluate a selector on all devices of a table."""
     found = table.masks.get(selector)
     if found is None:
-        found = table.masks[selector] = _sound(_evaluate(_plan(selector), table), table)
+        found = _within_limit([_plan(selector)], table) or [_evaluate(_whole(selector), table)]
+        found = table.masks[selector] = _sound(found[0], table)
     assert isinstance(found, Mask)
     return found
 
 
 def conjunct_masks(selector: Selector, table: DeviceTable) -> tuple[tuple[Conjunct, Mask], ...]:
     """Evaluate each condition on its own: which of them turned how many devices down."""
-    return tuple(
-        (conjunct, _sound(_evaluate(conjunct.plan, table), table))
-        for conjunct in conjuncts(selector)
-    )
+    parts = conjuncts(selector)
+    found = _within_limit([part.plan for part in parts], table)
+    if found is None:
+        return ((_only(selector), mask(selector, table)),)
+    return tuple((part, _sound(each, table)) for part, each in zip(parts, found, strict=True))
+
+
+def _within_limit(plans: list[Plan], table: DeviceTable) -> list[Mask] | None:
+    """Evaluate plans, unless evaluating them all on one device might exceed the cost limit."""
+    try:
+        found = [_evaluate(plan, table) for plan in plans]
+    except CostLimitError:
+        return None
+    costs = table.encoding.costs
+    bound = sum(costs[leaf] for plan in plans for leaf in _leaves(plan))
+    return found if bound <= LIMIT else None
 
 
 @lru_cache(maxsize=16384)
 def _plan(selector: Selector) -> Plan:
-    checked = selector.expression.checked
-    if selector.max_cost > LIMIT:
-        return Leaf(selector.expression.program, columns_of(checked.root))
-    return _take_apart(selector, inline(checked.root))
+    return _take_apart(selector, inline(selector.expression.checked.root))
+
+
+@lru_cache(maxsize=4096)
+def _whole(selector: Selector) -> Leaf:
+    expression = selector.expression
+    return Leaf(expression.program, columns_of(expression.checked.root), whole=True)
 
 
 def _take_apart(selector: Selector, node: Node) -> Plan:
@@ -119,10 +142,13 @@ def _take_apart(selector: Selector, node: Node) -> Plan:
 def conjuncts(selector: Selector) -> tuple[Conjunct, ...]:
     """Split a selector at its outermost ``&&``, with the source text of each condition."""
     node = inline(selector.expression.checked.root)
-    whole = Conjunct(" ".join(selector.text.split()), _plan(selector))
-    if selector.max_cost > LIMIT or not isinstance(node, Logic) or not node.conjunction:
-        return (whole,)
+    if not isinstance(node, Logic) or not node.conjunction:
+        return (_only(selector),)
     return tuple(_split(selector, node))
+
+
+def _only(selector: Selector) -> Conjunct:
+    return Conjunct(" ".join(selector.text.split()), _plan(selector))
 
 
 def _split(selector: Selector, node: Logic) -> list[Conjunct]:
@@ -136,14 +162,15 @@ def _split(selector: Selector, node: Logic) -> list[Conjunct]:
     return found
 
 
-def _columns(plan: Plan) -> tuple[Column, ...]:
+def _leaves(plan: Plan) -> Iterator[Leaf]:
     match plan:
         case Leaf():
-            return plan.columns
+            yield plan
         case Negation(part):
-            return _columns(part)
+            yield from _leaves(part)
         case Junction(parts):
-            return tuple(column for part in parts for column in _columns(part))
+            for each in parts:
+                yield from _leaves(each)
 
 
 def _evaluate(plan: Plan, table: DeviceTable) -> Mask:
@@ -173,21 +200,29 @@ def _leaf(leaf: Leaf, table: DeviceTable) -> Mask:
     columns = [table.column(column) for column in leaf.columns]
     groups, first = table.combinations(leaf.columns)
     known = table.encoding.outcomes.setdefault(leaf, {})
+    most = table.encoding.costs.get(leaf, 0)
     outcomes = np.empty(len(first), np.int8)
     keys = zip(*(column[first].tolist() for column in columns), strict=True)
     rows = first.tolist()
     for group, key in enumerate(keys if columns else [()] * len(rows)):
         outcome = known.get(key)
         if outcome is None:
-            outcome = known[key] = _outcome(leaf.program, table, rows[group])
+            value, cost = leaf.program.attempt(table.devices[rows[group]].activation)
+            if cost > LIMIT and not leaf.whole:
+                raise CostLimitError
+            most = max(most, cost)
+            outcome = known[key] = _outcome(value)
         outcomes[group] = outcome
+    table.encoding.costs[leaf] = most
     found = outcomes[groups]
     return Mask(found == YES, found == ERROR)
 
 
-def _outcome(program: Program, table: DeviceTable, row: int) -> int:
+def _outcome(value: Value) -> int:
+    if isinstance(value, CELRuntimeError):
+        return ERROR
     try:
-        return YES if as_bool(program.run(table.devices[row].fields)[0]) else NO
+        return YES if as_bool(value) else NO
     except CELRuntimeError:
         return ERROR
 

@@ -1,4 +1,4 @@
-"""Does a device match a selector? Three answers: yes, no, and an error with its text.
+"""Selectors: whether a device matches has three answers, yes, no and an error with its text.
 
 ``compile_selector`` never raises for what a user wrote: a text that is no valid selector gives a
 ``CompileError``, kept like a result, so that it too is found out only once.
@@ -9,54 +9,15 @@ Source: k8s.io/dynamic-resource-allocation/cel, ``CompileCELExpression`` and ``D
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kai_py.cel.check import STORED, Checked, Environment, check
-from kai_py.cel.estimate import cost
-from kai_py.cel.evaluate import Program, build
-from kai_py.cel.library.regex import compile_pattern
-from kai_py.cel.parse import parse
-from kai_py.cel.syntax import Call, ExpressionError, Literal, Node, children, render_failure
+from kai_py.cel.expression import CompileError, Expression, compile_expression
 from kai_py.cel.values import CELRuntimeError, Value, kind_of
+from kai_py.dra.selectors.environment import ALL_FEATURES, Features, device_environment
 
 if TYPE_CHECKING:
     from kai_py.dra.selectors.device import CELDevice
-
-PATTERN_FUNCTIONS = frozenset({"matches", "find", "findAll"})
-
-
-@dataclass(frozen=True)
-class CompileError:
-    """Why a text is no valid expression, in the API server's words."""
-
-    text: str
-    message: str
-
-    def __str__(self) -> str:
-        return self.message
-
-
-@dataclass(frozen=True, eq=False)
-class Expression:
-    """A checked expression, ready to run."""
-
-    text: str
-    checked: Checked
-    program: Program
-
-    @cached_property
-    def max_cost(self) -> int:
-        """Give the greatest possible cost; Kubernetes refuses more than 1,000,000."""
-        return cost.estimate(self.checked)
-
-    def evaluate(self, device: CELDevice) -> tuple[Value, int]:
-        """Give the value on a device, and the cost of finding it.
-
-        :raises CELRuntimeError: the evaluation failed.
-        """
-        device.require_sound()
-        return self.program.run(device.fields)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,17 +31,21 @@ class Selector:
         """Give the source text."""
         return self.expression.text
 
-    @property
-    def max_cost(self) -> int:
-        """Give the greatest possible cost."""
-        return self.expression.max_cost
-
     def matches(self, device: CELDevice) -> bool:
         """Tell whether a device matches.
 
         :raises CELRuntimeError: the selector fails on this device.
         """
-        return as_bool(self.expression.evaluate(device)[0])
+        return as_bool(evaluate_on(self.expression, device)[0])
+
+
+def evaluate_on(expression: Expression, device: CELDevice) -> tuple[Value, int]:
+    """Give the value of an expression on a device, and the cost of finding it.
+
+    :raises CELRuntimeError: the evaluation failed.
+    """
+    device.require_sound()
+    return expression.program.run(device.activation)
 
 
 def as_bool(value: Value) -> bool:
@@ -104,41 +69,23 @@ _CONVERSIONS = {
 }
 
 
+def explain(error: CELRuntimeError) -> str:
+    """Give an error's text with the hint that Kubernetes adds to it."""
+    if not error.reason.startswith("no such key:"):
+        return error.reason
+    return (
+        f"{error.reason}. consider using CEL optional chaining (.? followed by orValue()) "
+        "or guarding the check with has() for optional fields"
+    )
+
+
 @lru_cache(maxsize=16384)
-def compile_selector(text: str, environment: Environment = STORED) -> Selector | CompileError:
+def compile_selector(text: str, features: Features = ALL_FEATURES) -> Selector | CompileError:
     """Compile a selector, once per text."""
-    compiled = compile_expression(text, environment)
+    compiled = compile_expression(text, device_environment(features))
     if isinstance(compiled, CompileError):
         return compiled
     found = compiled.checked.type
     if found.name != "bool" and not found.dynamic:
         return CompileError(text, f"must evaluate to bool or the unknown type, not {found}")
     return Selector(compiled)
-
-
-def compile_expression(text: str, environment: Environment) -> Expression | CompileError:
-    """Parse, check and compile an expression of any type."""
-    try:
-        checked = check(parse(text), environment)
-    except ExpressionError as failure:
-        return CompileError(text, render_failure(text, failure))
-    try:
-        _compile_patterns(checked.root)
-    except CELRuntimeError as failure:
-        return CompileError(text, f"program instantiation failed: {failure.reason}")
-    return Expression(text, checked, build(checked))
-
-
-def _compile_patterns(root: Node) -> None:
-    """Find out now that a literal pattern is invalid.
-
-    :raises CELRuntimeError: it is.
-    """
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Call) and node.function in PATTERN_FUNCTIONS and node.args:
-            pattern = node.args[0] if node.target is not None else node.args[-1]
-            if isinstance(pattern, Literal) and isinstance(pattern.value, str):
-                compile_pattern(pattern.value)
-        waiting.extend(children(node))

@@ -1,4 +1,4 @@
-"""Which devices agree? Devices in rows, their values encoded as small integers.
+"""Tables of devices: one row each, their values encoded as small integers.
 
 A column holds one code per device; equal values have equal codes. Codes are given by an
 ``Encoding`` that outlives the tables: what was learnt about a combination of codes stays true when
@@ -36,6 +36,8 @@ class Encoding:
         self._codes: dict[Column, dict[Value, int]] = {}
         self.outcomes: dict[object, dict[Combination, int]] = {}
         """Per part of an expression: what it gave for each combination of its columns."""
+        self.costs: dict[object, int] = {}
+        """Per part of an expression: the greatest cost of evaluating it so far."""
 
     def encode(self, column: Column, devices: Sequence[CELDevice]) -> Codes:
         """Give int64[device], each device's code in a column."""
@@ -53,6 +55,7 @@ class Encoding:
         """Drop everything; for when far more values were seen than are alive."""
         self._codes.clear()
         self.outcomes.clear()
+        self.costs.clear()
 
 
 class DeviceBlock:

@@ -3,9 +3,11 @@
 import pytest
 
 from kai_py.api.quantity import parse_quantity
-from kai_py.cel.check import STORED
+from kai_py.cel.expression import compile_expression
+from kai_py.dra.selectors.cost import max_cost
 from kai_py.dra.selectors.device import CELDevice
-from kai_py.dra.selectors.selector import compile_expression
+from kai_py.dra.selectors.environment import device_environment
+from kai_py.dra.selectors.selector import evaluate_on
 
 A = 'device.attributes["d"]'
 DEVICE = CELDevice("d", {"model": "H100-80GB-HBM3", "index": 3}, {"memory": parse_quantity("1Gi")})
@@ -38,11 +40,11 @@ DEVICE = CELDevice("d", {"model": "H100-80GB-HBM3", "index": 3}, {"memory": pars
     ],
 )
 def test_costs(text, most, actual):
-    expression = compile_expression(text, STORED)
-    assert (expression.max_cost, expression.evaluate(DEVICE)[1]) == (most, actual)
+    expression = compile_expression(text, device_environment())
+    assert (max_cost(expression), evaluate_on(expression, DEVICE)[1]) == (most, actual)
 
 
 def test_a_size_nobody_knows_costs_all_there_is():
-    expression = compile_expression(f"{A}.model.split('-').join('+') == 'x'", STORED)
-    assert expression.max_cost > 1_000_000
-    assert expression.evaluate(DEVICE)[1] < 20
+    expression = compile_expression(f"{A}.model.split('-').join('+') == 'x'", device_environment())
+    assert max_cost(expression) > 1_000_000
+    assert evaluate_on(expression, DEVICE)[1] < 20

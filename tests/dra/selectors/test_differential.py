@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.api.quantity import parse_quantity
+from kai_py.cel.expression import CompileError
 from kai_py.cel.values import CELRuntimeError
-from kai_py.dra.selectors.selector import CompileError, compile_selector
+from kai_py.dra.selectors.selector import compile_selector
 from tests.dra.selectors.expressions import common_atoms, selectors, typed_atoms, typed_devices
 
 for logger in ("celpy", "Environment", "Evaluator", "evaluation", "InterpretedRunner"):

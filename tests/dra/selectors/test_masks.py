@@ -5,13 +5,14 @@ from hypothesis import strategies as st
 
 from kai_py.api.quantity import parse_quantity
 from kai_py.cel import evaluate
+from kai_py.cel.expression import CompileError
 from kai_py.cel.parse import parse
 from kai_py.cel.values import CELRuntimeError
 from kai_py.dra.selectors import masks
 from kai_py.dra.selectors.columns import columns_of
 from kai_py.dra.selectors.device import CELDevice, attribute_value
 from kai_py.dra.selectors.masks import conjunct_masks, conjuncts, mask
-from kai_py.dra.selectors.selector import CompileError, compile_selector
+from kai_py.dra.selectors.selector import compile_selector
 from kai_py.dra.selectors.table import DeviceBlock, DeviceTable, Encoding
 from tests.dra.selectors.expressions import attributes, common_atoms, devices, own_atoms, selectors
 from tests.dra.selectors.expressions import versions as version_values
@@ -75,9 +76,11 @@ def device(index, model="H100", **more):
 
 def test_what_was_evaluated_once_is_not_evaluated_again(monkeypatch):
     evaluated = []
-    run = evaluate.Program.run
+    attempt = evaluate.Program.attempt
     monkeypatch.setattr(
-        evaluate.Program, "run", lambda self, fields: evaluated.append(self) or run(self, fields)
+        evaluate.Program,
+        "attempt",
+        lambda self, activation: evaluated.append(self) or attempt(self, activation),
     )
     selector = selector_of(f'{A}.model == "H100" && {A}.index < 2')
     encoding = Encoding()
@@ -154,13 +157,25 @@ def test_quantities_compare_by_value_in_masks():
     assert value.tolist() == [True, True, False]
 
 
-def test_a_selector_that_may_be_too_expensive_is_judged_as_a_whole():
-    loop = "lists.range(100).all(a, lists.range(100).all(b, lists.range(60).all(c, a >= 0)))"
-    selector = selector_of(f'device.driver == "none" && {loop}')
-    assert selector.max_cost > 1_000_000
+LOOP = "lists.range(100).all(a, lists.range(100).all(b, lists.range(60).all(c, a >= 0)))"
+
+
+def test_a_part_above_the_cost_limit_does_not_count_where_it_is_never_reached():
+    selector = selector_of(f'device.driver == "none" && {LOOP}')
     table = DeviceTable.of([device(1)])
-    assert mask(selector, table).value.tolist() == [False]
-    assert len(conjuncts(selector)) == 1
+    found = mask(selector, table)
+    assert (found.value.tolist(), found.error.tolist()) == ([False], [False])
+    assert len(conjunct_masks(selector, table)) == 1
+
+
+def test_parts_that_exceed_the_cost_limit_only_together_are_judged_as_a_whole():
+    half = "lists.range(100).all(a, lists.range(100).all(b, lists.range(10).all(c, a >= 0)))"
+    table = DeviceTable.of([device(1)])
+    assert mask(selector_of(half), table).value.tolist() == [True]
+    together = selector_of(f"{half} && {half.replace('a >= 0', 'b >= 0')}")
+    found = mask(together, table)
+    assert (found.value.tolist(), found.error.tolist()) == ([False], [True])
+    assert answers(together, table.devices) == ([False], [True])
 
 
 def test_forgetting_costs_only_time():
