@@ -10,9 +10,10 @@ Nesting is limited, so that no expression can exhaust the stack.
 
 from __future__ import annotations
 
-import importlib.resources
+import importlib.util
 import re
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lark
@@ -87,7 +88,7 @@ def parse(text: str) -> Node:
 
 @cache
 def _parser() -> lark.Lark:
-    grammar = importlib.resources.files("celpy").joinpath("cel.lark").read_text()
+    grammar = _published_grammar().read_text(encoding="utf-8")
     for rule, body in _RULES.items():
         pattern = re.compile(rf"^{rule}\s*:.*$", re.MULTILINE)
         grammar, count = pattern.subn(f"{rule} : {body}".replace("\\", ""), grammar, count=1)
@@ -95,6 +96,14 @@ def _parser() -> lark.Lark:
     return lark.Lark(
         grammar, parser="lalr", start="expr", keep_all_tokens=True, propagate_positions=True
     )
+
+
+def _published_grammar() -> Path:
+    """Find cel-python's grammar file without importing the package."""
+    package = importlib.util.find_spec("celpy")
+    assert package is not None
+    assert package.origin is not None
+    return Path(package.origin).with_name("cel.lark")
 
 
 def _fold(tree: Tree, depth: int) -> Node:
