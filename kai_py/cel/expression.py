@@ -13,7 +13,7 @@ from kai_py.cel.check import Checked, Environment, check
 from kai_py.cel.evaluate import Program, build
 from kai_py.cel.library.regex import compile_pattern
 from kai_py.cel.parse import parse
-from kai_py.cel.syntax import Call, ExpressionError, Literal, Node, children, render_failure
+from kai_py.cel.syntax import Call, ExpressionError, Ident, Literal, Node, render_failure, walk
 from kai_py.cel.values import CELRuntimeError
 
 if TYPE_CHECKING:
@@ -49,6 +49,11 @@ class Expression:
         """
         return self.program.run(activation)
 
+    def uses(self, variable: str) -> bool:
+        """Tell whether the expression names a variable."""
+        names = (node.name for node in walk(self.checked.root) if isinstance(node, Ident))
+        return variable in names
+
 
 def compile_expression(text: str, environment: Environment) -> Expression | CompileError:
     """Parse, check and compile an expression of any type."""
@@ -68,11 +73,8 @@ def _compile_patterns(root: Node) -> None:
 
     :raises CELRuntimeError: it is.
     """
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
+    for node in walk(root):
         if isinstance(node, Call) and node.function in PATTERN_FUNCTIONS and node.args:
             pattern = node.args[0] if node.target is not None else node.args[-1]
             if isinstance(pattern, Literal) and isinstance(pattern.value, str):
                 compile_pattern(pattern.value)
-        waiting.extend(children(node))

@@ -11,6 +11,10 @@ hold all their operands, so that a chain of a thousand conjuncts is not a thousa
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Scalar = bool | int | float | str | bytes | None
 
@@ -129,6 +133,15 @@ def children(node: Node) -> tuple[Node, ...]:
         case Comprehension(over, _, _, initial, condition, step, result):
             found = (over, initial, condition, step, result)
     return found
+
+
+def walk(root: Node) -> Iterator[Node]:
+    """Visit a node and everything below it."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(children(node))
 
 
 def with_children(node: Node, parts: tuple[Node, ...]) -> Node:

@@ -2,7 +2,7 @@
 
     bool, int, double, string, bytes, null    bool, int, float, str, bytes, None
     uint                                      Uint, an int of its own type
-    list                                      tuple
+    list                                      tuple (AssociativeList for list types set and map)
     map                                       dict; a boolean key is kept as a BoolKey
     quantity, semver, ip, cidr, url           Quantity, Semver, IP, CIDR, URL
     duration, timestamp, type, optional       Duration, Timestamp, TypeName, Optional
@@ -88,6 +88,21 @@ class Optional:
 NONE = Optional(present=False)
 
 
+class AssociativeList(tuple[Value, ...]):
+    """A list with an equality and a concatenation of its own (see ``associative``)."""
+
+    def equals(self, other: tuple[Value, ...]) -> bool:
+        """Compare with another list."""
+        raise NotImplementedError
+
+    def merged(self, other: tuple[Value, ...]) -> AssociativeList:
+        """Give the sum with another list.
+
+        :raises CELRuntimeError: an element of the other list does not fit.
+        """
+        raise NotImplementedError
+
+
 class DefaultMap(dict[str, Value]):
     """A map that answers an unknown key with an empty map, but does not contain it."""
 
@@ -147,7 +162,7 @@ def equal(left: Value, right: Value) -> bool:
     if kind in NUMERIC and other in NUMERIC:
         return bool(left == right)
     if isinstance(left, tuple) and isinstance(right, tuple):
-        return len(left) == len(right) and all(map(equal, left, right))
+        return _equal_lists(left, right)
     if isinstance(left, dict) and isinstance(right, dict):
         return len(left) == len(right) and all(
             key in right and equal(value, right[key]) for key, value in left.items()
@@ -157,6 +172,12 @@ def equal(left: Value, right: Value) -> bool:
     if kind is Optional:
         return left.present == right.present and equal(left.value, right.value)
     return bool(left == right)
+
+
+def _equal_lists(left: tuple[Value, ...], right: tuple[Value, ...]) -> bool:
+    if isinstance(left, AssociativeList):
+        return left.equals(right)
+    return len(left) == len(right) and all(map(equal, left, right))
 
 
 ORDERED = frozenset({bool, str, bytes, Duration, Timestamp})

@@ -63,6 +63,8 @@ def concatenate(left: Value, right: Value) -> Value:
         raise CostLimitError
     if isinstance(left, tuple) and len(left) + len(right) > MAX_ELEMENTS:
         raise CostLimitError
+    if isinstance(left, values.AssociativeList):
+        return left.merged(right)
     return (*left, *right) if isinstance(left, tuple) else left + right
 
 
