@@ -10,12 +10,11 @@ with Kubernetes' options (homogeneous lists and maps, ordering across number typ
 
 from __future__ import annotations
 
-import itertools
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kai_py.cel.library import find
+from kai_py.cel.library import find, regex, times
 from kai_py.cel.syntax import (
     Bind,
     Call,
@@ -47,7 +46,7 @@ from kai_py.cel.types import (
     map_of,
     optional_of,
 )
-from kai_py.cel.values import KINDS
+from kai_py.cel.values import KINDS, CELRuntimeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -179,11 +178,8 @@ class _Checker:
         raise ExpressionError(message, node.start)
 
     def _logic(self, node: Logic) -> Type:
-        name = "_&&_" if node.conjunction else "_||_"
-        given = [self.visit(operand) for operand in node.operands]
-        for left, right in itertools.pairwise(given):
-            if not self.bindings.fits_all((BOOL, BOOL), (left, right)):
-                raise _no_match(name, (left, right), node.start, method=False)
+        for operand in node.operands:
+            self._expect(BOOL, operand)
         return BOOL
 
     def _call(self, node: Call) -> Type:
@@ -194,6 +190,8 @@ class _Checker:
         method = node.target is not None
         function = find(node.function, method=method)
         if function is None or not self._environment.declares(node.function, method=method):
+            if find(node.function, method=not method) is not None:
+                raise _no_match(node.function, given, node.start, method=method)
             message = f"undeclared reference to '{node.function}' (in container '')"
             raise ExpressionError(message, node.start)
         result: Type | None = None
@@ -210,6 +208,7 @@ class _Checker:
             given = tuple(map(self.bindings.resolve, given))
             raise _no_match(node.function, given, node.start, method=method)
         self.overloads[id(node)] = tuple(fitting)
+        _check_literal(node)
         return result
 
     def _list(self, node: ListLiteral) -> Type:
@@ -280,6 +279,25 @@ class _Checker:
             wanted = self.bindings.resolve(wanted)
             message = f"expected type '{describe(wanted)}' but found '{describe(found)}'"
             raise ExpressionError(message, node.start)
+
+
+_LITERAL_CHECKS: dict[str, Callable[[str], object]] = {
+    "matches": regex.compile_pattern,
+    "timestamp": times.parse_timestamp,
+    "duration": times.parse_duration,
+}
+
+
+def _check_literal(node: Call) -> None:
+    """Refuse a literal argument that can only fail: a pattern, a moment or a span of time."""
+    check = _LITERAL_CHECKS.get(node.function)
+    argument = node.args[-1] if node.args else None
+    if check is None or not isinstance(argument, Literal) or not isinstance(argument.value, str):
+        return
+    try:
+        check(argument.value)
+    except CELRuntimeError:
+        raise ExpressionError(f"invalid {node.function} argument", argument.start) from None
 
 
 def _no_match(name: str, given: tuple[Type, ...], start: int, *, method: bool) -> ExpressionError:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kai_py.cel.closures import Activation
     from kai_py.cel.values import Value
 
-PATTERN_FUNCTIONS = frozenset({"matches", "find", "findAll"})
+PATTERN_FUNCTIONS = frozenset({"find", "findAll"})
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,6 @@ def _compile_patterns(root: Node) -> None:
     """
     for node in walk(root):
         if isinstance(node, Call) and node.function in PATTERN_FUNCTIONS and node.args:
-            pattern = node.args[0] if node.target is not None else node.args[-1]
+            pattern = node.args[0]
             if isinstance(pattern, Literal) and isinstance(pattern.value, str):
                 compile_pattern(pattern.value)

@@ -23,7 +23,7 @@ def read_int(text: str, start: int) -> int:
     """Read a decimal or hexadecimal integer of 64 bits."""
     value = _digits(text)
     if not INT_MIN <= value <= INT_MAX:
-        raise ExpressionError("Syntax error: invalid int literal", start)
+        raise ExpressionError("invalid int literal", start)
     return value
 
 
@@ -31,14 +31,14 @@ def read_uint(text: str, start: int) -> Uint:
     """Read an unsigned integer, ``u`` at its end."""
     value = _digits(text[:-1])
     if not 0 <= value <= UINT_MAX:
-        raise ExpressionError("Syntax error: invalid uint literal", start)
+        raise ExpressionError("invalid uint literal", start)
     return Uint(value)
 
 
 def read_float(text: str, start: int) -> float:
     """Read a double; unlike Python, CEL wants a digit after the point."""
     if text.endswith(".") or re.search(r"\.[eE]", text):
-        raise ExpressionError("Syntax error: invalid double literal", start)
+        raise ExpressionError("invalid double literal", start)
     return float(text)
 
 

@@ -57,7 +57,7 @@ def _accumulated() -> Ident:
 def _has(call: Call) -> Node:
     field = call.args[0]
     if not isinstance(field, Select):
-        raise ExpressionError("invalid argument to has() macro", call.start)
+        raise ExpressionError("invalid argument to has() macro", field.start)
     return Select(field.operand, field.field, call.start, test=True)
 
 

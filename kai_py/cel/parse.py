@@ -159,12 +159,12 @@ def _unary(children: Children, depth: int) -> Node:
 
 def _dot(children: Children, depth: int) -> Node:
     operand, dot, name = children
-    return Select(_fold(_tree(operand), depth), _name(name), _at(dot))
+    return Select(_fold(_tree(operand), depth), _field(name), _at(dot))
 
 
 def _optional_dot(children: Children, depth: int) -> Node:
     operand, dot, _, name = children
-    return Select(_fold(_tree(operand), depth), _name(name), _at(dot), optional=True)
+    return Select(_fold(_tree(operand), depth), _field(name), _at(dot), optional=True)
 
 
 def _method(children: Children, depth: int) -> Node:
@@ -266,8 +266,15 @@ def _tree(child: Tree | lark.Token | None) -> Tree:
 def _name(token: Tree | lark.Token | None) -> str:
     text = str(token)
     if text in RESERVED:
-        raise ExpressionError(f"Syntax error: reserved identifier: {text}", _at(token))
+        raise ExpressionError(f"reserved identifier: {text}", _at(token))
     return text
+
+
+def _field(token: Tree | lark.Token | None) -> str:
+    """Read the name of a field: reserved words but ``in`` may be one."""
+    if str(token) == "in":
+        raise ExpressionError("Syntax error: no viable alternative at input '.in'", _at(token))
+    return str(token)
 
 
 def _at(token: Tree | lark.Token | None) -> int:

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 RULES = "x-kubernetes-validations"
 REASONS = (
-    "FieldValueInvalid",
-    "FieldValueForbidden",
-    "FieldValueRequired",
     "FieldValueDuplicate",
+    "FieldValueForbidden",
+    "FieldValueInvalid",
+    "FieldValueRequired",
 )
 _STEP = re.compile(r"\.(?P<field>[^.\[\]]+)|\['(?P<quoted>(?:[^'\\]|\\.)*)'\]")
 
@@ -109,7 +109,7 @@ def _compile(rule: Json, schema: Json, type_: Type, fields: Fields) -> Rule | Fi
         expression=compiled,
         is_transition=compiled.uses("oldSelf"),
         optional_old_self=bool(rule.get("optionalOldSelf")),
-        reason=rule.get("reason") or REASONS[0],
+        reason=rule.get("reason") or "FieldValueInvalid",
         path=field_path(rule.get("fieldPath") or "", schema) or "",
     )
 
@@ -157,7 +157,10 @@ def _check_rules(
         if not isinstance(rule.get("rule"), str) or not rule["rule"].strip():
             yield required(f"{place}.rule", "rule is not specified")
             continue
-        yield from _check_texts(rule, node, place)
+        wrong = list(_check_texts(rule, node, place))
+        yield from wrong
+        if any(error.path == f"{place}.message" for error in wrong):
+            continue
         compiled = _compile(rule, node, type_, fields)
         if isinstance(compiled, FieldError):
             yield FieldError(f"{place}.{compiled.path}", compiled.kind, compiled.message)
@@ -175,13 +178,13 @@ def _check_rules(
 def _check_texts(rule: Json, node: Json, path: str) -> Iterator[FieldError]:
     message, reason, where = rule.get("message"), rule.get("reason"), rule.get("fieldPath")
     if message and "\n" in message.strip():
-        yield bad_value(f"{path}.message", message, "message must not contain line breaks")
+        yield bad_value(f"{path}.message", message, "must not contain line breaks")
     if not message and not rule.get("messageExpression") and "\n" in rule["rule"].strip():
         yield required(f"{path}.message", "message must be specified if rule contains line breaks")
     if reason and reason not in REASONS:
         yield unsupported(f"{path}.reason", reason, REASONS)
     if where and field_path(where, node) is None:
-        detail = "fieldPath must be a valid path"
+        detail = "must be a valid path"
         yield bad_value(f"{path}.fieldPath", where, detail)
 
 

@@ -10,7 +10,7 @@ CustomResourceDefinitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from kai_py.cel.values import NONE, CELRuntimeError, CostLimitError, Optional, Value
 from kai_py.embedded.cel_rules import RULES, Rule, compile_rules
 from kai_py.embedded.cel_types import EMBEDDED, declare, to_value
-from kai_py.embedded.errors import FieldError, bad_value, duplicate, forbidden_field, required
+from kai_py.embedded.errors import FieldError, forbidden_field, required
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kai_py.cel.closures import Activation
     from kai_py.cel.expression import Expression
@@ -30,12 +30,22 @@ if TYPE_CHECKING:
 COST_BUDGET = 10_000_000
 """What all rules of one object may cost together."""
 MAX_MESSAGE_BYTES = 5 * 1024
-_Report = Callable[[str, str, str], FieldError]
-_REPORTS: dict[str, _Report] = {
-    "FieldValueInvalid": bad_value,
+
+
+def _invalid(path: str, shown: str, detail: str) -> FieldError:
+    return FieldError(path, "FieldValueInvalid", f"Invalid value: {shown}{detail}")
+
+
+def _duplicate(path: str, shown: str, _: str) -> FieldError:
+    text = f"Duplicate value: {shown}".removesuffix(": ")
+    return FieldError(path, "FieldValueDuplicate", text)
+
+
+_REPORTS: dict[str, Callable[[str, str, str], FieldError]] = {
+    "FieldValueInvalid": _invalid,
+    "FieldValueDuplicate": _duplicate,
     "FieldValueForbidden": lambda path, _, detail: forbidden_field(path, detail),
     "FieldValueRequired": lambda path, _, detail: required(path, detail),
-    "FieldValueDuplicate": lambda path, kind, _: duplicate(path, kind),
 }
 
 
@@ -117,6 +127,8 @@ class _Evaluation:
 
     errors: list[FieldError] = field(default_factory=list)
     budget: int = COST_BUDGET
+    kind: str = ""
+    """The type that the schema of the present value has."""
 
     def visit(self, validator: Validator, place: _Place) -> None:
         if place.value is None:
@@ -148,27 +160,27 @@ class _Evaluation:
         ]
         if not applicable:
             return
-        kind = str(validator.schema.get("type", ""))
+        self.kind = str(validator.schema.get("type", ""))
         try:
             own, old = _values(validator, place)
         except CELRuntimeError as error:
-            self._report(place, kind, f"{error.reason} evaluating rule: {applicable[0].name}")
+            self._report(place, f"{error.reason} evaluating rule: {applicable[0].name}")
             return
         for rule in applicable:
             if rule.optional_old_self:
                 former = NONE if place.before is None else Optional(present=True, value=old)
             else:
                 former = old
-            self._evaluate(rule, place, kind, {"self": own, "oldSelf": former})
+            self._evaluate(rule, place, {"self": own, "oldSelf": former})
 
-    def _evaluate(self, rule: Rule, place: _Place, kind: str, activation: Activation) -> None:
-        result = self._run(rule.expression, place, kind, activation)
+    def _evaluate(self, rule: Rule, place: _Place, activation: Activation) -> None:
+        result = self._run(rule.expression, place, activation)
         if isinstance(result, CostLimitError):
             detail = (
                 f"'{result.reason}': no further validation rules will be run due to call cost "
                 f"exceeds limit for rule: {rule.name}"
             )
-            self._stop(place, kind, detail)
+            self._stop(place, detail)
         if isinstance(result, CELRuntimeError):
             detail = f"{result.reason} evaluating rule: {rule.name}"
             if result.reason.startswith("no such overload"):
@@ -176,29 +188,27 @@ class _Evaluation:
                     f"'{result.reason}': call arguments did not match a supported operator, "
                     f"function or macro signature for rule: {rule.name}"
                 )
-            self._report(place, kind, detail)
+            self._report(place, detail)
         elif result is not True and (rule.is_transition or not place.unchanged):
-            message = self._message(rule, place, kind, activation)
+            message = self._message(rule, place, activation)
             path = f"{place.path}{rule.path}".lstrip(".") or "<nil>"
-            self.errors.append(_REPORTS[rule.reason](path, kind, message))
+            self.errors.append(_REPORTS[rule.reason](path, _shown(place.value), message))
 
-    def _message(self, rule: Rule, place: _Place, kind: str, activation: Activation) -> str:
+    def _message(self, rule: Rule, place: _Place, activation: Activation) -> str:
         if rule.message_expression is None:
             return rule.message
-        found = self._run(rule.message_expression, place, kind, activation)
+        found = self._run(rule.message_expression, place, activation)
         if isinstance(found, CostLimitError):
             detail = (
                 "no further validation rules will be run due to call cost exceeds limit for "
                 f'messageExpression: "{rule.message_expression.text}"'
             )
-            self._stop(place, kind, detail)
+            self._stop(place, detail)
         text = found.strip() if isinstance(found, str) else ""
         usable = text and "\n" not in text and len(text.encode()) <= MAX_MESSAGE_BYTES
         return text if usable else rule.message
 
-    def _run(
-        self, expression: Expression, place: _Place, kind: str, activation: Activation
-    ) -> Value:
+    def _run(self, expression: Expression, place: _Place, activation: Activation) -> Value:
         result, cost = expression.program.attempt(activation)
         self.budget -= cost
         if self.budget < 0:
@@ -206,15 +216,20 @@ class _Evaluation:
                 "validation failed due to running out of cost budget, no further validation rules "
                 "will be run"
             )
-            self._stop(place, kind, detail)
+            self._stop(place, detail)
         return result
 
-    def _stop(self, place: _Place, kind: str, detail: str) -> None:
-        self._report(place, kind, detail)
+    def _stop(self, place: _Place, detail: str) -> None:
+        self._report(place, detail)
         raise CostLimitError
 
-    def _report(self, place: _Place, kind: str, detail: str) -> None:
-        self.errors.append(bad_value(place.path or "<nil>", kind, detail))
+    def _report(self, place: _Place, detail: str) -> None:
+        self.errors.append(_invalid(place.path or "<nil>", f'"{self.kind}": ', detail))
+
+
+def _shown(value: Any) -> str:
+    """Print a value as the beginning of a message; objects and lists are left out."""
+    return "" if isinstance(value, dict | list) else f"{json.dumps(value)}: "
 
 
 def _values(validator: Validator, place: _Place) -> tuple[Value, Value]:

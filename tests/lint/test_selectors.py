@@ -144,7 +144,7 @@ def test_the_driver_a_selector_asks_for(source, driver):
 
 
 def test_domains_in_order_of_use():
-    source = 'device.capacity["b"].x.sign() == 1 && device.attributes["a"].y == 2'
+    source = 'device.capacity["b"].x.isInteger() && device.attributes["a"].y == 2'
     assert domains(source) == ("b", "a")
 
 

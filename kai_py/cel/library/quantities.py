@@ -61,7 +61,7 @@ def as_float(value: Quantity) -> float:
     return value.number()
 
 
-@function("Quantity.sign() -> int")
+@function("sign(Quantity) -> int")
 def sign(value: Quantity) -> int:
     """Give -1, 0 or 1."""
     return (value.nano > 0) - (value.nano < 0)

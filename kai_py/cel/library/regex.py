@@ -15,6 +15,15 @@ from kai_py.cel.values import CELRuntimeError
 
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
+_GO_MESSAGES = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "bad character class range": "invalid character class range",
+}
+"""Go's words where they differ from those of the C++ library."""
 
 
 @lru_cache(maxsize=1024)
@@ -27,7 +36,9 @@ def compile_pattern(pattern: str) -> Any:
         return re2.compile(pattern, _OPTIONS)
     except re2.error as fault:
         detail = fault.args[0].decode() if isinstance(fault.args[0], bytes) else fault.args[0]
-        raise CELRuntimeError(f"error parsing regexp: {detail}") from None
+        kind, _, part = detail.partition(": ")
+        reason = f"{_GO_MESSAGES.get(kind, kind)}: `{part}`"
+        raise CELRuntimeError(f"error parsing regexp: {reason}") from None
 
 
 @function("string.matches(string) -> bool", "matches(string, string) -> bool")

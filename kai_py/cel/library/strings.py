@@ -26,7 +26,6 @@ def _register() -> None:
     declare("string.lowerAscii() -> string", lambda text: text.translate(_LOWER))
     declare("string.upperAscii() -> string", lambda text: text.translate(_UPPER))
     declare("string.trim() -> string", lambda text: text.strip(_SPACES))
-    declare("string.reverse() -> string", lambda text: text[::-1])
 
 
 _register()

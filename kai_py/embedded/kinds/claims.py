@@ -138,7 +138,7 @@ def _validate_selectors(selectors: list[Json], path: str) -> list[FieldError]:
             continue
         compiled = compile_selector(expression)
         if isinstance(compiled, CompileError):
-            errors.append(bad_value(where, expression, f"compilation failed: {compiled}"))
+            errors.append(bad_value(where, expression, str(compiled)))
         elif max_cost(compiled.expression) > MAX_COST:
             rule = "too complex, exceeds cost limit"
             errors.append(FieldError(where, "FieldValueForbidden", f"Forbidden: {rule}"))
