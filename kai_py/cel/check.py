@@ -199,7 +199,7 @@ class _Checker:
         for overload, _ in function.overloads:
             names: dict[str, Type] = {}
             params = tuple(self.bindings.rename(param, names) for param in overload.params)
-            if not self.bindings.fits_all(params, given):
+            if not self.bindings.are_assignable(params, given):
                 continue
             fitting.append(overload)
             one = self.bindings.resolve(self.bindings.rename(overload.result, names))
@@ -234,7 +234,7 @@ class _Checker:
         if not optional:
             return found
         inner = self.bindings.fresh()
-        if not self.bindings.fits(optional_of(inner), found):
+        if not self.bindings.is_assignable(optional_of(inner), found):
             message = f"expected type 'optional_type(dyn)' but found '{describe(found)}'"
             raise ExpressionError(message, node.start)
         return self.bindings.resolve(inner, free=DYN)
@@ -242,11 +242,11 @@ class _Checker:
     def _join(self, common: Type | None, found: Type, node: Node) -> Type:
         if common is None:
             return found
-        fits = self.bindings.fits(common, found)
-        if not fits and not self._mixed:
+        assignable = self.bindings.is_assignable(common, found)
+        if not assignable and not self._mixed:
             message = f"expected type '{describe(common)}' but found '{describe(found)}'"
             raise ExpressionError(message, node.start)
-        return common if fits and not common.dynamic and not found.dynamic else DYN
+        return common if assignable and not common.dynamic and not found.dynamic else DYN
 
     def _comprehension(self, node: Comprehension) -> Type:
         over = self.bindings.resolve(self.visit(node.over))
@@ -275,7 +275,7 @@ class _Checker:
 
     def _expect(self, wanted: Type, node: Node) -> None:
         found = self.visit(node)
-        if not self.bindings.fits(wanted, found):
+        if not self.bindings.is_assignable(wanted, found):
             wanted = self.bindings.resolve(wanted)
             message = f"expected type '{describe(wanted)}' but found '{describe(found)}'"
             raise ExpressionError(message, node.start)

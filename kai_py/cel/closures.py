@@ -6,7 +6,7 @@ over an operand that fails, in either order; and the loop of ``all`` and ``exist
 same rule over a list.
 
 Cost of an evaluation: a few hundred nanoseconds per node.
-Source: CEL specification "Evaluation"; cel-go's interpreter for what is charged.
+Source: CEL specification "Evaluation"; cel-go's interpreter for the costs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kai_py.cel import values
-from kai_py.cel.charge import LIMIT, NEW_LIST, NEW_MAP, Charge
+from kai_py.cel.actual_cost import LIMIT, NEW_LIST, NEW_MAP, CallCost
 from kai_py.cel.functions import Function, choose, no_overload
 from kai_py.cel.values import (
     CELRuntimeError,
@@ -30,20 +30,20 @@ Activation = Mapping[str, Value]
 class Frame:
     """One evaluation in progress."""
 
-    __slots__ = ("activation", "slots", "spent")
+    __slots__ = ("activation", "cost", "slots")
 
     def __init__(self, activation: Activation, slots: int) -> None:
         self.activation = activation
-        self.spent = 0
+        self.cost = 0
         self.slots: list[Value] = [_UNSET] * slots
 
-    def spend(self, cost: int) -> None:
+    def add_cost(self, cost: int) -> None:
         """Count cost.
 
         :raises CostLimitError: the limit is exceeded.
         """
-        self.spent += cost
-        if self.spent > LIMIT:
+        self.cost += cost
+        if self.cost > LIMIT:
             raise CostLimitError
 
 
@@ -67,7 +67,7 @@ def read_path(variable: str, keys: tuple[str, ...]) -> Closure:
         return value
 
     def path(frame: Frame) -> Value:
-        frame.spent += cost
+        frame.cost += cost
         try:
             value = frame.activation[variable]
             for key in keys:
@@ -77,7 +77,7 @@ def read_path(variable: str, keys: tuple[str, ...]) -> Closure:
         return value
 
     def path_of_three(frame: Frame) -> Value:
-        frame.spent += cost
+        frame.cost += cost
         try:
             return frame.activation[variable][first][second][third]
         except (KeyError, TypeError):
@@ -93,7 +93,7 @@ def read_slot(slot: int) -> Closure:
     """Read a local variable."""
 
     def read(frame: Frame) -> Value:
-        frame.spent += 1
+        frame.cost += 1
         value = frame.slots[slot]
         if isinstance(value, CELRuntimeError):
             raise value
@@ -134,7 +134,7 @@ def select(operand: Closure, field: str, *, optional: bool) -> Closure:
     choose_field = values.optional_select if optional else values.select
 
     def evaluate(frame: Frame) -> Value:
-        frame.spent += 1
+        frame.cost += 1
         return choose_field(operand(frame), field)
 
     return evaluate
@@ -181,7 +181,7 @@ def not_strictly_false(argument: Closure) -> Closure:
     """Tell whether a loop may go on: yes, unless the argument is plainly false."""
 
     def evaluate(frame: Frame) -> Value:
-        frame.spent += 1
+        frame.cost += 1
         try:
             return argument(frame) is not False
         except CostLimitError:
@@ -196,7 +196,7 @@ def alternative(name: str, optional: Closure, other: Closure) -> Closure:
     """Give what an optional holds, or evaluate something else: ``or`` and ``orValue``."""
 
     def evaluate(frame: Frame) -> Value:
-        frame.spent += 1
+        frame.cost += 1
         value = optional(frame)
         if type(value) is not Optional:
             raise no_overload(name, (value,))
@@ -208,7 +208,7 @@ def alternative(name: str, optional: Closure, other: Closure) -> Closure:
 
 
 def call(
-    name: str, function: Function, arguments: Sequence[Closure], charge: Charge | None
+    name: str, function: Function, arguments: Sequence[Closure], cost: CallCost | None
 ) -> Closure:
     """Call a function with all its arguments evaluated."""
     operator = not name.replace(".", "").isidentifier()
@@ -216,21 +216,21 @@ def call(
     def apply(frame: Frame, args: tuple[Value, ...]) -> Value:
         implementation = function.chosen.get(tuple(map(type, args))) or choose(function, args)
         if implementation is None:
-            frame.spend(1)
+            frame.add_cost(1)
             raise CELRuntimeError("no such overload") if operator else no_overload(name, args)
-        frame.spend(1 if charge is None else charge(args))
+        frame.add_cost(1 if cost is None else cost(args))
         return implementation(*args)
 
     if len(arguments) == 1:
         (only,) = arguments
         return lambda frame: apply(frame, (only(frame),))
     if len(arguments) == 2:
-        return _call_with_two(function, arguments[0], arguments[1], charge, apply)
+        return _call_with_two(function, arguments[0], arguments[1], cost, apply)
     return lambda frame: apply(frame, tuple([argument(frame) for argument in arguments]))
 
 
 def _call_with_two(
-    function: Function, left: Closure, right: Closure, charge: Charge | None,
+    function: Function, left: Closure, right: Closure, cost: CallCost | None,
     apply: Callable[[Frame, tuple[Value, ...]], Value],
 ) -> Closure:  # fmt: skip
     """Call a function of two arguments, by far the most frequent, without a detour."""
@@ -241,8 +241,8 @@ def _call_with_two(
         implementation = chosen.get((type(first), type(second)))
         if implementation is None:
             return apply(frame, (first, second))
-        frame.spent += 1 if charge is None else charge((first, second))
-        if frame.spent > LIMIT:
+        frame.cost += 1 if cost is None else cost((first, second))
+        if frame.cost > LIMIT:
             raise CostLimitError
         return implementation(first, second)
 
@@ -253,7 +253,7 @@ def make_list(elements: Sequence[Closure], optional: frozenset[int]) -> Closure:
     """Make a list; elements at ``optional`` places are left out where they have no value."""
 
     def evaluate(frame: Frame) -> tuple[Value, ...]:
-        frame.spend(NEW_LIST)
+        frame.add_cost(NEW_LIST)
         made = []
         for place, element in enumerate(elements):
             value = element(frame)
@@ -270,7 +270,7 @@ def make_map(entries: Sequence[tuple[Closure, Closure]], optional: frozenset[int
     """Make a map; entries at ``optional`` places are left out where they have no value."""
 
     def evaluate(frame: Frame) -> dict[Value, Value]:
-        frame.spend(NEW_MAP)
+        frame.add_cost(NEW_MAP)
         made: dict[Value, Value] = {}
         for place, (read_key, read_value) in enumerate(entries):
             key, value = read_key(frame), read_value(frame)
@@ -318,7 +318,7 @@ def fold(
                 if not absorbs:
                     raise
                 slots[accumulator] = error
-            frame.spend(0)
+            frame.add_cost(0)
         return result(frame)
 
     return evaluate

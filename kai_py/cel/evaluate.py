@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kai_py.cel import closures, values
-from kai_py.cel.charge import BY_OVERLOAD, CHARGES
+from kai_py.cel.actual_cost import BY_OVERLOAD, CALL_COSTS
 from kai_py.cel.check import TYPE_NAMES, Checked
 from kai_py.cel.closures import Activation, Closure, Frame
 from kai_py.cel.library import find
@@ -49,18 +49,18 @@ class Program:
         """
         frame = Frame(activation, self.slots)
         value = self.closure(frame)
-        frame.spend(0)
-        return value, frame.spent
+        frame.add_cost(0)
+        return value, frame.cost
 
     def attempt(self, activation: Activation) -> tuple[Value | CELRuntimeError, int]:
         """Evaluate: the value or the error, and the cost either way."""
         frame = Frame(activation, self.slots)
         try:
             value = self.closure(frame)
-            frame.spend(0)
+            frame.add_cost(0)
         except CELRuntimeError as error:
-            return error, frame.spent
-        return value, frame.spent
+            return error, frame.cost
+        return value, frame.cost
 
 
 def build(checked: Checked, root: Node | None = None) -> Program:
@@ -127,10 +127,10 @@ def _call(node: Call, scope: _Scope) -> Closure:
         return closures.alternative(name, *arguments)
     function = find(name, method=method)
     assert function is not None
-    charge = CHARGES.get(f".{name}" if method else name)
+    cost = CALL_COSTS.get(f".{name}" if method else name)
     if name in BY_OVERLOAD and len(scope.checked.overloads.get(id(node), ())) > 1:
-        charge = None
-    return closures.call(name, function, arguments, charge)
+        cost = None
+    return closures.call(name, function, arguments, cost)
 
 
 def _list(node: ListLiteral, scope: _Scope) -> Closure:

@@ -128,19 +128,19 @@ class Bindings:
             return type_
         return Type(type_.name, tuple(self.resolve(part, free=free) for part in type_.params))
 
-    def fits_all(self, wanted: tuple[Type, ...], given: tuple[Type, ...]) -> bool:
-        """Bind variables so that every given type fits, or leave the bindings as they were."""
+    def are_assignable(self, wanted: tuple[Type, ...], given: tuple[Type, ...]) -> bool:
+        """Bind variables so that every given type is assignable, or leave them as they were."""
         before = dict(self._bound)
-        if len(wanted) == len(given) and all(map(self._fits, wanted, given)):
+        if len(wanted) == len(given) and all(map(self._is_assignable, wanted, given)):
             return True
         self._bound = before
         return False
 
-    def fits(self, wanted: Type, given: Type) -> bool:
+    def is_assignable(self, wanted: Type, given: Type) -> bool:
         """Bind variables so that ``given`` can stand where ``wanted`` is asked for."""
-        return self.fits_all((wanted,), (given,))
+        return self.are_assignable((wanted,), (given,))
 
-    def _fits(self, wanted: Type, given: Type) -> bool:
+    def _is_assignable(self, wanted: Type, given: Type) -> bool:
         if wanted.variable:
             return self._bind(wanted, given)
         if given.variable:
@@ -152,7 +152,7 @@ class Bindings:
         return (
             wanted.name == given.name
             and len(wanted.params) == len(given.params)
-            and all(map(self._fits, wanted.params, given.params))
+            and all(map(self._is_assignable, wanted.params, given.params))
         )
 
     def _bind(self, variable: Type, other: Type) -> bool:
@@ -160,7 +160,7 @@ class Bindings:
             return True
         bound = self._bound.get(variable.name)
         if bound is not None:
-            if not self._fits(bound, other):
+            if not self._is_assignable(bound, other):
                 return False
             if self._more_general(other, bound):
                 self._bound[variable.name] = other

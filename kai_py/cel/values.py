@@ -149,6 +149,8 @@ GO_TYPES: dict[str, str] = {
 """The names by which the API server's error messages call the types."""
 
 NUMERIC = frozenset({int, Uint, float})
+KEYS = NUMERIC | {bool, str}
+"""What can be the key of a map; a double finds the integer of its value."""
 
 
 def kind_of(value: Value) -> str:
@@ -258,7 +260,7 @@ def select(value: Value, field: str) -> Value:
 def has(value: Value, key: Value) -> bool:
     """Tell whether ``value[key]`` would give a value."""
     if isinstance(value, dict):
-        return type(value) is DefaultMap or to_key(key) in value
+        return type(key) in KEYS and (type(value) is DefaultMap or to_key(key) in value)
     if isinstance(value, tuple):
         return type(key) in NUMERIC and 0 <= key < len(value)
     if type(value) is Optional:

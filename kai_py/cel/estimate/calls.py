@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kai_py.cel.charge import PATTERN, TEXT
+from kai_py.cel.actual_cost import PATTERN, TEXT
 from kai_py.cel.estimate.sizes import ONE, Size, capped, scaled
 from kai_py.cel.syntax import Literal, Node
 from kai_py.cel.values import UINT_MAX
@@ -59,7 +59,7 @@ def _comparison(request: Request) -> Estimate:
 def _sum(request: Request) -> Estimate:
     joined = request.sizes[0] + request.sizes[1]
     if request.kind in {"string", "bytes"}:
-        return joined.charge(), joined
+        return joined.cost(), joined
     if request.kind != "list":
         return 1, None
     return 1, joined
@@ -67,38 +67,38 @@ def _sum(request: Request) -> Estimate:
 
 def _membership(request: Request) -> Estimate:
     is_list = request.overload.params[1].name == "list"
-    return (request.sizes[1].charge(1) if is_list else 1), None
+    return (request.sizes[1].cost(1) if is_list else 1), None
 
 
 def _argument(request: Request) -> Estimate:
-    return request.sizes[1].charge(), None
+    return request.sizes[1].cost(), None
 
 
 def _part(request: Request) -> Estimate:
-    return capped(request.sizes[0].charge() * request.sizes[1].charge()), None
+    return capped(request.sizes[0].cost() * request.sizes[1].cost()), None
 
 
 def _pattern(request: Request) -> Estimate:
-    text = (request.sizes[0] + ONE).charge()
-    pattern = request.sizes[1].charge(PATTERN)
+    text = (request.sizes[0] + ONE).cost()
+    pattern = request.sizes[1].cost(PATTERN)
     return capped(text * pattern), Size(0, request.sizes[0].most)
 
 
 def _text(request: Request) -> Estimate:
-    return request.sizes[0].charge(), request.sizes[0]
+    return request.sizes[0].cost(), request.sizes[0]
 
 
 def _conversion(request: Request) -> Estimate:
     size = request.sizes[0]
     if request.kind == "string" and request.overload.result.name == "bytes":
-        return size.charge(), Size(size.least, capped(size.most * 4))
+        return size.cost(), Size(size.least, capped(size.most * 4))
     if request.kind == "bytes" and request.overload.result.name == "string":
-        return size.charge(), Size(size.least // 4, size.most)
+        return size.cost(), Size(size.least // 4, size.most)
     return 1, None
 
 
 def _format(request: Request) -> Estimate:
-    return request.sizes[0].charge(), request.sizes[0] + request.sizes[1]
+    return request.sizes[0].cost(), request.sizes[0] + request.sizes[1]
 
 
 def _replace(request: Request) -> Estimate:
@@ -109,7 +109,7 @@ def _replace(request: Request) -> Estimate:
         most = size.most
     else:
         most = capped(math.ceil(size.most / old.least) * new.most)
-    return size.charge(2 * TEXT), Size(0, most)
+    return size.cost(2 * TEXT), Size(0, most)
 
 
 def _split(request: Request) -> Estimate:
@@ -118,7 +118,7 @@ def _split(request: Request) -> Estimate:
     if len(request.nodes) > 2 and isinstance(request.nodes[2], Literal):
         limit = request.nodes[2].value
         most = limit if isinstance(limit, int) and limit >= 0 else UINT_MAX
-    return size.charge(2 * TEXT), Size(0, most)
+    return size.cost(2 * TEXT), Size(0, most)
 
 
 def _join(request: Request) -> Estimate:
@@ -127,16 +127,16 @@ def _join(request: Request) -> Estimate:
         count = request.sizes[0]
         between = Size(max(count.least - 1, 0), max(count.most - 1, 0))
         size = size + request.sizes[1] * between
-    return size.charge(), size
+    return size.cost(), size
 
 
 def _each_element(request: Request) -> Estimate:
     target = request.types[0]
     if not target.params:
-        return request.sizes[0].charge(), None
+        return request.sizes[0].cost(), None
     each = 1
     if target.params[0].name in {"string", "bytes"}:
-        each += request.element_size.charge()
+        each += request.element_size.cost()
     return capped(request.sizes[0].most * each), None
 
 
@@ -155,13 +155,13 @@ def _pairs_twice(request: Request) -> Estimate:
 
 
 def _contains_ip(request: Request) -> Estimate:
-    extra = request.sizes[1].charge() if request.overload.params[1].name == "string" else 0
+    extra = request.sizes[1].cost() if request.overload.params[1].name == "string" else 0
     return capped(4 + extra), None
 
 
 def _contains_cidr(request: Request) -> Estimate:
-    charge, _ = _contains_ip(request)
-    return capped(charge + 3), None
+    cost, _ = _contains_ip(request)
+    return capped(cost + 3), None
 
 
 ESTIMATES: dict[str, Callable[[Request], Estimate]] = {

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kai_py.cel.charge import NEW_LIST, NEW_MAP
+from kai_py.cel.actual_cost import NEW_LIST, NEW_MAP
 from kai_py.cel.estimate.calls import ESTIMATES, Request
 from kai_py.cel.estimate.sizes import ONE, UNKNOWN, Limits, Path, Size, capped, is_scalar, union
 from kai_py.cel.syntax import (
@@ -192,8 +192,8 @@ class _Estimator:
             parts.append(self.cost(node.target))
         own, size = 0, None
         for overload in self.checked.overloads[id(node)]:
-            charge, made = self._overload(node, overload)
-            own = max(own, charge)
+            most, made = self._overload(node, overload)
+            own = max(own, most)
             if made is not None:
                 size = made if size is None else size | made
         if node.function in {"_[_]", "_[?_]"}:
@@ -207,7 +207,7 @@ class _Estimator:
         return capped(sum(parts) + own)
 
     def _overload(self, node: Call, overload: Overload) -> tuple[int, Size | None]:
-        """Give what one overload charges, and the size of what it makes."""
+        """Give what one overload costs, and the size of what it makes."""
         estimator = ESTIMATES.get(node.function)
         if estimator is None:
             return 1, None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kai_py.cel.charge import TEXT
+from kai_py.cel.actual_cost import TEXT
 from kai_py.cel.values import UINT_MAX
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ class Size:
     def __or__(self, other: Size) -> Size:
         return Size(min(self.least, other.least), max(self.most, other.most))
 
-    def charge(self, factor: float = TEXT) -> int:
-        """Charge for going through it at worst."""
+    def cost(self, factor: float = TEXT) -> int:
+        """Give the cost of going through it at worst."""
         return scaled(self.most, factor)
 
 

@@ -98,11 +98,8 @@ def divide_double(left: float, right: float) -> float:
 def contains(element: Value, container: Value) -> bool:
     """Tell whether a list has an equal element, or a map the key."""
     if isinstance(container, dict):
-        return type(element) in _KEYS and values.to_key(element) in container
+        return type(element) in values.KEYS and values.to_key(element) in container
     return any(values.equal(element, other) for other in container)
-
-
-_KEYS = frozenset({bool, int, Uint, float, str})
 
 
 def not_strictly_false(value: Value) -> bool:
@@ -122,7 +119,7 @@ def insert_all(into: dict[Value, Value], entries: dict[Value, Value]) -> dict[Va
 @function("'cel.@mapInsert'(map(K,V), K, V) -> map(K,V)")
 def insert(into: dict[Value, Value], key: Value, value: Value) -> dict[Value, Value]:
     """Add one entry to a map; the key must not be there yet."""
-    if type(key) not in _KEYS:
+    if type(key) not in values.KEYS:
         raise CELRuntimeError(f"unsupported key type: {values.kind_of(key)}")
     result = dict(into)
     _insert(result, values.to_key(key), value)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kai_py.cel.charge import LIMIT
+from kai_py.cel.actual_cost import LIMIT
 from kai_py.cel.evaluate import Program, build
 from kai_py.cel.syntax import Call, Logic, Node
 from kai_py.cel.values import CELRuntimeError, CostLimitError

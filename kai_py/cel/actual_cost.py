@@ -19,21 +19,21 @@ TEXT, PATTERN = 0.1, 0.25
 NEW_LIST, NEW_MAP = 10, 30
 
 Args = tuple[Value, ...]
-Charge = Callable[[Args], int]
+CallCost = Callable[[Args], int]
 
 
 def text_cost(size: float) -> int:
-    """Charge for reading ``size`` characters."""
+    """Give the cost of reading ``size`` characters."""
     return math.ceil(size * TEXT)
 
 
 def smaller_size(args: Args) -> int:
-    """Charge for comparing: as much as the smaller side holds."""
+    """Give the cost of comparing: as much as the smaller side holds."""
     return text_cost(min(size_of(args[0]), size_of(args[1])))
 
 
 def traversal(value: Value) -> int:
-    """Charge for looking at everything inside a value."""
+    """Give the cost of looking at everything inside a value."""
     if isinstance(value, str):
         return int(len(value.encode()) * TEXT)
     if isinstance(value, bytes):
@@ -106,7 +106,7 @@ def _contains_cidr(args: Args) -> int:
     return _contains_ip(args) + text_cost(_prefix_bytes(args[0])) + 1
 
 
-CHARGES: dict[str, Charge] = {
+CALL_COSTS: dict[str, CallCost] = {
     "_+_": _sum,
     "_==_": smaller_size,
     "_!=_": smaller_size,
@@ -145,10 +145,10 @@ CHARGES: dict[str, Charge] = {
         _everything,
     ),
 }  # fmt: skip
-"""Charges other than 1, by the key of the function in the registry."""
+"""Costs other than 1, by the key of the function in the registry."""
 
 BY_OVERLOAD = frozenset(
     {"_+_", "_<_", "_<=_", "_>_", "_>=_", "@in", "startsWith", "endsWith", "contains", "matches",
      "bytes", "string"}
 )  # fmt: skip
-"""Functions that cel-go charges by overload: 1 where the checker left more than one open."""
+"""Functions whose cost depends on the overload: 1 where the checker left more than one open."""
