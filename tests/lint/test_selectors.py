@@ -137,6 +137,7 @@ def test_deep_nesting_does_not_exhaust_the_stack():
         ('("a.b" == device.driver) && true', "a.b"),
         ('device.driver != "a.b"', None),
         ('device.driver == "a.b" || true', None),
+        (r'device.driver == "gpu\x2envidia.com"', "gpu.nvidia.com"),
     ],
 )
 def test_the_driver_a_selector_asks_for(source, driver):
