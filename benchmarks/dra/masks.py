@@ -13,10 +13,10 @@ import celpy
 from benchmarks.dra.objects import ATTRIBUTES, DRIVER, PRODUCTS
 from benchmarks.row import Measured
 from benchmarks.timing import median_seconds, peak_resident_mb
-from kai_py.dra.cel.device import CELDevice
-from kai_py.dra.cel.masks import mask
-from kai_py.dra.cel.selector import Selector, compile_selector
-from kai_py.dra.cel.table import DeviceBlock, DeviceTable, Encoding
+from kai_py.dra.selectors.device import CELDevice
+from kai_py.dra.selectors.masks import mask
+from kai_py.dra.selectors.selector import Selector, compile_selector
+from kai_py.dra.selectors.table import DeviceBlock, DeviceTable, Encoding
 
 SAMPLE = 500
 EXPRESSIONS = (

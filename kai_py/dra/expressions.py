@@ -3,13 +3,14 @@
 from dataclasses import dataclass, field
 
 from kai_py.api.records.resource import DeviceAttribute
-from kai_py.dra.cel.attribute import compile_attribute
-from kai_py.dra.cel.device import AttributeValue
-from kai_py.dra.cel.library.versions import Semver
-from kai_py.dra.cel.selector import CompileError, compile_selector
-from kai_py.dra.cel.values import AttributeList, CELRuntimeError
+from kai_py.cel.expression import CompileError
+from kai_py.cel.library.versions import Semver
+from kai_py.cel.values import CELRuntimeError
 from kai_py.dra.rows import DeviceRow
 from kai_py.dra.selection import ExpressionFaultError, Expressions, ExpressionTextError
+from kai_py.dra.selectors.derived_attribute import compile_attribute
+from kai_py.dra.selectors.device import AttributeList, AttributeValue
+from kai_py.dra.selectors.selector import compile_selector, explain
 
 
 @dataclass(slots=True, eq=False)
@@ -47,7 +48,7 @@ class CompiledExpressions:
         try:
             return selector.matches(row.cel)
         except CELRuntimeError as error:
-            raise ExpressionFaultError(str(error)) from error
+            raise ExpressionFaultError(explain(error)) from error
 
     def derive(self, expression: str, row: DeviceRow) -> DeviceAttribute:
         """Compute a derived attribute; raises as ``matches`` does."""

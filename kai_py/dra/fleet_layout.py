@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_py.api.records.core import Node
-from kai_py.dra.cel.table import DeviceBlock, DeviceTable, Encoding
 from kai_py.dra.identity import PoolID
 from kai_py.dra.inventory import Inventory, NodeView
 from kai_py.dra.rows import DeviceRow, SliceRows
+from kai_py.dra.selectors.table import DeviceBlock, DeviceTable, Encoding
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

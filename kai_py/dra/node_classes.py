@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kai_py.dra.cel.attribute import compile_attribute
-from kai_py.dra.cel.columns import HAS, Column, columns_of
-from kai_py.dra.cel.masks import mask
-from kai_py.dra.cel.selector import CompileError, compile_selector
+from kai_py.cel.expression import CompileError
 from kai_py.dra.claims import ClaimSet
 from kai_py.dra.fleet_layout import FleetLayout, Ints, Numbering
+from kai_py.dra.selectors.columns import HAS, Column, columns_of
+from kai_py.dra.selectors.derived_attribute import compile_attribute
+from kai_py.dra.selectors.masks import mask
+from kai_py.dra.selectors.selector import compile_selector
 
 LOCALITY = ("resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode")
 """Attributes that say which devices of a node are near each other (KEP 4381, 6072)."""

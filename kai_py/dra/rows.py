@@ -18,9 +18,9 @@ from kai_py.api.records.resource import (
     ResourceSlice,
 )
 from kai_py.dra.capacity import Capacity, parse_capacity
-from kai_py.dra.cel.device import AttributeValue, BadAttribute, CELDevice, attribute_value
 from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.node_selection import selects
+from kai_py.dra.selectors.device import AttributeValue, BadAttribute, CELDevice, attribute_value
 from kai_py.dra.taints import rule_taints
 
 CounterID = tuple[str, str]

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kai_py.dra.cel.columns import HAS, Column
-from kai_py.dra.cel.device import MAPS
-from kai_py.dra.cel.masks import Conjunct, Mask, conjunct_masks
-from kai_py.dra.cel.selector import CompileError, compile_selector
-from kai_py.dra.cel.values import CELRuntimeError
+from kai_py.cel.expression import CompileError
+from kai_py.cel.values import CELRuntimeError
 from kai_py.dra.claims import Option, Selector
 from kai_py.dra.fleet_layout import Bools, FleetLayout
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.rows import DeviceRow
 from kai_py.dra.selection import Step
+from kai_py.dra.selectors.columns import HAS, Column
+from kai_py.dra.selectors.device import MAPS
+from kai_py.dra.selectors.masks import Conjunct, Mask, conjunct_masks
+from kai_py.dra.selectors.selector import compile_selector
 
 
 @dataclass(frozen=True, slots=True)

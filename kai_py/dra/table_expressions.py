@@ -3,11 +3,12 @@
 from dataclasses import dataclass, field
 
 from kai_py.api.records.resource import DeviceAttribute
-from kai_py.dra.cel.masks import mask
-from kai_py.dra.cel.selector import CompileError, compile_selector
+from kai_py.cel.expression import CompileError
 from kai_py.dra.expressions import CompiledExpressions
 from kai_py.dra.fleet_layout import FleetLayout
 from kai_py.dra.rows import DeviceRow
+from kai_py.dra.selectors.masks import mask
+from kai_py.dra.selectors.selector import compile_selector
 
 
 @dataclass(slots=True, eq=False)

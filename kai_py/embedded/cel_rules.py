@@ -1,24 +1,23 @@
-"""Do a custom resource's own rules (x-kubernetes-validations) hold?
+"""The rules of a CRD's schema, x-kubernetes-validations: compiled, and checked at its write.
 
-Rules are CEL, evaluated by cel-python with `self` and, on updates, `oldSelf`. Of Kubernetes' extra
-libraries only quantities are there, `optionalOldSelf` is not; a rule that does not compile refuses
-its CRD, one that fails for want of a function refuses the write with 501.
+A rule is CEL with the variables ``self`` and ``oldSelf``. One that names ``oldSelf`` is a
+transition rule: it applies where there is a value before, unless ``optionalOldSelf`` makes
+``oldSelf`` an optional.
+
+Source: Kubernetes documentation "Validation rules" of CustomResourceDefinitions.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import celpy
-from celpy.adapter import json_to_cel
-from celpy.celparser import CELParseError
-from celpy.evaluation import CELEvalError
-
-from kai_py.embedded.cel_quantities import QUANTITY_FUNCTIONS
-from kai_py.embedded.errors import FieldError, invalid_value, not_implemented
+from kai_py.cel.check import Environment
+from kai_py.cel.expression import CompileError, Expression, compile_expression
+from kai_py.cel.types import Type, optional_of
+from kai_py.embedded.cel_types import EMBEDDED, Fields, declare
+from kai_py.embedded.errors import FieldError, forbidden_field, invalid_value, required, unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,105 +25,177 @@ if TYPE_CHECKING:
     from kai_py.embedded.documents import Json
 
 RULES = "x-kubernetes-validations"
-_OLD_SELF = re.compile(r"\boldSelf\b")
+REASONS = (
+    "FieldValueDuplicate",
+    "FieldValueForbidden",
+    "FieldValueInvalid",
+    "FieldValueRequired",
+)
+_STEP = re.compile(r"\.(?P<field>[^.\[\]]+)|\['(?P<quoted>(?:[^'\\]|\\.)*)'\]")
 
 
-@dataclass(frozen=True)
-class _Site:
-    """A rule, the value it is about and the value of the same place before, if there was one."""
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A compiled rule."""
 
-    rule: Json
+    name: str
+    """What error messages call it."""
+    message: str
+    message_expression: Expression | None
+    expression: Expression
+    is_transition: bool
+    optional_old_self: bool
+    reason: str
     path: str
-    value: Any
-    before: Any
+    """Where the fault lies, below the value that the rule is about."""
 
 
-def check_rules(schema: Json) -> list[FieldError]:
-    """Return an error for every rule in a schema that does not compile."""
-    errors = []
-    for rule in _all_rules(schema):
-        if "optionalOldSelf" in rule:
-            raise not_implemented("optionalOldSelf in x-kubernetes-validations")
-        try:
-            _program(rule["rule"])
-        except CELParseError as error:
-            errors.append(invalid_value(RULES, rule["rule"], f"compilation failed: {error}"))
-    return errors
+def compile_rules(written: list[Json], schema: Json, *, root: bool) -> list[Rule]:
+    """Compile rules that have passed ``check_rules``; empty ones hold always."""
+    fields: Fields = {}
+    type_ = declare(schema, "self", fields, root=root)
+    if type_ is None:
+        return []
+    found = (_compile(rule, schema, type_, fields) for rule in written if rule["rule"].strip())
+    return [rule for rule in found if isinstance(rule, Rule)]
 
 
-def broken_rules(value: Any, schema: Json, before: Any = None) -> list[FieldError]:
-    """Return an error for every rule that a whole object breaks; `before` is set on updates."""
-    errors = []
-    for site in _sites(value, schema, before, ""):
-        transition = bool(_OLD_SELF.search(site.rule["rule"]))
-        if transition and site.before is None:
-            continue
-        if why := _failure(site, transition=transition):
-            path = f"{site.path}{site.rule.get('fieldPath', '')}" or "<nil>"
-            errors.append(invalid_value(path.lstrip("."), _shown(site.value), why))
-    return errors
+def check_rules(schema: Json, path: str) -> list[FieldError]:
+    """Return what is wrong with the rules of a version's schema."""
+    return list(_check(schema, schema, path, root=True, uncorrelated=""))
 
 
-def _failure(site: _Site, *, transition: bool) -> str:
-    rule = site.rule["rule"]
-    variables = {"self": json_to_cel(site.value)}
-    if transition:
-        variables["oldSelf"] = json_to_cel(site.before)
-    try:
-        holds = _program(rule).evaluate(variables)
-    except CELEvalError as error:
-        reason = str(error.args[0]) if error.args else "unknown"
-        if reason.startswith(("no such overload", "undeclared")):
-            why = reason.partition(" (in activation")[0]
-            raise not_implemented(f"what the rule {rule!r} needs: {why}") from error
-        return f"rule evaluation error: {reason}"
-    if holds:
-        return ""
-    return str(_message(site.rule, variables) or f"failed rule: {rule}")
+def field_path(text: str, schema: Json) -> str | None:
+    """Read a rule's fieldPath: a path of fields that the schema knows, None if it is not."""
+    position, path = 0, ""
+    while position < len(text):
+        step = _STEP.match(text, position)
+        if step is None:
+            return None
+        position = step.end()
+        name = step["field"] or re.sub(r"\\(.)", r"\1", step["quoted"])
+        inner = (schema.get("properties") or {}).get(name)
+        path += f".{name}"
+        if inner is None and "properties" not in schema:
+            inner = schema.get("additionalProperties")
+            path = f"{path[: -len(name) - 1]}[{name}]"
+        if not isinstance(inner, dict):
+            return None
+        schema = inner
+    return path
 
 
-def _message(rule: Json, variables: dict[str, Any]) -> str:
-    if expression := rule.get("messageExpression"):
-        try:
-            return str(_program(expression).evaluate(variables))
-        except CELEvalError:
-            pass
-    return str(rule.get("message", ""))
+def _compile(rule: Json, schema: Json, type_: Type, fields: Fields) -> Rule | FieldError:
+    """Compile one rule; the path of an error is relative to the rule's."""
+    old = optional_of(type_) if rule.get("optionalOldSelf") else type_
+    environment = Environment({"self": type_, "oldSelf": old}, fields)
+    text, message = rule["rule"], rule.get("messageExpression") or ""
+    compiled = compile_expression(text, environment)
+    if isinstance(compiled, CompileError):
+        return invalid_value("rule", text, str(compiled))
+    if compiled.checked.type.name != "bool":
+        return invalid_value("rule", text, "cel expression must evaluate to a bool")
+    message_compiled = compile_expression(message, environment) if message.strip() else None
+    if isinstance(message_compiled, CompileError):
+        detail = f"messageExpression {message_compiled}"
+        return invalid_value("messageExpression", message, detail)
+    if message_compiled and message_compiled.checked.type.name != "string":
+        detail = "messageExpression must evaluate to a string"
+        return invalid_value("messageExpression", message, detail)
+    return Rule(
+        name=(rule.get("message") or text).strip(),
+        message=(rule.get("message") or f"failed rule: {text.strip()}").strip(),
+        message_expression=message_compiled,
+        expression=compiled,
+        is_transition=compiled.uses("oldSelf"),
+        optional_old_self=bool(rule.get("optionalOldSelf")),
+        reason=rule.get("reason") or "FieldValueInvalid",
+        path=field_path(rule.get("fieldPath") or "", schema) or "",
+    )
 
 
-@lru_cache(maxsize=1024)
-def _program(expression: str) -> Any:
-    environment = celpy.Environment()
-    return environment.program(environment.compile(expression), functions=QUANTITY_FUNCTIONS)
+def _check(
+    schema: Json, node: Json, path: str, *, root: bool, uncorrelated: str
+) -> Iterator[FieldError]:
+    """Check the rules of a schema and below it; ``node`` has the types of the same place."""
+    if schema.get(RULES):
+        yield from _check_rules(schema, node, path, root=root, uncorrelated=uncorrelated)
+    for name, inner in (schema.get("properties") or {}).items():
+        typed = (node.get("properties") or {}).get(name)
+        if typed is not None:
+            place = f"{path}.properties[{name}]"
+            yield from _check_inner(inner, typed, place, uncorrelated)
+    for word in ("additionalProperties", "items"):
+        inner, typed = schema.get(word), node.get(word)
+        if isinstance(inner, dict) and isinstance(typed, dict):
+            is_atomic = word == "items" and node.get("x-kubernetes-list-type") != "map"
+            outside = uncorrelated or (path if is_atomic else "")
+            yield from _check_inner(inner, typed, f"{path}.{word}", outside)
+    for index, inner in enumerate(schema.get("allOf") or ()):
+        place = f"{path}.allOf[{index}]"
+        yield from _check(inner, node, place, root=root, uncorrelated=uncorrelated)
+    for word in ("anyOf", "oneOf", "not"):
+        yield from _forbid(schema.get(word), f"{path}.{word}")
 
 
-def _sites(value: Any, schema: Json, before: Any, path: str) -> Iterator[_Site]:
-    if value is None:
+def _check_inner(inner: Json, typed: Json, path: str, uncorrelated: str) -> Iterator[FieldError]:
+    root = bool(typed.get(EMBEDDED))
+    yield from _check(inner, typed, path, root=root, uncorrelated=uncorrelated)
+
+
+def _check_rules(
+    schema: Json, node: Json, path: str, *, root: bool, uncorrelated: str
+) -> Iterator[FieldError]:
+    fields: Fields = {}
+    type_ = declare(node, "self", fields, root=root)
+    if type_ is None:
+        detail = "rules need a schema with a type"
+        yield invalid_value(f"{path}.{RULES}", node.get("type", ""), detail)
         return
-    for rule in schema.get(RULES) or ():
-        yield _Site(rule, path, value, before)
-    if isinstance(value, dict):
-        old = before if isinstance(before, dict) else {}
-        properties, extra = schema.get("properties") or {}, schema.get("additionalProperties")
-        for name, item in value.items():
-            inner = properties.get(name, extra)
-            if isinstance(inner, dict):
-                yield from _sites(item, inner, old.get(name), f"{path}.{name}".lstrip("."))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _sites(item, schema.get("items") or {}, None, f"{path}[{index}]")
+    for index, rule in enumerate(schema[RULES]):
+        place = f"{path}.{RULES}[{index}]"
+        if not isinstance(rule.get("rule"), str) or not rule["rule"].strip():
+            yield required(f"{place}.rule", "rule is not specified")
+            continue
+        wrong = list(_check_texts(rule, node, place))
+        yield from wrong
+        if any(error.path == f"{place}.message" for error in wrong):
+            continue
+        compiled = _compile(rule, node, type_, fields)
+        if isinstance(compiled, FieldError):
+            yield FieldError(f"{place}.{compiled.path}", compiled.kind, compiled.message)
+        elif compiled.is_transition and uncorrelated:
+            detail = (
+                "oldSelf cannot be used on the uncorrelatable portion of the schema within "
+                f"{uncorrelated}"
+            )
+            yield invalid_value(f"{place}.rule", rule["rule"], detail)
+        elif not compiled.is_transition and rule.get("optionalOldSelf") is not None:
+            detail = "may not be set if oldSelf is not used in rule"
+            yield invalid_value(f"{place}.optionalOldSelf", rule["optionalOldSelf"], detail)
 
 
-def _all_rules(schema: Any) -> Iterator[Json]:
-    if isinstance(schema, dict):
-        yield from schema.get(RULES) or ()
-        for name, inner in schema.items():
-            if name not in (RULES, "default", "enum"):
-                yield from _all_rules(inner)
-    elif isinstance(schema, list):
-        for inner in schema:
-            yield from _all_rules(inner)
+def _check_texts(rule: Json, node: Json, path: str) -> Iterator[FieldError]:
+    message, reason, where = rule.get("message"), rule.get("reason"), rule.get("fieldPath")
+    if message and "\n" in message.strip():
+        yield invalid_value(f"{path}.message", message, "must not contain line breaks")
+    if not message and not rule.get("messageExpression") and "\n" in rule["rule"].strip():
+        yield required(f"{path}.message", "message must be specified if rule contains line breaks")
+    if reason and reason not in REASONS:
+        yield unsupported(f"{path}.reason", reason, REASONS)
+    if where and field_path(where, node) is None:
+        detail = "must be a valid path"
+        yield invalid_value(f"{path}.fieldPath", where, detail)
 
 
-def _shown(value: Any) -> Any:
-    return "object" if isinstance(value, dict) else value
+def _forbid(schemas: Json | list[Json] | None, path: str) -> Iterator[FieldError]:
+    """Forbid rules where a schema only judges: they could not be told which branch holds."""
+    if isinstance(schemas, dict):
+        for word, inner in schemas.items():
+            if word == RULES:
+                yield forbidden_field(f"{path}.{RULES}", "must be empty to be structural")
+            elif word not in ("default", "enum", "example"):
+                yield from _forbid(inner, f"{path}.{word}")
+    elif isinstance(schemas, list):
+        for index, inner in enumerate(schemas):
+            yield from _forbid(inner, f"{path}[{index}]")

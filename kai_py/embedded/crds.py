@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kai_py.embedded import schema as structural
-from kai_py.embedded.cel_rules import broken_rules, check_rules
+from kai_py.embedded.cel_rules import check_rules
+from kai_py.embedded.cel_validation import make_validator
 from kai_py.embedded.columns import AGE, CRD, NAME, Column, age_since, json_path
 from kai_py.embedded.conditions import with_condition
 from kai_py.embedded.deletion import delete_all
@@ -134,23 +135,23 @@ def _with_version(document: Json, *, api_version: str) -> Json:
 
 
 def _rules(schema: Json) -> KindRules:
+    validator = make_validator(schema)
+
     def default(document: Json) -> None:
         structural.prune(document, schema, root=True)
         structural.apply_defaults(document, schema)
 
-    def validate(document: Json) -> list[FieldError]:
+    def validate(document: Json, before: Json | None = None) -> list[FieldError]:
         errors = structural.validate(document, schema, "")
-        return errors or broken_rules(document, schema)
-
-    def validate_update(new: Json, old: Json) -> list[FieldError]:
-        errors = structural.validate(new, schema, "")
-        return errors or broken_rules(new, schema, before=old)
+        if errors or validator is None:
+            return errors
+        return validator.validate(document, before)
 
     return KindRules(
         default=default,
         validate=validate,
-        validate_update=validate_update,
-        validate_status=validate_update,
+        validate_update=validate,
+        validate_status=validate,
     )
 
 
@@ -205,7 +206,19 @@ def _validate_definition(definition: Json) -> list[FieldError]:
         errors.append(invalid_value("spec.versions", None, rule))
     for index, version in enumerate(spec["versions"]):
         errors += _validate_version(version, f"spec.versions[{index}]")
-    return errors
+    return errors + _check_schemas(spec["versions"])
+
+
+def _check_schemas(versions: list[Json]) -> list[FieldError]:
+    """Check the rules of all versions; equal schemas are one, spec.validation, as upstream."""
+    schemas = [lookup(version, "schema.openAPIV3Schema") or {} for version in versions]
+    if all(schema == schemas[0] for schema in schemas):
+        return check_rules(schemas[0], "spec.validation.openAPIV3Schema")
+    return [
+        error
+        for index, schema in enumerate(schemas)
+        for error in check_rules(schema, f"spec.versions[{index}].schema.openAPIV3Schema")
+    ]
 
 
 def _validate_version(version: Json, path: str) -> list[FieldError]:
@@ -214,7 +227,7 @@ def _validate_version(version: Json, path: str) -> list[FieldError]:
         return [required(f"{path}.schema.openAPIV3Schema", "schemas are required")]
     if "scale" in (version.get("subresources") or {}):
         raise not_implemented("the scale subresource of custom resources")
-    errors = check_rules(schema)
+    errors = []
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
         try:
             json_path(column["jsonPath"])

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from kai_py.dra.cel.masks import conjuncts
-from kai_py.dra.cel.selector import CompileError, compile_selector
+from kai_py.cel.expression import CompileError
+from kai_py.dra.selectors.masks import conjuncts
+from kai_py.dra.selectors.selector import compile_selector
 from kai_py.observe.suggestion import Suggestion
 from kai_py.simulate.manifest_remedies import pod_specs
 from kai_py.simulate.objects import Document

@@ -11,8 +11,8 @@ import yaml
 
 from kai_py.api.quantity import parse_quantity
 from kai_py.api.queue import read_queue
-from kai_py.dra.cel.device import CELDevice
-from kai_py.dra.cel.selector import Selector, compile_selector
+from kai_py.dra.selectors.device import CELDevice
+from kai_py.dra.selectors.selector import Selector, compile_selector
 from kai_py.lint.check import lint, lint_together
 
 ROOT = Path(__file__).parents[2]

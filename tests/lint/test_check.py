@@ -218,10 +218,10 @@ def device_class(name, expression):
 
 
 def test_a_class_asks_for_its_driver_first():
-    text = yaml.safe_dump(device_class("big", 'device.capacity["memory"].sign() == 1'))
+    text = yaml.safe_dump(device_class("big", 'device.capacity["memory"].isInteger()'))
     (corrected,) = fixed(text)
     assert corrected["spec"]["selectors"][0]["cel"]["expression"] == (
-        'device.driver == "gpu.nvidia.com" && device.capacity["gpu.nvidia.com"].memory.sign() == 1'
+        'device.driver == "gpu.nvidia.com" && device.capacity["gpu.nvidia.com"].memory.isInteger()'
     )
     guarded = device_class("big", 'has(device.attributes["gpu.nvidia.com"].uuid)')
     assert errors(yaml.safe_dump(guarded)) == []

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.dra.cel.selector import CompileError, compile_selector
+from kai_py.cel.expression import CompileError
+from kai_py.dra.selectors.cost import MAX_COST, max_cost
+from kai_py.dra.selectors.selector import compile_selector
 from kai_py.embedded.errors import (
     FieldError,
     duplicate,
@@ -31,7 +33,6 @@ ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
 MAX_REQUESTS = 32
 MAX_SUBREQUESTS = 8
 MAX_SELECTORS = 32
-MAX_SELECTOR_COST = 1_000_000
 MAX_RESERVED_FOR = 256
 MAX_RESULTS = 32
 MAX_DEVICES_PER_SLICE = 128
@@ -137,8 +138,8 @@ def _validate_selectors(selectors: list[Json], path: str) -> list[FieldError]:
             continue
         compiled = compile_selector(expression)
         if isinstance(compiled, CompileError):
-            errors.append(invalid_value(where, expression, f"compilation failed: {compiled}"))
-        elif compiled.max_cost > MAX_SELECTOR_COST:
+            errors.append(invalid_value(where, expression, str(compiled)))
+        elif max_cost(compiled.expression) > MAX_COST:
             rule = "too complex, exceeds cost limit"
             errors.append(FieldError(where, "FieldValueForbidden", f"Forbidden: {rule}"))
     return errors

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kai_py.cel.literals import read_string
+from kai_py.cel.syntax import ExpressionError
 from kai_py.lint.cel.published import MISTAKEN_DOMAINS, published
 from kai_py.lint.cel.terms import Term
 
@@ -86,7 +88,10 @@ def literal_text(term: Term | None) -> str | None:
     """Give the value of a text literal."""
     if term is None or term.kind != "text" or term.value[0] not in "\"'rR":
         return None
-    return term.value.lstrip("rR")[1:-1]
+    try:
+        return read_string(term.value, term.start)
+    except ExpressionError:
+        return None
 
 
 def qualify(place: Place) -> Iterator[Correction]:

@@ -5,7 +5,9 @@ from typing import Any
 
 from kai_py.api.manifests import Mapping, Sequence
 from kai_py.api.problems import Path
-from kai_py.dra.cel.selector import CompileError, compile_selector
+from kai_py.cel.expression import CompileError
+from kai_py.dra.selectors.cost import MAX_COST, max_cost
+from kai_py.dra.selectors.selector import compile_selector
 from kai_py.lint.cel.amounts import small_memory
 from kai_py.lint.cel.correct import correct, domains, guarded_driver
 from kai_py.lint.cel.published import DEFAULT_DRIVER
@@ -25,7 +27,6 @@ from kai_py.lint.rules.drivers import driver_of_class, driver_of_selectors
 from kai_py.lint.rules.requests import request_at
 
 _KINDS = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
-_MAX_COST = 1_000_000
 _ABSENT_TOLERATED = ("has(", ".?", "[?", " in device.")
 
 
@@ -123,8 +124,8 @@ def _checked(manifest: Manifest, path: Path, source: str) -> Iterator[Finding]:
     compiled = compile_selector(source)
     if isinstance(compiled, CompileError):
         yield manifest.error(path, f"the API rejects it: {_first_lines(compiled.message)}")
-    elif compiled.max_cost > _MAX_COST:
-        message = f"may cost {compiled.max_cost} steps; the API allows {_MAX_COST}"
+    elif (cost := max_cost(compiled.expression)) > MAX_COST:
+        message = f"may cost {cost} steps; the API allows {MAX_COST}"
         yield manifest.error(path, message)
     elif bound := small_memory(source):
         message = f'memory counts bytes: was "{bound}Gi" or "{bound}Mi" meant?'

@@ -154,7 +154,12 @@ def widget(place: Place, name: str, **spec: Any) -> Json:
 
 
 async def serve_widgets(place: Place) -> None:
-    await place.api.post(DEFINITIONS, widget_definition(place.group))
+    await serve(place, widget_definition(place.group))
+
+
+async def serve(place: Place, definition: Json) -> None:
+    """Create a definition of widgets and wait until they can be listed."""
+    await place.api.post(DEFINITIONS, definition)
 
     async def established() -> bool:
         try:

@@ -1,0 +1,154 @@
+"""The actual cost of calls, counted while an expression runs.
+
+Cost is counted in the API server's units: 1 for reading a variable, a field or calling a plain
+function; by the size of the arguments where the work grows with them. The limit stops expressions
+that would take too long; below it the count has no effect.
+
+Source: cel-go ``interpreter`` cost tracking; k8s.io/apiserver/pkg/cel/library ``CostEstimator``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from kai_py.cel.values import Value, size_of
+
+LIMIT = 1_000_000
+TEXT, PATTERN = 0.1, 0.25
+NEW_LIST, NEW_MAP = 10, 30
+
+Args = tuple[Value, ...]
+CallCost = Callable[[Args], int]
+
+
+def text_cost(size: float) -> int:
+    """Give the cost of reading ``size`` characters."""
+    return math.ceil(size * TEXT)
+
+
+def smaller_size(args: Args) -> int:
+    """Give the cost of comparing: as much as the smaller side holds."""
+    return text_cost(min(size_of(args[0]), size_of(args[1])))
+
+
+def traversal(value: Value) -> int:
+    """Give the cost of looking at everything inside a value."""
+    if isinstance(value, str):
+        return int(len(value.encode()) * TEXT)
+    if isinstance(value, bytes):
+        return int(len(value) * TEXT)
+    if isinstance(value, tuple):
+        return sum(map(traversal, value))
+    if isinstance(value, dict):
+        return sum(traversal(key) + traversal(held) for key, held in value.items())
+    return 1
+
+
+def _first(args: Args) -> int:
+    return text_cost(size_of(args[0])) if isinstance(args[0], str | bytes) else 1
+
+
+def _first_twice(args: Args) -> int:
+    return text_cost(size_of(args[0]) * 2)
+
+
+def _everything(args: Args) -> int:
+    return traversal(args[0])
+
+
+def _pattern(args: Args) -> int:
+    return text_cost(1 + size_of(args[0])) * math.ceil(size_of(args[1]) * PATTERN)
+
+
+def _sum(args: Args) -> int:
+    if isinstance(args[0], str | bytes):
+        return text_cost(size_of(args[0]) + size_of(args[1]))
+    return 1
+
+
+def _part(args: Args) -> int:
+    return text_cost(size_of(args[0])) * text_cost(size_of(args[1]))
+
+
+def _membership(args: Args) -> int:
+    return size_of(args[1]) if isinstance(args[1], tuple) else 1
+
+
+def _join(args: Args) -> int:
+    separator = size_of(args[1]) if len(args) > 1 else 0
+    parts = args[0]
+    return text_cost((sum(map(size_of, parts)) + separator * max(len(parts) - 1, 0)) * 2)
+
+
+def _pairs(args: Args) -> int:
+    return size_of(args[0]) * size_of(args[1]) + 1
+
+
+def _square(args: Args) -> int:
+    return size_of(args[0]) ** 2 + 1
+
+
+def _linear(args: Args) -> int:
+    return size_of(args[0]) + 1
+
+
+def _prefix_bytes(value: Value) -> int:
+    return math.ceil(getattr(value, "length", 0) / 8)
+
+
+def _contains_ip(args: Args) -> int:
+    extra = text_cost(len(args[1])) if isinstance(args[1], str) else 0
+    return text_cost(2 * _prefix_bytes(args[0])) + extra
+
+
+def _contains_cidr(args: Args) -> int:
+    return _contains_ip(args) + text_cost(_prefix_bytes(args[0])) + 1
+
+
+CALL_COSTS: dict[str, CallCost] = {
+    "_+_": _sum,
+    "_==_": smaller_size,
+    "_!=_": smaller_size,
+    "_<_": smaller_size,
+    "_<=_": smaller_size,
+    "_>_": smaller_size,
+    "_>=_": smaller_size,
+    "@in": _membership,
+    ".contains": _part,
+    ".matches": _pattern,
+    "matches": _pattern,
+    ".find": _pattern,
+    ".findAll": _pattern,
+    ".replace": _first_twice,
+    ".split": _first_twice,
+    ".join": _join,
+    "ip.isCanonical": _first_twice,
+    "sets.contains": _pairs,
+    "sets.intersects": _pairs,
+    "sets.equivalent": lambda args: _pairs(args) * 2 - 1,
+    ".containsIP": _contains_ip,
+    ".containsCIDR": _contains_cidr,
+    ".distinct": _square,
+    ".sort": _square,
+    ".@sortByAssociatedKeys": _square,
+    "lists.range": lambda args: max(args[0], 0) + 1,
+    **dict.fromkeys((".slice", ".reverse", ".flatten"), _linear),
+    **dict.fromkeys(
+        (".startsWith", ".endsWith", ".lowerAscii", ".upperAscii", ".substring", ".trim",
+         ".format", "quantity", "isQuantity", "semver", "isSemver", "url", "cidr", "isIP",
+         "isCIDR", "ip", "bytes", "string", "strings.quote"),
+        _first,
+    ),
+    **dict.fromkeys(
+        (".isSorted", ".sum", ".min", ".max", ".indexOf", ".lastIndexOf", ".includes"),
+        _everything,
+    ),
+}  # fmt: skip
+"""Costs other than 1, by the key of the function in the registry."""
+
+BY_OVERLOAD = frozenset(
+    {"_+_", "_<_", "_<=_", "_>_", "_>=_", "@in", "startsWith", "endsWith", "contains", "matches",
+     "bytes", "string"}
+)  # fmt: skip
+"""Functions whose cost depends on the overload: 1 where the checker left more than one open."""

@@ -1,0 +1,69 @@
+"""Lists of Kubernetes' list types set and map, for which the order of elements does not count.
+
+Equality ignores order. Concatenation keeps the places of the left side: a set adds what is missing,
+a map replaces elements of equal keys and adds the others.
+
+Source: Kubernetes documentation "Validation rules", on ``x-kubernetes-list-type``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kai_py.cel.values import KINDS, AssociativeList, CELRuntimeError, Value, equal, kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class SetList(AssociativeList):
+    """A list of distinct elements."""
+
+    def equals(self, other: tuple[Value, ...]) -> bool:
+        """Tell whether both have the same elements."""
+        return len(self) == len(other) and all(_contains(self, element) for element in other)
+
+    def merged(self, other: tuple[Value, ...]) -> SetList:
+        """Give the union."""
+        made = list(self)
+        for element in other:
+            if not _contains(made, element):
+                made.append(element)
+        return SetList(made)
+
+
+class MapList(AssociativeList):
+    """A list of objects that are told apart by the values of some of their fields."""
+
+    keys: tuple[str, ...]
+
+    def __new__(cls, keys: tuple[str, ...], elements: Iterable[Value]) -> MapList:
+        """Make a list whose elements are told apart by the fields ``keys``."""
+        made = super().__new__(cls, elements)
+        made.keys = keys
+        return made
+
+    def equals(self, other: tuple[Value, ...]) -> bool:
+        """Tell whether both have equal elements under equal keys."""
+        own = {self._key(element): element for element in self}
+        return len(self) == len(other) and all(
+            (key := self._key(element)) in own and equal(own[key], element) for element in other
+        )
+
+    def merged(self, other: tuple[Value, ...]) -> MapList:
+        """Give the list with elements replaced or added."""
+        made = {self._key(element): element for element in self}
+        made.update({self._key(element): element for element in other})
+        return MapList(self.keys, made.values())
+
+    def _key(self, element: Value) -> tuple[Value, ...]:
+        if not isinstance(element, dict):
+            raise CELRuntimeError(f"unexpected element of a map list: {kind_of(element)}")
+        return tuple((type(element.get(key)), element.get(key)) for key in self.keys)
+
+
+def _contains(elements: Iterable[Value], wanted: Value) -> bool:
+    return any(equal(element, wanted) for element in elements)
+
+
+KINDS.update({SetList: "list", MapList: "list"})

@@ -1,0 +1,307 @@
+"""The static type check.
+
+Variables and functions must be declared, fields of objects must exist, some overload of each
+function must take the arguments. What is of type ``dyn`` is checked when the expression runs:
+``1 == 1.0`` is refused here, ``dyn(1) == 1.0`` is not.
+
+Source: CEL specification "Gradual Type Checking"; cel-go's checker for the wording of messages,
+with Kubernetes' options (homogeneous lists and maps, ordering across number types).
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kai_py.cel.library import find, regex, times
+from kai_py.cel.syntax import (
+    Bind,
+    Call,
+    Comprehension,
+    ExpressionError,
+    Ident,
+    ListLiteral,
+    Literal,
+    Logic,
+    MapLiteral,
+    Node,
+    Select,
+)
+from kai_py.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    UINT,
+    Bindings,
+    Type,
+    describe,
+    list_of,
+    map_of,
+    optional_of,
+)
+from kai_py.cel.values import KINDS, CELRuntimeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from kai_py.cel.functions import Overload
+
+TYPE_NAMES = {
+    "bool": BOOL, "int": INT, "uint": UINT, "double": DOUBLE, "string": STRING, "bytes": BYTES,
+    "null_type": NULL, "list": list_of(DYN), "map": map_of(DYN, DYN), "dyn": DYN,
+    "duration": DURATION, "timestamp": TIMESTAMP, "optional_type": optional_of(DYN),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Environment:
+    """The declarations an expression is checked against, beside the function libraries."""
+
+    variables: Mapping[str, Type]
+    objects: Mapping[str, Mapping[str, Type]] = field(default_factory=dict)
+    """By the name of an object type, the types of its fields."""
+    hidden_methods: frozenset[str] = frozenset()
+    """Registered methods that are not available."""
+
+    def declares(self, name: str, *, method: bool) -> bool:
+        """Tell whether a registered function is available."""
+        return not (method and name in self.hidden_methods)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """An expression with the type of every node, by the node's ``id``."""
+
+    root: Node
+    environment: Environment
+    types: dict[int, Type]
+    overloads: dict[int, tuple[Overload, ...]] = field(default_factory=dict)
+
+    def type_of(self, node: Node) -> Type:
+        """Give a node's type."""
+        return self.types[id(node)]
+
+    @property
+    def type(self) -> Type:
+        """Give the type of the whole."""
+        return self.types[id(self.root)]
+
+
+def check(root: Node, environment: Environment) -> Checked:
+    """Find the type of every node.
+
+    :raises ExpressionError: a name is unknown or types do not fit.
+    """
+    checker = _Checker(environment)
+    checker.visit(root)
+    types = {key: checker.bindings.resolve(found, free=DYN) for key, found in checker.types.items()}
+    return Checked(root, environment, types, checker.overloads)
+
+
+class _Checker:
+    def __init__(self, environment: Environment) -> None:
+        self.bindings = Bindings()
+        self.types: dict[int, Type] = {}
+        self.overloads: dict[int, tuple[Overload, ...]] = {}
+        self._environment = environment
+        self._scope: Mapping[str, Type] = environment.variables
+        # Arguments of ``format`` may be lists of different types.
+        self._mixed = False
+        self._visitors: dict[type, Callable[[Any], Type]] = {
+            Literal: self._literal,
+            Ident: self._ident,
+            Select: self._select,
+            Logic: self._logic,
+            Call: self._call,
+            ListLiteral: self._list,
+            MapLiteral: self._map,
+            Bind: self._bind,
+            Comprehension: self._comprehension,
+        }
+
+    def visit(self, node: Node) -> Type:
+        found = self.bindings.resolve(self._visitors[type(node)](node))
+        self.types[id(node)] = found
+        return found
+
+    def _literal(self, node: Literal) -> Type:
+        return Type(KINDS[type(node.value)])
+
+    def _bind(self, node: Bind) -> Type:
+        with self._local({node.name: self.visit(node.value)}):
+            return self.visit(node.body)
+
+    @contextmanager
+    def _local(self, names: dict[str, Type]) -> Iterator[None]:
+        outer = self._scope
+        self._scope = {**outer, **names}
+        try:
+            yield
+        finally:
+            self._scope = outer
+
+    def _ident(self, node: Ident) -> Type:
+        name = node.name
+        if name in self._scope:
+            return self._scope[name]
+        if name in TYPE_NAMES:
+            return Type("type")
+        raise ExpressionError(f"undeclared reference to '{name}' (in container '')", node.start)
+
+    def _select(self, node: Select) -> Type:
+        operand = self.visit(node.operand)
+        optional = node.optional or operand.name == "optional_type"
+        found = self._field(operand.params[0] if operand.name == "optional_type" else operand, node)
+        if node.test:
+            return BOOL
+        return optional_of(found) if optional else found
+
+    def _field(self, operand: Type, node: Select) -> Type:
+        operand = self.bindings.resolve(operand)
+        if operand.dynamic or operand.variable:
+            return DYN
+        if operand.name == "map":
+            return operand.params[1]
+        fields = self._environment.objects.get(operand.name)
+        if fields is not None:
+            if node.field not in fields:
+                raise ExpressionError(f"undefined field '{node.field}'", node.start)
+            return fields[node.field]
+        message = f"type '{describe(operand)}' does not support field selection"
+        raise ExpressionError(message, node.start)
+
+    def _logic(self, node: Logic) -> Type:
+        for operand in node.operands:
+            self._expect(BOOL, operand)
+        return BOOL
+
+    def _call(self, node: Call) -> Type:
+        nodes = node.args if node.target is None else (node.target, *node.args)
+        mixed, self._mixed = self._mixed, self._mixed or node.function == "format"
+        given = tuple(self.visit(argument) for argument in nodes)
+        self._mixed = mixed
+        method = node.target is not None
+        function = find(node.function, method=method)
+        if function is None or not self._environment.declares(node.function, method=method):
+            if find(node.function, method=not method) is not None:
+                raise _no_match(node.function, given, node.start, method=method)
+            message = f"undeclared reference to '{node.function}' (in container '')"
+            raise ExpressionError(message, node.start)
+        result: Type | None = None
+        fitting = []
+        for overload, _ in function.overloads:
+            names: dict[str, Type] = {}
+            params = tuple(self.bindings.rename(param, names) for param in overload.params)
+            if not self.bindings.are_assignable(params, given):
+                continue
+            fitting.append(overload)
+            one = self.bindings.resolve(self.bindings.rename(overload.result, names))
+            result = one if result is None or result == one else DYN
+        if result is None:
+            given = tuple(map(self.bindings.resolve, given))
+            raise _no_match(node.function, given, node.start, method=method)
+        self.overloads[id(node)] = tuple(fitting)
+        _check_literal(node)
+        return result
+
+    def _list(self, node: ListLiteral) -> Type:
+        common: Type | None = None
+        for number, element in enumerate(node.elements):
+            common = self._join(
+                common, self._element(element, optional=number in node.optional), element
+            )
+        return list_of(common or self.bindings.fresh())
+
+    def _map(self, node: MapLiteral) -> Type:
+        keys: Type | None = None
+        values: Type | None = None
+        for number, (key, value) in enumerate(node.entries):
+            keys = self._join(keys, self.visit(key), key)
+            values = self._join(
+                values, self._element(value, optional=number in node.optional), value
+            )
+        return map_of(keys or self.bindings.fresh(), values or self.bindings.fresh())
+
+    def _element(self, node: Node, *, optional: bool) -> Type:
+        found = self.visit(node)
+        if not optional:
+            return found
+        inner = self.bindings.fresh()
+        if not self.bindings.is_assignable(optional_of(inner), found):
+            message = f"expected type 'optional_type(dyn)' but found '{describe(found)}'"
+            raise ExpressionError(message, node.start)
+        return self.bindings.resolve(inner, free=DYN)
+
+    def _join(self, common: Type | None, found: Type, node: Node) -> Type:
+        if common is None:
+            return found
+        assignable = self.bindings.is_assignable(common, found)
+        if not assignable and not self._mixed:
+            message = f"expected type '{describe(common)}' but found '{describe(found)}'"
+            raise ExpressionError(message, node.start)
+        return common if assignable and not common.dynamic and not found.dynamic else DYN
+
+    def _comprehension(self, node: Comprehension) -> Type:
+        over = self.bindings.resolve(self.visit(node.over))
+        names = dict(zip(node.variables, self._elements(over, node), strict=True))
+        accumulated = self.visit(node.initial)
+        names[node.accumulator] = accumulated
+        with self._local(names):
+            self._expect(BOOL, node.condition)
+            self._expect(accumulated, node.step)
+        with self._local({node.accumulator: accumulated}):
+            return self.visit(node.result)
+
+    def _elements(self, over: Type, node: Comprehension) -> tuple[Type, ...]:
+        both = len(node.variables) == 2
+        if over.name == "list":
+            return (INT, over.params[0]) if both else (over.params[0],)
+        if over.name == "map":
+            return over.params if both else (over.params[0],)
+        if over.dynamic or over.variable:
+            return (DYN, DYN) if both else (DYN,)
+        raise ExpressionError(
+            f"expression of type '{describe(over)}' cannot be range of a comprehension "
+            "(must be list, map, or dynamic)",
+            node.over.start,
+        )
+
+    def _expect(self, wanted: Type, node: Node) -> None:
+        found = self.visit(node)
+        if not self.bindings.is_assignable(wanted, found):
+            wanted = self.bindings.resolve(wanted)
+            message = f"expected type '{describe(wanted)}' but found '{describe(found)}'"
+            raise ExpressionError(message, node.start)
+
+
+_LITERAL_CHECKS: dict[str, Callable[[str], object]] = {
+    "matches": regex.compile_pattern,
+    "timestamp": times.parse_timestamp,
+    "duration": times.parse_duration,
+}
+
+
+def _check_literal(node: Call) -> None:
+    """Refuse a literal argument that can only fail: a pattern, a moment or a span of time."""
+    check = _LITERAL_CHECKS.get(node.function)
+    argument = node.args[-1] if node.args else None
+    if check is None or not isinstance(argument, Literal) or not isinstance(argument.value, str):
+        return
+    try:
+        check(argument.value)
+    except CELRuntimeError:
+        raise ExpressionError(f"invalid {node.function} argument", argument.start) from None
+
+
+def _no_match(name: str, given: tuple[Type, ...], start: int, *, method: bool) -> ExpressionError:
+    texts = list(map(describe, given))
+    receiver = f"{texts.pop(0)}." if method else ""
+    applied = f"{receiver}({', '.join(texts)})"
+    return ExpressionError(f"found no matching overload for '{name}' applied to '{applied}'", start)

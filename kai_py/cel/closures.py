@@ -1,0 +1,333 @@
+"""Evaluation: what each kind of node does when it runs.
+
+A closure takes a ``Frame`` (the activation, the cost so far, the variables of macros) and gives a
+value or raises. The only absorbers of errors are ``&&`` and ``||``: an operand that decides wins
+over an operand that fails, in either order; and the loop of ``all`` and ``exists``, which is the
+same rule over a list.
+
+Cost of an evaluation: a few hundred nanoseconds per node.
+Source: CEL specification "Evaluation"; cel-go's interpreter for the costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from kai_py.cel import values
+from kai_py.cel.actual_cost import LIMIT, NEW_LIST, NEW_MAP, CallCost
+from kai_py.cel.functions import Function, choose, no_overload
+from kai_py.cel.values import (
+    CELRuntimeError,
+    CostLimitError,
+    Optional,
+    Value,
+)
+
+Activation = Mapping[str, Value]
+"""The value of each declared variable."""
+
+
+class Frame:
+    """One evaluation in progress."""
+
+    __slots__ = ("activation", "cost", "slots")
+
+    def __init__(self, activation: Activation, slots: int) -> None:
+        self.activation = activation
+        self.cost = 0
+        self.slots: list[Value] = [_UNSET] * slots
+
+    def add_cost(self, cost: int) -> None:
+        """Count cost.
+
+        :raises CostLimitError: the limit is exceeded.
+        """
+        self.cost += cost
+        if self.cost > LIMIT:
+            raise CostLimitError
+
+
+Closure = Callable[[Frame], Value]
+_UNSET = object()
+
+
+def constant(value: Value) -> Closure:
+    """Give the same value always, for nothing."""
+    return lambda _: value
+
+
+def read_path(variable: str, keys: tuple[str, ...]) -> Closure:
+    """Read a declared variable at literal keys: most of all reads."""
+    cost = len(keys) + 1
+
+    def select_each(frame: Frame) -> Value:
+        value = frame.activation[variable]
+        for key in keys:
+            value = values.select(value, key)
+        return value
+
+    def path(frame: Frame) -> Value:
+        frame.cost += cost
+        try:
+            value = frame.activation[variable]
+            for key in keys:
+                value = value[key]
+        except (KeyError, TypeError):
+            return select_each(frame)
+        return value
+
+    def path_of_three(frame: Frame) -> Value:
+        frame.cost += cost
+        try:
+            return frame.activation[variable][first][second][third]
+        except (KeyError, TypeError):
+            return select_each(frame)
+
+    if len(keys) == 3:
+        first, second, third = keys
+        return path_of_three
+    return path
+
+
+def read_slot(slot: int) -> Closure:
+    """Read a local variable."""
+
+    def read(frame: Frame) -> Value:
+        frame.cost += 1
+        value = frame.slots[slot]
+        if isinstance(value, CELRuntimeError):
+            raise value
+        return value
+
+    return read
+
+
+def read_lazily(slot: int, compute: Closure) -> Closure:
+    """Read a variable of ``cel.bind``, computing it the first time."""
+    read = read_slot(slot)
+
+    def read_or_compute(frame: Frame) -> Value:
+        if frame.slots[slot] is _UNSET:
+            try:
+                frame.slots[slot] = compute(frame)
+            except CostLimitError:
+                raise
+            except CELRuntimeError as error:
+                frame.slots[slot] = error
+        return read(frame)
+
+    return read_or_compute
+
+
+def bind(slot: int, body: Closure) -> Closure:
+    """Evaluate the body of ``cel.bind`` with the variable not yet computed."""
+
+    def evaluate(frame: Frame) -> Value:
+        frame.slots[slot] = _UNSET
+        return body(frame)
+
+    return evaluate
+
+
+def select(operand: Closure, field: str, *, optional: bool) -> Closure:
+    """Give a field, or an optional of it."""
+    choose_field = values.optional_select if optional else values.select
+
+    def evaluate(frame: Frame) -> Value:
+        frame.cost += 1
+        return choose_field(operand(frame), field)
+
+    return evaluate
+
+
+def logic(operands: Sequence[Closure], *, conjunction: bool) -> Closure:
+    """Join by ``&&`` or ``||``."""
+    decisive = not conjunction
+
+    def evaluate(frame: Frame) -> Value:
+        fault: CELRuntimeError | None = None
+        for operand in operands:
+            try:
+                value = operand(frame)
+            except CostLimitError:
+                raise
+            except CELRuntimeError as error:
+                fault = fault or error
+                continue
+            if value is decisive:
+                return decisive
+            if type(value) is not bool:
+                fault = fault or CELRuntimeError("no such overload")
+        if fault is not None:
+            raise fault
+        return conjunction
+
+    return evaluate
+
+
+def conditional(condition: Closure, chosen: Closure, other: Closure) -> Closure:
+    """Evaluate one of two branches."""
+
+    def evaluate(frame: Frame) -> Value:
+        value = condition(frame)
+        if type(value) is not bool:
+            raise CELRuntimeError("no such overload")
+        return chosen(frame) if value else other(frame)
+
+    return evaluate
+
+
+def not_strictly_false(argument: Closure) -> Closure:
+    """Tell whether a loop may go on: yes, unless the argument is plainly false."""
+
+    def evaluate(frame: Frame) -> Value:
+        frame.cost += 1
+        try:
+            return argument(frame) is not False
+        except CostLimitError:
+            raise
+        except CELRuntimeError:
+            return True
+
+    return evaluate
+
+
+def alternative(name: str, optional: Closure, other: Closure) -> Closure:
+    """Give what an optional holds, or evaluate something else: ``or`` and ``orValue``."""
+
+    def evaluate(frame: Frame) -> Value:
+        frame.cost += 1
+        value = optional(frame)
+        if type(value) is not Optional:
+            raise no_overload(name, (value,))
+        if not value.present:
+            return other(frame)
+        return value if name == "or" else value.value
+
+    return evaluate
+
+
+def call(
+    name: str, function: Function, arguments: Sequence[Closure], cost: CallCost | None
+) -> Closure:
+    """Call a function with all its arguments evaluated."""
+    operator = not name.replace(".", "").isidentifier()
+
+    def apply(frame: Frame, args: tuple[Value, ...]) -> Value:
+        implementation = function.chosen.get(tuple(map(type, args))) or choose(function, args)
+        if implementation is None:
+            frame.add_cost(1)
+            raise CELRuntimeError("no such overload") if operator else no_overload(name, args)
+        frame.add_cost(1 if cost is None else cost(args))
+        return implementation(*args)
+
+    if len(arguments) == 1:
+        (only,) = arguments
+        return lambda frame: apply(frame, (only(frame),))
+    if len(arguments) == 2:
+        return _call_with_two(function, arguments[0], arguments[1], cost, apply)
+    return lambda frame: apply(frame, tuple([argument(frame) for argument in arguments]))
+
+
+def _call_with_two(
+    function: Function, left: Closure, right: Closure, cost: CallCost | None,
+    apply: Callable[[Frame, tuple[Value, ...]], Value],
+) -> Closure:  # fmt: skip
+    """Call a function of two arguments, by far the most frequent, without a detour."""
+    chosen = function.chosen
+
+    def evaluate(frame: Frame) -> Value:
+        first, second = left(frame), right(frame)
+        implementation = chosen.get((type(first), type(second)))
+        if implementation is None:
+            return apply(frame, (first, second))
+        frame.cost += 1 if cost is None else cost((first, second))
+        if frame.cost > LIMIT:
+            raise CostLimitError
+        return implementation(first, second)
+
+    return evaluate
+
+
+def make_list(elements: Sequence[Closure], optional: frozenset[int]) -> Closure:
+    """Make a list; elements at ``optional`` places are left out where they have no value."""
+
+    def evaluate(frame: Frame) -> tuple[Value, ...]:
+        frame.add_cost(NEW_LIST)
+        made = []
+        for place, element in enumerate(elements):
+            value = element(frame)
+            if place not in optional:
+                made.append(value)
+            elif _present(value):
+                made.append(value.value)
+        return tuple(made)
+
+    return evaluate
+
+
+def make_map(entries: Sequence[tuple[Closure, Closure]], optional: frozenset[int]) -> Closure:
+    """Make a map; entries at ``optional`` places are left out where they have no value."""
+
+    def evaluate(frame: Frame) -> dict[Value, Value]:
+        frame.add_cost(NEW_MAP)
+        made: dict[Value, Value] = {}
+        for place, (read_key, read_value) in enumerate(entries):
+            key, value = read_key(frame), read_value(frame)
+            if place in optional:
+                if not _present(value):
+                    continue
+                value = value.value
+            if not isinstance(key, bool | int | str):
+                raise CELRuntimeError(f"unsupported key type: {values.kind_of(key)}")
+            if values.to_key(key) in made:
+                raise CELRuntimeError(f"Failed with repeated key: {values.format_key(key)}")
+            made[values.to_key(key)] = value
+        return made
+
+    return evaluate
+
+
+def _present(value: Value) -> bool:
+    if type(value) is not Optional:
+        kind = values.kind_of(value)
+        raise CELRuntimeError(f"cannot initialize optional element from non-optional value {kind}")
+    return value.present
+
+
+def fold(
+    over: Closure, initial: Closure, *, variables: Sequence[int], accumulator: int,
+    condition: Closure, step: Closure, result: Closure, absorbs: bool,
+) -> Closure:  # fmt: skip
+    """Loop over a list or a map; ``absorbs`` keeps an error until a later round decides."""
+
+    def evaluate(frame: Frame) -> Value:
+        slots = frame.slots
+        elements = _elements(over(frame), len(variables))
+        slots[accumulator] = initial(frame)
+        for element in elements:
+            for slot, value in zip(variables, element, strict=True):
+                slots[slot] = value
+            if condition(frame) is False:
+                break
+            try:
+                slots[accumulator] = step(frame)
+            except CostLimitError:
+                raise
+            except CELRuntimeError as error:
+                if not absorbs:
+                    raise
+                slots[accumulator] = error
+            frame.add_cost(0)
+        return result(frame)
+
+    return evaluate
+
+
+def _elements(over: Value, count: int) -> Iterable[tuple[Value, ...]]:
+    elements = values.iterate(over)
+    if count == 1:
+        return ((element,) for element in elements)
+    if isinstance(over, tuple):
+        return enumerate(over)
+    return ((values.from_key(key), value) for key, value in over.items())

@@ -1,0 +1,187 @@
+"""The greatest cost of one call, and the size of what it makes.
+
+Source: cel-go ``checker`` cost estimation; k8s.io/apiserver/pkg/cel/library ``CostEstimator``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kai_py.cel.actual_cost import PATTERN, TEXT
+from kai_py.cel.estimate.sizes import ONE, Size, capped, scaled
+from kai_py.cel.syntax import Literal, Node
+from kai_py.cel.values import UINT_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kai_py.cel.functions import Overload
+    from kai_py.cel.types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One overload of a call to estimate; a method's receiver is argument 0."""
+
+    nodes: tuple[Node, ...]
+    types: tuple[Type, ...]
+    sizes: tuple[Size, ...]
+    overload: Overload
+    element_size: Size
+    """The size of the elements of argument 0, if it is a list."""
+
+    @property
+    def kind(self) -> str:
+        """Name the type of the overload's first parameter."""
+        return self.overload.params[0].name
+
+
+Estimate = tuple[int, Size | None]
+_OPAQUE = frozenset({"net.IP", "net.CIDR", "kubernetes.Quantity", "kubernetes.Semver"})
+
+
+def _equality(request: Request) -> Estimate:
+    left, right = request.types
+    if left == right and left.name in _OPAQUE:
+        return 1, None
+    return _comparison(request)
+
+
+def _comparison(request: Request) -> Estimate:
+    if not request.overload.params[0].variable and request.kind not in {"string", "bytes"}:
+        return 1, None
+    most = min(size.most for size in request.sizes)
+    return scaled(most, TEXT), None
+
+
+def _sum(request: Request) -> Estimate:
+    joined = request.sizes[0] + request.sizes[1]
+    if request.kind in {"string", "bytes"}:
+        return joined.cost(), joined
+    if request.kind != "list":
+        return 1, None
+    return 1, joined
+
+
+def _membership(request: Request) -> Estimate:
+    is_list = request.overload.params[1].name == "list"
+    return (request.sizes[1].cost(1) if is_list else 1), None
+
+
+def _argument(request: Request) -> Estimate:
+    return request.sizes[1].cost(), None
+
+
+def _part(request: Request) -> Estimate:
+    return capped(request.sizes[0].cost() * request.sizes[1].cost()), None
+
+
+def _pattern(request: Request) -> Estimate:
+    text = (request.sizes[0] + ONE).cost()
+    pattern = request.sizes[1].cost(PATTERN)
+    return capped(text * pattern), Size(0, request.sizes[0].most)
+
+
+def _text(request: Request) -> Estimate:
+    return request.sizes[0].cost(), request.sizes[0]
+
+
+def _conversion(request: Request) -> Estimate:
+    size = request.sizes[0]
+    if request.kind == "string" and request.overload.result.name == "bytes":
+        return size.cost(), Size(size.least, capped(size.most * 4))
+    if request.kind == "bytes" and request.overload.result.name == "string":
+        return size.cost(), Size(size.least // 4, size.most)
+    return 1, None
+
+
+def _format(request: Request) -> Estimate:
+    return request.sizes[0].cost(), request.sizes[0] + request.sizes[1]
+
+
+def _replace(request: Request) -> Estimate:
+    size, old, new = request.sizes[:3]
+    if old.least == 0:
+        most = capped((size.most + 1) * new.most + size.most)
+    elif new.most <= old.least:
+        most = size.most
+    else:
+        most = capped(math.ceil(size.most / old.least) * new.most)
+    return size.cost(2 * TEXT), Size(0, most)
+
+
+def _split(request: Request) -> Estimate:
+    size = request.sizes[0]
+    most = size.most
+    if len(request.nodes) > 2 and isinstance(request.nodes[2], Literal):
+        limit = request.nodes[2].value
+        most = limit if isinstance(limit, int) and limit >= 0 else UINT_MAX
+    return size.cost(2 * TEXT), Size(0, most)
+
+
+def _join(request: Request) -> Estimate:
+    size = request.sizes[0] * request.element_size
+    if len(request.sizes) > 1:
+        count = request.sizes[0]
+        between = Size(max(count.least - 1, 0), max(count.most - 1, 0))
+        size = size + request.sizes[1] * between
+    return size.cost(), size
+
+
+def _each_element(request: Request) -> Estimate:
+    target = request.types[0]
+    if not target.params:
+        return request.sizes[0].cost(), None
+    each = 1
+    if target.params[0].name in {"string", "bytes"}:
+        each += request.element_size.cost()
+    return capped(request.sizes[0].most * each), None
+
+
+def _includes(request: Request) -> Estimate:
+    if request.types[0].dynamic:
+        return request.sizes[0].most, None
+    return _each_element(request)
+
+
+def _pairs(request: Request) -> Estimate:
+    return capped(request.sizes[0].most * request.sizes[1].most + 1), None
+
+
+def _pairs_twice(request: Request) -> Estimate:
+    return capped(request.sizes[0].most * request.sizes[1].most * 2 + 1), None
+
+
+def _contains_ip(request: Request) -> Estimate:
+    extra = request.sizes[1].cost() if request.overload.params[1].name == "string" else 0
+    return capped(4 + extra), None
+
+
+def _contains_cidr(request: Request) -> Estimate:
+    cost, _ = _contains_ip(request)
+    return capped(cost + 3), None
+
+
+ESTIMATES: dict[str, Callable[[Request], Estimate]] = {
+    **dict.fromkeys(("_!=_", "_<_", "_<=_", "_>_", "_>=_"), _comparison),
+    "_==_": _equality,
+    "_+_": _sum,
+    "@in": _membership,
+    **dict.fromkeys(("startsWith", "endsWith"), _argument),
+    "contains": _part,
+    **dict.fromkeys(("matches", "find", "findAll"), _pattern),
+    **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim", "url"), _text),
+    **dict.fromkeys(("bytes", "string"), _conversion),
+    "format": _format,
+    "replace": _replace,
+    "split": _split,
+    "join": _join,
+    **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _each_element),
+    "includes": _includes,
+    **dict.fromkeys(("sets.contains", "sets.intersects"), _pairs),
+    "sets.equivalent": _pairs_twice,
+    "containsIP": _contains_ip,
+    "containsCIDR": _contains_cidr,
+}

@@ -1,0 +1,80 @@
+"""Compiled expressions: parsed, checked and ready to run.
+
+``compile_expression`` never raises for what a user wrote: a text that is no valid expression gives
+a ``CompileError``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kai_py.cel.check import Checked, Environment, check
+from kai_py.cel.evaluate import Program, build
+from kai_py.cel.library.regex import compile_pattern
+from kai_py.cel.parse import parse
+from kai_py.cel.syntax import Call, ExpressionError, Ident, Literal, Node, render_failure, walk
+from kai_py.cel.values import CELRuntimeError
+
+if TYPE_CHECKING:
+    from kai_py.cel.closures import Activation
+    from kai_py.cel.values import Value
+
+PATTERN_FUNCTIONS = frozenset({"find", "findAll"})
+
+
+@dataclass(frozen=True)
+class CompileError:
+    """Why a text is no valid expression, in the API server's words."""
+
+    text: str
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True, eq=False)
+class Expression:
+    """A checked expression, ready to run."""
+
+    text: str
+    checked: Checked
+    program: Program
+
+    def evaluate(self, activation: Activation) -> tuple[Value, int]:
+        """Give the value, and the cost of finding it.
+
+        :raises CELRuntimeError: the evaluation failed.
+        """
+        return self.program.run(activation)
+
+    def uses(self, variable: str) -> bool:
+        """Tell whether the expression names a variable."""
+        names = (node.name for node in walk(self.checked.root) if isinstance(node, Ident))
+        return variable in names
+
+
+def compile_expression(text: str, environment: Environment) -> Expression | CompileError:
+    """Parse, check and compile an expression of any type."""
+    try:
+        checked = check(parse(text), environment)
+    except ExpressionError as failure:
+        return CompileError(text, render_failure(text, failure))
+    try:
+        _compile_patterns(checked.root)
+    except CELRuntimeError as failure:
+        return CompileError(text, f"program instantiation failed: {failure.reason}")
+    return Expression(text, checked, build(checked))
+
+
+def _compile_patterns(root: Node) -> None:
+    """Find out now that a literal pattern is invalid.
+
+    :raises CELRuntimeError: it is.
+    """
+    for node in walk(root):
+        if isinstance(node, Call) and node.function in PATTERN_FUNCTIONS and node.args:
+            pattern = node.args[0]
+            if isinstance(pattern, Literal) and isinstance(pattern.value, str):
+                compile_pattern(pattern.value)

@@ -1,0 +1,200 @@
+"""Lists and sets: Kubernetes' list library, cel-go's list and set extensions.
+
+``includes`` also takes a single value, so that a selector stays right when a driver turns a scalar
+attribute into a list.
+
+Source: k8s.io/apiserver/pkg/cel/library "Lists"; cel-go ``ext`` "Lists" version 3 and "Sets".
+"""
+
+from __future__ import annotations
+
+import itertools
+from functools import cmp_to_key, reduce
+from typing import TYPE_CHECKING
+
+from kai_py.cel import values
+from kai_py.cel.functions import choose, declare, find, function
+from kai_py.cel.library.operators import MAX_ELEMENTS
+from kai_py.cel.values import CELRuntimeError, CostLimitError, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_COMPARED = cmp_to_key(values.compare)
+COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
+SUMMABLE = ("int", "uint", "double", "duration")
+
+List = tuple[Value, ...]
+
+
+def is_sorted(elements: List) -> bool:
+    """Tell whether no element is smaller than the one before it."""
+    return all(values.compare(*pair) <= 0 for pair in itertools.pairwise(elements))
+
+
+def smallest(elements: List) -> Value:
+    """Give the least element."""
+    return _extreme("min", elements, -1)
+
+
+def largest(elements: List) -> Value:
+    """Give the greatest element."""
+    return _extreme("max", elements, 1)
+
+
+def total(elements: List) -> Value:
+    """Add all elements up; nothing adds up to 0."""
+    if not elements:
+        return 0
+    return reduce(_add, elements)
+
+
+def _extreme(name: str, elements: List, wanted: int) -> Value:
+    if not elements:
+        raise CELRuntimeError(f"{name} called on empty list")
+    found = elements[0]
+    for element in elements[1:]:
+        if values.compare(element, found) == wanted:
+            found = element
+    return found
+
+
+def _add(left: Value, right: Value) -> Value:
+    addition = find("_+_", method=False)
+    assert addition is not None
+    implementation = choose(addition, (left, right))
+    if implementation is None:
+        raise CELRuntimeError("no such overload")
+    return implementation(left, right)
+
+
+@function("list(A).indexOf(A) -> int")
+def index_of(elements: List, wanted: Value) -> int:
+    """Give the first place of an equal element, or -1."""
+    places = (place for place, element in enumerate(elements) if values.equal(element, wanted))
+    return next(places, -1)
+
+
+@function("list(A).lastIndexOf(A) -> int")
+def last_index_of(elements: List, wanted: Value) -> int:
+    """Give the last place of an equal element, or -1."""
+    return max(
+        (place for place, element in enumerate(elements) if values.equal(element, wanted)),
+        default=-1,
+    )
+
+
+@function("dyn.includes(dyn) -> bool")
+def includes(target: Value, wanted: Value) -> bool:
+    """Tell whether a list has an equal element, or whether a single value is equal."""
+    if isinstance(target, tuple):
+        return any(values.equal(element, wanted) for element in target)
+    return values.equal(target, wanted)
+
+
+@function("list(A).slice(int, int) -> list(A)")
+def cut(elements: List, start: int, end: int) -> List:
+    """Give the elements from ``start`` up to ``end``."""
+    if start < 0 or end < 0:
+        raise CELRuntimeError(f"cannot slice({start}, {end}), negative indexes not supported")
+    if start > end:
+        raise CELRuntimeError(
+            f"cannot slice({start}, {end}), start index must be less than or equal to end index"
+        )
+    if end > len(elements):
+        raise CELRuntimeError(f"cannot slice({start}, {end}), list is length {len(elements)}")
+    return tuple(elements[start:end])
+
+
+@function("list(list(A)).flatten() -> list(A)", "list(dyn).flatten(int) -> list(dyn)")
+def flatten(elements: List, depth: int = 1) -> List:
+    """Unpack lists inside the list, ``depth`` levels of them."""
+    if depth < 0:
+        raise CELRuntimeError("level must be non-negative")
+    flat: list[Value] = []
+    for element in elements:
+        inner = isinstance(element, tuple) and depth > 0
+        flat.extend(flatten(element, depth - 1) if inner else (element,))
+    return tuple(flat)
+
+
+@function("list(A).distinct() -> list(A)")
+def distinct(elements: List) -> List:
+    """Keep the first of equal elements."""
+    kept: list[Value] = []
+    for element in elements:
+        if not any(values.equal(element, other) for other in kept):
+            kept.append(element)
+    return tuple(kept)
+
+
+@function("list(A).reverse() -> list(A)")
+def reverse(elements: List) -> List:
+    """Give the elements from last to first."""
+    return tuple(reversed(elements))
+
+
+def sort(elements: List) -> List:
+    """Sort comparable elements of one type."""
+    return _sorted(elements, elements)
+
+
+@function("list(A).@sortByAssociatedKeys(list(B)) -> list(A)")
+def sort_by_keys(elements: List, keys: List) -> List:
+    """Sort elements by the keys beside them."""
+    return _sorted(elements, keys)
+
+
+def _sorted(elements: List, keys: List) -> List:
+    if any(type(key) is not type(keys[0]) for key in keys):
+        raise CELRuntimeError("list elements must have the same type")
+    if len(keys) == 1:
+        values.compare(keys[0], keys[0])
+    order = sorted(range(len(keys)), key=lambda place: _COMPARED(keys[place]))
+    return tuple(elements[place] for place in order)
+
+
+@function("'lists.range'(int) -> list(int)")
+def number_range(count: int) -> List:
+    """Give 0, 1 .. count - 1."""
+    if count > MAX_ELEMENTS:
+        raise CostLimitError
+    return tuple(range(count))
+
+
+@function("'sets.contains'(list(A), list(A)) -> bool")
+def set_contains(elements: List, wanted: List) -> bool:
+    """Tell whether all that is wanted is there."""
+    return all(includes(elements, element) for element in wanted)
+
+
+@function("'sets.intersects'(list(A), list(A)) -> bool")
+def set_intersects(left: List, right: List) -> bool:
+    """Tell whether anything is in both."""
+    return any(includes(right, element) for element in left)
+
+
+@function("'sets.equivalent'(list(A), list(A)) -> bool")
+def set_equivalent(left: List, right: List) -> bool:
+    """Tell whether each contains the other."""
+    return set_contains(left, right) and set_contains(right, left)
+
+
+_TEMPLATES: dict[str, tuple[str, Callable[[List], Value]]] = {
+    "isSorted": ("bool", is_sorted),
+    "min": ("", smallest),
+    "max": ("", largest),
+    "sort": ("list", sort),
+}
+
+
+def _register() -> None:
+    for name, (result, implementation) in _TEMPLATES.items():
+        for kind in COMPARABLE:
+            given = {"": kind, "list": f"list({kind})"}.get(result, result)
+            declare(f"list({kind}).{name}() -> {given}", implementation)
+    for kind in SUMMABLE:
+        declare(f"list({kind}).sum() -> {kind}", total)
+
+
+_register()

@@ -1,0 +1,78 @@
+"""Optional values: ``a.?b``, ``orValue``, ``hasValue``.
+
+Source: cel-go "OptionalTypes"; Kubernetes enables version 2 (``first`` and ``last`` in ``lists``).
+"""
+
+from __future__ import annotations
+
+from kai_py.cel import values
+from kai_py.cel.functions import function
+from kai_py.cel.values import NONE, CELRuntimeError, Optional, Uint, Value
+
+
+@function("'optional.of'(A) -> optional(A)")
+def of(value: Value) -> Optional:
+    """Wrap a value."""
+    return Optional(present=True, value=value)
+
+
+@function("'optional.none'() -> optional(A)")
+def none() -> Optional:
+    """Give the absent value."""
+    return NONE
+
+
+@function("'optional.ofNonZeroValue'(A) -> optional(A)")
+def of_non_zero(value: Value) -> Optional:
+    """Wrap a value unless it is null, empty, false or zero."""
+    zero = value is None or (
+        isinstance(value, bool | int | Uint | float | str | bytes | tuple | dict) and not value
+    )
+    return NONE if zero else of(value)
+
+
+@function("optional(A).hasValue() -> bool")
+def has_value(optional: Optional) -> bool:
+    """Tell whether there is a value."""
+    return optional.present
+
+
+@function("optional(A).value() -> A")
+def value(optional: Optional) -> Value:
+    """Give the value."""
+    if not optional.present:
+        raise CELRuntimeError("optional.none() dereference")
+    return optional.value
+
+
+@function("'optional.unwrap'(list(optional(A))) -> list(A)",
+          "list(optional(A)).unwrapOpt() -> list(A)")  # fmt: skip
+def unwrap(optionals: tuple[Optional, ...]) -> tuple[Value, ...]:
+    """Give the values there are."""
+    if not all(isinstance(element, Optional) for element in optionals):
+        raise CELRuntimeError("no such overload")
+    return tuple(element.value for element in optionals if element.present)
+
+
+@function("list(A).first() -> optional(A)")
+def first(elements: tuple[Value, ...]) -> Optional:
+    """Give the first element, if any."""
+    return values.optional_index(elements, 0)
+
+
+@function("list(A).last() -> optional(A)")
+def last(elements: tuple[Value, ...]) -> Optional:
+    """Give the last element, if any."""
+    return values.optional_index(elements, len(elements) - 1)
+
+
+@function("optional(A).or(optional(A)) -> optional(A)")
+def either(optional: Optional, other: Optional) -> Optional:
+    """Give the first that has a value; the evaluator does not compute the other if it has."""
+    return optional if optional.present else other
+
+
+@function("optional(A).orValue(A) -> A")
+def or_value(optional: Optional, other: Value) -> Value:
+    """Give the value, or the other; the evaluator does not compute the other if not needed."""
+    return optional.value if optional.present else other

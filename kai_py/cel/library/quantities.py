@@ -1,0 +1,101 @@
+"""Quantities: exact amounts such as ``80Gi``.
+
+Source: k8s.io/apiserver/pkg/cel/library, documentation of ``Quantity``.
+"""
+
+from __future__ import annotations
+
+from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
+from kai_py.cel.functions import function
+from kai_py.cel.values import INT_MAX, INT_MIN, CELRuntimeError
+
+
+@function("quantity(string) -> Quantity")
+def quantity(text: str) -> Quantity:
+    """Read a quantity."""
+    try:
+        return parse_quantity(_exact(text))
+    except QuantityError:
+        raise CELRuntimeError(_FORMAT_FAULT) from None
+
+
+@function("isQuantity(string) -> bool")
+def is_quantity(text: str) -> bool:
+    """Tell whether a text is a quantity."""
+    try:
+        parse_quantity(_exact(text))
+    except QuantityError:
+        return False
+    return True
+
+
+def _exact(text: str) -> str:
+    """Refuse the white space that JSON decoding would strip."""
+    if text != text.strip():
+        raise QuantityError(text)
+    return text
+
+
+_FORMAT_FAULT = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
+
+
+@function("Quantity.isInteger() -> bool")
+def is_integer(value: Quantity) -> bool:
+    """Tell whether an amount is a whole number of 64 bits."""
+    return value.is_integer() and INT_MIN <= value.value() <= INT_MAX
+
+
+@function("Quantity.asInteger() -> int")
+def as_integer(value: Quantity) -> int:
+    """Give the whole number."""
+    if not is_integer(value):
+        raise CELRuntimeError("cannot convert value to integer")
+    return value.value()
+
+
+@function("Quantity.asApproximateFloat() -> double")
+def as_float(value: Quantity) -> float:
+    """Give the nearest double."""
+    return value.number()
+
+
+@function("sign(Quantity) -> int")
+def sign(value: Quantity) -> int:
+    """Give -1, 0 or 1."""
+    return (value.nano > 0) - (value.nano < 0)
+
+
+@function("Quantity.add(Quantity) -> Quantity", "Quantity.add(int) -> Quantity")
+def add(left: Quantity, right: Quantity | int) -> Quantity:
+    """Add an amount or a number of units."""
+    return left + _amount(right)
+
+
+@function("Quantity.sub(Quantity) -> Quantity", "Quantity.sub(int) -> Quantity")
+def sub(left: Quantity, right: Quantity | int) -> Quantity:
+    """Subtract an amount or a number of units."""
+    return left - _amount(right)
+
+
+def _amount(value: Quantity | int) -> Quantity:
+    return value if isinstance(value, Quantity) else parse_quantity(int(value))
+
+
+@function("Quantity.isGreaterThan(Quantity) -> bool")
+def is_greater(left: Quantity, right: Quantity) -> bool:
+    """Compare."""
+    return left.nano > right.nano
+
+
+@function("Quantity.isLessThan(Quantity) -> bool")
+def is_less(left: Quantity, right: Quantity) -> bool:
+    """Compare."""
+    return left.nano < right.nano
+
+
+@function("Quantity.compareTo(Quantity) -> int")
+def compare_to(left: Quantity, right: Quantity) -> int:
+    """Give -1, 0 or 1."""
+    return (left.nano > right.nano) - (left.nano < right.nano)

@@ -1,0 +1,113 @@
+"""Texts: the standard functions and the extended string library.
+
+Positions count characters (Unicode code points), not bytes.
+
+Source: CEL specification; cel-go ``ext`` "Strings" version 2.
+"""
+
+from __future__ import annotations
+
+from kai_py.cel.functions import declare, function
+from kai_py.cel.library.operators import MAX_ELEMENTS
+from kai_py.cel.values import CELRuntimeError, CostLimitError
+
+_SPACES = " \t\n\v\f\r\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009" \
+    "\u200a\u2028\u2029\u202f\u205f\u3000"  # fmt: skip
+_QUOTED = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t",
+           "\v": "\\v", "\\": "\\\\", '"': '\\"'}  # fmt: skip
+_UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
+_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+
+
+def _register() -> None:
+    declare("string.contains(string) -> bool", lambda text, part: part in text)
+    declare("string.startsWith(string) -> bool", str.startswith)
+    declare("string.endsWith(string) -> bool", str.endswith)
+    declare("string.lowerAscii() -> string", lambda text: text.translate(_LOWER))
+    declare("string.upperAscii() -> string", lambda text: text.translate(_UPPER))
+    declare("string.trim() -> string", lambda text: text.strip(_SPACES))
+
+
+_register()
+
+
+@function("string.charAt(int) -> string")
+def char_at(text: str, place: int) -> str:
+    """Give one character; the empty text right behind the last."""
+    if not 0 <= place <= len(text):
+        raise CELRuntimeError(f"index out of range: {place}")
+    return text[place : place + 1]
+
+
+@function("string.indexOf(string) -> int", "string.indexOf(string, int) -> int")
+def index_of(text: str, part: str, start: int = 0) -> int:
+    """Give the first place of a part at or behind ``start``, or -1."""
+    if part == "":
+        return start
+    if start < 0 or start > len(text):
+        raise CELRuntimeError(f"index out of range: {start}")
+    return text.find(part, start)
+
+
+@function("string.lastIndexOf(string) -> int", "string.lastIndexOf(string, int) -> int")
+def last_index_of(text: str, part: str, start: int | None = None) -> int:
+    """Give the last place of a part at or before ``start``, or -1."""
+    if part == "":
+        return len(text) if start is None else start
+    if start is None:
+        return text.rfind(part)
+    if start < 0 or start > len(text):
+        raise CELRuntimeError(f"index out of range: {start}")
+    return text.rfind(part, 0, start + len(part))
+
+
+@function("string.substring(int) -> string", "string.substring(int, int) -> string")
+def substring(text: str, start: int, end: int | None = None) -> str:
+    """Give the characters from ``start`` up to ``end``."""
+    if not 0 <= start <= len(text):
+        raise CELRuntimeError(f"index out of range: {start}")
+    if end is None:
+        return text[start:]
+    if not 0 <= end <= len(text):
+        raise CELRuntimeError(f"index out of range: {end}")
+    if start > end:
+        raise CELRuntimeError(f"invalid substring range. start: {start}, end: {end}")
+    return text[start:end]
+
+
+@function("string.replace(string, string) -> string",
+          "string.replace(string, string, int) -> string")  # fmt: skip
+def replace(text: str, old: str, new: str, limit: int = -1) -> str:
+    """Replace the first ``limit`` occurrences, all if negative."""
+    count = text.count(old) if limit < 0 else min(limit, text.count(old))
+    if count * len(new) > MAX_ELEMENTS * 10:
+        raise CostLimitError
+    return text.replace(old, new, limit)
+
+
+@function("string.split(string) -> list(string)", "string.split(string, int) -> list(string)")
+def split(text: str, separator: str, limit: int = -1) -> tuple[str, ...]:
+    """Split at a separator into at most ``limit`` parts, any number if negative."""
+    if limit == 0:
+        return ()
+    if separator == "":
+        if limit < 0 or limit >= len(text):
+            return tuple(text)
+        return (*text[: limit - 1], text[limit - 1 :])
+    return tuple(text.split(separator, limit - 1 if limit > 0 else -1))
+
+
+@function("list(string).join() -> string", "list(string).join(string) -> string")
+def join(parts: tuple[str, ...], separator: str = "") -> str:
+    """Join texts."""
+    if not all(isinstance(part, str) for part in parts):
+        raise CELRuntimeError("no such overload")
+    if len(parts) * len(separator) > MAX_ELEMENTS * 10:
+        raise CostLimitError
+    return separator.join(parts)
+
+
+@function("'strings.quote'(string) -> string")
+def quote(text: str) -> str:
+    """Give the text as a literal in double quotes."""
+    return '"' + "".join(_QUOTED.get(letter, letter) for letter in text) + '"'

@@ -1,0 +1,123 @@
+"""``"%s has %d".format([a, b])``: texts made from values.
+
+Source: cel-go ``ext`` "Strings", ``format``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kai_py.cel import values
+from kai_py.cel.functions import function
+from kai_py.cel.library.convert import to_string
+from kai_py.cel.values import CELRuntimeError, TypeName, Uint, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_CLAUSE = re.compile(r"%(?:(%)|(?:\.([0-9]{1,4}))?(.)|$)", re.DOTALL)
+DEFAULT_PRECISION = 6
+MAX_PRECISION = 1000
+
+
+@function("string.format(list(dyn)) -> string")
+def format_text(template: str, args: tuple[Value, ...]) -> str:
+    """Replace each clause of the template by the next argument."""
+    remaining = iter(enumerate(args))
+
+    def replace(match: re.Match[str]) -> str:
+        percent, precision, verb = match.groups()
+        if percent:
+            return "%"
+        if verb is None:
+            raise CELRuntimeError("unexpected end of string")
+        render = _VERBS.get(verb)
+        if render is None:
+            raise CELRuntimeError(
+                f'could not parse formatting clause: unrecognized formatting clause "{verb}"'
+            )
+        number, value = next(remaining, (len(args), None))
+        if number == len(args):
+            raise CELRuntimeError(f"index {number} out of range")
+        return render(value, min(int(precision or DEFAULT_PRECISION), MAX_PRECISION))
+
+    return _CLAUSE.sub(replace, template)
+
+
+def _text(value: Value, _precision: int = 0) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_text, value)) + "]"
+    if isinstance(value, dict):
+        entries = sorted(f"{_text(values.from_key(key))}: {_text(v)}" for key, v in value.items())
+        return "{" + ", ".join(entries) + "}"
+    if isinstance(value, TypeName):
+        return value.name
+    if values.kind_of(value) not in _PRINTABLE:
+        raise _fault("string", value, "strings, bools, numbers, bytes, times, lists and maps")
+    return to_string(value)
+
+
+def _decimal(value: Value, _precision: int) -> str:
+    if type(value) not in (int, Uint):
+        raise _fault("decimal", value, "integers")
+    return str(int(value))
+
+
+def _fixed(value: Value, precision: int) -> str:
+    return f"{_number(value, 'fixed-point'):.{precision}f}"
+
+
+def _scientific(value: Value, precision: int) -> str:
+    return f"{_number(value, 'scientific'):.{precision}e}"
+
+
+def _binary(value: Value, _precision: int) -> str:
+    if type(value) not in (int, Uint, bool):
+        raise _fault("binary", value, "integers and bools")
+    return f"{int(value):b}"
+
+
+def _octal(value: Value, _precision: int) -> str:
+    if type(value) not in (int, Uint):
+        raise _fault("octal", value, "integers")
+    return f"{int(value):o}"
+
+
+def _hex(value: Value, _precision: int) -> str:
+    if isinstance(value, str | bytes):
+        return (value.encode() if isinstance(value, str) else value).hex()
+    if type(value) not in (int, Uint):
+        raise _fault("hex", value, "integers, byte buffers, and strings")
+    return f"{int(value):x}"
+
+
+def _number(value: Value, clause: str) -> float:
+    if type(value) not in values.NUMERIC:
+        raise _fault(clause, value, "numbers")
+    return float(value)
+
+
+def _fault(clause: str, value: Value, wanted: str) -> CELRuntimeError:
+    kind = values.kind_of(value)
+    return CELRuntimeError(
+        f"error during formatting: {clause} clause can only be used on {wanted}, was given {kind}"
+    )
+
+
+_PRINTABLE = frozenset(
+    {"string", "bool", "int", "uint", "double", "bytes", "google.protobuf.Duration",
+     "google.protobuf.Timestamp"}
+)  # fmt: skip
+_VERBS: dict[str, Callable[[Value, int], str]] = {
+    "s": _text,
+    "d": _decimal,
+    "f": _fixed,
+    "e": _scientific,
+    "b": _binary,
+    "o": _octal,
+    "x": _hex,
+    "X": lambda value, precision: _hex(value, precision).upper(),
+}

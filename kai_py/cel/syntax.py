@@ -1,0 +1,210 @@
+"""The syntax tree of an expression, after macros are expanded.
+
+The node kinds are those of the CEL specification (``cel.expr.Expr``): literal, identifier, select,
+call, list, map and comprehension, and ``Bind`` for ``cel.bind``, which is a comprehension that
+never loops. Operators are calls with the specification's names, such as ``_+_``. ``and`` and ``or``
+hold all their operands, so that a chain of a thousand conjuncts is not a thousand levels deep.
+
+``start`` is the place an error message points at, as an offset into the source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Scalar = bool | int | float | str | bytes | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Literal:
+    """A constant; ``value`` is a runtime value (see ``values``)."""
+
+    value: Scalar
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ident:
+    """A variable."""
+
+    name: str
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Select:
+    """``operand.field``, or ``has(operand.field)`` if ``test``, or ``operand.?field``."""
+
+    operand: Node
+    field: str
+    start: int = 0
+    test: bool = False
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """``function(args)`` or ``target.function(args)``; all operators but ``&&`` and ``||``."""
+
+    function: str
+    target: Node | None
+    args: tuple[Node, ...]
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Logic:
+    """``a && b && c`` or ``a || b || c``: an error counts only if nothing else decides."""
+
+    operands: tuple[Node, ...]
+    start: int = 0
+    conjunction: bool = True
+    spans: tuple[tuple[int, int], ...] = ()
+    """Where each operand stands in the source, if it does."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ListLiteral:
+    """``[a, ?b]``; ``optional`` holds the indices of elements with a question mark."""
+
+    elements: tuple[Node, ...]
+    optional: frozenset[int] = frozenset()
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MapLiteral:
+    """``{k: v, ?k: v}``; ``optional`` holds the indices of entries with a question mark."""
+
+    entries: tuple[tuple[Node, Node], ...]
+    optional: frozenset[int] = frozenset()
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comprehension:
+    """Fold ``over``: start with ``initial``; while ``condition``, the result becomes ``step``."""
+
+    over: Node
+    variables: tuple[str, ...]
+    accumulator: str
+    initial: Node
+    condition: Node
+    step: Node
+    result: Node
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bind:
+    """``cel.bind(name, value, body)``; the value is computed when first used."""
+
+    name: str
+    value: Node
+    body: Node
+    start: int = 0
+
+
+Node = Literal | Ident | Select | Call | Logic | ListLiteral | MapLiteral | Comprehension | Bind
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """Give the nodes right below a node."""
+    found: tuple[Node, ...] = ()
+    match node:
+        case Literal() | Ident():
+            pass
+        case Select(operand):
+            found = (operand,)
+        case Call(_, target, args):
+            found = args if target is None else (target, *args)
+        case Logic(operands):
+            found = operands
+        case ListLiteral(elements):
+            found = elements
+        case MapLiteral(entries):
+            found = tuple(part for entry in entries for part in entry)
+        case Bind(_, value, body):
+            found = (value, body)
+        case Comprehension(over, _, _, initial, condition, step, result):
+            found = (over, initial, condition, step, result)
+    return found
+
+
+def walk(root: Node) -> Iterator[Node]:
+    """Visit a node and everything below it."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(children(node))
+
+
+def with_children(node: Node, parts: tuple[Node, ...]) -> Node:
+    """Make a node like ``node`` with other nodes right below it, in the order of ``children``."""
+    made = node
+    match node:
+        case Literal() | Ident():
+            pass
+        case Select():
+            made = replace(node, operand=parts[0])
+        case Call(_, None):
+            made = replace(node, args=parts)
+        case Call():
+            made = replace(node, target=parts[0], args=parts[1:])
+        case Logic():
+            made = replace(node, operands=parts)
+        case ListLiteral():
+            made = replace(node, elements=parts)
+        case MapLiteral():
+            made = replace(node, entries=tuple(zip(parts[::2], parts[1::2], strict=True)))
+        case Bind():
+            made = replace(node, value=parts[0], body=parts[1])
+        case Comprehension():
+            over, initial, condition, step, result = parts
+            made = replace(
+                node, over=over, initial=initial, condition=condition, step=step, result=result
+            )
+    return made
+
+
+def variable_path(node: Node) -> tuple[str, ...] | None:
+    """Give the variable and the literal keys that a node reads, if it does just that."""
+    keys: list[str] = []
+    while True:
+        match node:
+            case Select(operand, field, test=False, optional=False):
+                keys.append(field)
+                node = operand
+            case Call("_[_]", None, (operand, Literal(str() as key))):
+                keys.append(key)
+                node = operand
+            case Ident(name):
+                return (name, *reversed(keys))
+            case _:
+                return None
+
+
+class ExpressionError(Exception):
+    """The source is not a valid expression; ``start`` says where."""
+
+    def __init__(self, message: str, start: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.start = start
+
+
+def render_failure(source: str, failure: ExpressionError) -> str:
+    """Show a failure as the API server does: position, message, the line and a mark below it."""
+    start = min(failure.start, len(source))
+    line = source.count("\n", 0, start) + 1
+    column = start - (source.rfind("\n", 0, start) + 1)
+    text = source.split("\n")[line - 1].replace("\t", " ")
+    return (
+        f"compilation failed: ERROR: <input>:{line}:{column + 1}: {failure.message}\n"
+        f" | {text}\n | {'.' * column}^"
+    )

@@ -1,0 +1,184 @@
+"""Static types of expressions, and when one type is assignable to another.
+
+A type is a name with parameters: ``int``, ``list(string)``, ``map(string, dyn)``,
+``optional_type(int)``. ``dyn`` and ``google.protobuf.Any`` fit everything. A parameter such as
+``A`` of ``list(A).indexOf(A)`` is a variable, bound while a call's overloads are tried: to the most
+general of the types it meets.
+
+Source: CEL specification "Gradual Type Checking"; cel-go's checker for the wording.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A static type; a variable's name starts with ``%``."""
+
+    name: str
+    params: tuple[Type, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.params:
+            return self.name
+        return f"{self.name}({', '.join(map(str, self.params))})"
+
+    @property
+    def variable(self) -> bool:
+        """Tell whether this is a type parameter."""
+        return self.name.startswith("%")
+
+    @property
+    def dynamic(self) -> bool:
+        """Tell whether values of this type are checked only when the expression runs."""
+        return self.name in {"dyn", "google.protobuf.Any"}
+
+
+DYN = Type("dyn")
+ANY = Type("google.protobuf.Any")
+BOOL, INT, UINT, DOUBLE = Type("bool"), Type("int"), Type("uint"), Type("double")
+STRING, BYTES, NULL = Type("string"), Type("bytes"), Type("null_type")
+DURATION, TIMESTAMP = Type("google.protobuf.Duration"), Type("google.protobuf.Timestamp")
+QUANTITY, SEMVER = Type("kubernetes.Quantity"), Type("kubernetes.Semver")
+
+SHORT_NAMES = {"google.protobuf.Duration": "duration", "google.protobuf.Timestamp": "timestamp",
+               "google.protobuf.Any": "any", "null_type": "null"}  # fmt: skip
+
+_NEVER_NULL = frozenset({"bool", "int", "uint", "double", "string", "bytes", "list", "map", "type"})
+
+
+def list_of(element: Type) -> Type:
+    """Give the type of a list."""
+    return Type("list", (element,))
+
+
+def map_of(key: Type, value: Type) -> Type:
+    """Give the type of a map."""
+    return Type("map", (key, value))
+
+
+def optional_of(value: Type) -> Type:
+    """Give the type of an optional value."""
+    return Type("optional_type", (value,))
+
+
+def describe(type_: Type) -> str:
+    """Print a type as the checker's messages do."""
+    name = SHORT_NAMES.get(type_.name, type_.name)
+    if not type_.params:
+        return name
+    return f"{name}({', '.join(map(describe, type_.params))})"
+
+
+@cache
+def parse_type(text: str) -> Type:
+    """Read a type; a single capital letter is a variable."""
+    name, _, rest = text.partition("(")
+    if not rest:
+        return Type(f"%{name}" if re.fullmatch("[A-Z]", name) else NAMES.get(name, name))
+    depth, parts, start = 0, [], 0
+    for place, letter in enumerate(rest):
+        if letter == "," and depth == 0:
+            parts.append(rest[start:place])
+            start = place + 1
+        depth += (letter == "(") - (letter == ")")
+    parts.append(rest[start:-1])
+    return Type(NAMES.get(name, name), tuple(parse_type(part.strip()) for part in parts))
+
+
+NAMES = {
+    "optional": "optional_type", "duration": DURATION.name, "timestamp": TIMESTAMP.name,
+    "Quantity": QUANTITY.name, "Semver": SEMVER.name, "null": NULL.name,
+    "IP": "net.IP", "CIDR": "net.CIDR", "URL": "kubernetes.URL", "Format": "kubernetes.NamedFormat",
+}  # fmt: skip
+
+
+class Bindings:
+    """What each type variable stands for so far."""
+
+    def __init__(self) -> None:
+        self._bound: dict[str, Type] = {}
+        self._count = 0
+
+    def fresh(self) -> Type:
+        """Give a variable that nothing else uses."""
+        self._count += 1
+        return Type(f"%{self._count}")
+
+    def rename(self, type_: Type, names: dict[str, Type]) -> Type:
+        """Replace the variables of a declaration by fresh ones."""
+        if type_.variable:
+            return names.setdefault(type_.name, self.fresh())
+        if not type_.params:
+            return type_
+        return Type(type_.name, tuple(self.rename(part, names) for part in type_.params))
+
+    def resolve(self, type_: Type, *, free: Type | None = None) -> Type:
+        """Replace variables by what they stand for; unbound ones by ``free`` if given."""
+        if type_.variable:
+            bound = self._bound.get(type_.name)
+            if bound is not None:
+                return self.resolve(bound, free=free)
+            return type_ if free is None else free
+        if not type_.params:
+            return type_
+        return Type(type_.name, tuple(self.resolve(part, free=free) for part in type_.params))
+
+    def are_assignable(self, wanted: tuple[Type, ...], given: tuple[Type, ...]) -> bool:
+        """Bind variables so that every given type is assignable, or leave them as they were."""
+        before = dict(self._bound)
+        if len(wanted) == len(given) and all(map(self._is_assignable, wanted, given)):
+            return True
+        self._bound = before
+        return False
+
+    def is_assignable(self, wanted: Type, given: Type) -> bool:
+        """Bind variables so that ``given`` can stand where ``wanted`` is asked for."""
+        return self.are_assignable((wanted,), (given,))
+
+    def _is_assignable(self, wanted: Type, given: Type) -> bool:
+        if wanted.variable:
+            return self._bind(wanted, given)
+        if given.variable:
+            return self._bind(given, wanted)
+        if wanted.dynamic or given.dynamic:
+            return True
+        if NULL in (wanted, given) and not {wanted.name, given.name} & _NEVER_NULL:
+            return True
+        return (
+            wanted.name == given.name
+            and len(wanted.params) == len(given.params)
+            and all(map(self._is_assignable, wanted.params, given.params))
+        )
+
+    def _bind(self, variable: Type, other: Type) -> bool:
+        if variable == other:
+            return True
+        bound = self._bound.get(variable.name)
+        if bound is not None:
+            if not self._is_assignable(bound, other):
+                return False
+            if self._more_general(other, bound):
+                self._bound[variable.name] = other
+            return True
+        if self._occurs(variable, other):
+            return False
+        self._bound[variable.name] = other
+        return True
+
+    def _more_general(self, left: Type, right: Type) -> bool:
+        left, right = self.resolve(left), self.resolve(right)
+        if left.dynamic or right.dynamic:
+            return left.dynamic
+        if left.name != right.name or left.variable:
+            return False
+        pairs = list(zip(left.params, right.params, strict=True))
+        return any(self._more_general(*pair) for pair in pairs)
+
+    def _occurs(self, variable: Type, other: Type) -> bool:
+        other = self.resolve(other)
+        return other == variable or any(self._occurs(variable, part) for part in other.params)

@@ -1,0 +1,302 @@
+"""Values: the Python object that stands for each CEL value, equality, order, selection.
+
+    bool, int, double, string, bytes, null    bool, int, float, str, bytes, None
+    uint                                      Uint, an int of its own type
+    list                                      tuple (AssociativeList for list types set and map)
+    map                                       dict; a boolean key is kept as a BoolKey
+    quantity, semver, ip, cidr, url           Quantity, Semver, IP, CIDR, URL
+    duration, timestamp, type, optional       Duration, Timestamp, TypeName, Optional
+
+Python holds ``True == 1``, CEL does not, so values are compared by ``equal`` and never by ``==``.
+
+Source: CEL specification, "Values" and "Equality"; cel-go for the wording of errors.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kai_py.api.quantity import Quantity
+
+INT_MIN, INT_MAX, UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+
+Value = Any
+"""A runtime value, of one of the classes above."""
+
+
+class CELRuntimeError(Exception):
+    """An expression failed when it ran; the text is cel-go's."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class CostLimitError(CELRuntimeError):
+    """An expression took too many steps; no ``||`` absorbs that."""
+
+    def __init__(self) -> None:
+        super().__init__("operation cancelled: actual cost limit exceeded")
+
+
+class Uint(int):
+    """An unsigned integer of 64 bits."""
+
+    __slots__ = ()
+
+
+class BoolKey(enum.Enum):
+    """A boolean as the key of a map, where Python would confuse it with 0 or 1."""
+
+    FALSE = False
+    TRUE = True
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Duration:
+    """A span of time in nanoseconds."""
+
+    nanos: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Timestamp:
+    """A moment, in nanoseconds since 1970-01-01T00:00:00Z."""
+
+    nanos: int
+
+
+@dataclass(frozen=True, slots=True)
+class TypeName:
+    """A type as a value: what ``type(1)`` and ``int`` give."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Optional:
+    """A value that may be absent."""
+
+    present: bool
+    value: Value = None
+
+
+NONE = Optional(present=False)
+
+
+class AssociativeList(tuple[Value, ...]):
+    """A list with an equality and a concatenation of its own (see ``associative``)."""
+
+    def equals(self, other: tuple[Value, ...]) -> bool:
+        """Compare with another list."""
+        raise NotImplementedError
+
+    def merged(self, other: tuple[Value, ...]) -> AssociativeList:
+        """Give the sum with another list.
+
+        :raises CELRuntimeError: an element of the other list does not fit.
+        """
+        raise NotImplementedError
+
+
+class DefaultMap(dict[str, Value]):
+    """A map that answers an unknown key with an empty map, but does not contain it."""
+
+    def __missing__(self, key: str) -> Value:
+        return EMPTY_MAP
+
+
+EMPTY_MAP: dict[str, Value] = {}
+
+KINDS: dict[type, str] = {
+    bool: "bool",
+    int: "int",
+    Uint: "uint",
+    float: "double",
+    str: "string",
+    bytes: "bytes",
+    type(None): "null_type",
+    tuple: "list",
+    dict: "map",
+    DefaultMap: "map",
+    Duration: "google.protobuf.Duration",
+    Timestamp: "google.protobuf.Timestamp",
+    TypeName: "type",
+    Optional: "optional_type",
+    Quantity: "kubernetes.Quantity",
+}
+"""CEL's name for the type of each class; other modules add their own classes."""
+
+GO_TYPES: dict[str, str] = {
+    "bool": "types.Bool",
+    "int": "types.Int",
+    "uint": "types.Uint",
+    "double": "types.Double",
+    "string": "types.String",
+    "bytes": "types.Bytes",
+    "null_type": "types.Null",
+    "google.protobuf.Duration": "types.Duration",
+    "google.protobuf.Timestamp": "types.Timestamp",
+    "type": "*types.Type",
+    "optional_type": "*types.Optional",
+    "kubernetes.Quantity": "cel.Quantity",
+    "kubernetes.Semver": "cel.Semver",
+}
+"""The names by which the API server's error messages call the types."""
+
+NUMERIC = frozenset({int, Uint, float})
+KEYS = NUMERIC | {bool, str}
+"""What can be the key of a map; a double finds the integer of its value."""
+
+
+def kind_of(value: Value) -> str:
+    """Name the CEL type of a value."""
+    return KINDS[type(value)]
+
+
+def equal(left: Value, right: Value) -> bool:
+    """Compare as ``==`` does: numbers by value, all else only within one type."""
+    kind, other = type(left), type(right)
+    if kind in NUMERIC and other in NUMERIC:
+        return bool(left == right)
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return _equal_lists(left, right)
+    if isinstance(left, dict) and isinstance(right, dict):
+        return len(left) == len(right) and all(
+            key in right and equal(value, right[key]) for key, value in left.items()
+        )
+    if kind is not other:
+        return False
+    if kind is Optional:
+        return left.present == right.present and equal(left.value, right.value)
+    return bool(left == right)
+
+
+def _equal_lists(left: tuple[Value, ...], right: tuple[Value, ...]) -> bool:
+    if isinstance(left, AssociativeList):
+        return left.equals(right)
+    return len(left) == len(right) and all(map(equal, left, right))
+
+
+ORDERED = frozenset({bool, str, bytes, Duration, Timestamp})
+
+
+def is_nan(value: Value) -> bool:
+    """Tell whether a value is the double that is no number."""
+    return isinstance(value, float) and math.isnan(value)
+
+
+def compare(left: Value, right: Value) -> int:
+    """Give -1, 0 or 1.
+
+    :raises CELRuntimeError: the types have no order.
+    """
+    kind, other = type(left), type(right)
+    if kind in NUMERIC and other in NUMERIC:
+        if is_nan(left) or is_nan(right):
+            raise CELRuntimeError("NaN values cannot be ordered")
+    elif kind is not other or kind not in ORDERED:
+        raise CELRuntimeError("no such overload")
+    return int(left > right) - int(left < right)
+
+
+def to_key(value: Value) -> Value:
+    """Give the form in which a map holds a key."""
+    if type(value) is bool:
+        return BoolKey(value)
+    return value
+
+
+def from_key(key: Value) -> Value:
+    """Give the value a map's key stands for."""
+    return key.value if isinstance(key, BoolKey) else key
+
+
+def iterate(value: Value) -> Iterable[Value]:
+    """Give the elements of a list or the keys of a map.
+
+    :raises CELRuntimeError: the value is neither.
+    """
+    if isinstance(value, tuple):
+        return value
+    if isinstance(value, dict):
+        return map(from_key, value)
+    kind = kind_of(value)
+    raise CELRuntimeError(f"got '{GO_TYPES.get(kind, kind)}', expected iterable type")
+
+
+def size_of(value: Value) -> int:
+    """Give the size by which cost is counted: 1 for whatever has no length."""
+    return len(value) if isinstance(value, str | tuple | dict | bytes) else 1
+
+
+def format_key(key: Value) -> str:
+    """Print a key or an index as error messages do."""
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return str(key)
+
+
+def select(value: Value, field: str) -> Value:
+    """Give ``value.field``.
+
+    :raises CELRuntimeError: there is no such field.
+    """
+    if isinstance(value, Mapping):
+        found = value.get(field, value)
+        if found is not value:
+            return found
+        if type(value) is DefaultMap:
+            return EMPTY_MAP
+    elif type(value) is Optional:
+        return optional_select(value, field)
+    raise CELRuntimeError(f"no such key: {field}")
+
+
+def has(value: Value, key: Value) -> bool:
+    """Tell whether ``value[key]`` would give a value."""
+    if isinstance(value, dict):
+        return type(key) in KEYS and (type(value) is DefaultMap or to_key(key) in value)
+    if isinstance(value, tuple):
+        return type(key) in NUMERIC and 0 <= key < len(value)
+    if type(value) is Optional:
+        return value.present and has(value.value, key)
+    return False
+
+
+def index(value: Value, key: Value) -> Value:
+    """Give ``value[key]``.
+
+    :raises CELRuntimeError: there is no such element.
+    """
+    if isinstance(value, dict):
+        if not has(value, key):
+            raise CELRuntimeError(f"no such key: {format_key(key)}")
+        return value.get(to_key(key), EMPTY_MAP)
+    if isinstance(value, tuple):
+        if type(key) not in NUMERIC or key != int(key):
+            raise CELRuntimeError(f"unsupported index type '{kind_of(key)}' in list")
+        if not 0 <= key < len(value):
+            raise CELRuntimeError(f"index out of bounds: {format_key(key)}")
+        return value[int(key)]
+    if type(value) is Optional:
+        return optional_index(value, key)
+    raise CELRuntimeError(f"no such key: {format_key(key)}")
+
+
+def optional_index(value: Value, key: Value) -> Optional:
+    """Give ``value[?key]``: the element if there is one."""
+    if type(value) is Optional:
+        if not value.present:
+            return NONE
+        value = value.value
+    return Optional(present=True, value=index(value, key)) if has(value, key) else NONE
+
+
+def optional_select(value: Value, field: str) -> Optional:
+    """Give ``value.?field``: the field if there is one."""
+    return optional_index(value, field)

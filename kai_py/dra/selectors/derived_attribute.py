@@ -1,0 +1,101 @@
+"""Derived attributes: an expression gives the value per device.
+
+The result must be one of the types a device attribute has: bool, int, string, semver, or a list of
+one of them where list attributes are enabled.
+
+Source: KEP-6080; k8s.io/dynamic-resource-allocation/cel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from kai_py.cel.expression import CompileError, Expression, compile_expression
+from kai_py.cel.library.versions import Semver
+from kai_py.cel.values import CELRuntimeError, Value, kind_of
+from kai_py.dra.selectors.device import AttributeList
+from kai_py.dra.selectors.environment import ALL_FEATURES, Features, device_environment
+from kai_py.dra.selectors.selector import evaluate_on
+
+if TYPE_CHECKING:
+    from kai_py.cel.types import Type
+    from kai_py.dra.selectors.device import AttributeValue, CELDevice
+
+SCALARS = frozenset({"bool", "int", "string", "kubernetes.Semver"})
+_GO_NAMES = {
+    "bool": "bool", "int": "int64", "string": "string", "kubernetes.Semver": "semver.Version",
+    "uint": "uint64", "double": "float64", "bytes": "[]uint8", "null_type": "structpb.NullValue",
+    "google.protobuf.Duration": "time.Duration", "google.protobuf.Timestamp": "time.Time",
+    "list": "[]ref.Val", "map": "map[ref.Val]ref.Val", "type": "string",
+    "kubernetes.Quantity": "*resource.Quantity", "optional_type": "*types.Optional",
+    "net.IP": "netip.Addr", "net.CIDR": "netip.Prefix", "kubernetes.URL": "*url.URL",
+}  # fmt: skip
+_LISTS: dict[type, str] = {bool: "bools", int: "ints", str: "strings", Semver: "versions"}
+
+
+@dataclass(frozen=True, eq=False)
+class DerivedAttribute:
+    """A compiled derived attribute."""
+
+    expression: Expression
+
+    def value(self, device: CELDevice) -> AttributeValue:
+        """Compute the attribute of a device.
+
+        :raises CELRuntimeError: the expression fails, or its value is of no attribute type.
+        """
+        return _attribute(evaluate_on(self.expression, device)[0])
+
+
+@lru_cache(maxsize=4096)
+def compile_attribute(
+    text: str, features: Features = ALL_FEATURES
+) -> DerivedAttribute | CompileError:
+    """Compile the expression of a derived attribute, once per text."""
+    compiled = compile_expression(text, device_environment(features))
+    if isinstance(compiled, CompileError):
+        return compiled
+    found = compiled.checked.type
+    if _allowed(found) or (
+        features.list_attributes and found.name == "list" and _allowed(found.params[0])
+    ):
+        return DerivedAttribute(compiled)
+    lists = " or a list of these scalars" if features.list_attributes else ""
+    wanted = f"a primitive scalar (string, integer, boolean, semver){lists}"
+    return CompileError(text, f"must evaluate to {wanted}, not {found}")
+
+
+def _allowed(type_: Type) -> bool:
+    return type_.dynamic or type_.name in SCALARS
+
+
+def _attribute(value: Value) -> AttributeValue:
+    if isinstance(value, AttributeList):
+        return value
+    if isinstance(value, tuple):
+        return _list(value)
+    if isinstance(value, bool | str | Semver) or type(value) is int:
+        return value
+    raise CELRuntimeError(f"unsupported CEL return type: {_go_name(value)}")
+
+
+def _list(elements: tuple[Value, ...]) -> AttributeList:
+    if not elements:
+        return AttributeList("strings", ())
+    wanted = type(elements[0])
+    if wanted not in _LISTS:
+        raise CELRuntimeError(f"unsupported list element type: {_go_name(elements[0])}")
+    for place, element in enumerate(elements):
+        if type(element) is not wanted:
+            raise CELRuntimeError(
+                f"expected list element at index {place} to be {_go_name(elements[0])}, "
+                f"got {_go_name(element)}"
+            )
+    return AttributeList(_LISTS[wanted], elements)
+
+
+def _go_name(value: Value) -> str:
+    kind = kind_of(value)
+    return _GO_NAMES.get(kind, kind)

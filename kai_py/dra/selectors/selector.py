@@ -1,0 +1,91 @@
+"""Selectors: whether a device matches has three answers, yes, no and an error with its text.
+
+``compile_selector`` never raises for what a user wrote: a text that is no valid selector gives a
+``CompileError``, kept like a result, so that it too is found out only once.
+
+Source: k8s.io/dynamic-resource-allocation/cel, ``CompileCELExpression`` and ``DeviceMatches``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from kai_py.cel.expression import CompileError, Expression, compile_expression
+from kai_py.cel.values import CELRuntimeError, Value, kind_of
+from kai_py.dra.selectors.environment import ALL_FEATURES, Features, device_environment
+
+if TYPE_CHECKING:
+    from kai_py.dra.selectors.device import CELDevice
+
+
+@dataclass(frozen=True, eq=False)
+class Selector:
+    """A compiled selector."""
+
+    expression: Expression
+
+    @property
+    def text(self) -> str:
+        """Give the source text."""
+        return self.expression.text
+
+    def matches(self, device: CELDevice) -> bool:
+        """Tell whether a device matches.
+
+        :raises CELRuntimeError: the selector fails on this device.
+        """
+        return as_bool(evaluate_on(self.expression, device)[0])
+
+
+def evaluate_on(expression: Expression, device: CELDevice) -> tuple[Value, int]:
+    """Give the value of an expression on a device, and the cost of finding it.
+
+    :raises CELRuntimeError: the evaluation failed.
+    """
+    device.require_sound()
+    return expression.program.run(device.activation)
+
+
+def as_bool(value: Value) -> bool:
+    """Take a selector's value as its answer.
+
+    :raises CELRuntimeError: it is no boolean.
+    """
+    if isinstance(value, bool):
+        return value
+    kind = kind_of(value)
+    conversion = _CONVERSIONS.get(kind, "type conversion error from '{kind}' to 'bool'")
+    raise CELRuntimeError(
+        f"CEL result of type {kind} could not be converted to bool: {conversion.format(kind=kind)}"
+    )
+
+
+_CONVERSIONS = {
+    "string": "unsupported native conversion from string to 'bool'",
+    "int": "unsupported type conversion from 'int' to bool",
+    "uint": "unsupported type conversion from 'uint' to bool",
+}
+
+
+def explain(error: CELRuntimeError) -> str:
+    """Give an error's text with the hint that Kubernetes adds to it."""
+    if not error.reason.startswith("no such key:"):
+        return error.reason
+    return (
+        f"{error.reason}. consider using CEL optional chaining (.? followed by orValue()) "
+        "or guarding the check with has() for optional fields"
+    )
+
+
+@lru_cache(maxsize=16384)
+def compile_selector(text: str, features: Features = ALL_FEATURES) -> Selector | CompileError:
+    """Compile a selector, once per text."""
+    compiled = compile_expression(text, device_environment(features))
+    if isinstance(compiled, CompileError):
+        return compiled
+    found = compiled.checked.type
+    if found.name != "bool" and not found.dynamic:
+        return CompileError(text, f"must evaluate to bool or the unknown type, not {found}")
+    return Selector(compiled)

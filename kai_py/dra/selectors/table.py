@@ -1,0 +1,142 @@
+"""Tables of devices: one row each, their values encoded as small integers.
+
+A column holds one code per device; equal values have equal codes. Codes are given by an
+``Encoding`` that outlives the tables: what was learnt about a combination of codes stays true when
+slices change. A ``DeviceBlock``, the devices of one slice, is encoded once, however many tables it
+is part of.
+
+Complexity: a column costs one dictionary look-up per device of a block that is new, and a copy for
+the others.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from kai_py.dra.selectors.columns import Column, column_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kai_py.cel.values import Value
+    from kai_py.dra.selectors.device import CELDevice
+
+Codes = npt.NDArray[np.int64]
+Combination = tuple[int, ...]
+
+
+class Encoding:
+    """The code of every value seen, per column, and what is known of combinations of codes."""
+
+    def __init__(self) -> None:
+        self._codes: dict[Column, dict[Value, int]] = {}
+        self.outcomes: dict[object, dict[Combination, int]] = {}
+        """Per part of an expression: what it gave for each combination of its columns."""
+        self.costs: dict[object, int] = {}
+        """Per part of an expression: the greatest cost of evaluating it so far."""
+
+    def encode(self, column: Column, devices: Sequence[CELDevice]) -> Codes:
+        """Give int64[device], each device's code in a column."""
+        codes = self._codes.setdefault(column, {})
+        keys = column_keys(devices, column)
+        for key in dict.fromkeys(keys):
+            codes.setdefault(key, len(codes))
+        return np.fromiter(map(codes.__getitem__, keys), np.int64, len(keys))
+
+    def size(self, column: Column) -> int:
+        """Give the number of codes given out in a column."""
+        return len(self._codes[column])
+
+    def forget(self) -> None:
+        """Drop everything; for when far more values were seen than are alive."""
+        self._codes.clear()
+        self.outcomes.clear()
+        self.costs.clear()
+
+
+class DeviceBlock:
+    """Devices that come and go together: those of one slice."""
+
+    __slots__ = ("_codes", "_encoding", "devices")
+
+    def __init__(self, devices: Sequence[CELDevice]) -> None:
+        self.devices = tuple(devices)
+        self._encoding: Encoding | None = None
+        self._codes: dict[Column, Codes] = {}
+
+    def codes(self, column: Column, encoding: Encoding) -> Codes | None:
+        """Give the codes of a column if they are known."""
+        return self._codes.get(column) if self._encoding is encoding else None
+
+    def keep(self, column: Column, encoding: Encoding, codes: Codes) -> None:
+        """Note the codes of a column."""
+        if self._encoding is not encoding:
+            self._encoding, self._codes = encoding, {}
+        self._codes[column] = codes
+
+
+class DeviceTable:
+    """The devices of many slices, one row each, in the order of the blocks."""
+
+    def __init__(self, blocks: Iterable[DeviceBlock], encoding: Encoding | None = None) -> None:
+        self.blocks = tuple(blocks)
+        self.encoding = encoding or Encoding()
+        self.devices = tuple(chain.from_iterable(block.devices for block in self.blocks))
+        self.faulty = np.fromiter(
+            (device.fault is not None for device in self.devices), bool, len(self.devices)
+        )
+        """bool[device]: no expression can be evaluated on it."""
+        self.masks: dict[object, object] = {}
+        """Memo of ``masks.mask``."""
+        self._columns: dict[Column, Codes] = {}
+
+    @classmethod
+    def of(cls, devices: Iterable[CELDevice]) -> DeviceTable:
+        """Make a table of loose devices."""
+        return cls([DeviceBlock(tuple(devices))])
+
+    def __len__(self) -> int:
+        return len(self.devices)
+
+    def column(self, column: Column) -> Codes:
+        """Give int64[device], the codes of a column."""
+        if column not in self._columns:
+            self._encode_new(column)
+            known = [block.codes(column, self.encoding) for block in self.blocks]
+            parts = [codes for codes in known if codes is not None]
+            found = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+            found.flags.writeable = False
+            self._columns[column] = found
+        return self._columns[column]
+
+    def _encode_new(self, column: Column) -> None:
+        """Encode all blocks that lack a column in one go."""
+        new = [block for block in self.blocks if block.codes(column, self.encoding) is None]
+        devices = list(chain.from_iterable(block.devices for block in new))
+        codes = self.encoding.encode(column, devices)
+        start = 0
+        for block in new:
+            end = start + len(block.devices)
+            block.keep(column, self.encoding, codes[start:end])
+            start = end
+
+    def combinations(self, columns: tuple[Column, ...]) -> tuple[Codes, Codes]:
+        """Group devices that agree on columns.
+
+        :returns: int64[device], the group of each device, and int64[group], its first device.
+        """
+        groups, size = np.zeros(len(self), np.int64), 1
+        for column in columns:
+            width = self.encoding.size(column) if self.devices else 1
+            groups, size = groups * width + self.column(column), size * width
+            if size > 4 * len(self):
+                groups = np.unique(groups, return_inverse=True)[1]
+                size = int(groups.max(initial=-1)) + 1
+        first = np.full(size, -1, np.int64)
+        first[groups[::-1]] = np.arange(len(self), dtype=np.int64)[::-1]
+        used = first >= 0
+        return (np.cumsum(used) - 1)[groups], first[used]

@@ -1,0 +1,190 @@
+"""The types and values that a rule of a CRD sees: what its schema declares, what an object holds.
+
+An object's fields are accessible under escaped names; fields of an unknown type, and unknown fields
+that the schema preserves, are not, but they count when objects are compared. Null fields are
+absent. The root and embedded resources have ``apiVersion``, ``kind``, ``metadata.name`` and
+``metadata.generateName``, and nothing else of the metadata.
+
+Source: Kubernetes documentation "Validation rules" of CustomResourceDefinitions.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kai_py.cel.associative import MapList, SetList
+from kai_py.cel.library.times import parse_duration, parse_timestamp
+from kai_py.cel.parse import RESERVED
+from kai_py.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    STRING,
+    TIMESTAMP,
+    Type,
+    list_of,
+    map_of,
+)
+from kai_py.cel.values import KINDS, CELRuntimeError, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kai_py.embedded.documents import Json
+
+Fields = dict[str, dict[str, Type]]
+"""By the name of an object type, the types of its fields."""
+
+INT_OR_STRING = "x-kubernetes-int-or-string"
+EMBEDDED = "x-kubernetes-embedded-resource"
+_TEXT = {"type": "string"}
+_ROOT_FIELDS = {
+    "apiVersion": _TEXT,
+    "kind": _TEXT,
+    "metadata": {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}},
+}
+_SCALARS = {"boolean": BOOL, "integer": INT, "number": DOUBLE, "string": STRING}
+_FORMATS = {"byte": BYTES, "duration": DURATION, "date": TIMESTAMP, "date-time": TIMESTAMP}
+_KEYWORDS = RESERVED | {"true", "false", "null"}
+_ESCAPED = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+
+
+@dataclass(frozen=True, slots=True)
+class Preserved:
+    """Fields that no expression can read, kept so that objects which differ there are unequal."""
+
+    fields: Json
+
+
+KINDS[Preserved] = "kubernetes.Preserved"
+_PRESERVED = object()
+"""The key of an object's preserved fields; no text is equal to it."""
+
+
+def escape(name: str) -> str | None:
+    """Give the identifier by which a property is read, None if there is none."""
+    if name in _KEYWORDS:
+        return f"__{name}__"
+    if not re.fullmatch(r"[a-zA-Z_./-][a-zA-Z0-9_./-]*", name):
+        return None
+    return re.sub(r"__|[./-]", lambda match: _ESCAPED[match[0]], name)
+
+
+def properties_of(schema: Json, *, root: bool = False) -> Json:
+    """Give the schemas of an object's fields."""
+    properties: Json = schema.get("properties") or {}
+    return {**properties, **_ROOT_FIELDS} if root or schema.get(EMBEDDED) else properties
+
+
+def declare(schema: Json, name: str, fields: Fields, *, root: bool = False) -> Type | None:
+    """Give the type of a schema, None if it is unknown, and note its objects' fields."""
+    if schema.get(INT_OR_STRING):
+        return DYN
+    kind, extra = schema.get("type"), schema.get("additionalProperties")
+    if kind == "array":
+        element = declare(schema.get("items") or {}, f"{name}.@idx", fields)
+        return element and list_of(element)
+    if kind == "object" and isinstance(extra, dict):
+        value = declare(extra, f"{name}.@elem", fields)
+        return value and map_of(STRING, value)
+    if kind == "object":
+        declared: dict[str, Type] = {}
+        for key, inner in properties_of(schema, root=root).items():
+            escaped, found = escape(key), declare(inner, f"{name}.{key}", fields)
+            if escaped is not None and found is not None:
+                declared[escaped] = found
+        fields[name] = declared
+        return Type(name)
+    if kind == "string":
+        return _FORMATS.get(schema.get("format", ""), STRING)
+    return _SCALARS.get(str(kind))
+
+
+def to_value(content: Any, schema: Json, *, root: bool = False) -> Value:
+    """Give the CEL value of an object's content.
+
+    :raises CELRuntimeError: the content does not have the form that its schema says.
+    """
+    if schema.get(INT_OR_STRING):
+        return content
+    if isinstance(content, dict):
+        return _mapping(content, schema, root=root)
+    if isinstance(content, list):
+        return _list(content, schema)
+    if schema.get("type") == "number" and content is not None:
+        return _number(content)
+    read = _READERS.get(schema.get("format", "")) if isinstance(content, str) else None
+    return read(content) if read else content
+
+
+def _number(content: float) -> float:
+    try:
+        return float(content)
+    except OverflowError:
+        return math.inf if content > 0 else -math.inf
+
+
+def _mapping(content: Json, schema: Json, *, root: bool) -> Value:
+    extra = schema.get("additionalProperties")
+    if isinstance(extra, dict):
+        return {key: to_value(value, extra) for key, value in content.items()}
+    properties = properties_of(schema, root=root)
+    made: dict[Any, Value] = {}
+    preserved: Json = {}
+    for key, value in content.items():
+        escaped, inner = escape(key), properties.get(key)
+        if inner is None or escaped is None or not _is_known(inner):
+            preserved[key] = value
+        elif value is not None:
+            made[escaped] = to_value(value, inner)
+    if preserved:
+        made[_PRESERVED] = Preserved(preserved)
+    return made
+
+
+def _is_known(schema: Json) -> bool:
+    while not schema.get(INT_OR_STRING):
+        extra = schema.get("additionalProperties")
+        if schema.get("type") == "array":
+            schema = schema.get("items") or {}
+        elif schema.get("type") == "object" and isinstance(extra, dict):
+            schema = extra
+        else:
+            return schema.get("type") in ("object", *_SCALARS)
+    return True
+
+
+def _list(content: list[Any], schema: Json) -> Value:
+    items = schema.get("items") or {}
+    elements = [to_value(element, items) for element in content]
+    match schema.get("x-kubernetes-list-type"):
+        case "set":
+            return SetList(elements)
+        case "map":
+            keys = schema.get("x-kubernetes-list-map-keys") or ()
+            return MapList(tuple(escape(key) or key for key in keys), elements)
+        case _:
+            return tuple(elements)
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as fault:
+        raise CELRuntimeError(f"Invalid byte formatted string {text}: {fault}") from None
+
+
+_READERS: dict[str, Callable[[str], Value]] = {
+    "byte": _bytes,
+    "duration": parse_duration,
+    "date": lambda text: parse_timestamp(f"{text}T00:00:00Z"),
+    "date-time": parse_timestamp,
+}

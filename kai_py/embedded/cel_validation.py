@@ -1,0 +1,253 @@
+"""The evaluation of a CRD's rules on an object.
+
+Rules stand at any depth of a schema and apply to every value there. Values are compared with those
+before an update by their place; elements of a list only where its type is map, by their keys. What
+an update leaves as it was may break rules that it broke before (ratcheting).
+
+Source: Kubernetes documentation "Validation rules" and "Validation ratcheting" of
+CustomResourceDefinitions.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kai_py.cel.values import NONE, CELRuntimeError, CostLimitError, Optional, Value
+from kai_py.embedded.cel_rules import RULES, Rule, compile_rules
+from kai_py.embedded.cel_types import EMBEDDED, declare, to_value
+from kai_py.embedded.errors import FieldError, forbidden_field, required
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kai_py.cel.closures import Activation
+    from kai_py.cel.expression import Expression
+    from kai_py.embedded.documents import Json
+
+COST_BUDGET = 10_000_000
+"""What all rules of one object may cost together."""
+MAX_MESSAGE_BYTES = 5 * 1024
+
+
+def _invalid(path: str, shown: str, detail: str) -> FieldError:
+    return FieldError(path, "FieldValueInvalid", f"Invalid value: {shown}{detail}")
+
+
+def _duplicate(path: str, shown: str, _: str) -> FieldError:
+    text = f"Duplicate value: {shown}".removesuffix(": ")
+    return FieldError(path, "FieldValueDuplicate", text)
+
+
+_REPORTS: dict[str, Callable[[str, str, str], FieldError]] = {
+    "FieldValueInvalid": _invalid,
+    "FieldValueDuplicate": _duplicate,
+    "FieldValueForbidden": lambda path, _, detail: forbidden_field(path, detail),
+    "FieldValueRequired": lambda path, _, detail: required(path, detail),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Validator:
+    """The rules of a schema and of what is below it."""
+
+    schema: Json
+    root: bool
+    rules: tuple[Rule, ...]
+    properties: dict[str, Validator]
+    additional: Validator | None
+    items: Validator | None
+    all_of: tuple[Validator, ...]
+
+    def validate(self, document: Json, before: Json | None = None) -> list[FieldError]:
+        """Return an error for every rule that an object breaks; `before` is set on updates."""
+        evaluation = _Evaluation()
+        with suppress(CostLimitError):
+            evaluation.visit(self, _Place(document, before, "", unchanged=document == before))
+        return evaluation.errors
+
+
+def make_validator(schema: Json) -> Validator | None:
+    """Compile the rules of a version's schema; None if there are none."""
+    return _make(schema, schema, root=True)
+
+
+def _make(schema: Json, node: Json, *, root: bool) -> Validator | None:
+    if declare(node, "self", {}, root=root) is None:
+        return None
+    typed = node.get("properties") or {}
+    made = Validator(
+        node,
+        root,
+        tuple(compile_rules(schema.get(RULES) or [], node, root=root)),
+        {
+            name: found
+            for name, inner in (schema.get("properties") or {}).items()
+            if name in typed and (found := _make_inner(inner, typed[name]))
+        },
+        _make_inner(schema.get("additionalProperties"), node.get("additionalProperties")),
+        _make_inner(schema.get("items"), node.get("items")),
+        tuple(
+            found for inner in schema.get("allOf") or () if (found := _make(inner, node, root=root))
+        ),
+    )
+    parts = (made.rules, made.properties, made.additional, made.items, made.all_of)
+    return made if any(parts) else None
+
+
+def _make_inner(schema: Any, node: Any) -> Validator | None:
+    if not isinstance(schema, dict) or not isinstance(node, dict):
+        return None
+    return _make(schema, node, root=bool(node.get(EMBEDDED)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A value in an object, and the value of the same place before, if there was one."""
+
+    value: Any
+    before: Any
+    path: str
+    unchanged: bool
+    """Whether the value, or one that it is part of, is as it was."""
+
+    def below(self, value: Any, before: Any, step: str) -> _Place:
+        unchanged = self.unchanged or (before is not None and value == before)
+        return _Place(value, before, f"{self.path}{step}".lstrip("."), unchanged)
+
+
+@dataclass(slots=True)
+class _Evaluation:
+    """The rules of one object in evaluation.
+
+    A ``CostLimitError`` ends it: the errors found until then are the answer.
+    """
+
+    errors: list[FieldError] = field(default_factory=list)
+    budget: int = COST_BUDGET
+    kind: str = ""
+    """The type that the schema of the present value has."""
+
+    def visit(self, validator: Validator, place: _Place) -> None:
+        if place.value is None:
+            return
+        self._evaluate_all(validator, place)
+        for each in validator.all_of:
+            self.visit(each, place)
+        if isinstance(place.value, dict):
+            self._visit_fields(validator, place)
+        elif isinstance(place.value, list) and validator.items is not None:
+            for inner in _elements(validator.schema, place):
+                self.visit(validator.items, inner)
+
+    def _visit_fields(self, validator: Validator, place: _Place) -> None:
+        old = place.before if isinstance(place.before, dict) else {}
+        for name, value in place.value.items():
+            if name in validator.properties:
+                inner = place.below(value, old.get(name), f".{name}")
+                self.visit(validator.properties[name], inner)
+            elif validator.additional is not None:
+                inner = place.below(value, old.get(name), f"[{name}]")
+                self.visit(validator.additional, inner)
+
+    def _evaluate_all(self, validator: Validator, place: _Place) -> None:
+        applicable = [
+            rule
+            for rule in validator.rules
+            if not rule.is_transition or rule.optional_old_self or place.before is not None
+        ]
+        if not applicable:
+            return
+        self.kind = str(validator.schema.get("type", ""))
+        try:
+            own, old = _values(validator, place)
+        except CELRuntimeError as error:
+            self._report(place, f"{error.reason} evaluating rule: {applicable[0].name}")
+            return
+        for rule in applicable:
+            if rule.optional_old_self:
+                former = NONE if place.before is None else Optional(present=True, value=old)
+            else:
+                former = old
+            self._evaluate(rule, place, {"self": own, "oldSelf": former})
+
+    def _evaluate(self, rule: Rule, place: _Place, activation: Activation) -> None:
+        result = self._run(rule.expression, place, activation)
+        if isinstance(result, CostLimitError):
+            detail = (
+                f"'{result.reason}': no further validation rules will be run due to call cost "
+                f"exceeds limit for rule: {rule.name}"
+            )
+            self._stop(place, detail)
+        if isinstance(result, CELRuntimeError):
+            detail = f"{result.reason} evaluating rule: {rule.name}"
+            if result.reason.startswith("no such overload"):
+                detail = (
+                    f"'{result.reason}': call arguments did not match a supported operator, "
+                    f"function or macro signature for rule: {rule.name}"
+                )
+            self._report(place, detail)
+        elif result is not True and (rule.is_transition or not place.unchanged):
+            message = self._message(rule, place, activation)
+            path = f"{place.path}{rule.path}".lstrip(".") or "<nil>"
+            self.errors.append(_REPORTS[rule.reason](path, _shown(place.value), message))
+
+    def _message(self, rule: Rule, place: _Place, activation: Activation) -> str:
+        if rule.message_expression is None:
+            return rule.message
+        found = self._run(rule.message_expression, place, activation)
+        if isinstance(found, CostLimitError):
+            detail = (
+                "no further validation rules will be run due to call cost exceeds limit for "
+                f'messageExpression: "{rule.message_expression.text}"'
+            )
+            self._stop(place, detail)
+        text = found.strip() if isinstance(found, str) else ""
+        usable = text and "\n" not in text and len(text.encode()) <= MAX_MESSAGE_BYTES
+        return text if usable else rule.message
+
+    def _run(self, expression: Expression, place: _Place, activation: Activation) -> Value:
+        result, cost = expression.program.attempt(activation)
+        self.budget -= cost
+        if self.budget < 0:
+            detail = (
+                "validation failed due to running out of cost budget, no further validation rules "
+                "will be run"
+            )
+            self._stop(place, detail)
+        return result
+
+    def _stop(self, place: _Place, detail: str) -> None:
+        self._report(place, detail)
+        raise CostLimitError
+
+    def _report(self, place: _Place, detail: str) -> None:
+        self.errors.append(_invalid(place.path or "<nil>", f'"{self.kind}": ', detail))
+
+
+def _shown(value: Any) -> str:
+    """Print a value as the beginning of a message; objects and lists are left out."""
+    return "" if isinstance(value, dict | list) else f"{json.dumps(value)}: "
+
+
+def _values(validator: Validator, place: _Place) -> tuple[Value, Value]:
+    own = to_value(place.value, validator.schema, root=validator.root)
+    if place.before is None or not any(rule.is_transition for rule in validator.rules):
+        return own, None
+    return own, to_value(place.before, validator.schema, root=validator.root)
+
+
+def _elements(schema: Json, place: _Place) -> Iterator[_Place]:
+    """Give the elements of a list, each with the one of equal keys before if that is defined."""
+    is_map = schema.get("x-kubernetes-list-type") == "map"
+    keys = schema.get("x-kubernetes-list-map-keys") or () if is_map else ()
+    old = place.before if isinstance(place.before, list) and keys else []
+    known = {_key(element, keys): element for element in old}
+    for index, element in enumerate(place.value):
+        yield place.below(element, known.get(_key(element, keys)), f"[{index}]")
+
+
+def _key(element: Any, keys: Sequence[str]) -> str:
+    return repr([element.get(key) for key in keys]) if isinstance(element, dict) else ""

@@ -1,0 +1,50 @@
+"""Costs worked out by hand from the rules; upstream's own figures are in the corpus."""
+
+import pytest
+
+from kai_py.api.quantity import parse_quantity
+from kai_py.cel.expression import compile_expression
+from kai_py.dra.selectors.cost import max_cost
+from kai_py.dra.selectors.device import CELDevice
+from kai_py.dra.selectors.environment import device_environment
+from kai_py.dra.selectors.selector import evaluate_on
+
+A = 'device.attributes["d"]'
+DEVICE = CELDevice("d", {"model": "H100-80GB-HBM3", "index": 3}, {"memory": parse_quantity("1Gi")})
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "actual"),
+    [
+        ("true", 0, 0),
+        ("device.driver == 'd'", 3, 3),
+        (f"{A}.index == 3 && {A}.index == 4", 10, 10),
+        (f"{A}.index == 3 || {A}.index == 4", 10, 5),  # the second is never looked at
+        (f"has({A}.index)", 3, 3),
+        (f"{A}.model == 'H100-80GB-HBM3'", 6, 6),  # 14 letters are 2
+        (f"{A}.model.startsWith('H')", 5, 6),  # estimated by the prefix, charged by the text
+        (f"{A}.model.matches('^H100')", 18, 8),
+        (f"{A}.model.contains('80')", 11, 6),
+        (f"{A}.model.lowerAscii() == ''", 11, 6),
+        (f"{A}.model + {A}.model == ''", 4 + 4 + 13, 4 + 4 + 1),  # text, list or number?
+        ("'abc' + 'def' == ''", 1, 1),
+        (f"cel.bind(a, {A}, a.index == 3)", 10 + 3 + 2 + 1, 3 + 2 + 1),
+        (f"[{A}.index] == [3]", 4 + 10 + 10 + 1, 4 + 10 + 1),  # constant lists are made once
+        ("device.capacity['d'].memory == quantity('1Gi')", 4 + 1 + 1, 4 + 1 + 1),
+        (f"{A}.index == 3 ? true : {A}.model == 'x'", 10, 5),
+        ("[1, 2].all(x, x > 0)", 10 + 2 * 5 + 1, 2 * 5 + 1),
+        (f"{A}.?index.orValue(0) == 3", 4 + 1 + 1, 4 + 1 + 1),
+        ("lists.range(3).size() == 3", 3, 6),
+        ("sets.contains([1, 2, 3], [1, 2])", 10 + 10 + 7, 7),
+        ("dyn(1) == 2", 2, 2),
+    ],
+)
+def test_costs(text, most, actual):
+    expression = compile_expression(text, device_environment())
+    assert (max_cost(expression), evaluate_on(expression, DEVICE)[1]) == (most, actual)
+
+
+def test_a_size_nobody_knows_costs_all_there_is():
+    expression = compile_expression(f"{A}.model.split('-').join('+') == 'x'", device_environment())
+    assert max_cost(expression) > 1_000_000
+    assert evaluate_on(expression, DEVICE)[1] < 20

@@ -1,0 +1,112 @@
+"""Selectors on one device: what they see of it, and what makes them fail."""
+
+import pytest
+
+from kai_py.api.quantity import parse_quantity
+from kai_py.cel.expression import CompileError
+from kai_py.cel.values import CELRuntimeError
+from kai_py.dra.selectors.device import CELDevice, attribute_value
+from kai_py.dra.selectors.selector import compile_selector, explain
+
+DEVICE = CELDevice(
+    driver="gpu.example.com",
+    attributes={
+        "model": "H100",
+        "index": 3,
+        "healthy": True,
+        "driverVersion": attribute_value(version="580.65.6"),
+        "links": attribute_value(ints=(1, 2, 3)),
+        "none": attribute_value(strings=()),
+        "resource.kubernetes.io/numaNode": 1,
+    },
+    capacity={"memory": parse_quantity("80Gi"), "cores": parse_quantity("1500m")},
+)
+A = 'device.attributes["gpu.example.com"]'
+C = 'device.capacity["gpu.example.com"]'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'device.driver == "gpu.example.com"',
+        f'{A}.model == "H100" && {A}["model"] == "H100"',
+        'device.attributes["resource.kubernetes.io"].numaNode == 1',
+        "device.allowMultipleAllocations == false",
+        '"gpu.example.com" in device.attributes && !("other.example.com" in device.attributes)',
+        'size(device.attributes["other.example.com"]) == 0',
+        f"has({A}.model) && !has({A}.nothing)",
+        'has(device.attributes["other.example.com"].x) == false',
+        f'"memory" in {C} && !("disk" in {C})',
+        f'cel.bind(a, {A}, a.model == "H100" && a.index == 3)',
+        f"cel.bind(a, {A}.missing, true)",
+        "device.attributes.all(domain, size(domain) > 5)",
+        "device.attributes.exists(domain, attributes, attributes.exists(name, name == 'model'))",
+        'device.attributes[?"d"].?x.orValue("none") == "none"',
+        f'{A}.?model.orValue("") == "H100" && {A}.?missing.orValue("x") == "x"',
+        f"{A}.links.includes(3) && {A}.index.includes(3) && !{A}.links.includes(9)",
+        f"{A}.none.size() == 0 && {A}.links == [1, 2, 3]",
+        f"{C}.memory == quantity('81920Mi') && {C}.memory.compareTo(quantity('40Gi')) == 1",
+        f"{A}.driverVersion.isGreaterThan(semver('570.0.0')) && {A}.driverVersion.major() == 580",
+    ],
+)
+def test_matches(text):
+    assert compile_selector(text).matches(DEVICE) is True
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1", "must evaluate to bool or the unknown type, not int"),
+        ("[true]", "must evaluate to bool or the unknown type, not list(bool)"),
+        ("device", "must evaluate to bool or the unknown type, not kubernetes.DRADevice"),
+        ("duration('1s')", "not google.protobuf.Duration"),
+        ("device.nothing", "undefined field 'nothing'"),
+        ("device.capacity['d'].x > 1",
+         "found no matching overload for '_>_' applied to '(kubernetes.Quantity, int)'"),
+    ],
+)  # fmt: skip
+def test_does_not_compile(text, message):
+    compiled = compile_selector(text)
+    assert isinstance(compiled, CompileError)
+    assert message in compiled.message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{A}.missing == 1", "no such key: missing"),
+        ('device.attributes["d"].x == 1', "no such key: x"),
+        (f"{A}.driverVersion.exists(x, true)", "got 'cel.Semver', expected iterable type"),
+    ],
+)
+def test_fails(text, message):
+    with pytest.raises(CELRuntimeError) as caught:
+        compile_selector(text).matches(DEVICE)
+    assert message in caught.value.reason
+
+
+def test_a_missing_key_comes_with_advice():
+    with pytest.raises(CELRuntimeError) as caught:
+        compile_selector(f"{A}.missing").matches(DEVICE)
+    assert explain(caught.value) == (
+        "no such key: missing. consider using CEL optional chaining (.? followed by orValue()) "
+        "or guarding the check with has() for optional fields"
+    )
+
+
+def test_a_result_that_is_no_boolean_is_an_error():
+    with pytest.raises(CELRuntimeError, match="CEL result of type string could not be converted"):
+        compile_selector(f"{A}.model").matches(DEVICE)
+
+
+def test_an_unreadable_attribute_fails_every_selector():
+    device = CELDevice("d", {"version": attribute_value(version="v1"), "empty": attribute_value()})
+    with pytest.raises(CELRuntimeError) as caught:
+        compile_selector("true").matches(device)
+    assert str(caught.value) == "attribute empty: unsupported attribute value"
+
+
+def test_a_name_without_a_domain_is_the_drivers():
+    device = CELDevice("d", {"d/x": 1, "x": 2, "e/x": 3})
+    assert compile_selector('device.attributes["d"].x == 2').matches(device)
+    assert compile_selector('device.attributes["e"].x == 3').matches(device)
