@@ -11,17 +11,17 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError, model_validator
 
-from kai_py.api.autoscaling import Autoscaling
+from kai_py.api.autoscaling import AutoscalingConfig
 from kai_py.api.choices import FillStrategy, Profile
 from kai_py.api.duration import Duration
 from kai_py.api.manifests import ManifestError, line_at, read_documents
-from kai_py.api.measured_usage import MeasuredUsage
+from kai_py.api.measured_usage import PrometheusUsage
 from kai_py.api.model import ApiModel, Name, QualifiedName
 from kai_py.api.problems import field_problems
-from kai_py.grouping.rule import Rules as GroupingRules
+from kai_py.grouping.rule import RuleFile as GroupingRules
 from kai_py.grouping.rule_table import RuleTable
 
-Positive = Annotated[int, Field(ge=1, strict=True)]
+PositiveCount = Annotated[int, Field(ge=1, strict=True)]
 PositiveDuration = Annotated[Duration, Field(gt=0)]
 Port = Annotated[int, Field(ge=0, le=65535, strict=True)]
 
@@ -30,7 +30,7 @@ class ConfigurationError(ValueError):
     """The configuration cannot be used; the message has one line per problem."""
 
 
-class PlacementStrategy(enum.StrEnum):
+class PlacementMode(enum.StrEnum):
     """How each next pod chooses among nodes and GPUs with room, by a score."""
 
     RANDOM = "random"
@@ -47,7 +47,7 @@ class PlacementStrategy(enum.StrEnum):
     """Where the least room becomes useless for pods like those that run and wait."""
     FRUGAL = "frugal"
     """As fgd, but counts how many such pods fit, and those more that few nodes can hold."""
-    TOGETHER = "together"
+    BY_SHAPE = "together"
     """No score: all pods of a shape at once, by ``gpu`` and ``cpu``."""
 
 
@@ -67,14 +67,14 @@ class LogFormat(enum.StrEnum):
     JSON = "json"
 
 
-class Placement(ApiModel):
+class PlacementConfig(ApiModel):
     """Choice of nodes, by what the pods ask for."""
 
     gpu: FillStrategy = FillStrategy.BINPACK
     """For pods that ask for GPUs or other devices."""
     cpu: FillStrategy = FillStrategy.BINPACK
     """For pods that ask for none."""
-    strategy: PlacementStrategy | None = None
+    strategy: PlacementMode | None = None
     """A score that places pods one by one, in place of ``gpu`` and ``cpu``; not for pods with
     claims, which keep to those. By default ``frugal`` while GPUs could be left over that nobody can
     use, all else here is ``binpack`` and the rules are native, and ``together`` otherwise."""
@@ -82,27 +82,27 @@ class Placement(ApiModel):
     """Among the GPUs of a node, for pods that ask for a part of one; by default as ``gpu``."""
 
 
-class FairShare(ApiModel):
+class FairShareConfig(ApiModel):
     """How past use counts when what is left over is divided among queues."""
 
     half_life: PositiveDuration | None = None
     """Time after which past use counts half; without it only the present counts."""
-    prometheus: MeasuredUsage | None = None
+    prometheus: PrometheusUsage | None = None
     """Takes past use from Prometheus; without a half-life all of the window counts alike."""
     usage_weight: Annotated[float, Field(ge=0, le=100)] = 1.0
     """How far past use lowers a queue's claim; 0: not at all."""
 
 
-class Order(ApiModel):
+class OrderConfig(ApiModel):
     """Which gang of a queue asks first."""
 
     ageing: PositiveDuration | None = None
     """Time of waiting that counts as one point of priority; without it waiting counts nothing."""
-    ageing_limit: Positive = 1000
+    ageing_limit: PositiveCount = 1000
     """Points of priority that a gang gains at most."""
 
 
-class Eviction(ApiModel):
+class EvictionConfig(ApiModel):
     """When running pods may be moved or ended for others."""
 
     preempt: bool = True
@@ -128,18 +128,18 @@ class Eviction(ApiModel):
     """Time for which room won by eviction is kept for its gang."""
 
 
-class Budgets(ApiModel):
+class BudgetsConfig(ApiModel):
     """Bounds of the searches of one cycle; running out is reported and tried again later."""
 
-    victims: Positive = 20_000
+    victims: PositiveCount = 20_000
     """Trial placements in the searches for victims of one cycle."""
-    victims_per_gang: Positive = 500
+    victims_per_gang: PositiveCount = 500
     """Trial placements in the search for victims of one gang."""
-    allocator_steps: Positive = 100_000
+    allocator_steps: PositiveCount = 100_000
     """Steps of the device allocator for one pod on one node."""
 
 
-class Devices(ApiModel):
+class DevicesConfig(ApiModel):
     """Dynamic Resource Allocation: what counts as a GPU and how devices are chosen."""
 
     gpu_drivers: tuple[Name, ...] = (
@@ -156,18 +156,18 @@ class Devices(ApiModel):
     fails on any device keeps the pod waiting instead of not matching that device."""
 
 
-class DoubleAllocation(enum.StrEnum):
+class DoubleAllocationPolicy(enum.StrEnum):
     """What becomes of a claim of ours when another scheduler gives away its device too."""
 
-    BEFORE_START = "give-way-before-start"
+    GIVE_WAY_BEFORE_START = "give-way-before-start"
     """It is given back, and its pods are evicted, unless one of them has started."""
-    ALWAYS = "give-way"
+    GIVE_WAY = "give-way"
     """It is given back, and its pods are evicted, in any case."""
-    NEVER = "keep"
+    KEEP = "keep"
     """It stays as it is."""
 
 
-class Commit(ApiModel):
+class CommitConfig(ApiModel):
     """Carrying plans out against the API."""
 
     concurrency: Annotated[int, Field(ge=1, le=1024, strict=True)] = 16
@@ -176,11 +176,11 @@ class Commit(ApiModel):
     """Least time between two writes of a queue's status."""
     binding_timeout: PositiveDuration = 600.0
     """How long drivers may take to make allocated devices ready (their binding conditions)."""
-    double_allocation: DoubleAllocation = DoubleAllocation.BEFORE_START
+    double_allocation: DoubleAllocationPolicy = DoubleAllocationPolicy.GIVE_WAY_BEFORE_START
     """What to do once our pods are bound and another scheduler allocates one of their devices."""
 
 
-class Kai(ApiModel):
+class KaiConfig(ApiModel):
     """The API of KAI-Scheduler, read where a cluster serves it."""
 
     queue_label: Annotated[str, Field(min_length=1, max_length=316)] = "kai.scheduler/queue"
@@ -191,14 +191,14 @@ class Kai(ApiModel):
     """Serve the metrics kai_queue_* beside our own."""
 
 
-class Grove(ApiModel):
+class GroveConfig(ApiModel):
     """Grove's PodGangs, read where a cluster serves them."""
 
     write_status: bool = False
     """Write their conditions Scheduled and DisruptionTarget."""
 
 
-class Volcano(ApiModel):
+class VolcanoConfig(ApiModel):
     """Volcano's PodGroups, read where a cluster serves them."""
 
     tiers: dict[str, QualifiedName] = Field(default_factory=dict, max_length=32)
@@ -206,7 +206,7 @@ class Volcano(ApiModel):
     name."""
 
 
-class Kueue(ApiModel):
+class KueueConfig(ApiModel):
     """Kueue beside the scheduler."""
 
     coexistence: bool = False
@@ -215,7 +215,7 @@ class Kueue(ApiModel):
     between queues; gangs for which Kueue chose the nodes are only checked."""
 
 
-class Webhook(ApiModel):
+class WebhookConfig(ApiModel):
     """Admission webhooks, served by ``kai-py webhook``."""
 
     host: str = "0.0.0.0"
@@ -230,7 +230,7 @@ class Webhook(ApiModel):
     """Further names and IP addresses in the certificate, beside the Service's."""
 
 
-class Http(ApiModel):
+class HttpConfig(ApiModel):
     """Where metrics, health and explanations are served."""
 
     host: str = "0.0.0.0"
@@ -246,7 +246,7 @@ class Http(ApiModel):
     whether that user may get the path (SubjectAccessReview)."""
 
 
-class Log(ApiModel):
+class LogConfig(ApiModel):
     """What is logged."""
 
     level: LogLevel = LogLevel.INFO
@@ -255,7 +255,7 @@ class Log(ApiModel):
     """Form of a record."""
 
 
-class LeaderElection(ApiModel):
+class LeaderElectionConfig(ApiModel):
     """Of several replicas one schedules, by Lease; the others stand by."""
 
     enabled: bool = True
@@ -272,7 +272,7 @@ class LeaderElection(ApiModel):
     """Pause between attempts to take or renew."""
 
     @model_validator(mode="after")
-    def _in_order(self) -> "LeaderElection":
+    def _in_order(self) -> "LeaderElectionConfig":
         if not self.retry < self.renew_deadline < self.duration:
             raise ValueError(
                 "retry must be shorter than renewDeadline, renewDeadline than duration"
@@ -280,7 +280,7 @@ class LeaderElection(ApiModel):
         return self
 
 
-class NodePool(ApiModel):
+class NodePoolConfig(ApiModel):
     """The part of the cluster this replica schedules."""
 
     label: Annotated[str, Field(min_length=1, max_length=316)] = "kai.scheduler/node-pool"
@@ -305,41 +305,41 @@ class Configuration(ApiModel):
     """Least time from the start of one cycle to the next; nothing happens without a change."""
     resync_period: PositiveDuration = 300.0
     """Longest time without a full cycle, whether or not something changed."""
-    node_pool: NodePool = NodePool()
+    node_pool: NodePoolConfig = NodePoolConfig()
     """The part of the cluster this replica schedules."""
-    placement: Placement = Placement()
+    placement: PlacementConfig = PlacementConfig()
     """Choice of nodes."""
-    fair_share: FairShare = FairShare()
+    fair_share: FairShareConfig = FairShareConfig()
     """How past use counts."""
-    order: Order = Order()
+    order: OrderConfig = OrderConfig()
     """Which gang of a queue asks first."""
-    eviction: Eviction = Eviction()
+    eviction: EvictionConfig = EvictionConfig()
     """When running pods may be ended for others."""
-    budgets: Budgets = Budgets()
+    budgets: BudgetsConfig = BudgetsConfig()
     """Bounds of the searches."""
-    devices: Devices = Devices()
+    devices: DevicesConfig = DevicesConfig()
     """What counts as a GPU, how devices are chosen."""
-    commit: Commit = Commit()
+    commit: CommitConfig = CommitConfig()
     """Carrying plans out."""
     grouping: GroupingRules = GroupingRules()
     """Which owners' pods are gangs; these rules go before the built-in ones."""
-    leader_election: LeaderElection = LeaderElection()
+    leader_election: LeaderElectionConfig = LeaderElectionConfig()
     """One of several replicas schedules."""
-    kai: Kai = Kai()
+    kai: KaiConfig = KaiConfig()
     """The API of KAI-Scheduler."""
-    grove: Grove = Grove()
+    grove: GroveConfig = GroveConfig()
     """The API of Grove."""
-    volcano: Volcano = Volcano()
+    volcano: VolcanoConfig = VolcanoConfig()
     """The API of Volcano."""
-    kueue: Kueue = Kueue()
+    kueue: KueueConfig = KueueConfig()
     """Kueue beside the scheduler."""
-    autoscaling: Autoscaling = Autoscaling()
+    autoscaling: AutoscalingConfig = AutoscalingConfig()
     """How work that waits calls for nodes."""
-    http: Http = Http()
+    http: HttpConfig = HttpConfig()
     """Where metrics and health are served."""
-    webhook: Webhook = Webhook()
+    webhook: WebhookConfig = WebhookConfig()
     """Defaults and checks before objects are stored."""
-    log: Log = Log()
+    log: LogConfig = LogConfig()
     """What is logged."""
 
     @model_validator(mode="after")

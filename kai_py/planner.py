@@ -11,15 +11,15 @@ from dataclasses import replace
 from msgspec import Raw
 
 from kai_py.api.choices import FillStrategy, Profile
-from kai_py.api.records.document import Document, document_decoder
+from kai_py.api.records.document import Unstructured, unstructured_decoder
 from kai_py.api.records.kai import KaiQueue
 from kai_py.config import Configuration
-from kai_py.config import PlacementStrategy as PlacementChoice
+from kai_py.config import PlacementMode as PlacementChoice
 from kai_py.dialects.kai.grouping import KaiGrouping
-from kai_py.dialects.kai.queues import kai_queue_spec
-from kai_py.dialects.kai.workloads import Addressing
-from kai_py.dra.cluster_devices import ClusterDevices, GpuRules
-from kai_py.dra.features import Choice
+from kai_py.dialects.kai.queues import kai_queue_info
+from kai_py.dialects.kai.workloads import KaiQueueNaming
+from kai_py.dra.cluster_devices import ClusterDevices, GpuDefinition
+from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.inventory import Inventory
 from kai_py.grouping.owners import GroupKind
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
@@ -32,8 +32,8 @@ from kai_py.policy.fairness_rules import PROFILES, FairnessRules
 from kai_py.policy.score.strategies import ScoreStrategy
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.builder import SnapshotBuilder
-from kai_py.snapshot.queue_objects import queue_spec
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_objects import queue_info
+from kai_py.snapshot.queue_specs import QueueInfo
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.settings import SnapshotSettings
 from kai_py.snapshot.snapshot import Snapshot
@@ -56,19 +56,23 @@ class Planner:
         """``follow`` is told once of every kind of owner that pods of ours turn out to need."""
         devices = configuration.devices
         self._devices = ClusterDevices(
-            GpuRules(
+            GpuDefinition(
                 devices.gpu_drivers,
                 devices.gpu_classes,
                 mig_slices_per_gpu=_fairness_rules(configuration).mig_slices_per_gpu,
             ),
-            Inventory(choice=Choice.FIRST_FIT if devices.parity else Choice.BEST_FIT),
+            Inventory(
+                strategy=AllocationStrategy.FIRST_FIT
+                if devices.parity
+                else AllocationStrategy.BEST_FIT
+            ),
             allocator_steps=configuration.budgets.allocator_steps,
         )
         self._rules = RuleTable(configuration.grouping, shipped_rules())
         grouping = KaiGrouping(
             self._rules,
             addressing(configuration),
-            kueue_places=configuration.kueue.coexistence,
+            kueue_assigns_nodes=configuration.kueue.coexistence,
             tiers=configuration.volcano.tiers,
         )
         self._settings = cycle_settings(configuration)
@@ -80,19 +84,19 @@ class Planner:
             SnapshotSettings(
                 scheduler_name=configuration.scheduler_name,
                 scheduler_aliases=configuration.scheduler_aliases,
-                hold_seconds=configuration.eviction.hold_expiry,
+                nomination_seconds=configuration.eviction.hold_expiry,
                 pool_label=configuration.node_pool.label,
                 pool=configuration.node_pool.name,
-                claim_label=_claim_label(configuration),
-                own_queue=_kueue_queue(configuration),
+                shared_claim_queue_label=_claim_label(configuration),
+                default_queue=_kueue_queue(configuration),
             ),
-            follow=on_owner_kind,
+            watch_kind=on_owner_kind,
         )
 
-    def owner_decoder(self, kind: GroupKind) -> Callable[[bytes | Raw], Document] | None:
+    def owner_decoder(self, kind: GroupKind) -> Callable[[bytes | Raw], Unstructured] | None:
         """What reads of an owner what the rules for its kind name; None if metadata is enough."""
         paths = self._rules.paths(kind)
-        return document_decoder(paths) if paths else None
+        return unstructured_decoder(paths) if paths else None
 
     def record_usage(self, amounts: UsageByQueue, measured_at: float) -> None:
         """Queues used so much in the past, as was measured ``at``; where that is configured."""
@@ -101,7 +105,7 @@ class Planner:
 
     def freeze(self, now: float) -> Snapshot:
         """The cluster as known; ``now`` in seconds since the epoch."""
-        return self.builder.freeze(now)
+        return self.builder.snapshot(now)
 
     def decide(self, snapshot: Snapshot, actions: tuple[Action, ...] | None = None) -> Plan:
         """Run one cycle; ``actions`` in place of those configured."""
@@ -177,7 +181,7 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
 
 def _score_strategy(configuration: Configuration) -> ScoreStrategy | None:
     named = configuration.placement.strategy
-    if named is None or named is PlacementChoice.TOGETHER:
+    if named is None or named is PlacementChoice.BY_SHAPE:
         return None
     return ScoreStrategy(named.value)
 
@@ -200,12 +204,12 @@ def _actions(configuration: Configuration) -> tuple[Action, ...]:
     return tuple(action for action in ACTIONS if not off.get(action, False))
 
 
-def addressing(configuration: Configuration) -> Addressing:
+def addressing(configuration: Configuration) -> KaiQueueNaming:
     """In whose words workloads address queues."""
     speaks_kai = configuration.rules is Profile.KAI
-    return Addressing(
+    return KaiQueueNaming(
         queue_label=configuration.kai.queue_label,
-        everything=speaks_kai,
+        all_workloads=speaks_kai,
         default_queue=_default_queue(configuration),
     )
 
@@ -218,18 +222,18 @@ def _default_queue(configuration: Configuration) -> str:
     return KAI_DEFAULT_QUEUE if configuration.rules is Profile.KAI else ""
 
 
-def _kueue_queue(configuration: Configuration) -> QueueSpec | None:
+def _kueue_queue(configuration: Configuration) -> QueueInfo | None:
     """The queue that stands in for quota that Kueue owns."""
     if not configuration.kueue.coexistence:
         return None
-    return QueueSpec(name=_default_queue(configuration), unlimited=True)
+    return QueueInfo(name=_default_queue(configuration), unlimited=True)
 
 
-def spec_of_queue(watched: object) -> QueueSpec:
+def spec_of_queue(watched: object) -> QueueInfo:
     """The spec of a watched Queue, ours or KAI's."""
     if isinstance(watched, KaiQueue):
-        return kai_queue_spec(watched)
+        return kai_queue_info(watched)
     if not isinstance(watched, WatchedQueue):
         raise TypeError(f"{type(watched).__name__} is no watched Queue")
     created = watched.metadata.creation_timestamp
-    return queue_spec(watched.queue, created.timestamp() if created else 0.0)
+    return queue_info(watched.queue, created.timestamp() if created else 0.0)

@@ -185,7 +185,7 @@ class Scheduler:
                 client=self._client,
                 mirror=self.mirror,
                 assume_cache=self._planner.builder,
-                claiming_groups=self._planner.builder.vacated,
+                claiming_groups=self._planner.builder.releasable_claims,
                 holders=self._device_holders,
                 metrics=self._metrics,
                 settings=commit_settings(self._configuration),

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kai_py.api.crd import crds
-from kai_py.config import Configuration, LeaderElection
+from kai_py.config import Configuration, LeaderElectionConfig
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.faults import Fault, Refuse
 from kai_py.observe.metrics import Metrics
@@ -271,7 +271,7 @@ class KillAfter:
 async def test_a_scheduler_killed_at_any_write_leaves_a_gang_to_be_completed(cluster, writes):
     submit(cluster, "train", 8, claim=True)
     async with connect(Anonymous(cluster.url)) as client:
-        configuration = Configuration(leader_election=LeaderElection(enabled=False))
+        configuration = Configuration(leader_election=LeaderElectionConfig(enabled=False))
         dying = Client(KillAfter(client.transport, writes, lambda: task.cancel("killed")))
         scheduler = Scheduler(dying, configuration, Metrics(CollectorRegistry()), identity="dying")
         task = asyncio.create_task(scheduler.run())

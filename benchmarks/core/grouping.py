@@ -5,8 +5,8 @@ from functools import partial
 
 from benchmarks.row import Benchmark, Measured
 from benchmarks.timing import median_seconds, peak_resident_mb
-from kai_py.api.records.core import ObjectMeta, ObjectMetadata, OwnerReference, Pod
-from kai_py.api.records.document import Document, document
+from kai_py.api.records.core import ObjectMeta, OwnerReference, PartialObjectMetadata, Pod
+from kai_py.api.records.document import Unstructured, unstructured
 from kai_py.api.records.job import Job, JobSpec
 from kai_py.grouping.identify import Grouper
 from kai_py.grouping.owners import Absence, GroupKind, OwnerObject
@@ -56,9 +56,9 @@ class Known:
 
     def owner(self, reference: OwnerReference) -> OwnerObject | Absence:
         """The owner by its uid."""
-        return self.by_uid.get(reference.uid, Absence.UNKNOWN)
+        return self.by_uid.get(reference.uid, Absence.NOT_FOUND)
 
-    def namespace(self, name: str) -> ObjectMetadata | None:
+    def namespace(self, name: str) -> PartialObjectMetadata | None:
         """None: no namespace names a queue."""
 
     def named(self, collection: str, namespace: str, name: str) -> object | None:
@@ -130,6 +130,6 @@ def _owner(kind: GroupKind, meta: ObjectMeta, spec: dict[str, object]) -> OwnerO
     if kind.kind == "Job":
         return Job(metadata=meta, spec=JobSpec(parallelism=PODS_EACH, completions=PODS_EACH))
     if not spec:
-        return ObjectMetadata(metadata=meta)
-    kept = document({"spec": spec}, RuleTable(shipped_rules()).paths(kind))
-    return Document(kind=kind.kind, metadata=meta, content=kept.content)
+        return PartialObjectMetadata(metadata=meta)
+    kept = unstructured({"spec": spec}, RuleTable(shipped_rules()).paths(kind))
+    return Unstructured(kind=kind.kind, metadata=meta, content=kept.content)

@@ -26,7 +26,7 @@ from kai_py.api.records.core import (
     PodAffinityTerm,
     PodSpec,
     PodStatus,
-    Resources,
+    ResourceRequirements,
 )
 from kai_py.api.records.job import Job, JobSpec
 from kai_py.watch.kinds import WatchedQueue
@@ -186,7 +186,7 @@ def pod_spec(gpus: int, cpu: int = 1, scheduler: str = "kai-scheduler") -> PodSp
     requests: dict[str, str | int | float] = {"cpu": str(cpu), "memory": "1G"}
     if gpus:
         requests["nvidia.com/gpu"] = str(gpus)
-    resources = Resources(requests=requests)
+    resources = ResourceRequirements(requests=requests)
     return PodSpec(
         scheduler_name=scheduler, containers=(Container(name="main", resources=resources),)
     )

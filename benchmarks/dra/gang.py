@@ -10,8 +10,8 @@ from kai_py.api.records.core import (
     OwnerReference,
     Pod,
     PodResourceClaim,
+    PodResourceClaimStatus,
     PodStatus,
-    ResourceClaimStatus,
 )
 from kai_py.api.records.job import Job, JobSpec
 
@@ -32,7 +32,7 @@ def claiming_gang(pods: int, gpus: int, name: str, queue: str) -> list[Struct]:
     spec = replace(pod_spec(0), resource_claims=(wanted,))
     for i in range(pods):
         each = f"{name}-{i}"
-        known = ResourceClaimStatus(name="gpus", resource_claim_name=each)
+        known = PodResourceClaimStatus(name="gpus", resource_claim_name=each)
         metadata = ObjectMeta(
             name=each,
             namespace=NAMESPACE,

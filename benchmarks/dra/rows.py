@@ -30,8 +30,8 @@ from benchmarks.row import Benchmark, Measured
 from benchmarks.timing import median_seconds, peak_resident_mb
 from kai_py.api.records.core import Node
 from kai_py.api.records.resource import ResourceClaim
-from kai_py.dra.allocator import Allocated, allocate
-from kai_py.dra.fleet import Fleet
+from kai_py.dra.allocator import Allocation, allocate
+from kai_py.dra.fleet import ClusterAllocator
 from kai_py.dra.holdings import DeviceState
 from kai_py.dra.inventory import Inventory
 
@@ -111,11 +111,11 @@ def _filter(*, warm: bool) -> Measured:
     ]
     inventory = Inventory.of(slices)
     state = DeviceState(inventory.device)
-    fleets: list[Fleet] = []
+    fleets: list[ClusterAllocator] = []
 
     def prepare() -> None:
-        fleet = Fleet(inventory, {DRIVER: gpu_class()})
-        fleet.look([claim("other", 1)], machines, state)
+        fleet = ClusterAllocator(inventory, {DRIVER: gpu_class()})
+        fleet.query([claim("other", 1)], machines, state)
         fleets[:] = [fleet]
 
     wanted = [claim("c", 2, *THREE_SELECTORS)]
@@ -150,11 +150,11 @@ def _gang() -> Measured:
 def _mig() -> Measured:
     machines = nodes(MIG_NODES)
     slices = [piece for node in machines for piece in mig_slices(node.metadata.name, GPUS)]
-    fleet = Fleet(Inventory.of(slices), {DRIVER: gpu_class("mig")})
+    fleet = ClusterAllocator(Inventory.of(slices), {DRIVER: gpu_class("mig")})
     claims = {p: [claim(p, 1, f'{ATTRIBUTES}.profile == "{p}"')] for p in MIG_MIX}
     empty = DeviceState(fleet.inventory.device)
     for wanted in claims.values():
-        fleet.look(wanted, machines, empty)
+        fleet.query(wanted, machines, empty)
     order = Random(1).choices(list(MIG_MIX), list(MIG_MIX.values()), k=MIG_PODS)
     gangs = [sorted(order[i : i + MIG_GANG]) for i in range(0, MIG_PODS, MIG_GANG)]
     seconds, placed = median_seconds(lambda: _fill(fleet, machines, claims, gangs), most=1)
@@ -163,7 +163,7 @@ def _mig() -> Measured:
 
 
 def _fill(
-    fleet: Fleet,
+    fleet: ClusterAllocator,
     machines: tuple[Node, ...],
     claims: dict[str, list[ResourceClaim]],
     gangs: list[list[str]],
@@ -177,7 +177,7 @@ def _fill(
             fits = fleet.count_fits(claims[profile], machines, state, limit=wanted)
             for row in np.repeat(np.flatnonzero(fits), fits[fits > 0])[:wanted].tolist():
                 answer = fleet.allocate(claims[profile], machines, row, state)
-                if isinstance(answer, Allocated):
-                    state.hold(answer.allocations[0])
+                if isinstance(answer, Allocation):
+                    state.mark_allocated(answer.allocations[0])
                     placed += 1
     return placed

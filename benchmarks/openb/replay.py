@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.openb.trace import Trace, TraceNode, TracePod, target_shapes
-from kai_py.api.gpu_share import CARD, gpu_share
+from kai_py.api.gpu_share import GPU_RESOURCE, gpu_share
 from kai_py.api.records.core import (
     Affinity,
     Condition,
@@ -20,8 +20,8 @@ from kai_py.api.records.core import (
     ObjectMeta,
     Pod,
     PodSpec,
-    Requirement,
-    Resources,
+    ResourceRequirements,
+    SelectorRequirement,
 )
 from kai_py.api.references import PodRef
 from kai_py.dra.cluster_devices import ClusterDevices
@@ -40,7 +40,7 @@ from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.stranding import could_strand
 from kai_py.policy.score.strategies import ScoreStrategy
 from kai_py.snapshot.gangs import Gang, Member, PodState
-from kai_py.snapshot.ledger import NodeLedger
+from kai_py.snapshot.ledger import NodeUsageTable
 from kai_py.snapshot.shape import Shape, ShapeTable
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -138,11 +138,11 @@ def replay(trace: Trace, strategy: ScoreStrategy | None) -> list[PlacedPod]:
 
 
 def _snapshot(nodes: list[Node]) -> Snapshot:
-    ledger = NodeLedger()
-    ledger.know_resources({CARD: 1.0})
+    ledger = NodeUsageTable()
+    ledger.add_resources({GPU_RESOURCE: 1.0})
     for node in nodes:
         ledger.set_node(node.metadata.name, node)
-    state = ledger.freeze()
+    state = ledger.snapshot()
     return Snapshot(
         now=0.0,
         resources=state.resources,
@@ -153,9 +153,9 @@ def _snapshot(nodes: list[Node]) -> Snapshot:
         gangs={},
         pending=(),
         queues=(),
-        queue_usage={},
-        queue_demand={},
-        queue_fixed={},
+        queue_allocated={},
+        queue_requested={},
+        queue_non_preemptible={},
     )
 
 
@@ -169,7 +169,7 @@ def _node(node: TraceNode) -> Node:
                 "cpu": f"{node.cpu_milli}m",
                 "memory": f"{node.mem_mib}Mi",
                 "pods": "100000",
-                CARD: str(node.gpus),
+                GPU_RESOURCE: str(node.gpus),
             },
             conditions=(Condition(type="Ready", status="True"),),
         ),
@@ -182,10 +182,10 @@ def _record(pod: TracePod) -> Pod:
     if pod.shares:
         annotations["gpu-fraction"] = str(pod.gpu_milli / 1000)
     elif pod.gpus:
-        requests[CARD] = str(pod.gpus)
+        requests[GPU_RESOURCE] = str(pod.gpus)
     affinity = None
     if pod.models:
-        wanted = Requirement(key=MODEL, operator="In", values=pod.models)
+        wanted = SelectorRequirement(key=MODEL, operator="In", values=pod.models)
         term = NodeSelectorTerm(match_expressions=(wanted,))
         affinity = Affinity(
             node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=(term,)))
@@ -194,7 +194,7 @@ def _record(pod: TracePod) -> Pod:
         metadata=ObjectMeta(name=pod.name, annotations=annotations),
         spec=PodSpec(
             affinity=affinity,
-            containers=(Container(name="main", resources=Resources(requests=requests)),),
+            containers=(Container(name="main", resources=ResourceRequirements(requests=requests)),),
         ),
     )
 
@@ -204,7 +204,7 @@ def _member(shape: Shape, pod: TracePod, number: int) -> Member:
     return Member(
         pod=PodRef("openb", f"{pod.name}-{uid}", uid),
         shape=shape,
-        leaf="",
+        subgroup="",
         state=PodState.PENDING,
         node="",
         nominated="",

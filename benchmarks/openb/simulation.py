@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from benchmarks.row import Benchmark, Measured
-from kai_py.config import Configuration, Eviction
+from kai_py.config import Configuration, EvictionConfig
 from kai_py.simulate.simulation import simulate
 from kai_py.simulate.traces import (
     SATURATION_HOURS,
@@ -20,8 +20,8 @@ from kai_py.simulate.traces import (
 )
 
 SEED, CYCLE_SECONDS = 42, 30.0
-NOBODY_LEAVES = Eviction(preempt=False, reclaim=False, consolidate=False)
-MOVES_ONLY = Eviction(preempt=False, reclaim=False)
+NOBODY_LEAVES = EvictionConfig(preempt=False, reclaim=False, consolidate=False)
+MOVES_ONLY = EvictionConfig(preempt=False, reclaim=False)
 
 
 def simulation_benchmarks(data: Path) -> list[Benchmark]:
@@ -44,7 +44,7 @@ def simulation_benchmarks(data: Path) -> list[Benchmark]:
     ]
 
 
-def measure(data: Path, eviction: Eviction) -> Measured:
+def measure(data: Path, eviction: EvictionConfig) -> Measured:
     """Read the lists and play them."""
     if not data.is_dir():
         return Measured(seconds=None, outcome=f"no trace in {data.name}: set KAI_PY_DATA")

@@ -23,7 +23,7 @@ import msgspec
 
 from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.api.records.core import ObjectMeta, Record
-from kai_py.config import Webhook
+from kai_py.config import WebhookConfig
 from kai_py.watch.client import Client
 from kai_py.watch.errors import AlreadyExists, Conflict, NotFound
 from kai_py.watch.resource import define_kind
@@ -85,7 +85,7 @@ def expires_soon(certificate: bytes) -> bool:
 
 
 async def ensure_certificate(
-    client: Client, settings: Webhook, current: Certificate | None = None
+    client: Client, settings: WebhookConfig, current: Certificate | None = None
 ) -> Certificate:
     """The Secret's certificate, made or renewed where that is ours to do.
 
@@ -111,7 +111,9 @@ async def ensure_certificate(
     return await _renew(client, settings, secret, found.served)
 
 
-async def _create(client: Client, settings: Webhook, current: Certificate | None) -> Certificate:
+async def _create(
+    client: Client, settings: WebhookConfig, current: Certificate | None
+) -> Certificate:
     made = await asyncio.to_thread(issue, _names(settings)) if current is None else current
     body = {"type": "kubernetes.io/tls", "data": _data(made)}
     metadata = {"name": WEBHOOK_NAME, "namespace": settings.namespace}
@@ -122,7 +124,9 @@ async def _create(client: Client, settings: Webhook, current: Certificate | None
     return made
 
 
-async def _renew(client: Client, settings: Webhook, secret: Secret, previous: bytes) -> Certificate:
+async def _renew(
+    client: Client, settings: WebhookConfig, secret: Secret, previous: bytes
+) -> Certificate:
     made = await asyncio.to_thread(issue, _names(settings), previous=previous)
     guard = {"metadata": {"resourceVersion": secret.metadata.resource_version}}
     body = {**guard, "data": _data(made)}
@@ -165,7 +169,7 @@ def _data(made: Certificate) -> dict[str, str]:
     return {name: base64.b64encode(text).decode() for name, text in texts.items()}
 
 
-def _names(settings: Webhook) -> tuple[str, ...]:
+def _names(settings: WebhookConfig) -> tuple[str, ...]:
     service = f"{WEBHOOK_NAME}.{settings.namespace}.svc"
     return (service, f"{service}.cluster.local", *settings.names)
 

@@ -25,13 +25,13 @@ from kai_py.api.admission import (
     QUEUE_RULES,
 )
 from kai_py.api.queue import ADMISSION_GATE
-from kai_py.api.records.core import ObjectMetadata, Pod
+from kai_py.api.records.core import PartialObjectMetadata, Pod
 from kai_py.config import Configuration
-from kai_py.grouping.lineage import Lineage
+from kai_py.grouping.lineage import OwnerChain
 from kai_py.grouping.queue_choice import Defaults, QueueKey
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.planner import addressing, spec_of_queue
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_specs import QueueInfo
 from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError
 from kai_py.watch.kinds import KAI_POD_GROUPS, KAI_QUEUES, NAMESPACES, PODS, QUEUES
@@ -85,7 +85,7 @@ class AdmissionContext:
             gates = [*body["spec"].get("schedulingGates", ()), {"name": ADMISSION_GATE}]
             patch.spec["schedulingGates"] = gates
 
-    def _is_gated(self, lineage: Lineage) -> bool:
+    def _is_gated(self, lineage: OwnerChain) -> bool:
         if lineage.unknown is not None:
             return False
         queue = lineage.nearest(*(each.key for each in self._keys))
@@ -96,7 +96,7 @@ class AdmissionContext:
         found = self.mirror.objects(QUEUES).get(("", queue))
         return found is not None and found.queue.spec.admission_gate
 
-    def _namespace(self, pod: Pod) -> ObjectMetadata | None:
+    def _namespace(self, pod: Pod) -> PartialObjectMetadata | None:
         return self.mirror.objects(NAMESPACES).get(("", pod.metadata.namespace))
 
     async def queue(
@@ -109,7 +109,7 @@ class AdmissionContext:
             return judge_deletion(before.name, others) if before else AdmissionVerdict()
         return judge_queue(_spec(kind, new), before, others)
 
-    async def _queues(self) -> Sequence[QueueSpec]:
+    async def _queues(self) -> Sequence[QueueInfo]:
         """Read anew: of two edits in a row the second has to see the first."""
         served = [self.mirror.served(kind) for kind in (QUEUES, KAI_QUEUES)]
         listed = [await self.client.list(resource) for resource in served if resource is not None]
@@ -186,7 +186,7 @@ def _raise_refusals(verdict: AdmissionVerdict | None, warnings: list[str]) -> No
         raise kopf.AdmissionError(text, code=REFUSED_CODE)
 
 
-def _spec(kind: Kind[Any], body: Body) -> QueueSpec:
+def _spec(kind: Kind[Any], body: Body) -> QueueInfo:
     return spec_of_queue(_decode(kind, body))
 
 

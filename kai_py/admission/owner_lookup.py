@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kai_py.api.records.core import ObjectMetadata, OwnerReference, Pod
-from kai_py.api.records.document import Document
-from kai_py.grouping.lineage import LONGEST_CHAIN, Lineage, controller, lineage_of
+from kai_py.api.records.core import OwnerReference, PartialObjectMetadata, Pod
+from kai_py.api.records.document import Unstructured
+from kai_py.grouping.lineage import MAX_CHAIN_LENGTH, OwnerChain, controlling_owner, owner_chain
 from kai_py.grouping.owners import Absence, GroupKind, OwnerObject, kind_of
 from kai_py.watch.client import Client
 from kai_py.watch.discovery import find_kind
@@ -30,15 +30,15 @@ class _KnownOwners:
     found: Mapping[str, OwnerObject | Absence]
 
     def owner(self, reference: OwnerReference) -> OwnerObject | Absence:
-        return self.found.get(reference.uid, Absence.UNKNOWN)
+        return self.found.get(reference.uid, Absence.NOT_FOUND)
 
-    def namespace(self, _name: str) -> ObjectMetadata | None:
+    def namespace(self, _name: str) -> PartialObjectMetadata | None:
         return None
 
     def named(self, _collection: str, _namespace: str, _name: str) -> object | None:
         return None
 
-    def below(self, _collection: str, _namespace: str, _parent: str) -> tuple[Document, ...]:
+    def below(self, _collection: str, _namespace: str, _parent: str) -> tuple[Unstructured, ...]:
         return ()
 
     def schedulers(self, _pod: Pod) -> tuple[str, ...]:
@@ -53,17 +53,17 @@ class OwnerLookup:
     _kinds: dict[GroupKind, Kind[Any] | None] = field(default_factory=dict)
     _cache: dict[str, tuple[float, OwnerObject | Absence]] = field(default_factory=dict)
 
-    async def lineage(self, pod: Pod) -> Lineage:
+    async def lineage(self, pod: Pod) -> OwnerChain:
         """What is above ``pod``."""
         found: dict[str, OwnerObject | Absence] = {}
-        meta, reference = pod.metadata, controller(pod.metadata)
-        while reference is not None and len(found) < LONGEST_CHAIN:
+        meta, reference = pod.metadata, controlling_owner(pod.metadata)
+        while reference is not None and len(found) < MAX_CHAIN_LENGTH:
             owner = await self._owner(reference, meta.namespace)
             found[reference.uid] = owner
             if isinstance(owner, Absence):
                 break
-            reference = controller(owner.metadata)
-        return lineage_of(pod, _KnownOwners(found))
+            reference = controlling_owner(owner.metadata)
+        return owner_chain(pod, _KnownOwners(found))
 
     async def _owner(self, reference: OwnerReference, namespace: str) -> OwnerObject | Absence:
         kept = self._cache.get(reference.uid)
@@ -72,9 +72,9 @@ class OwnerLookup:
         try:
             found = await self._read(reference, namespace)
         except Forbidden:
-            found = Absence.CLOSED
+            found = Absence.UNREADABLE
         except ApiError:
-            return Absence.UNKNOWN
+            return Absence.NOT_FOUND
         if len(self._cache) >= CACHE_SIZE:
             self._cache.clear()
         self._cache[reference.uid] = (time.monotonic(), found)
@@ -86,7 +86,9 @@ class OwnerLookup:
             self._kinds[wanted] = await find_kind(self.client, wanted, None)
         kind = self._kinds[wanted]
         if kind is None:
-            return Absence.CLOSED
+            return Absence.UNREADABLE
         place = namespace if kind.namespaced else ""
-        found: ObjectMetadata = await self.client.get(kind.at(), reference.name, namespace=place)
-        return found if found.metadata.uid == reference.uid else Absence.UNKNOWN
+        found: PartialObjectMetadata = await self.client.get(
+            kind.at(), reference.name, namespace=place
+        )
+        return found if found.metadata.uid == reference.uid else Absence.NOT_FOUND

@@ -15,7 +15,7 @@ from typing import Literal
 
 from kai_py.api.queue import ADMISSION_GATE
 from kai_py.api.records.core import ObjectMeta, Pod
-from kai_py.grouping.lineage import Lineage, controller
+from kai_py.grouping.lineage import OwnerChain, controlling_owner
 from kai_py.grouping.queue_choice import QueueKey
 
 DEFAULT_SCHEDULERS = ("", "default-scheduler")
@@ -33,7 +33,7 @@ class QueueReference:
 
 def gets_scheduler(pod: Pod) -> bool:
     """Whether a pod of an enabled namespace gets our scheduler."""
-    owner = controller(pod.metadata)
+    owner = controlling_owner(pod.metadata)
     return (
         pod.spec.scheduler_name in DEFAULT_SCHEDULERS
         and not pod.spec.node_name
@@ -42,7 +42,7 @@ def gets_scheduler(pod: Pod) -> bool:
 
 
 def queue_reference(
-    lineage: Lineage, namespace: ObjectMeta, keys: tuple[QueueKey, ...]
+    lineage: OwnerChain, namespace: ObjectMeta, keys: tuple[QueueKey, ...]
 ) -> QueueReference | None:
     """The namespace's queue in its own words, if nothing nearer to the pod names one."""
     if lineage.unknown is not None or lineage.nearest(*(each.key for each in keys)):

@@ -6,7 +6,7 @@ cycles. A floor above the number of subgroups is warned of, as KAI does, for sub
 
 from kai_py.admission.verdict import AdmissionVerdict, edit_verdict
 from kai_py.api.records.kai import KaiPodGroup
-from kai_py.dialects.kai.subgroups import too_few_below, tree_problems_of
+from kai_py.dialects.kai.subgroups import min_sub_group_problems, tree_problems_of
 
 
 def judge_pod_group(new: KaiPodGroup, old: KaiPodGroup | None) -> AdmissionVerdict:
@@ -18,5 +18,5 @@ def _problems(group: KaiPodGroup) -> AdmissionVerdict:
     name, spec = f"PodGroup {group.metadata.namespace}/{group.metadata.name}: ", group.spec
     return AdmissionVerdict(
         tuple(name + text for text in tree_problems_of(spec)),
-        tuple(f"{name}{text}: the gang cannot start" for text in too_few_below(spec)),
+        tuple(f"{name}{text}: the gang cannot start" for text in min_sub_group_problems(spec)),
     )

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kai_py.admission.verdict import AdmissionVerdict, edit_verdict
 from kai_py.api.queue import API_VERSION
-from kai_py.snapshot.queue_objects import amount_text, field_of
-from kai_py.snapshot.queue_specs import QueueFault, QueueSpec, check_queues
+from kai_py.snapshot.queue_objects import amount_text, field_path
+from kai_py.snapshot.queue_specs import QueueFault, QueueInfo, check_queues
 
 
 def judge_queue(
-    new: QueueSpec, old: QueueSpec | None, others: Sequence[QueueSpec]
+    new: QueueInfo, old: QueueInfo | None, others: Sequence[QueueInfo]
 ) -> AdmissionVerdict:
     """The verdict on ``new`` in place of ``old``; ``others`` are all the queues there are."""
     rest = [each for each in others if not _same(each, new)]
@@ -25,7 +25,7 @@ def judge_queue(
     return edit_verdict(_check_queue(new, rest), before)
 
 
-def judge_deletion(name: str, others: Sequence[QueueSpec]) -> AdmissionVerdict:
+def judge_deletion(name: str, others: Sequence[QueueInfo]) -> AdmissionVerdict:
     """The verdict on deleting the queue ``name``."""
     children = sorted(each.name for each in others if each.parent == name)
     if not children:
@@ -35,11 +35,11 @@ def judge_deletion(name: str, others: Sequence[QueueSpec]) -> AdmissionVerdict:
     return AdmissionVerdict(warnings=(text,))
 
 
-def _same(one: QueueSpec, other: QueueSpec) -> bool:
+def _same(one: QueueInfo, other: QueueInfo) -> bool:
     return (one.name, one.api_version) == (other.name, other.api_version)
 
 
-def _check_queue(queue: QueueSpec, rest: Sequence[QueueSpec]) -> AdmissionVerdict:
+def _check_queue(queue: QueueInfo, rest: Sequence[QueueInfo]) -> AdmissionVerdict:
     problems = check_queues((*rest, queue), ()).problems
     cycles = [p.reason for p in problems if p.queue == queue.name and p.fault is QueueFault.CYCLE]
     others = [
@@ -52,7 +52,7 @@ def _check_queue(queue: QueueSpec, rest: Sequence[QueueSpec]) -> AdmissionVerdic
     return AdmissionVerdict(tuple(cycles), (*others, *bounds, *sums))
 
 
-def _deserved_above_max(queue: QueueSpec, rest: Sequence[QueueSpec]) -> Iterator[str]:
+def _deserved_above_max(queue: QueueInfo, rest: Sequence[QueueInfo]) -> Iterator[str]:
     """Guarantees above the max of a queue above: of the queue itself, and of its children."""
     specs = {each.name: each for each in rest} | {queue.name: queue}
     for each in (queue, *sorted(_children(queue, rest), key=lambda spec: spec.name)):
@@ -62,22 +62,22 @@ def _deserved_above_max(queue: QueueSpec, rest: Sequence[QueueSpec]) -> Iterator
                 yield text
 
 
-def _above_max(queue: QueueSpec, resource: str, specs: Mapping[str, QueueSpec]) -> str:
+def _above_max(queue: QueueInfo, resource: str, specs: Mapping[str, QueueInfo]) -> str:
     deserved, above = queue.deserved[resource], specs.get(queue.parent)
     while above is not None:
         bound = above.max.get(resource, math.inf)
         if deserved > bound:
             return (
-                f"queue {queue.name!r}: {field_of(resource, 'deserved')} is "
+                f"queue {queue.name!r}: {field_path(resource, 'deserved')} is "
                 f"{amount_text(deserved, resource)}, but queue {above.name!r} above has "
-                f"{field_of(resource, 'max')} {amount_text(bound, resource)}; "
+                f"{field_path(resource, 'max')} {amount_text(bound, resource)}; "
                 "lower the one or raise the other"
             )
         above = specs.get(above.parent)
     return ""
 
 
-def _overcommitted(queue: QueueSpec, rest: Sequence[QueueSpec]) -> Iterator[str]:
+def _overcommitted(queue: QueueInfo, rest: Sequence[QueueInfo]) -> Iterator[str]:
     """Children that are guaranteed more than their parent, where the parent is guaranteed some."""
     specs = {each.name: each for each in rest} | {queue.name: queue}
     for parent in (queue, specs.get(queue.parent)):
@@ -91,10 +91,10 @@ def _overcommitted(queue: QueueSpec, rest: Sequence[QueueSpec]) -> Iterator[str]
                 yield (
                     f"queue {parent.name!r}: its children are guaranteed "
                     f"{amount_text(total, resource)} together, its own "
-                    f"{field_of(resource, 'deserved')} is {amount_text(own, resource)}: "
+                    f"{field_path(resource, 'deserved')} is {amount_text(own, resource)}: "
                     "they get less than they are promised"
                 )
 
 
-def _children(queue: QueueSpec, rest: Sequence[QueueSpec]) -> list[QueueSpec]:
+def _children(queue: QueueInfo, rest: Sequence[QueueInfo]) -> list[QueueInfo]:
     return [each for each in rest if each.parent == queue.name]

@@ -29,7 +29,7 @@ from kai_py.admission.certificate import (
 )
 from kai_py.admission.handlers import MIRRORED, AdmissionContext, registry
 from kai_py.admission.trust import publish_authority
-from kai_py.config import Configuration, Webhook
+from kai_py.config import Configuration, WebhookConfig
 from kai_py.watch.client import Client
 from kai_py.watch.credentials import Credentials
 from kai_py.watch.errors import ApiError
@@ -96,7 +96,7 @@ async def serve(client: Client, credentials: Credentials, configuration: Configu
 
 
 async def maintain_certificate(
-    client: Client, settings: Webhook, files: CertificateFiles, current: Certificate
+    client: Client, settings: WebhookConfig, files: CertificateFiles, current: Certificate
 ) -> None:
     """Keep the files equal to the Secret, and the Secret young, until cancelled."""
     while True:
@@ -112,7 +112,9 @@ async def maintain_certificate(
             log.warning("certificate: %s; the one before is served on", error)
 
 
-def _settings(client: Client, webhook: Webhook, files: CertificateFiles) -> kopf.OperatorSettings:
+def _settings(
+    client: Client, webhook: WebhookConfig, files: CertificateFiles
+) -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.admission.server = _PublishingServer(client, webhook, files)
@@ -124,7 +126,7 @@ class _PublishingServer:
     """kopf's server; whatever certificate it serves is published first."""
 
     client: Client
-    settings: Webhook
+    settings: WebhookConfig
     files: CertificateFiles
 
     async def __call__(self, handle: Any) -> AsyncIterator[Any]:

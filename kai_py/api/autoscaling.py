@@ -14,7 +14,7 @@ from kai_py.api.model import ApiModel, Name
 NO_CLASS = "none"
 
 
-class Provisioning(ApiModel):
+class ProvisioningConfig(ApiModel):
     """ProvisioningRequests (autoscaling.x-k8s.io): one for each gang that waits for room."""
 
     class_name: Name | None = None
@@ -28,7 +28,7 @@ class Provisioning(ApiModel):
     """Time after which a request that failed, or whose room was given up, is made anew."""
 
 
-class Autoscaling(ApiModel):
+class AutoscalingConfig(ApiModel):
     """Calling for nodes."""
 
     surplus: bool = True
@@ -37,5 +37,5 @@ class Autoscaling(ApiModel):
     """A gang that has no more room than before after so many scale-ups calls no more."""
     settled_after: Annotated[Duration, Field(gt=0)] = 300.0
     """Time from the first new node of a scale-up until all of it is ready for pods."""
-    provisioning: Provisioning = Provisioning()
+    provisioning: ProvisioningConfig = ProvisioningConfig()
     """Asking for the nodes of a gang at once."""

@@ -11,7 +11,7 @@ Source: crontab(5). Cost: one step per day looked back.
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-SHORT = {
+ALIASES = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
     "@weekly": "0 0 * * 0",
@@ -21,7 +21,7 @@ SHORT = {
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
-LONGEST_DAYS = 366 * 8
+MAX_DAYS_BACK = 366 * 8
 """Leap days lie at most eight years apart."""
 
 
@@ -40,10 +40,10 @@ class Cron:
     weekdays: frozenset[int]
     either_day: bool
 
-    def last(self, now: float) -> float:
+    def last_fired(self, now: float) -> float:
         """The last time it fired up to ``now``, seconds since the epoch."""
         until = datetime.fromtimestamp(now, UTC)
-        for back in range(LONGEST_DAYS):
+        for back in range(MAX_DAYS_BACK):
             day = until.date() - timedelta(days=back)
             if not self._on(day.day, day.month, day.isoweekday() % 7):
                 continue
@@ -64,7 +64,7 @@ class Cron:
 
 def parse_cron(text: str) -> Cron:
     """Read an expression; raises CronError."""
-    parts = SHORT.get(text.strip(), text).split()
+    parts = ALIASES.get(text.strip(), text).split()
     if len(parts) != len(FIELDS):
         raise CronError(f'"{text}" must have five fields: minute hour day month weekday')
     minutes, hours, days, months, weekdays = (
@@ -72,7 +72,7 @@ def parse_cron(text: str) -> Cron:
     )
     either = not parts[2].startswith("*") and not parts[4].startswith("*")
     cron = Cron(minutes, hours, days, months, frozenset(day % 7 for day in weekdays), either)
-    cron.last(0.0)
+    cron.last_fired(0.0)
     return cron
 
 

@@ -31,7 +31,7 @@ GPU_GROUP_PREFIX = GPU_GROUP + "/"
 RECEIVED_TYPE = "received-resource-type"
 RECEIVED_FRACTION = "Fraction"
 
-CARD = "nvidia.com/gpu"
+GPU_RESOURCE = "nvidia.com/gpu"
 """The resource by which the device plugin reports the GPUs that can be shared."""
 
 GPU_INDEX = "scheduling.kai.io/gpu-index"
@@ -53,16 +53,16 @@ class GpuShare:
     Of ``portion`` and ``memory`` one is 0.
     """
 
-    portion: float = 0.0
+    fraction: float = 0.0
     memory: float = 0.0
     devices: int = 1
 
-    def gpus(self, card_memory: float) -> float:
+    def gpus(self, gpu_memory: float) -> float:
         """All of it, in GPUs of ``card_memory`` MiB."""
-        return self.devices * (self.portion or self.memory / card_memory)
+        return self.devices * (self.fraction or self.memory / gpu_memory)
 
     def __str__(self) -> str:
-        part = f"{self.portion:g} of its memory" if self.portion else f"{self.memory:g} MiB"
+        part = f"{self.fraction:g} of its memory" if self.fraction else f"{self.memory:g} MiB"
         return part if self.devices == 1 else f"{part} ({self.devices} such GPUs are needed)"
 
 
@@ -91,7 +91,7 @@ def gpu_share(pod: Pod) -> GpuShare | None:
     if whole is not None:
         raise GpuShareError(f"annotation {asked[0]} and a request for {whole} exclude each other")
     _check_container(pod, notes)
-    return GpuShare(_portion(notes), _memory(notes), _devices(notes))
+    return GpuShare(_fraction(notes), _memory(notes), _devices(notes))
 
 
 def shared_gpus(pod: Pod) -> tuple[SharedGpu, ...]:
@@ -105,7 +105,7 @@ def shared_gpus(pod: Pod) -> tuple[SharedGpu, ...]:
     return tuple(SharedGpu(g, int(text)) for g, text in zip(groups, texts, strict=True))
 
 
-def marks(gpus: Sequence[SharedGpu]) -> tuple[dict[str, str], dict[str, str]]:
+def shared_gpu_metadata(gpus: Sequence[SharedGpu]) -> tuple[dict[str, str], dict[str, str]]:
     """The labels and annotations that say so."""
     ordered = sorted(gpus)
     labels = {GPU_GROUP_PREFIX + gpu.group: gpu.group for gpu in ordered}
@@ -115,7 +115,7 @@ def marks(gpus: Sequence[SharedGpu]) -> tuple[dict[str, str], dict[str, str]]:
     return labels, {RECEIVED_TYPE: RECEIVED_FRACTION, GPU_INDEX: index}
 
 
-def counts_gpus(resource: str) -> bool:
+def is_gpu_resource(resource: str) -> bool:
     """Whether a device plugin offers whole GPUs, or MIG devices, as ``resource``."""
     return resource.endswith("/gpu") or resource.startswith(MIG_PREFIX)
 
@@ -133,11 +133,11 @@ def _requested(pod: Pod) -> Iterator[str]:
 
 
 def _whole_gpus(pod: Pod) -> Iterator[str]:
-    return filter(counts_gpus, _requested(pod))
+    return filter(is_gpu_resource, _requested(pod))
 
 
-def _check_container(pod: Pod, notes: Mapping[str, str]) -> None:
-    wanted = notes.get(CONTAINER_NAME)
+def _check_container(pod: Pod, annotations: Mapping[str, str]) -> None:
+    wanted = annotations.get(CONTAINER_NAME)
     names = [each.name for each in (*pod.spec.containers, *pod.spec.init_containers)]
     if wanted is not None and wanted not in names:
         raise GpuShareError(
@@ -145,27 +145,29 @@ def _check_container(pod: Pod, notes: Mapping[str, str]) -> None:
         )
 
 
-def _portion(notes: Mapping[str, str]) -> float:
-    text = notes.get(GPU_FRACTION)
+def _fraction(annotations: Mapping[str, str]) -> float:
+    text = annotations.get(GPU_FRACTION)
     if text is None:
         return 0.0
     portion = float(text) if _NUMBER.fullmatch(text) else 0.0
     if not 0.0 < portion < 1.0:
-        hint = f"must be a number above 0 and below 1; ask for whole GPUs by {CARD} in limits"
+        hint = (
+            f"must be a number above 0 and below 1; ask for whole GPUs by {GPU_RESOURCE} in limits"
+        )
         raise GpuShareError(f'annotation {GPU_FRACTION}: "{text}" {hint}')
     return portion
 
 
-def _memory(notes: Mapping[str, str]) -> float:
-    return float(_positive(notes, GPU_MEMORY, "a number of MiB, 1 or more", absent=0))
+def _memory(annotations: Mapping[str, str]) -> float:
+    return float(_positive(annotations, GPU_MEMORY, "a number of MiB, 1 or more", absent=0))
 
 
-def _devices(notes: Mapping[str, str]) -> int:
-    return _positive(notes, NUM_DEVICES, "a number of GPUs, 1 or more", absent=1)
+def _devices(annotations: Mapping[str, str]) -> int:
+    return _positive(annotations, NUM_DEVICES, "a number of GPUs, 1 or more", absent=1)
 
 
-def _positive(notes: Mapping[str, str], key: str, meaning: str, *, absent: int) -> int:
-    text = notes.get(key)
+def _positive(annotations: Mapping[str, str], key: str, meaning: str, *, absent: int) -> int:
+    text = annotations.get(key)
     if text is None:
         return absent
     count = int(text) if _COUNT.fullmatch(text) else 0

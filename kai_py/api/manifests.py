@@ -25,7 +25,7 @@ class ManifestError(ValueError):
         super().__init__(f"line {line}: {reason}")
 
 
-class Mapping(dict[str, Any]):
+class LineMapping(dict[str, Any]):
     """A YAML mapping: ``line`` is where it starts, ``lines`` where each key stands (from 1)."""
 
     def __init__(self, line: int = 0) -> None:
@@ -38,7 +38,7 @@ class Mapping(dict[str, Any]):
         return self.lines.get(key, self.line)
 
 
-class Sequence(list[Any]):
+class LineSequence(list[Any]):
     """A YAML list: ``line`` is where it starts, ``lines`` where each item does (from 1)."""
 
     def __init__(self, line: int = 0) -> None:
@@ -63,9 +63,9 @@ class _Loader(yaml.SafeLoader):
     """SafeLoader without dates and base-60 numbers."""
 
 
-_DISREGARDED = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int")
+_IGNORED_TAGS = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int")
 _Loader.yaml_implicit_resolvers = {
-    first: [resolver for resolver in resolvers if resolver[0] not in _DISREGARDED]
+    first: [resolver for resolver in resolvers if resolver[0] not in _IGNORED_TAGS]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _INTEGER = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$")
@@ -101,9 +101,9 @@ def line_at(value: Any, path: tuple[str | int, ...]) -> int:
     """Give the line of a field, or of the nearest mapping above it that was written."""
     line = getattr(value, "line", 1)
     for part in path:
-        if isinstance(value, Mapping) and part in value:
+        if isinstance(value, LineMapping) and part in value:
             line, value = value.line_of(str(part)), value[str(part)]
-        elif isinstance(value, Sequence) and isinstance(part, int) and part < len(value.lines):
+        elif isinstance(value, LineSequence) and isinstance(part, int) and part < len(value.lines):
             line, value = value.lines[part], value[part]
         else:
             return line
@@ -153,8 +153,8 @@ class _Builder:
             return self._sequence(node)
         return self._loader.construct_object(node, deep=True)
 
-    def _mapping(self, node: yaml.MappingNode) -> Mapping:
-        mapping = Mapping(node.start_mark.line + 1)
+    def _mapping(self, node: yaml.MappingNode) -> LineMapping:
+        mapping = LineMapping(node.start_mark.line + 1)
         own = {id(key_node) for key_node, _ in node.value}
         written: set[str] = set()
         self._loader.flatten_mapping(node)
@@ -169,8 +169,8 @@ class _Builder:
             mapping.lines[key] = line
         return mapping
 
-    def _sequence(self, node: yaml.SequenceNode) -> Sequence:
-        sequence = Sequence(node.start_mark.line + 1)
+    def _sequence(self, node: yaml.SequenceNode) -> LineSequence:
+        sequence = LineSequence(node.start_mark.line + 1)
         for item in node.value:
             sequence.append(self._value(item))
             sequence.lines.append(item.start_mark.line + 1)

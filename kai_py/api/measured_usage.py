@@ -45,7 +45,7 @@ class UsageWindow(ApiModel):
         return self
 
 
-class MeasuredUsage(ApiModel):
+class PrometheusUsage(ApiModel):
     """Past use as Prometheus knows it, in place of what the scheduler keeps itself."""
 
     url: Annotated[str, Field(pattern=r"^https?://[^/]")]

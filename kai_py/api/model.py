@@ -27,7 +27,7 @@ QUANTITY_PATTERN = (
 )
 
 
-def _amount(value: object) -> Quantity:
+def _non_negative_quantity(value: object) -> Quantity:
     if isinstance(value, Quantity):
         return value
     if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -42,7 +42,7 @@ def _amount(value: object) -> Quantity:
 
 Amount = Annotated[
     Quantity,
-    PlainValidator(_amount),
+    PlainValidator(_non_negative_quantity),
     PlainSerializer(str, return_type=str),
     WithJsonSchema(
         {
@@ -71,7 +71,7 @@ def cel_rule(rule: str, message: str, *, field: str | None = None) -> JsonDict:
     return entry | {"fieldPath": field} if field else entry
 
 
-def with_rules(*rules: JsonDict) -> ConfigDict:
+def with_cel_rules(*rules: JsonDict) -> ConfigDict:
     """Give the configuration of a model whose objects must also satisfy these CEL rules."""
     return ConfigDict(json_schema_extra={"x-kubernetes-validations": [*rules]})
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-Path = tuple[str | int, ...]
+FieldPath = tuple[str | int, ...]
 """Keys and indices from a document's root."""
 
-_PLAIN = {
+_MESSAGES = {
     "model_type": "must be a mapping of fields",
     "dict_type": "must be a mapping",
     "tuple_type": "must be a list",
@@ -27,7 +27,7 @@ _PLAIN = {
 class FieldProblem:
     """One thing wrong with one field."""
 
-    path: Path
+    path: FieldPath
     message: str
     suggestion: str | None = None
     """The key that was probably meant, when the last key of the path does not exist."""
@@ -43,33 +43,33 @@ def field_problems(error: ValidationError, model: type[BaseModel]) -> tuple[Fiel
         if detail["type"] == "extra_forbidden"
         else FieldProblem(
             tuple(detail["loc"]),
-            _PLAIN.get(detail["type"], detail["msg"].removeprefix("Value error, ")),
+            _MESSAGES.get(detail["type"], detail["msg"].removeprefix("Value error, ")),
         )
         for detail in error.errors(include_url=False, include_context=False, include_input=False)
     )
 
 
-def field_path(path: Path) -> str:
+def field_path(path: FieldPath) -> str:
     """Write a path as people do: ``spec.devices[0].max``."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def closest_match(word: str, known: Iterable[str]) -> str | None:
     """Give the known word that was probably meant, case disregarded, or None."""
     by_lower = {candidate.lower(): candidate for candidate in known}
     found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.7)
     return by_lower[found[0]] if found else None
 
 
-def _unknown_field(path: Path, model: type[BaseModel]) -> FieldProblem:
+def _unknown_field(path: FieldPath, model: type[BaseModel]) -> FieldProblem:
     known = _keys_at(path[:-1], model)
-    suggestion = nearest(str(path[-1]), known)
+    suggestion = closest_match(str(path[-1]), known)
     advice = f"did you mean {suggestion}?" if suggestion else f"known are {', '.join(known)}"
     return FieldProblem(path, f"no such field; {advice}", suggestion)
 
 
-def _keys_at(path: Path, model: type[BaseModel]) -> list[str]:
+def _keys_at(path: FieldPath, model: type[BaseModel]) -> list[str]:
     """Give the keys that may stand at a path."""
     current: type[BaseModel] | None = model
     for part in path:

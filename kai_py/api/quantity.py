@@ -59,7 +59,7 @@ class Quantity:
         """Give thousandths, rounded away from zero."""
         return _divide_away_from_zero(self.nano, NANO // 1000)
 
-    def number(self) -> float:
+    def as_float(self) -> float:
         """Give the nearest float, infinite where a float cannot hold it."""
         try:
             return self.nano / NANO

@@ -23,7 +23,7 @@ from kai_py.api.model import (
     QualifiedName,
     cel_rule,
     list_map,
-    with_rules,
+    with_cel_rules,
 )
 from kai_py.api.problems import FieldProblem, field_problems
 from kai_py.api.quantity import Quantity
@@ -60,7 +60,7 @@ _MAX_AT_LEAST_DESERVED = cel_rule(
 class ResourceShare(ApiModel):
     """What a queue is entitled to of one resource."""
 
-    model_config = with_rules(_MAX_AT_LEAST_DESERVED)
+    model_config = with_cel_rules(_MAX_AT_LEAST_DESERVED)
 
     deserved: Amount = Field(default=Quantity(0), json_schema_extra={"default": 0})
     """Guaranteed amount."""
@@ -79,7 +79,7 @@ class ResourceShare(ApiModel):
 class DeviceShare(ApiModel):
     """What a queue is entitled to of the devices of one class, or with one attribute value."""
 
-    model_config = with_rules(
+    model_config = with_cel_rules(
         _MAX_AT_LEAST_DESERVED,
         cel_rule("has(self.deviceClassName) != has(self.attribute)", _ONE_DEVICE_SELECTOR),
         cel_rule("has(self.attribute) == has(self.values)", _VALUES_WITH_ATTRIBUTE),
@@ -127,7 +127,7 @@ class LabelRequirement(ApiModel):
     """Values for In and NotIn."""
 
 
-class LabelSelector(ApiModel):
+class NamespaceSelector(ApiModel):
     """A label selector; all requirements must hold."""
 
     match_labels: Annotated[dict[str, LabelValue], Field(max_length=32, default_factory=dict)]
@@ -139,7 +139,7 @@ class LabelSelector(ApiModel):
 class NamespaceFilter(ApiModel):
     """Whose workloads may use the queue: a namespace named here or selected by its labels."""
 
-    model_config = with_rules(
+    model_config = with_cel_rules(
         cel_rule(
             "has(self.selector) || (has(self.names) && size(self.names) > 0)", _NAMESPACES_EMPTY
         )
@@ -150,7 +150,7 @@ class NamespaceFilter(ApiModel):
         Field(max_length=256, json_schema_extra={"x-kubernetes-list-type": "set"}),
     ] = ()
     """Namespaces by name."""
-    selector: LabelSelector | None = None
+    selector: NamespaceSelector | None = None
     """Namespaces by label."""
 
     @model_validator(mode="after")
@@ -163,7 +163,7 @@ class NamespaceFilter(ApiModel):
 class QueueSpec(ApiModel):
     """What the queue is entitled to and who may use it."""
 
-    model_config = with_rules(
+    model_config = with_cel_rules(
         cel_rule(
             "!has(self.maxGPUs) || self.maxGPUs >= self.deservedGPUs",
             _MAX_GPUS_BELOW_DESERVED,
@@ -236,7 +236,7 @@ class QueueMetadata(BaseModel):
 class Queue(ApiModel):
     """A queue: GPUs guaranteed to a team, a ceiling, and an order for what is left over."""
 
-    model_config = with_rules(
+    model_config = with_cel_rules(
         cel_rule(
             "!has(self.spec.parent) || self.spec.parent != self.metadata.name",
             _OWN_PARENT,

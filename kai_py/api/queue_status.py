@@ -23,7 +23,7 @@ class PendingReason(ApiModel):
     """Pods of these gangs."""
 
 
-class Usage(ApiModel):
+class RecordedUsage(ApiModel):
     """Past usage: sums over time in which older seconds count less, halved every half-life."""
 
     observed_at: datetime
@@ -47,7 +47,7 @@ class PastEviction(ApiModel):
     """How many."""
 
 
-class Condition(ApiModel):
+class QueueStatusCondition(ApiModel):
     """A condition as of metav1."""
 
     type: Annotated[str, Field(max_length=316)]
@@ -88,12 +88,12 @@ class QueueStatus(ApiModel):
         ),
     ] = ()
     """Waiting gangs by reason."""
-    usage: Usage | None = None
+    usage: RecordedUsage | None = None
     """Past usage, kept here so that it outlives the scheduler."""
     evictions: Annotated[tuple[PastEviction, ...], Field(max_length=128)] = ()
     """Evictions that limits still count, kept here so that a restart does not forget them."""
     conditions: Annotated[
-        tuple[Condition, ...],
+        tuple[QueueStatusCondition, ...],
         Field(
             max_length=16,
             json_schema_extra=list_map("type"),

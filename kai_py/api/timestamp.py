@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 
-def timestamp(moment: datetime | float) -> str:
+def format_time(moment: datetime | float) -> str:
     """The moment, an aware UTC datetime or seconds since the epoch; parts of a second are cut."""
     if not isinstance(moment, datetime):
         moment = datetime.fromtimestamp(int(moment), UTC)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from kai_py.api.problems import nearest
+from kai_py.api.problems import closest_match
 from kai_py.cli.errors import CommandError
 
 
@@ -11,7 +11,7 @@ def check_known(option: str, value: str, names: Iterable[str], *, hint: str) -> 
     known = sorted(set(names))
     if not value or value in known:
         return
-    meant = nearest(value, known)
+    meant = closest_match(value, known)
     raise CommandError(
         f"{option} {value}: there is none", hint=f"was {meant} meant?" if meant else hint
     )

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from kai_py.api.problems import nearest
+from kai_py.api.problems import closest_match
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.connection import Context, Kubeconfig
 from kai_py.cli.filters import check_known
@@ -72,7 +72,7 @@ def command(
     ]
     spaces = {gang.partition("/")[0] for gang in snapshot.gangs}
     if namespace and namespace not in spaces:
-        meant = nearest(namespace, sorted(spaces))
+        meant = closest_match(namespace, sorted(spaces))
         hint = f" (was {meant} meant?)" if meant else ""
         print(f"no gangs in namespace {namespace}{hint}", file=sys.stderr)
     elif not spaces:
@@ -102,7 +102,7 @@ def _row(gang: Gang, state: str, message: str, gained: int = 0) -> GangRow:
         queue=gang.queue,
         priority=gang.priority,
         bound=len(gang.bound),
-        floor=gang.tree.floor(),
+        floor=gang.tree.min_pods(),
         pods=len(gang.members),
         state=state,
         nodes=tuple(sorted({member.node for member in gang.bound})),

@@ -13,7 +13,7 @@ from kai_py.cli.errors import ExitCode
 from kai_py.cli.input_files import documents_in
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.tables import print_table
-from kai_py.dialects.kai.migration import Note, Verdict, migration_notes
+from kai_py.dialects.kai.migration import Compatibility, MigrationNote, migration_notes
 from kai_py.simulate.objects import read_objects
 from kai_py.watch.errors import Forbidden, NotFound
 
@@ -45,7 +45,7 @@ def command(
     if not print_document(notes, output, json=json):
         print_table(HEADINGS, (_row(note) for note in notes))
         typer.echo(_summary(notes))
-    if any(note.verdict is Verdict.MISSING for note in notes):
+    if any(note.compatibility is Compatibility.MISSING for note in notes):
         raise typer.Exit(ExitCode.FOUND)
 
 
@@ -75,10 +75,10 @@ def _read(file: str) -> Iterator[Any]:
             yield document.value
 
 
-def _row(note: Note) -> tuple[str, ...]:
-    return note.verdict.value, note.subject, note.field or "-", note.text
+def _row(note: MigrationNote) -> tuple[str, ...]:
+    return note.compatibility.value, note.subject, note.field or "-", note.text
 
 
-def _summary(notes: list[Note]) -> str:
-    counts = [(v, sum(note.verdict is v for note in notes)) for v in Verdict]
+def _summary(notes: list[MigrationNote]) -> str:
+    counts = [(v, sum(note.compatibility is v for note in notes)) for v in Compatibility]
     return ", ".join(f"{count} {verdict.value}" for verdict, count in counts)

@@ -15,7 +15,7 @@ nobody provisions, the chosen volume is told its claim. The kubelet waits until 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kai_py.api.gpu_share import marks
+from kai_py.api.gpu_share import shared_gpu_metadata
 from kai_py.api.records.core import Pod
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess
@@ -88,8 +88,8 @@ async def bind(access: ApiAccess, placement: Placement) -> BindingResult:
 async def _write_gpu_share(access: ApiAccess, placement: Placement) -> None:
     """Write the pod's parts of GPUs on it, and take away what an earlier attempt wrote."""
     pod = placement.pod
-    former, _ = marks(placement.former_gpus)
-    labels, annotations = marks(placement.gpus)
+    former, _ = shared_gpu_metadata(placement.former_gpus)
+    labels, annotations = shared_gpu_metadata(placement.gpus)
     body = {
         "metadata": {
             "uid": pod.uid,

@@ -204,8 +204,8 @@ def _eviction_details(eviction: Eviction) -> Mapping[str, str]:
         event_details.QUEUE: eviction.queue,
         event_details.ACTION: eviction.action.value,
         event_details.NODE: eviction.node,
-        event_details.BENEFICIARY: eviction.beneficiary,
-        event_details.BENEFICIARY_QUEUE: eviction.beneficiary_queue,
+        event_details.PREEMPTOR: eviction.beneficiary,
+        event_details.PREEMPTOR_QUEUE: eviction.beneficiary_queue,
     }
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from kai_py.api.queue import API_VERSION
-from kai_py.api.records.core import ObjectMeta, ObjectMetadata
+from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.grouping.gang import Owner
 from kai_py.watch.client import Client
@@ -25,7 +25,7 @@ from kai_py.watch.resource import define_kind
 
 log = logging.getLogger(__name__)
 
-EVENTS = define_kind(ObjectMetadata, "Event", "events", "v1", group="events.k8s.io").at()
+EVENTS = define_kind(PartialObjectMetadata, "Event", "events", "v1", group="events.k8s.io").at()
 MAX_NOTE = 1024
 MAX_REMEMBERED = 50_000
 MAX_QUEUED = 10_000

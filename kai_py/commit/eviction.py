@@ -22,7 +22,7 @@ from typing import Any
 
 from kai_py.api.records.suspended_job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
 from kai_py.api.references import PodRef
-from kai_py.api.timestamp import timestamp
+from kai_py.api.timestamp import format_time
 from kai_py.commit.api_access import ApiAccess
 from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import Eviction
@@ -122,7 +122,7 @@ async def _create_eviction(access: ApiAccess, pod: PodRef) -> None:
 
 async def suspend_job(access: ApiAccess, job: Owner, scheduler: str, now: float) -> None:
     """End the pods of ``job``; raises ApiError. ``now`` in seconds since the epoch."""
-    since = timestamp(now)
+    since = format_time(now)
     marks = {SUSPENDED_BY_KEY: scheduler, SUSPENDED_AT_KEY: since}
     await _patch_job(access, job, suspend=True, annotations=marks)
 

@@ -25,7 +25,7 @@ from itertools import chain
 from typing import Any
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.document import Document, document_decoder
+from kai_py.api.records.document import Unstructured, unstructured_decoder
 from kai_py.commit.provisioning_request import (
     GANG_KEY,
     MANAGED_BY,
@@ -67,7 +67,7 @@ class ProvisionedPods:
                 pod, {REQUEST_KEY: desired.name, CLASS_KEY: desired.class_name}
             )
 
-    async def clear(self, request: Document) -> None:
+    async def clear(self, request: Unstructured) -> None:
         """Take the annotations of a request from the pods that still wait."""
         for pod in pods_waiting_for(request, self._mirror.objects(PODS)):
             await self._patch_annotations(pod, {REQUEST_KEY: None, CLASS_KEY: None})
@@ -92,7 +92,7 @@ def unannotated_pods(desired: DesiredRequest, pods: Mapping[tuple[str, str], Pod
             yield pod
 
 
-def pods_waiting_for(request: Document, pods: Mapping[tuple[str, str], Pod]) -> list[Pod]:
+def pods_waiting_for(request: Unstructured, pods: Mapping[tuple[str, str], Pod]) -> list[Pod]:
     """Pods without a node that say that a request is theirs."""
     meta = request.metadata
     return [
@@ -106,11 +106,11 @@ def pods_waiting_for(request: Document, pods: Mapping[tuple[str, str], Pod]) -> 
 
 log = logging.getLogger(__name__)
 
-UNTYPED_PODS: Kind[Document] = Kind(
-    name="Pod", plural="pods", versions={"v1": document_decoder(("spec",))}
+UNTYPED_PODS: Kind[Unstructured] = Kind(
+    name="Pod", plural="pods", versions={"v1": unstructured_decoder(("spec",))}
 )
-POD_TEMPLATES: Kind[Document] = Kind(
-    name="PodTemplate", plural="podtemplates", versions={"v1": document_decoder(("metadata",))}
+POD_TEMPLATES: Kind[Unstructured] = Kind(
+    name="PodTemplate", plural="podtemplates", versions={"v1": unstructured_decoder(("metadata",))}
 )
 RESYNC_SECONDS = 10.0
 """Longest time between two looks at requests: some are made anew when their time has come."""
@@ -179,12 +179,12 @@ class Provisioner:
             if key not in known:
                 await self._run_with_backoff(key, self._create_request(served, wish))
 
-    def _should_retry(self, request: Document) -> bool:
+    def _should_retry(self, request: Unstructured) -> bool:
         """Whether it came to nothing, long enough ago to ask anew."""
         ended = failed_at(request)
         return ended is not None and time.time() >= ended + self._settings.retry_after
 
-    def _is_unneeded(self, request: Document) -> bool:
+    def _is_unneeded(self, request: Unstructured) -> bool:
         """Whether its gang waits for no room, or asks by another request."""
         gang = request.metadata.annotations.get(GANG_KEY, "")
         return gang not in self._waiting or gang in (self._desired or ())
@@ -203,14 +203,16 @@ class Provisioner:
         else:
             self._backoff.reset(label)
 
-    async def _create_request(self, served: Resource[Document], desired: DesiredRequest) -> None:
+    async def _create_request(
+        self, served: Resource[Unstructured], desired: DesiredRequest
+    ) -> None:
         body = request_body(desired, self._settings.parameters, self._manager)
         with suppress(AlreadyExists):
             made = await self._client.create(served, body, namespace=desired.key[0])
             await self._ensure_templates(served, desired, made)
 
     async def _ensure_templates(
-        self, served: Resource[Document], desired: DesiredRequest, request: Document
+        self, served: Resource[Unstructured], desired: DesiredRequest, request: Unstructured
     ) -> None:
         """Make the templates, and tell the pods of the request.
 
@@ -239,7 +241,7 @@ class Provisioner:
             return any(each.uid == owner.uid for each in found.metadata.owner_references)
         return True
 
-    async def _remove(self, served: Resource[Document], request: Document) -> None:
+    async def _remove(self, served: Resource[Unstructured], request: Unstructured) -> None:
         """Remove a request and its templates, for which the garbage collector may take long."""
         meta = request.metadata
         for name in request.all_at("spec.podSets.*.podTemplateRef.name"):

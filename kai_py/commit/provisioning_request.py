@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from kai_py.api.autoscaling import NO_CLASS, Provisioning
+from kai_py.api.autoscaling import NO_CLASS, ProvisioningConfig
 from kai_py.api.queue import GROUP
-from kai_py.api.records.document import Document
+from kai_py.api.records.document import Unstructured
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import SHORT_OF_CAPACITY, Plan, Stage, Unplaced
@@ -80,7 +80,7 @@ class DesiredRequest:
 
 
 def desired_requests(
-    plan: Plan, gangs: Mapping[str, Gang], settings: Provisioning
+    plan: Plan, gangs: Mapping[str, Gang], settings: ProvisioningConfig
 ) -> dict[str, DesiredRequest]:
     """The requests of a plan, by gang."""
     wishes: dict[str, DesiredRequest] = {}
@@ -103,7 +103,7 @@ def waiting_for_capacity(plan: Plan, gangs: Iterable[Gang]) -> frozenset[str]:
 
 
 def with_request_states(
-    plan: Plan, desired: Mapping[str, DesiredRequest], requests: Mapping[Key, Document]
+    plan: Plan, desired: Mapping[str, DesiredRequest], requests: Mapping[Key, Unstructured]
 ) -> Plan:
     """``plan``, in which gangs with a request say how that stands."""
     if not desired:
@@ -117,7 +117,7 @@ def with_request_states(
     )
 
 
-def request_state(request: Document) -> tuple[str, str]:
+def request_state(request: Unstructured) -> tuple[str, str]:
     """The condition that says how a request stands, and in words; empty before there is one."""
     conditions = {
         each["type"]: each
@@ -131,7 +131,7 @@ def request_state(request: Document) -> tuple[str, str]:
     return "", "no autoscaler has answered yet"
 
 
-def failed_at(request: Document) -> float | None:
+def failed_at(request: Unstructured) -> float | None:
     """When (seconds since the epoch) a request came to nothing, None while it has not."""
     kind, _ = request_state(request)
     if kind not in FAILED_STATES:
@@ -178,7 +178,7 @@ def template_name(desired: DesiredRequest, index: int) -> str:
     return f"{desired.name}-{index}"
 
 
-def template_body(name: str, pod: Document, request: Owner) -> dict[str, Any]:
+def template_body(name: str, pod: Unstructured, request: Owner) -> dict[str, Any]:
     """The PodTemplate of pods like ``pod``; it goes with the request."""
     omitted = ("nodeName", "schedulingGates", "ephemeralContainers", "schedulingGroup")
     spec = {key: each for key, each in pod.content["spec"].items() if key not in omitted}
@@ -201,7 +201,7 @@ def _pod_sets(gang: Gang, unplaced: Unplaced) -> tuple[PodSet, ...]:
     kinds: dict[tuple[str, int], list[PodRef]] = {}
     for member in gang.pending:
         if member.pod.uid in needed:
-            kinds.setdefault((member.leaf, member.shape.number), []).append(member.pod)
+            kinds.setdefault((member.subgroup, member.shape.number), []).append(member.pod)
     return tuple(PodSet(tuple(pods)) for pods in kinds.values())
 
 
@@ -214,7 +214,7 @@ def _request_name(gang: Gang, class_name: str, pod_sets: Iterable[PodSet]) -> st
 
 
 def _provisioned(
-    unplaced: Unplaced, desired: DesiredRequest, requests: Mapping[Key, Document]
+    unplaced: Unplaced, desired: DesiredRequest, requests: Mapping[Key, Unstructured]
 ) -> Unplaced:
     request = requests.get(desired.key)
     stands = request_state(request)[1] if request is not None else "it is being made"

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from kai_py.api.autoscaling import Autoscaling
+from kai_py.api.autoscaling import AutoscalingConfig
 from kai_py.commit.claims.binding_conditions import ReadinessPolicy
 from kai_py.commit.retry import RetryPolicy
-from kai_py.config import DoubleAllocation
+from kai_py.config import DoubleAllocationPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class CommitSettings:
     write_kai_statuses: bool = True
     write_grove_statuses: bool = False
     node_pool: str = ""
-    autoscaling: Autoscaling = field(default_factory=Autoscaling)
+    autoscaling: AutoscalingConfig = field(default_factory=AutoscalingConfig)
     mirror_timeout: float = 10.0
     claim_grace: float = 30.0
     failed_device_backoff: float = 60.0
-    double_allocation: DoubleAllocation = DoubleAllocation.BEFORE_START
+    double_allocation: DoubleAllocationPolicy = DoubleAllocationPolicy.GIVE_WAY_BEFORE_START
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     backoff: RetryPolicy = field(default_factory=lambda: RetryPolicy(base=0.5, maximum=60.0))
     readiness: ReadinessPolicy = field(default_factory=ReadinessPolicy)

@@ -11,7 +11,7 @@ import yaml
 
 from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.api.crd import crds, plain_yaml
-from kai_py.config import Configuration, Http, LeaderElection, Webhook
+from kai_py.config import Configuration, HttpConfig, LeaderElectionConfig, WebhookConfig
 from kai_py.deploy.monitoring import DASHBOARDS, RULES, text_of
 from kai_py.deploy.objects import NAME, Installation, dashboards, manifests, text_of_manifest
 from kai_py.deploy.parts import CONFIGURATION_FILE, Document
@@ -98,9 +98,9 @@ def chart() -> dict[str, str]:
 
 def _installation() -> Installation:
     configuration = Configuration(
-        leader_election=LeaderElection(namespace=NAMESPACE),
-        http=Http(port=PORT),
-        webhook=Webhook(port=WEBHOOK_PORT),
+        leader_election=LeaderElectionConfig(namespace=NAMESPACE),
+        http=HttpConfig(port=PORT),
+        webhook=WebhookConfig(port=WEBHOOK_PORT),
         scheduler_name=SCHEDULER,
     )
     return Installation(

@@ -3,26 +3,26 @@
 Source: scheduling.x-k8s.io/v1alpha1.
 """
 
-from kai_py.dialects.group_objects import Form, min_member_tree, source
-from kai_py.grouping.lineage import Lineage
+from kai_py.dialects.group_objects import GroupReader, group_source, min_member_tree
+from kai_py.grouping.lineage import OwnerChain
 
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 
 
-def _name(lineage: Lineage) -> str:
-    return lineage.pod.metadata.labels.get(GROUP_LABEL, "")
+def _name(chain: OwnerChain) -> str:
+    return chain.pod.metadata.labels.get(GROUP_LABEL, "")
 
 
-def _mark(lineage: Lineage) -> str:
-    name = _name(lineage)
+def _marker(chain: OwnerChain) -> str:
+    name = _name(chain)
     return f'label {GROUP_LABEL} "{name}"' if name else ""
 
 
-COSCHEDULING = source(
-    Form(
+COSCHEDULING = group_source(
+    GroupReader(
         kind="PodGroup.scheduling.x-k8s.io",
         collection="podgroups.scheduling.x-k8s.io",
-        mark=_mark,
+        marker=_marker,
         name=_name,
         tree=min_member_tree,
     )

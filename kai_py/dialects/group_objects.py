@@ -9,20 +9,20 @@ from dataclasses import dataclass
 
 from kai_py.api.queue import QUEUE_NAME_KEY
 from kai_py.api.records.core import ObjectMeta
-from kai_py.api.records.document import Document
+from kai_py.api.records.document import Unstructured
 from kai_py.dialects.kai.keys import QUEUE
-from kai_py.grouping.blueprint import Unusable
+from kai_py.grouping.blueprint import InvalidWorkloadError
 from kai_py.grouping.counts import count_at
 from kai_py.grouping.explicit import pod_owner
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
-from kai_py.grouping.lineage import Lineage
-from kai_py.grouping.marks import marked
+from kai_py.grouping.lineage import OwnerChain
+from kai_py.grouping.marks import annotation_or_label
 from kai_py.grouping.owners import Owners
-from kai_py.grouping.sources import Asked, Source
+from kai_py.grouping.sources import GroupSource, PodContext
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class GroupReader:
     """How one scheduler writes groups.
 
     ``mark`` and ``name``: what on the pod names a group, and the group's name. ``part`` splits a
@@ -32,66 +32,68 @@ class Form:
 
     kind: str
     collection: str
-    mark: Callable[[Lineage], str]
-    name: Callable[[Lineage], str]
-    tree: Callable[[Document, Lineage], Subgroup]
-    part: Callable[[Lineage], str] = lambda _lineage: ""
-    leaf: Callable[[Lineage, Subgroup], str] = lambda _lineage, _tree: ""
+    marker: Callable[[OwnerChain], str]
+    name: Callable[[OwnerChain], str]
+    tree: Callable[[Unstructured, OwnerChain], Subgroup]
+    gang_suffix: Callable[[OwnerChain], str] = lambda _lineage: ""
+    subgroup: Callable[[OwnerChain, Subgroup], str] = lambda _lineage, _tree: ""
     queue: str = ""
     """Path of the field that names its queue, empty if it has none."""
 
 
-def source(form: Form) -> Source:
+def group_source(reader: GroupReader) -> GroupSource:
     """The source for groups of ``form``."""
-    return Source(
-        mark=form.mark,
-        gang=lambda asked: gang_of(form, asked),
-        metas=lambda lineage, owners: _metas(form, lineage, owners),
+    return GroupSource(
+        marker=reader.marker,
+        gang_spec=lambda asked: gang_from_group(reader, asked),
+        group_metadata=lambda lineage, owners: _group_metadata(reader, lineage, owners),
     )
 
 
-def gang_of(form: Form, asked: Asked) -> GangSpec:
+def gang_from_group(reader: GroupReader, context: PodContext) -> GangSpec:
     """The gang of the pod in question, as the object that it names says."""
-    lineage = asked.lineage
-    namespace, name = lineage.pod.metadata.namespace, form.name(lineage)
-    found = asked.owners.named(form.collection, namespace, name)
-    key = f"{namespace}/{form.kind}/{name}"
-    if not isinstance(found, Document):
+    lineage = context.chain
+    namespace, name = lineage.pod.metadata.namespace, reader.name(lineage)
+    found = context.owners.named(reader.collection, namespace, name)
+    key = f"{namespace}/{reader.kind}/{name}"
+    if not isinstance(found, Unstructured):
         return GangSpec(
             key=key,
             owner=pod_owner(lineage),
-            queue=asked.queue.name,
+            queue=context.queue.name,
             tree=Subgroup(min_members=1),
-            problem=f"{form.kind} {namespace}/{name}, named by {form.mark(lineage)}, "
+            problem=f"{reader.kind} {namespace}/{name}, named by {reader.marker(lineage)}, "
             "does not exist (yet)",
         )
-    part = form.part(lineage)
+    part = reader.gang_suffix(lineage)
     tree, problem = Subgroup(min_members=1), ""
     try:
-        tree = form.tree(found, lineage)
-    except Unusable as error:
-        problem = f"{form.kind} {namespace}/{name}: {error}"
+        tree = reader.tree(found, lineage)
+    except InvalidWorkloadError as error:
+        problem = f"{reader.kind} {namespace}/{name}: {error}"
     meta = found.metadata
     return GangSpec(
         key=f"{key}/{part}" if part else key,
         owner=Owner(found.api_version, found.kind, namespace, name, meta.uid),
-        queue=_queue(form, found, meta) or asked.queue.name,
+        queue=_queue(reader, found, meta) or context.queue.name,
         tree=tree,
-        leaf=form.leaf(lineage, tree),
+        subgroup=reader.subgroup(lineage, tree),
         problem=problem,
     )
 
 
-def _metas(form: Form, lineage: Lineage, owners: Owners) -> tuple[ObjectMeta, ...]:
-    found = owners.named(form.collection, lineage.pod.metadata.namespace, form.name(lineage))
-    return (found.metadata,) if isinstance(found, Document) else ()
+def _group_metadata(
+    reader: GroupReader, chain: OwnerChain, owners: Owners
+) -> tuple[ObjectMeta, ...]:
+    found = owners.named(reader.collection, chain.pod.metadata.namespace, reader.name(chain))
+    return (found.metadata,) if isinstance(found, Unstructured) else ()
 
 
-def min_member_tree(found: Document, _lineage: Lineage) -> Subgroup:
+def min_member_tree(found: Unstructured, _chain: OwnerChain) -> Subgroup:
     """A gang of ``spec.minMember`` pods, whichever."""
     return Subgroup(min_members=count_at(found.content, "spec.minMember", 1))
 
 
-def _queue(form: Form, found: Document, meta: ObjectMeta) -> str:
-    said = marked(meta, QUEUE_NAME_KEY) or marked(meta, QUEUE)
-    return said or (str(found.first_at(form.queue) or "") if form.queue else "")
+def _queue(reader: GroupReader, found: Unstructured, meta: ObjectMeta) -> str:
+    said = annotation_or_label(meta, QUEUE_NAME_KEY) or annotation_or_label(meta, QUEUE)
+    return said or (str(found.first_at(reader.queue) or "") if reader.queue else "")

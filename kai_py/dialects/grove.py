@@ -16,19 +16,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from kai_py.api.records.document import Document
-from kai_py.dialects.group_objects import Form, gang_of
+from kai_py.api.records.document import Unstructured
+from kai_py.dialects.group_objects import GroupReader, gang_from_group
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.pod_groups import KIND as POD_GROUP
 from kai_py.dialects.kai.priority import priority_of
 from kai_py.dialects.kai.times import first_duration
-from kai_py.grouping.blueprint import Unusable, number_label
+from kai_py.grouping.blueprint import InvalidWorkloadError, number_label_reader
 from kai_py.grouping.counts import count_at, entries
 from kai_py.grouping.gang import GangSpec, Subgroup, TopologyConstraint
-from kai_py.grouping.lineage import Lineage
+from kai_py.grouping.lineage import OwnerChain
 from kai_py.grouping.owners import Owners
-from kai_py.grouping.sources import Asked, Source
-from kai_py.grouping.terms import Near, Terms
+from kai_py.grouping.sources import GroupSource, PodContext
+from kai_py.grouping.terms import GangAffinity, GangSettings
 
 POD_GANGS = "podgangs.scheduler.grove.io"
 KIND = "PodGang.scheduler.grove.io"
@@ -38,52 +38,58 @@ BASE_LABEL = "grove.io/base-podgang"
 TOPOLOGY_KEYS = ("grove.io/topology-name", keys.TOPOLOGY)
 NVLINK_CLIQUE = "nvidia.com/gpu.clique"
 
-_rank = number_label("grove.io/podclique-pod-index")
+_rank = number_label_reader("grove.io/podclique-pod-index")
 
 
-def _name(lineage: Lineage) -> str:
-    return lineage.pod.metadata.labels.get(GANG_LABEL, "")
+def _name(chain: OwnerChain) -> str:
+    return chain.pod.metadata.labels.get(GANG_LABEL, "")
 
 
-def _mark(lineage: Lineage) -> str:
-    name = _name(lineage)
-    if not name or keys.POD_GROUP in lineage.pod.metadata.annotations:
+def _marker(chain: OwnerChain) -> str:
+    name = _name(chain)
+    if not name or keys.POD_GROUP in chain.pod.metadata.annotations:
         return ""
     return f'label {GANG_LABEL} "{name}"'
 
 
-def _tree(found: Document, _lineage: Lineage) -> Subgroup:
+def _tree(found: Unstructured, _chain: OwnerChain) -> Subgroup:
     spec, topology = found.content.get("spec", {}), _topology(found)
     leaves = {
         str(entry.get("name", "")): Subgroup(
             name=str(entry.get("name", "")),
-            min_members=count_at(entry, "minReplicas", 1, where="spec.podgroups"),
+            min_members=count_at(entry, "minReplicas", 1, location="spec.podgroups"),
             topology=_constraint(entry, topology),
         )
         for entry in entries(spec, "podgroups.*")
     }
     if not leaves:
-        raise Unusable("spec.podgroups is empty")
-    joined = [_joined(config, leaves, topology) for config in entries(spec, _CONFIGS)]
+        raise InvalidWorkloadError("spec.podgroups is empty")
+    joined = [
+        _constraint_group(config, leaves, topology) for config in entries(spec, _CONSTRAINT_GROUPS)
+    ]
     inside = {leaf.name for group in joined for leaf in group.children}
     alone = [leaf for name, leaf in leaves.items() if name not in inside]
     return Subgroup(children=(*joined, *alone), topology=_constraint(spec, topology))
 
 
-_CONFIGS = "topologyConstraintGroupConfigs.*"
+_CONSTRAINT_GROUPS = "topologyConstraintGroupConfigs.*"
 
 
-def _joined(config: Mapping[str, Any], leaves: Mapping[str, Subgroup], topology: str) -> Subgroup:
+def _constraint_group(
+    config: Mapping[str, Any], leaves: Mapping[str, Subgroup], topology: str
+) -> Subgroup:
     name, names = str(config.get("name", "")), config.get("podGroupNames") or ()
     where = f"spec.topologyConstraintGroupConfigs[{name}].podGroupNames"
     strange = [each for each in names if each not in leaves]
     if strange or not names:
-        raise Unusable(f"{where} names {strange or 'nothing'}; every name must be a podgroup")
+        raise InvalidWorkloadError(
+            f"{where} names {strange or 'nothing'}; every name must be a podgroup"
+        )
     children = tuple(leaves[each] for each in names)
     return Subgroup(name=name, children=children, topology=_constraint(config, topology))
 
 
-def _topology(found: Document) -> str:
+def _topology(found: Unstructured) -> str:
     annotations = found.metadata.annotations
     return next((annotations[key] for key in TOPOLOGY_KEYS if annotations.get(key)), "")
 
@@ -96,22 +102,22 @@ def _constraint(holder: Mapping[str, Any], topology: str) -> TopologyConstraint 
     return TopologyConstraint(topology, required, preferred)
 
 
-_FORM = Form(kind=KIND, collection=POD_GANGS, mark=_mark, name=_name, tree=_tree)
+_READER = GroupReader(kind=KIND, collection=POD_GANGS, marker=_marker, name=_name, tree=_tree)
 
 
-def _gang(asked: Asked) -> GangSpec:
-    spec, pod = gang_of(_FORM, asked), asked.lineage.pod
-    found = asked.owners.named(POD_GANGS, pod.metadata.namespace, _name(asked.lineage))
-    if not isinstance(found, Document) or spec.problem:
+def _gang(context: PodContext) -> GangSpec:
+    spec, pod = gang_from_group(_READER, context), context.chain.pod
+    found = context.owners.named(POD_GANGS, pod.metadata.namespace, _name(context.chain))
+    if not isinstance(found, Unstructured) or spec.problem:
         return spec
-    terms, problem = _terms(found, asked.owners)
+    terms, problem = _gang_settings(found, context.owners)
     leaf = pod.metadata.labels.get(CLIQUE_LABEL, "")
     known = leaf in {each.name for each in spec.tree.leaves()}
     return replace(
         spec,
-        leaf=leaf,
+        subgroup=leaf,
         order=_rank(pod),
-        terms=terms,
+        settings=terms,
         problem=problem and f"{KIND} {pod.metadata.namespace}/{found.metadata.name}: {problem}",
         pod_problem=""
         if known
@@ -119,7 +125,7 @@ def _gang(asked: Asked) -> GangSpec:
     )
 
 
-def _terms(found: Document, owners: Owners) -> tuple[Terms, str]:
+def _gang_settings(found: Unstructured, owners: Owners) -> tuple[GangSettings, str]:
     meta = found.metadata
     grace, bad_grace = first_duration(
         (keys.STALENESS_GRACE, meta.annotations.get(keys.STALENESS_GRACE))
@@ -130,27 +136,31 @@ def _terms(found: Document, owners: Owners) -> tuple[Terms, str]:
     named = meta.labels.get(keys.PRIORITY_CLASS) or found.first_at("spec.priorityClassName")
     reused = next(iter(entries(found.content, "spec.reuseReservationRef")), {})
     namespace = reused.get("namespace") or meta.namespace
-    terms = Terms(
+    terms = GangSettings(
         priority=priority_of(str(named), owners) if named else None,
         staleness_grace=grace,
         preemption_delay=delay or 0.0,
-        near=_gangs(namespace, str(reused["name"]), "") if reused.get("name") else (),
+        gang_affinity=_gang_affinities(namespace, str(reused["name"]), "")
+        if reused.get("name")
+        else (),
     )
     return terms, bad_grace or bad_delay
 
 
-def near_its_base(spec: GangSpec, lineage: Lineage) -> GangSpec:
+def with_base_gang_affinity(spec: GangSpec, chain: OwnerChain) -> GangSpec:
     """``spec``; of a scaled gang, with the wish to be in the NVLink clique of its base gang."""
-    base = lineage.nearest(BASE_LABEL)
+    base = chain.nearest(BASE_LABEL)
     if not base:
         return spec
-    near = _gangs(lineage.pod.metadata.namespace, base, NVLINK_CLIQUE)
-    return replace(spec, terms=replace(spec.terms, near=(*spec.terms.near, *near)))
+    near = _gang_affinities(chain.pod.metadata.namespace, base, NVLINK_CLIQUE)
+    return replace(
+        spec, settings=replace(spec.settings, gang_affinity=(*spec.settings.gang_affinity, *near))
+    )
 
 
-def _gangs(namespace: str, name: str, level: str) -> tuple[Near, ...]:
+def _gang_affinities(namespace: str, name: str, level: str) -> tuple[GangAffinity, ...]:
     """A PodGang, or the PodGroup of KAI that stands for it."""
-    return tuple(Near(f"{namespace}/{kind}/{name}", level) for kind in (KIND, POD_GROUP))
+    return tuple(GangAffinity(f"{namespace}/{kind}/{name}", level) for kind in (KIND, POD_GROUP))
 
 
-GROVE = Source(mark=_mark, gang=_gang)
+GROVE = GroupSource(marker=_marker, gang_spec=_gang)

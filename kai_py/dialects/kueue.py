@@ -14,35 +14,35 @@ from dataclasses import replace
 from kai_py.api.records.core import Pod
 from kai_py.grouping.explicit import pod_owner
 from kai_py.grouping.gang import GangSpec, Subgroup
-from kai_py.grouping.lineage import Lineage
-from kai_py.grouping.marks import whole_number
-from kai_py.grouping.sources import Asked, Source
+from kai_py.grouping.lineage import OwnerChain
+from kai_py.grouping.marks import count_annotation
+from kai_py.grouping.sources import GroupSource, PodContext
 
 GROUP_LABEL = "kueue.x-k8s.io/pod-group-name"
 COUNT_KEY = "kueue.x-k8s.io/pod-group-total-count"
 TOPOLOGY_LABEL = "kueue.x-k8s.io/tas"
 
 
-def _mark(lineage: Lineage) -> str:
-    meta = lineage.pod.metadata
+def _marker(chain: OwnerChain) -> str:
+    meta = chain.pod.metadata
     name = meta.labels.get(GROUP_LABEL, "")
     return f'label {GROUP_LABEL} "{name}"' if name and not meta.owner_references else ""
 
 
-def _gang(asked: Asked) -> GangSpec:
-    meta = asked.lineage.pod.metadata
-    count, problem = whole_number(meta, COUNT_KEY)
+def _gang(context: PodContext) -> GangSpec:
+    meta = context.chain.pod.metadata
+    count, problem = count_annotation(meta, COUNT_KEY)
     return GangSpec(
         key=f"{meta.namespace}/PodGroup.kueue.x-k8s.io/{meta.labels[GROUP_LABEL]}",
-        owner=pod_owner(asked.lineage),
-        queue=asked.queue.name,
+        owner=pod_owner(context.chain),
+        queue=context.queue.name,
         tree=Subgroup(min_members=1 if count is None else count),
-        expected_pods=count or 0,
+        total_pods=count or 0,
         problem=f"pod {meta.namespace}/{meta.name}: {problem}" if problem else "",
     )
 
 
-KUEUE = Source(mark=_mark, gang=_gang)
+KUEUE = GroupSource(marker=_marker, gang_spec=_gang)
 
 
 def is_placed_by_kueue(pod: Pod) -> bool:

@@ -11,70 +11,73 @@ Source: KEP-4671, scheduling.k8s.io v1alpha2 to v1beta1; composite groups from v
 
 from dataclasses import dataclass
 
-from kai_py.api.records.document import Document
-from kai_py.grouping.blueprint import Unusable
+from kai_py.api.records.document import Unstructured
+from kai_py.grouping.blueprint import InvalidWorkloadError
 from kai_py.grouping.counts import count_at, entries
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
 from kai_py.grouping.owners import Owners
-from kai_py.snapshot.group_claims import GROUPS
+from kai_py.snapshot.group_claims import POD_GROUPS
 
-COMPOSITES = "compositepodgroups"
+COMPOSITE_GROUPS = "compositepodgroups"
 PARENT_FIELD = "spec.parentCompositePodGroupName"
-DEEPEST = 10
+MAX_DEPTH = 10
 
 
 @dataclass(frozen=True, slots=True)
-class TreeAbove:
+class GroupTree:
     """The topmost object above a PodGroup (itself, if nothing is), and the tree below that."""
 
-    root: Document
+    root: Unstructured
     tree: Subgroup
 
 
-def tree_above(group: Document, owners: Owners) -> TreeAbove:
+def group_tree(group: Unstructured, owners: Owners) -> GroupTree:
     """The tree that ``group`` stands in; raises Unusable where it has no end or a part is missing.
 
     Cost: one lookup per group of the tree.
     """
-    root = line_above(group, owners)[-1]
-    tree = _leaf(root, "") if root is group else _composite(root, "", owners, DEEPEST)
-    return TreeAbove(root, tree)
+    root = group_ancestors(group, owners)[-1]
+    tree = _leaf(root, "") if root is group else _composite(root, "", owners, MAX_DEPTH)
+    return GroupTree(root, tree)
 
 
-def line_above(group: Document, owners: Owners) -> tuple[Document, ...]:
+def group_ancestors(group: Unstructured, owners: Owners) -> tuple[Unstructured, ...]:
     """``group`` and the composite groups above it; raises Unusable as ``tree_above``."""
     line = [group]
     while name := line[-1].first_at(PARENT_FIELD):
-        found = owners.named(COMPOSITES, group.metadata.namespace, str(name))
-        if not isinstance(found, Document):
-            raise Unusable(f'{PARENT_FIELD}: CompositePodGroup "{name}" does not exist (yet)')
+        found = owners.named(COMPOSITE_GROUPS, group.metadata.namespace, str(name))
+        if not isinstance(found, Unstructured):
+            raise InvalidWorkloadError(
+                f'{PARENT_FIELD}: CompositePodGroup "{name}" does not exist (yet)'
+            )
         line.append(found)
-        if len(line) > DEEPEST:
-            raise Unusable(f"{PARENT_FIELD}: the composite groups above it have no end")
+        if len(line) > MAX_DEPTH:
+            raise InvalidWorkloadError(f"{PARENT_FIELD}: the composite groups above it have no end")
     return tuple(line)
 
 
-def _leaf(group: Document, name: str) -> Subgroup:
+def _leaf(group: Unstructured, name: str) -> Subgroup:
     return Subgroup(
         name=name,
         min_members=count_at(group.content, "spec.schedulingPolicy.gang.minCount", 1),
         topology=_constraint(group),
-        leaves_whole=_leaves_whole(group),
+        evicted_together=_evicted_together(group),
     )
 
 
-def _composite(group: Document, name: str, owners: Owners, depth: int) -> Subgroup:
+def _composite(group: Unstructured, name: str, owners: Owners, depth: int) -> Subgroup:
     if depth == 0:
-        raise Unusable(
+        raise InvalidWorkloadError(
             f"{PARENT_FIELD}: the composite groups below {group.metadata.name} are loops"
         )
     meta = group.metadata
     children = [
         _composite(each, each.metadata.name, owners, depth - 1)
-        for each in owners.below(COMPOSITES, meta.namespace, meta.name)
+        for each in owners.below(COMPOSITE_GROUPS, meta.namespace, meta.name)
     ]
     children += [
-        _leaf(each, each.metadata.name) for each in owners.below(GROUPS, meta.namespace, meta.name)
+        _leaf(each, each.metadata.name)
+        for each in owners.below(POD_GROUPS, meta.namespace, meta.name)
     ]
     needed = count_at(group.content, "spec.schedulingPolicy.gang.minGroupCount", 1)
     missing = range(len(children), max(needed, 1))
@@ -84,16 +87,16 @@ def _composite(group: Document, name: str, owners: Owners, depth: int) -> Subgro
         min_subgroups=needed,
         children=tuple(children),
         topology=_constraint(group),
-        leaves_whole=_leaves_whole(group),
+        evicted_together=_evicted_together(group),
     )
 
 
-def _constraint(group: Document) -> TopologyConstraint | None:
+def _constraint(group: Unstructured) -> TopologyConstraint | None:
     constraints = entries(group.content, "spec.schedulingConstraints.topology.*")
     keys = [str(each.get("key") or each.get("level") or "") for each in constraints]
     return TopologyConstraint(required_level=keys[0]) if keys else None
 
 
-def _leaves_whole(group: Document) -> bool:
+def _evicted_together(group: Unstructured) -> bool:
     mode = group.first_at("spec.disruptionMode")
     return "all" in mode if isinstance(mode, dict) else mode == "PodGroup"

@@ -14,66 +14,68 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from kai_py.api.records.document import Document
-from kai_py.dialects.group_objects import Form, min_member_tree, source
-from kai_py.grouping.blueprint import Unusable
-from kai_py.grouping.counts import whole
+from kai_py.api.records.document import Unstructured
+from kai_py.dialects.group_objects import GroupReader, group_source, min_member_tree
+from kai_py.grouping.blueprint import InvalidWorkloadError
+from kai_py.grouping.counts import parse_count
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
-from kai_py.grouping.lineage import Lineage
-from kai_py.grouping.marks import marked
-from kai_py.grouping.sources import Source
+from kai_py.grouping.lineage import OwnerChain
+from kai_py.grouping.marks import annotation_or_label
+from kai_py.grouping.sources import GroupSource
 
 GROUP_KEYS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 TASK_KEY = "volcano.sh/task-spec"
-OTHER = "(other tasks)"
+OTHER_TASKS = "(other tasks)"
 """Leaf of pods whose task has no floor; no task is called so, for that is no name of an object."""
 
 
-def volcano(tiers: Mapping[str, str]) -> Source:
+def volcano_source(tiers: Mapping[str, str]) -> GroupSource:
     """The source; ``tiers``: node label by the number or name of a tier."""
-    return source(
-        Form(
+    return group_source(
+        GroupReader(
             kind="PodGroup.scheduling.volcano.sh",
             collection="podgroups.scheduling.volcano.sh",
-            mark=_mark,
+            marker=_marker,
             name=_name,
             tree=partial(_tree, tiers),
-            leaf=_leaf,
+            subgroup=_leaf,
             queue="spec.queue",
         )
     )
 
 
-def _name(lineage: Lineage) -> str:
-    annotations = lineage.pod.metadata.annotations
+def _name(chain: OwnerChain) -> str:
+    annotations = chain.pod.metadata.annotations
     return annotations.get(GROUP_KEYS[0]) or annotations.get(GROUP_KEYS[1]) or ""
 
 
-def _mark(lineage: Lineage) -> str:
-    name = _name(lineage)
+def _marker(chain: OwnerChain) -> str:
+    name = _name(chain)
     return f'annotation {GROUP_KEYS[0]} "{name}"' if name else ""
 
 
-def _tree(tiers: Mapping[str, str], found: Document, lineage: Lineage) -> Subgroup:
-    flat = min_member_tree(found, lineage)
-    floors = _task_floors(found)
+def _tree(tiers: Mapping[str, str], found: Unstructured, chain: OwnerChain) -> Subgroup:
+    flat = min_member_tree(found, chain)
+    floors = _min_task_members(found)
     topology = _topology(found, tiers)
     if not floors or sum(floors.values()) != flat.min_members:
         return replace(flat, topology=topology)
     leaves = [Subgroup(name=task, min_members=floors[task]) for task in sorted(floors)]
-    return Subgroup(children=(*leaves, Subgroup(name=OTHER)), topology=topology)
+    return Subgroup(children=(*leaves, Subgroup(name=OTHER_TASKS)), topology=topology)
 
 
-def _task_floors(found: Document) -> dict[str, int]:
+def _min_task_members(found: Unstructured) -> dict[str, int]:
     written = found.first_at("spec.minTaskMember")
     if written is None:
         return {}
     if not isinstance(written, dict):
-        raise Unusable("spec.minTaskMember must be a mapping of tasks to numbers")
-    return {task: whole(floor, f"spec.minTaskMember.{task}") for task, floor in written.items()}
+        raise InvalidWorkloadError("spec.minTaskMember must be a mapping of tasks to numbers")
+    return {
+        task: parse_count(floor, f"spec.minTaskMember.{task}") for task, floor in written.items()
+    }
 
 
-def _topology(found: Document, tiers: Mapping[str, str]) -> TopologyConstraint | None:
+def _topology(found: Unstructured, tiers: Mapping[str, str]) -> TopologyConstraint | None:
     wanted = found.first_at("spec.networkTopology")
     if not isinstance(wanted, dict):
         return None
@@ -85,15 +87,15 @@ def _topology(found: Document, tiers: Mapping[str, str]) -> TopologyConstraint |
     if tier is None:
         return None
     if not level:
-        raise Unusable(
+        raise InvalidWorkloadError(
             f"spec.networkTopology: no node label is known for tier {tier}; "
             "name it in volcano.tiers of the scheduler's configuration"
         )
     return TopologyConstraint(required_level=level)
 
 
-def _leaf(lineage: Lineage, tree: Subgroup) -> str:
+def _leaf(chain: OwnerChain, tree: Subgroup) -> str:
     if not tree.children:
         return ""
-    task = marked(lineage.pod.metadata, TASK_KEY)
-    return task if any(task == each.name for each in tree.children) else OTHER
+    task = annotation_or_label(chain.pod.metadata, TASK_KEY)
+    return task if any(task == each.name for each in tree.children) else OTHER_TASKS

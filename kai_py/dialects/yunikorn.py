@@ -11,8 +11,8 @@ import msgspec
 from kai_py.api.records.core import ObjectMeta
 from kai_py.grouping.explicit import pod_owner
 from kai_py.grouping.gang import GangSpec, Subgroup
-from kai_py.grouping.lineage import Lineage
-from kai_py.grouping.sources import Asked, Source
+from kai_py.grouping.lineage import OwnerChain
+from kai_py.grouping.sources import GroupSource, PodContext
 
 GROUP_KEY = "yunikorn.apache.org/task-group-name"
 GROUPS_KEY = "yunikorn.apache.org/task-groups"
@@ -32,14 +32,14 @@ def _application(meta: ObjectMeta) -> str:
     return ""
 
 
-def _mark(lineage: Lineage) -> str:
-    meta = lineage.pod.metadata
+def _marker(chain: OwnerChain) -> str:
+    meta = chain.pod.metadata
     name = meta.annotations.get(GROUP_KEY, "")
     return f'annotation {GROUP_KEY} "{name}"' if name and _application(meta) else ""
 
 
-def _gang(asked: Asked) -> GangSpec:
-    meta = asked.lineage.pod.metadata
+def _gang(context: PodContext) -> GangSpec:
+    meta = context.chain.pod.metadata
     leaf, problem = meta.annotations[GROUP_KEY], ""
     listed = [_TaskGroup(name=leaf, min_member=1)]
     if GROUPS_KEY in meta.annotations:
@@ -50,17 +50,17 @@ def _gang(asked: Asked) -> GangSpec:
     known = leaf in {each.name for each in listed}
     return GangSpec(
         key=f"{meta.namespace}/Application.yunikorn.apache.org/{_application(meta)}",
-        owner=pod_owner(asked.lineage),
-        queue=asked.queue.name,
+        owner=pod_owner(context.chain),
+        queue=context.queue.name,
         tree=Subgroup(
             children=tuple(
                 Subgroup(name=each.name, min_members=max(each.min_member, 0)) for each in listed
             )
         ),
-        leaf=leaf,
+        subgroup=leaf,
         problem=problem,
         pod_problem="" if known else f'annotation {GROUP_KEY} "{leaf}" is not in {GROUPS_KEY}',
     )
 
 
-YUNIKORN = Source(mark=_mark, gang=_gang)
+YUNIKORN = GroupSource(marker=_marker, gang_spec=_gang)

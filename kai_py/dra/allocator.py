@@ -15,45 +15,45 @@ from kai_py.api.records.resource import (
     DeviceClass,
     ResourceClaim,
 )
-from kai_py.dra.claims import ClaimSet, Option, plan_claims
-from kai_py.dra.counters import CounterLayout, lay_out
+from kai_py.dra.claims import Option, ParsedClaims, parse_claims
+from kai_py.dra.counters import CounterLayout, layout_counters
 from kai_py.dra.errors import AllocationError
-from kai_py.dra.expressions import CompiledExpressions, KnownMatches
-from kai_py.dra.features import Choice, Features
+from kai_py.dra.expressions import CachedExpressions, CompiledExpressions
+from kai_py.dra.features import AllocationStrategy, Features
 from kai_py.dra.holdings import DeviceState
-from kai_py.dra.inventory import Inventory, NodeView
+from kai_py.dra.inventory import Inventory, NodeDevices
 from kai_py.dra.placement_loss import PlacementLoss
 from kai_py.dra.pools import Pool, PoolStatus
 from kai_py.dra.results import build_allocations
 from kai_py.dra.scoring import BestFit
-from kai_py.dra.search import DEFAULT_BUDGET, Order, Outcome, Search, Verdict
-from kai_py.dra.selection import UNSELECTABLE, Eligibility, Expressions, Refusal
-from kai_py.dra.standing import Standing, standing_of
-from kai_py.dra.trial import Trial
+from kai_py.dra.search import DEFAULT_BUDGET, DeviceSearchResult, Order, Search, SearchStatus
+from kai_py.dra.selection import SELECTION_CHECKS, DeviceRejection, Eligibility, Expressions
+from kai_py.dra.standing import DeviceUsage, device_usage
+from kai_py.dra.trial import SearchState
 
 
 @dataclass(frozen=True, slots=True)
-class Allocated:
+class Allocation:
     """One allocation per claim, in the order of the claims."""
 
     allocations: tuple[AllocationResult, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class NoFit:
+class Infeasible:
     """The node cannot serve the claims."""
 
     text: str = "cannot allocate all claims"
 
 
 @dataclass(frozen=True, slots=True)
-class Undecided:
+class BudgetExceeded:
     """The budget ran out before an answer was found."""
 
     steps: int
 
 
-Answer = Allocated | NoFit | Undecided | AllocationError
+AllocationOutcome = Allocation | Infeasible | BudgetExceeded | AllocationError
 
 
 def allocate(
@@ -64,109 +64,109 @@ def allocate(
     classes: Mapping[str, DeviceClass],
     *,
     budget: int = DEFAULT_BUDGET,
-) -> Answer:
+) -> AllocationOutcome:
     """Find devices for ``claims`` on ``node``."""
     if not claims:
-        return Allocated(())
+        return Allocation(())
     try:
         view = inventory.view(node)
-        site = prepare(
-            plan_claims(claims, classes, inventory.features),
+        site = prepare_problem(
+            parse_claims(claims, classes, inventory.features),
             view,
             inventory.features,
-            inventory.choice,
-            KnownMatches(CompiledExpressions()),
+            inventory.strategy,
+            CachedExpressions(CompiledExpressions()),
         )
-        standing = standing_of(view, site.counters, state.pools, inventory.choice)
+        standing = device_usage(view, site.counters, state.pools, inventory.strategy)
         outcome = solve(site, standing, budget)
-        if outcome.verdict is Verdict.FOUND:
-            return Allocated(build_allocations(claims, site.eligibility, view, outcome.picks))
-        return refusal_of(outcome)
+        if outcome.status is SearchStatus.FOUND:
+            return Allocation(build_allocations(claims, site.eligibility, view, outcome.picks))
+        return failure_of(outcome)
     except AllocationError as error:
         return error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Site:
+class NodeProblem:
     """Claims on a node view, as far as it does not matter who holds what."""
 
     eligibility: Eligibility
     counters: CounterLayout
-    everything: dict[int, tuple[int, ...]]
+    all_mode_devices: dict[int, tuple[int, ...]]
     order: Order | None
 
 
-def prepare(
-    claims: ClaimSet,
-    view: NodeView,
+def prepare_problem(
+    claims: ParsedClaims,
+    view: NodeDevices,
     features: Features,
-    choice: Choice,
+    strategy: AllocationStrategy,
     expressions: Expressions,
-) -> Site:
+) -> NodeProblem:
     """Find out what ``claims`` mean on ``view``.
 
     :raises AllocationError: the claims cannot be served on any standing.
     """
-    eligibility = Eligibility(claims, view, features, choice, expressions)
-    everything = find_everything(eligibility)
+    eligibility = Eligibility(claims, view, features, strategy, expressions)
+    everything = find_all_mode_devices(eligibility)
     check_limits(claims, everything)
-    counters = lay_out(view)
-    order = BestFit(PlacementLoss(counters)) if choice is Choice.BEST_FIT else None
-    return Site(eligibility, counters, everything, order)
+    counters = layout_counters(view)
+    order = BestFit(PlacementLoss(counters)) if strategy is AllocationStrategy.BEST_FIT else None
+    return NodeProblem(eligibility, counters, everything, order)
 
 
-def solve(site: Site, standing: Standing, budget: int) -> Outcome:
+def solve(problem: NodeProblem, usage: DeviceUsage, budget: int) -> DeviceSearchResult:
     """Search for devices.
 
     :raises AllocationError: a device or request cannot be judged, or, with first fit, nothing is
         left but pools that are invalid.
     """
-    trial = Trial(site.eligibility, site.counters, standing)
-    outcome = Search(trial, site.everything, site.order, budget).run()
+    trial = SearchState(problem.eligibility, problem.counters, usage)
+    outcome = Search(trial, problem.all_mode_devices, problem.order, budget).run()
     if (
-        outcome.verdict is Verdict.INFEASIBLE
-        and site.eligibility.choice is Choice.FIRST_FIT
-        and site.eligibility.view.faulty(PoolStatus.INVALID)
+        outcome.status is SearchStatus.INFEASIBLE
+        and problem.eligibility.strategy is AllocationStrategy.FIRST_FIT
+        and problem.eligibility.view.faulty(PoolStatus.INVALID)
     ):
         raise AllocationError("invalid resource pools were encountered")
     return outcome
 
 
-def refusal_of(outcome: Outcome) -> NoFit | Undecided:
+def failure_of(result: DeviceSearchResult) -> Infeasible | BudgetExceeded:
     """Turn the end of a search that found nothing into an answer."""
-    if outcome.verdict is Verdict.UNDECIDED:
-        return Undecided(outcome.steps)
-    return NoFit()
+    if result.status is SearchStatus.UNDECIDED:
+        return BudgetExceeded(result.steps)
+    return Infeasible()
 
 
-def find_everything(eligibility: Eligibility) -> dict[int, tuple[int, ...]]:
+def find_all_mode_devices(eligibility: Eligibility) -> dict[int, tuple[int, ...]]:
     """Return what each ``All`` option means on this node, by the option's position.
 
     :raises AllocationError: a pool is not complete, so that "all" has no meaning.
     """
     found = {}
     for option in eligibility.claims.options:
-        if option.everything:
-            if eligibility.choice is Choice.FIRST_FIT:
-                _refuse_partial(option, eligibility.view.pools)
+        if option.is_all_mode:
+            if eligibility.strategy is AllocationStrategy.FIRST_FIT:
+                _require_complete_pools(option, eligibility.view.pools)
             meant = tuple(
                 device
                 for device in range(len(eligibility.view.rows))
-                if _is_meant(eligibility, option, device)
+                if _is_selected(eligibility, option, device)
             )
             drivers = {eligibility.view.rows[device].id.driver for device in meant}
             related = [p for p in eligibility.view.pools if not meant or p.id.driver in drivers]
-            _refuse_partial(option, related)
+            _require_complete_pools(option, related)
             found[option.position] = meant
     return found
 
 
-def _is_meant(eligibility: Eligibility, option: Option, device: int) -> bool:
-    outcome = eligibility.judge(option, device)
-    return not (isinstance(outcome, Refusal) and outcome.step in UNSELECTABLE)
+def _is_selected(eligibility: Eligibility, option: Option, device: int) -> bool:
+    outcome = eligibility.check(option, device)
+    return not (isinstance(outcome, DeviceRejection) and outcome.check in SELECTION_CHECKS)
 
 
-def _refuse_partial(option: Option, pools: Sequence[Pool]) -> None:
+def _require_complete_pools(option: Option, pools: Sequence[Pool]) -> None:
     """Refuse to say what "all" means while a pool is not complete.
 
     Upstream does so for pools of any driver.
@@ -175,12 +175,12 @@ def _refuse_partial(option: Option, pools: Sequence[Pool]) -> None:
         if pool.status is not PoolStatus.READY:
             state = "being updated" if pool.status is PoolStatus.INCOMPLETE else "invalid"
             raise AllocationError(
-                f"{option.where}: asks for all devices, but resource pool {pool.id} is currently "
+                f"{option.location}: asks for all devices, but resource pool {pool.id} is currently "
                 f"{state}"
             )
 
 
-def check_limits(claims: ClaimSet, everything: Mapping[int, tuple[int, ...]]) -> None:
+def check_limits(claims: ParsedClaims, all_mode_devices: Mapping[int, tuple[int, ...]]) -> None:
     """Check that no claim asks for more devices than a claim can hold, whatever is chosen.
 
     :raises AllocationError: one does.
@@ -189,7 +189,7 @@ def check_limits(claims: ClaimSet, everything: Mapping[int, tuple[int, ...]]) ->
         total = 0
         for request in claim.requests:
             least = min(
-                len(everything[option.position]) if option.everything else option.count
+                len(all_mode_devices[option.position]) if option.is_all_mode else option.count
                 for option in request
             )
             if total + least > MAX_RESULTS_PER_CLAIM:

@@ -11,48 +11,48 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kai_py.dra.claims import ClaimPlan, Option
-from kai_py.dra.constraints import ConstraintKind, Element
+from kai_py.dra.claims import Option, ParsedClaim
+from kai_py.dra.constraints import AttributeElement, ConstraintKind
 from kai_py.dra.errors import AllocationError
-from kai_py.dra.trial import Trial
+from kai_py.dra.trial import SearchState
 
-Suitable = Mapping[int, frozenset[int]]
+EligibleDevices = Mapping[int, frozenset[int]]
 """Option by position to the devices that it may take."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _CountingProblem:
     """What the bounds look at: the requests, and how many devices each option wants."""
 
-    trial: Trial
+    search_state: SearchState
     requests: Sequence[tuple[Option, ...]]
     counts: Mapping[int, int]
 
 
 def provably_infeasible(
-    trial: Trial,
+    search_state: SearchState,
     requests: Sequence[tuple[Option, ...]],
-    everything: Mapping[int, tuple[int, ...]],
+    all_mode_devices: Mapping[int, tuple[int, ...]],
 ) -> bool:
     """Tell whether counting rules out every solution from an untouched state.
 
     A question whose answer may be an error of a device or claim is left to the search.
     """
-    fresh = Trial(trial.eligibility, trial.layout, trial.standing)
+    fresh = SearchState(search_state.eligibility, search_state.layout, search_state.usage)
     try:
         suitable = {
-            option.position: _suitable(fresh, option, everything)
+            option.position: _eligible_devices(fresh, option, all_mode_devices)
             for request in requests
             for option in request
         }
         counts = {
-            option.position: len(everything.get(option.position, ())) or option.count
+            option.position: len(all_mode_devices.get(option.position, ())) or option.count
             for request in requests
             for option in request
         }
-        question = _Question(fresh, requests, counts)
+        question = _CountingProblem(fresh, requests, counts)
         return (
-            not _supplied(question, suitable)
+            not _has_enough_devices(question, suitable)
             or _counters_rule_out(question, suitable)
             or _constraint_rules_out(question, suitable)
         )
@@ -60,134 +60,140 @@ def provably_infeasible(
         return False
 
 
-def _suitable(
-    fresh: Trial, option: Option, everything: Mapping[int, tuple[int, ...]]
+def _eligible_devices(
+    search_state: SearchState, option: Option, all_mode_devices: Mapping[int, tuple[int, ...]]
 ) -> frozenset[int]:
-    devices: Iterable[int] = everything.get(option.position, range(len(fresh.standing.holdings)))
-    return frozenset(d for d in devices if fresh.refusal(option, d) is None)
+    devices: Iterable[int] = all_mode_devices.get(
+        option.position, range(len(search_state.usage.devices))
+    )
+    return frozenset(d for d in devices if search_state.rejection(option, d) is None)
 
 
-def _supplied(question: _Question, suitable: Suitable) -> bool:
+def _has_enough_devices(problem: _CountingProblem, eligible: EligibleDevices) -> bool:
     """Hall's condition for all requests together."""
     wanted: list[int] = []
     suits: Counter[int] = Counter()
     masks: dict[int, int] = {}
-    for request in question.requests:
-        possible = _possible(question, request, suitable)
+    for request in problem.requests:
+        possible = _possible_options(problem, request, eligible)
         if not possible:
             return False
         if any(option.admin_access for option in possible):
             continue
-        devices = frozenset().union(*(suitable[option.position] for option in possible))
-        shared = {device for device in devices if question.trial.is_shareable(device)}
-        least = min(question.counts[option.position] for option in possible)
+        devices = frozenset().union(*(eligible[option.position] for option in possible))
+        shared = {device for device in devices if problem.search_state.is_shareable(device)}
+        least = min(problem.counts[option.position] for option in possible)
         for device in devices - shared:
             masks[device] = masks.get(device, 0) | 1 << len(wanted)
         wanted.append(max(0, least - len(shared)))
     suits.update(masks.values())
-    return _flows(wanted, suits)
+    return _has_full_flow(wanted, suits)
 
 
-def _possible(question: _Question, request: tuple[Option, ...], suitable: Suitable) -> list[Option]:
+def _possible_options(
+    problem: _CountingProblem, request: tuple[Option, ...], eligible: EligibleDevices
+) -> list[Option]:
     return [
         option
         for option in request
-        if len(suitable[option.position]) >= question.counts[option.position]
-        and (question.counts[option.position] or not option.everything)
+        if len(eligible[option.position]) >= problem.counts[option.position]
+        and (problem.counts[option.position] or not option.is_all_mode)
     ]
 
 
-def _counters_rule_out(question: _Question, suitable: Suitable) -> bool:
+def _counters_rule_out(problem: _CountingProblem, eligible: EligibleDevices) -> bool:
     """Compare the least that all requests draw with what all counter sets have left together."""
-    trial = question.trial
+    trial = problem.search_state
     family_of = {
         number: (trial.eligibility.view.pools[pool].id.driver, name.rstrip("0123456789"))
         for (pool, (_, name)), number in trial.layout.numbers.items()
     }
     left: Counter[tuple[str, str]] = Counter()
     for number, family in family_of.items():
-        left[family] += max(0, trial.left[number])
+        left[family] += max(0, trial.counters_left[number])
     least: Counter[tuple[str, str]] = Counter()
-    for request in question.requests:
-        least.update(_least_draw(question, request, suitable, family_of))
+    for request in problem.requests:
+        least.update(_least_consumption(problem, request, eligible, family_of))
     return any(amount > left[family] for family, amount in least.items())
 
 
-def _least_draw(
-    question: _Question,
+def _least_consumption(
+    problem: _CountingProblem,
     request: tuple[Option, ...],
-    suitable: Suitable,
+    eligible: EligibleDevices,
     family_of: Mapping[int, tuple[str, str]],
 ) -> Counter[tuple[str, str]]:
     """Per family of counters (``memory-slice-0`` to ``-7`` are one) the least a request draws."""
     least: Counter[tuple[str, str]] | None = None
-    for option in _possible(question, request, suitable):
-        for device in suitable[option.position]:
+    for option in _possible_options(problem, request, eligible):
+        for device in eligible[option.position]:
             drawn: Counter[tuple[str, str]] = Counter()
-            if not question.trial.is_shareable(device):
-                for number, amount in question.trial.layout.draws[device]:
-                    drawn[family_of[number]] += amount * question.counts[option.position]
+            if not problem.search_state.is_shareable(device):
+                for number, amount in problem.search_state.layout.draws[device]:
+                    drawn[family_of[number]] += amount * problem.counts[option.position]
             least = drawn if least is None else least & drawn
             if not least:
                 return Counter()
     return least or Counter()
 
 
-def _constraint_rules_out(question: _Question, suitable: Suitable) -> bool:
-    for plan in question.trial.eligibility.claims.claims:
+def _constraint_rules_out(problem: _CountingProblem, eligible: EligibleDevices) -> bool:
+    for plan in problem.search_state.eligibility.claims.claims:
         options = [option for request in plan.requests for option in request]
         for index in range(len(plan.constraints)):
             bound = [option for option in options if index in option.constraints]
-            if bound and not _satisfiable(question, suitable, index, bound):
+            if bound and not _satisfiable(problem, eligible, index, bound):
                 return True
     return False
 
 
 def _satisfiable(
-    question: _Question, suitable: Suitable, index: int, bound: Sequence[Option]
+    problem: _CountingProblem, eligible: EligibleDevices, index: int, bound: Sequence[Option]
 ) -> bool:
     values = {
         option.position: {
-            device: question.trial.eligibility.elements(option, index, device) or frozenset()
-            for device in suitable[option.position]
+            device: problem.search_state.eligibility.elements(option, index, device) or frozenset()
+            for device in eligible[option.position]
         }
         for option in bound
     }
     occurring = {
         e for by_device in values.values() for elements in by_device.values() for e in elements
     }
-    plan = question.trial.eligibility.claims.claims[bound[0].claim]
+    plan = problem.search_state.eligibility.claims.claims[bound[0].claim]
     if plan.constraints[index].kind is ConstraintKind.DISTINCT:
         if not all(elements for by_device in values.values() for elements in by_device.values()):
             return True
-        return _wanted_by(question, suitable, plan, index) <= len(occurring)
-    unbound = {**suitable, **dict.fromkeys(values, frozenset[int]())}
-    return _supplied(question, unbound) or any(
-        _supplied(question, {**suitable, **_with_value(values, element)})
+        return _constrained_count(problem, eligible, plan, index) <= len(occurring)
+    unbound = {**eligible, **dict.fromkeys(values, frozenset[int]())}
+    return _has_enough_devices(problem, unbound) or any(
+        _has_enough_devices(problem, {**eligible, **_with_value(values, element)})
         for element in sorted(occurring, key=repr)
     )
 
 
 def _with_value(
-    values: Mapping[int, Mapping[int, frozenset[Element]]], element: Element
-) -> Suitable:
+    values: Mapping[int, Mapping[int, frozenset[AttributeElement]]], element: AttributeElement
+) -> EligibleDevices:
     return {
         option: frozenset(device for device, elements in by_device.items() if element in elements)
         for option, by_device in values.items()
     }
 
 
-def _wanted_by(question: _Question, suitable: Suitable, plan: ClaimPlan, index: int) -> int:
+def _constrained_count(
+    problem: _CountingProblem, eligible: EligibleDevices, plan: ParsedClaim, index: int
+) -> int:
     """Count the devices that a constraint binds in any solution."""
     wanted = 0
     for request in plan.requests:
-        possible = _possible(question, request, suitable)
+        possible = _possible_options(problem, request, eligible)
         if possible and all(index in option.constraints for option in possible):
-            wanted += min(question.counts[option.position] for option in possible)
+            wanted += min(problem.counts[option.position] for option in possible)
     return wanted
 
 
-def _flows(wanted: Sequence[int], supply: Mapping[int, int]) -> bool:
+def _has_full_flow(wanted: Sequence[int], supply: Mapping[int, int]) -> bool:
     """Tell whether every request gets what it wants; ``supply`` is devices by mask of requests."""
     masks = sorted(supply)
     left = [supply[mask] for mask in masks]
@@ -210,7 +216,7 @@ def _augment(start: int, masks: Sequence[int], left: list[int], given: list[list
                 continue
             if left[group]:
                 left[group] -= 1
-                _shift(request, group, reached, given)
+                _shift_flow(request, group, reached, given)
                 return True
             for other, row in enumerate(given):
                 if row[group] and other not in reached:
@@ -219,7 +225,7 @@ def _augment(start: int, masks: Sequence[int], left: list[int], given: list[list
     return False
 
 
-def _shift(
+def _shift_flow(
     request: int,
     group: int,
     reached: Mapping[int, tuple[int, int] | None],

@@ -17,13 +17,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kai_py.api.quantity import NANO, Quantity, QuantityFormat, parse_quantity
-from kai_py.api.records.resource import CapacityPolicy, DeviceCapacity
+from kai_py.api.records.resource import CapacityRequestPolicy, DeviceCapacity
 from kai_py.dra.errors import AllocationError
 
 MAX_INT64 = 2**63 - 1
 MILLI = NANO // 1000
 
-Amounts = tuple[tuple[str, int], ...]
+ConsumedCapacity = tuple[tuple[str, int], ...]
 """Capacity names with nano-units, in the order of the device's capacities."""
 
 
@@ -38,7 +38,7 @@ class ValidRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Capacity:
+class ParsedCapacity:
     """One capacity of a device with its policy, parsed; amounts in nano-units."""
 
     name: str
@@ -49,14 +49,14 @@ class Capacity:
     valid_values: tuple[int, ...] = ()
 
 
-def parse_capacity(name: str, capacity: DeviceCapacity) -> Capacity:
+def parse_capacity(name: str, capacity: DeviceCapacity) -> ParsedCapacity:
     """Read the quantities of a capacity.
 
     :raises QuantityError: one of them is no quantity.
     """
     value = parse_quantity(capacity.value)
-    policy = capacity.request_policy or CapacityPolicy()
-    return Capacity(
+    policy = capacity.request_policy or CapacityRequestPolicy()
+    return ParsedCapacity(
         name=name,
         value=value.nano,
         format=value.format,
@@ -66,32 +66,32 @@ def parse_capacity(name: str, capacity: DeviceCapacity) -> Capacity:
     )
 
 
-def consumption(
-    capacities: tuple[Capacity, ...], asked: Mapping[str, int], *, fractional: bool
-) -> Amounts | None:
+def consumed_capacity(
+    capacities: tuple[ParsedCapacity, ...], requested: Mapping[str, int], *, fractional: bool
+) -> ConsumedCapacity | None:
     """Return what a request for ``asked`` takes of each capacity, or None where it is refused.
 
     :raises AllocationError: an amount is negative or too large for the range's arithmetic.
     """
-    if any(name not in {capacity.name for capacity in capacities} for name in asked):
+    if any(name not in {capacity.name for capacity in capacities} for name in requested):
         return None
     consumed = []
     for capacity in capacities:
-        amount = _consumed(capacity, asked.get(capacity.name), fractional=fractional)
+        amount = _consumed(capacity, requested.get(capacity.name), fractional=fractional)
         if _breaks_policy(amount, capacity, fractional=fractional) or amount > capacity.value:
             return None
         consumed.append((capacity.name, amount))
     return tuple(consumed)
 
 
-def format_amount(capacity: Capacity, amount: int) -> str:
+def format_amount(capacity: ParsedCapacity, amount: int) -> str:
     """Print an amount in the suffix family of the policy's step, else of the capacity."""
     rounded = capacity.range is not None and capacity.range.step is not None
     family = capacity.range.step_format if rounded and capacity.range else capacity.format
     return str(Quantity(amount, family))
 
 
-def _parse_range(policy: CapacityPolicy) -> ValidRange | None:
+def _parse_range(policy: CapacityRequestPolicy) -> ValidRange | None:
     if policy.valid_range is None or policy.valid_range.min is None:
         return None
     valid = policy.valid_range
@@ -104,33 +104,33 @@ def _parse_range(policy: CapacityPolicy) -> ValidRange | None:
     )
 
 
-def _consumed(capacity: Capacity, asked: int | None, *, fractional: bool) -> int:
-    if asked is None:
+def _consumed(capacity: ParsedCapacity, requested: int | None, *, fractional: bool) -> int:
+    if requested is None:
         return capacity.value if capacity.default is None else capacity.default
-    if asked < 0:
+    if requested < 0:
         raise AllocationError(f'capacity "{capacity.name}": capacity value is negative')
     if capacity.range is not None:
-        return _round_up(capacity.name, asked, capacity.range, fractional=fractional)
-    return min((valid for valid in capacity.valid_values if valid >= asked), default=asked)
+        return _round_up(capacity.name, requested, capacity.range, fractional=fractional)
+    return min((valid for valid in capacity.valid_values if valid >= requested), default=requested)
 
 
-def _round_up(name: str, asked: int, valid: ValidRange, *, fractional: bool) -> int:
-    if asked < valid.min:
+def _round_up(name: str, requested: int, valid: ValidRange, *, fractional: bool) -> int:
+    if requested < valid.min:
         return valid.min
     if valid.step is None:
-        return asked
-    unit = _unit(valid, fractional=fractional)
-    amount, least, step = (_units(nano, unit) for nano in (asked, valid.min, valid.step))
+        return requested
+    unit = _range_unit(valid, fractional=fractional)
+    amount, least, step = (_to_units(nano, unit) for nano in (requested, valid.min, valid.step))
     rounded = least + -(-(amount - least) // step) * step
     if max(amount, rounded) > MAX_INT64:
         raise AllocationError(
             f'capacity "{name}": capacity request cannot be represented in the device\'s range '
-            f"arithmetic: request {Quantity(asked)} exceeds MaxInt64"
+            f"arithmetic: request {Quantity(requested)} exceeds MaxInt64"
         )
     return rounded * unit
 
 
-def _breaks_policy(amount: int, capacity: Capacity, *, fractional: bool) -> bool:
+def _breaks_policy(amount: int, capacity: ParsedCapacity, *, fractional: bool) -> bool:
     if capacity.default is not None and amount == capacity.default:
         return False
     if capacity.range is not None:
@@ -143,11 +143,11 @@ def _breaks_range(amount: int, valid: ValidRange, *, fractional: bool) -> bool:
         return True
     if valid.step is None:
         return False
-    unit = _unit(valid, fractional=fractional)
-    return (_units(amount, unit) - _units(valid.min, unit)) % _units(valid.step, unit) != 0
+    unit = _range_unit(valid, fractional=fractional)
+    return (_to_units(amount, unit) - _to_units(valid.min, unit)) % _to_units(valid.step, unit) != 0
 
 
-def _unit(valid: ValidRange, *, fractional: bool) -> int:
+def _range_unit(valid: ValidRange, *, fractional: bool) -> int:
     """Thousandths only where the range needs them, so that large whole ranges stay exact."""
     amounts = (valid.min, valid.max or 0, valid.step or NANO)
     in_milli = all(nano % MILLI == 0 for nano in amounts)
@@ -155,5 +155,5 @@ def _unit(valid: ValidRange, *, fractional: bool) -> int:
     return MILLI if fractional and in_milli and not whole else NANO
 
 
-def _units(nano: int, unit: int) -> int:
+def _to_units(nano: int, unit: int) -> int:
     return -(-nano // unit)

@@ -16,31 +16,31 @@ from kai_py.dra.rows import CounterID, DeviceRow
 Draw = tuple[tuple[str, int], ...]
 """(counter, nano-units) pairs."""
 
-CARDS_KEPT = 4096
-HELD_KEPT = 100_000
+DEVICE_CACHE_SIZE = 4096
+ALLOCATION_CACHE_SIZE = 100_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Card:
+class PhysicalDevice:
     """Devices that draw on one counter set, by their places in it."""
 
     values: Draw
     draws: tuple[Draw, ...]
-    _spent: dict[tuple[int, ...], bool] = field(default_factory=dict)
+    _exhausted: dict[tuple[int, ...], bool] = field(default_factory=dict)
     """By the places of the devices that are held."""
 
-    def is_spent(self, held: tuple[int, ...]) -> bool:
+    def is_exhausted(self, allocated: tuple[int, ...]) -> bool:
         """Whether nothing more can be taken of the card while the devices at ``held`` are."""
-        known = self._spent.get(held)
+        known = self._exhausted.get(allocated)
         if known is None:
-            if len(self._spent) >= HELD_KEPT:
-                self._spent.clear()
-            known = self._spent[held] = self._look(held)
+            if len(self._exhausted) >= ALLOCATION_CACHE_SIZE:
+                self._exhausted.clear()
+            known = self._exhausted[allocated] = self._is_exhausted(allocated)
         return known
 
-    def _look(self, held: tuple[int, ...]) -> bool:
+    def _is_exhausted(self, allocated: tuple[int, ...]) -> bool:
         left = dict(self.values)
-        for place in held:
+        for place in allocated:
             for name, amount in self.draws[place]:
                 left[name] = left.get(name, 0) - amount
         if min(left.values(), default=0) < 0:
@@ -51,17 +51,17 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PoolCards:
+class PhysicalDevices:
     """The cards of a pool by its devices; None for a device that belongs to none."""
 
-    cards: tuple[Card | None, ...]
-    places: tuple[int, ...]
+    by_partition: tuple[PhysicalDevice | None, ...]
+    positions: tuple[int, ...]
     """Of each device in its card."""
-    firsts: tuple[int, ...]
+    first_partitions: tuple[int, ...]
     """Of each device the first one of its card."""
 
 
-def cards_of(rows: Sequence[DeviceRow], counters: dict[CounterID, int]) -> PoolCards:
+def physical_devices(rows: Sequence[DeviceRow], counters: dict[CounterID, int]) -> PhysicalDevices:
     """Find the cards among the devices of a pool whose counter sets hold ``counters``."""
     members: dict[str, list[int]] = {}
     unfit: dict[str, None] = {}
@@ -73,18 +73,18 @@ def cards_of(rows: Sequence[DeviceRow], counters: dict[CounterID, int]) -> PoolC
     values: dict[str, list[tuple[str, int]]] = {}
     for (counter_set, name), value in counters.items():
         values.setdefault(counter_set, []).append((name, value))
-    cards: list[Card | None] = [None] * len(rows)
+    cards: list[PhysicalDevice | None] = [None] * len(rows)
     places, firsts = [0] * len(rows), [0] * len(rows)
     for counter_set, numbers in members.items():
         if counter_set in unfit:
             continue
         draws = tuple(rows[number].consumes[0].counters for number in numbers)
-        card = _card(tuple(values.get(counter_set, ())), draws)
+        card = _physical_device(tuple(values.get(counter_set, ())), draws)
         for place, number in enumerate(numbers):
             cards[number], places[number], firsts[number] = card, place, numbers[0]
-    return PoolCards(tuple(cards), tuple(places), tuple(firsts))
+    return PhysicalDevices(tuple(cards), tuple(places), tuple(firsts))
 
 
-@lru_cache(maxsize=CARDS_KEPT)
-def _card(values: Draw, draws: tuple[Draw, ...]) -> Card:
-    return Card(values, draws)
+@lru_cache(maxsize=DEVICE_CACHE_SIZE)
+def _physical_device(values: Draw, draws: tuple[Draw, ...]) -> PhysicalDevice:
+    return PhysicalDevice(values, draws)

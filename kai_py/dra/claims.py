@@ -22,11 +22,11 @@ from kai_py.dra.constraints import Constraint, ConstraintKind
 from kai_py.dra.errors import AllocationError
 from kai_py.dra.features import Features
 
-Asked = ExactDeviceRequest | DeviceSubRequest
+RequestSpec = ExactDeviceRequest | DeviceSubRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Selector:
+class RequestSelector:
     """A CEL selector and where it stands, for messages: "class C" or "claim NS/X", and #i."""
 
     expression: str
@@ -38,7 +38,7 @@ class Selector:
 
 
 @dataclass(frozen=True, slots=True)
-class Derived:
+class DerivedExpression:
     """An attribute computed from a device for the constraints."""
 
     name: str
@@ -55,26 +55,26 @@ class Option:
     request: int
     name: str
     """ "request" or "request/alternative", as in results."""
-    where: str
+    location: str
     """ "claim NS/X, request R", for messages."""
     device_class: DeviceClass
-    selectors: tuple[Selector, ...]
+    selectors: tuple[RequestSelector, ...]
     """Of the class, then of the request."""
     count: int
     """Devices wanted; not meaningful with ``everything``."""
-    everything: bool
+    is_all_mode: bool
     """Allocation mode All."""
     admin_access: bool
     tolerations: tuple[DeviceToleration, ...]
     capacity: Mapping[str, int]
     """Asked capacity in nano-units."""
-    derived: tuple[Derived, ...]
+    derived: tuple[DerivedExpression, ...]
     constraints: tuple[int, ...]
     """Positions of the claim's constraints that bind this option."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ClaimPlan:
+class ParsedClaim:
     """One claim; a request is a tuple of options, of which one is taken, earlier ones first."""
 
     name: str
@@ -84,40 +84,40 @@ class ClaimPlan:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ClaimSet:
+class ParsedClaims:
     """All claims of one pod, allocated together; equal pods may share one."""
 
-    claims: tuple[ClaimPlan, ...]
+    claims: tuple[ParsedClaim, ...]
     options: tuple[Option, ...]
 
-    def depths(self) -> tuple[int, ...]:
+    def alternative_depths(self) -> tuple[int, ...]:
         """By position of the option, how many alternatives of its request come before it."""
         requests = (request for claim in self.claims for request in claim.requests)
         return tuple(depth for request in requests for depth, _ in enumerate(request))
 
 
-def plan_claims(
+def parse_claims(
     claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass], features: Features
-) -> ClaimSet:
+) -> ParsedClaims:
     """Check ``claims`` against ``classes`` and ``features`` and lay them out.
 
     :raises AllocationError: a claim asks for something that is off, unknown or malformed.
     """
-    plans: list[ClaimPlan] = []
+    plans: list[ParsedClaim] = []
     options: list[Option] = []
     for index, claim in enumerate(claims):
         constraints = _constraints(claim)
         requests = []
         for number, request in enumerate(claim.spec.devices.requests):
-            place = _Place(claim, index, number, len(options))
+            place = _RequestPosition(claim, index, number, len(options))
             made = _options(place, request, constraints, classes, features)
             options.extend(made)
             requests.append(made)
-        _refuse_unknown_constraint(claim)
+        _check_constraint_types(claim)
         plans.append(
-            ClaimPlan(claim_name(claim), tuple(requests), constraints, claim.spec.devices.config)
+            ParsedClaim(claim_name(claim), tuple(requests), constraints, claim.spec.devices.config)
         )
-    return ClaimSet(tuple(plans), tuple(options))
+    return ParsedClaims(tuple(plans), tuple(options))
 
 
 def claim_name(claim: ResourceClaim) -> str:
@@ -137,7 +137,7 @@ def _constraints(claim: ResourceClaim) -> tuple[Constraint, ...]:
     )
 
 
-def _refuse_unknown_constraint(claim: ResourceClaim) -> None:
+def _check_constraint_types(claim: ResourceClaim) -> None:
     for position, constraint in enumerate(claim.spec.devices.constraints):
         if constraint.match_attribute is None and constraint.distinct_attribute is None:
             raise AllocationError(
@@ -147,7 +147,7 @@ def _refuse_unknown_constraint(claim: ResourceClaim) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _RequestPosition:
     """Where a request stands in the claims."""
 
     claim: ResourceClaim
@@ -157,99 +157,107 @@ class _Place:
 
 
 def _options(
-    place: _Place,
+    request_position: _RequestPosition,
     request: DeviceRequest,
     constraints: tuple[Constraint, ...],
     classes: Mapping[str, DeviceClass],
     features: Features,
 ) -> tuple[Option, ...]:
-    claim = claim_name(place.claim)
+    claim = claim_name(request_position.claim)
     if request.first_available and not features.prioritized_list:
         raise AllocationError(
             f"claim {claim}, request {request.name}: has subrequests, "
             "but the DRAPrioritizedList feature is disabled"
         )
-    asked: Sequence[Asked] = request.first_available or (request.exactly or ExactDeviceRequest(),)
+    asked: Sequence[RequestSpec] = request.first_available or (
+        request.exactly or ExactDeviceRequest(),
+    )
     made = []
-    for position, each in enumerate(asked, place.first_option):
+    for position, each in enumerate(asked, request_position.first_option):
         name = f"{request.name}/{each.name}" if isinstance(each, DeviceSubRequest) else request.name
         where = f"claim {claim}, request {name}"
         _check(each, where, features)
-        device_class = _class(each, where, classes)
+        device_class = _device_class(each, where, classes)
         made.append(
             Option(
                 position=position,
-                claim=place.claim_index,
-                request=place.request_index,
+                claim=request_position.claim_index,
+                request=request_position.request_index,
                 name=name,
-                where=where,
+                location=where,
                 device_class=device_class,
                 selectors=(
                     *_selectors(f"class {device_class.metadata.name}", device_class.spec.selectors),
                     *_selectors(f"claim {claim}", each.selectors),
                 ),
                 count=each.count,
-                everything=each.allocation_mode == "All",
-                admin_access=_admin(each),
+                is_all_mode=each.allocation_mode == "All",
+                admin_access=_has_admin_access(each),
                 tolerations=each.tolerations,
-                capacity=_capacity(each, where),
-                derived=tuple(Derived(d.name, d.expression) for d in each.derived_attributes),
+                capacity=_requested_capacity(each, where),
+                derived=tuple(
+                    DerivedExpression(d.name, d.expression) for d in each.derived_attributes
+                ),
                 constraints=tuple(
-                    index for index, constraint in enumerate(constraints) if constraint.binds(name)
+                    index
+                    for index, constraint in enumerate(constraints)
+                    if constraint.applies_to(name)
                 ),
             )
         )
     return tuple(made)
 
 
-def _check(asked: Asked, where: str, features: Features) -> None:
-    if asked.capacity.requests and not features.consumable_capacity:
+def _check(request: RequestSpec, location: str, features: Features) -> None:
+    if request.capacity.requests and not features.consumable_capacity:
         raise AllocationError(
-            f"{where}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
+            f"{location}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
         )
-    if asked.derived_attributes and not features.derived_attributes:
+    if request.derived_attributes and not features.derived_attributes:
         raise AllocationError(
-            f"{where}: cannot handle request with derived attributes, the feature is disabled"
+            f"{location}: cannot handle request with derived attributes, the feature is disabled"
         )
-    for position, selector in enumerate(asked.selectors):
+    for position, selector in enumerate(request.selectors):
         if selector.cel is None:
             raise AllocationError(
-                f"{where}, selector #{position}: CEL expression empty (unsupported selector type?)"
+                f"{location}, selector #{position}: CEL expression empty (unsupported selector type?)"
             )
-    if _admin(asked) and not features.admin_access:
-        raise AllocationError(f"{where}: admin access is requested, but the feature is disabled")
+    if _has_admin_access(request) and not features.admin_access:
+        raise AllocationError(f"{location}: admin access is requested, but the feature is disabled")
 
 
-def _class(asked: Asked, where: str, classes: Mapping[str, DeviceClass]) -> DeviceClass:
-    name = asked.device_class_name
+def _device_class(
+    request: RequestSpec, location: str, classes: Mapping[str, DeviceClass]
+) -> DeviceClass:
+    name = request.device_class_name
     if not name:
-        raise AllocationError(f"{where}: missing device class name (unsupported request type?)")
+        raise AllocationError(f"{location}: missing device class name (unsupported request type?)")
     found = classes.get(name)
     if found is None:
         raise AllocationError(
-            f"{where}: could not retrieve device class {name}: "
+            f"{location}: could not retrieve device class {name}: "
             f'deviceclass.resource.k8s.io "{name}" not found'
         )
-    if asked.allocation_mode not in ("ExactCount", "All"):
-        raise AllocationError(f"{where}: unsupported count mode {asked.allocation_mode}")
+    if request.allocation_mode not in ("ExactCount", "All"):
+        raise AllocationError(f"{location}: unsupported count mode {request.allocation_mode}")
     return found
 
 
-def _admin(asked: Asked) -> bool:
-    return isinstance(asked, ExactDeviceRequest) and asked.admin_access
+def _has_admin_access(request: RequestSpec) -> bool:
+    return isinstance(request, ExactDeviceRequest) and request.admin_access
 
 
-def _selectors(owner: str, selectors: Sequence[DeviceSelector]) -> tuple[Selector, ...]:
+def _selectors(owner: str, selectors: Sequence[DeviceSelector]) -> tuple[RequestSelector, ...]:
     return tuple(
-        Selector(selector.cel.expression if selector.cel else "", owner, position)
+        RequestSelector(selector.cel.expression if selector.cel else "", owner, position)
         for position, selector in enumerate(selectors)
     )
 
 
-def _capacity(asked: Asked, where: str) -> dict[str, int]:
+def _requested_capacity(request: RequestSpec, location: str) -> dict[str, int]:
     try:
         return {
-            name: parse_quantity(amount).nano for name, amount in asked.capacity.requests.items()
+            name: parse_quantity(amount).nano for name, amount in request.capacity.requests.items()
         }
     except QuantityError as error:
-        raise AllocationError(f"{where}: capacity.requests: {error}") from error
+        raise AllocationError(f"{location}: capacity.requests: {error}") from error

@@ -19,10 +19,10 @@ from kai_py.api.records.resource import (
     ResourceClaimStatus,
     ResourceSlice,
 )
-from kai_py.dra.device_kinds import DeviceKind, DeviceKinds, most_on_a_node
-from kai_py.dra.device_limits import falls_under
+from kai_py.dra.device_kinds import DeviceKind, DeviceKinds, max_on_one_node
+from kai_py.dra.device_limits import counts_towards
 from kai_py.dra.expressions import CompiledExpressions
-from kai_py.dra.fleet import Fleet
+from kai_py.dra.fleet import ClusterAllocator
 from kai_py.dra.gpu_weight import device_gpus, physical_gpus
 from kai_py.dra.holdings import DeviceState
 from kai_py.dra.identity import DeviceID, PoolID
@@ -33,7 +33,7 @@ from kai_py.snapshot.accounting import (
     DEVICE_CLASS,
     MIG_SLICES_PER_GPU,
     Accounting,
-    AskedDevices,
+    DeviceRequestSpec,
 )
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.queue_specs import DeviceLimit
@@ -41,7 +41,7 @@ from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import DeviceObjects
 
 GPU_DRIVERS = ("gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gpu.example.com")
-CHANGES_KEPT = 100_000
+MAX_CHANGES = 100_000
 """Changes of the allocation state after which those who follow it start afresh."""
 
 PLUGIN_RESOURCES = {
@@ -52,7 +52,7 @@ PLUGIN_RESOURCES = {
 
 
 @dataclass(frozen=True, slots=True)
-class GpuRules:
+class GpuDefinition:
     """Which devices count as GPUs: by driver, or all devices of a class.
 
     ``mig_slices_per_gpu``: of MIG devices that a device plugin serves.
@@ -66,7 +66,7 @@ class GpuRules:
 
 
 @dataclass(frozen=True, slots=True)
-class ClassMeaning:
+class ClassInfo:
     """What one device of a DeviceClass stands for; nothing for a class that does not exist."""
 
     gpus: float = 0.0
@@ -74,7 +74,7 @@ class ClassMeaning:
     devices: int = field(default=0, compare=False)
     """How many devices it matches; pods cost the same whatever it is."""
     drivers: tuple[str, ...] = field(default=(), compare=False)
-    even: bool = field(default=True, compare=False)
+    uniform_gpus: bool = field(default=True, compare=False)
     """Whether all of its devices stand for as many GPUs."""
 
 
@@ -82,7 +82,7 @@ class ClassMeaning:
 class ClusterDevices:
     """All devices and who holds them."""
 
-    rules: GpuRules = GpuRules()
+    rules: GpuDefinition = GpuDefinition()
     inventory: Inventory = field(default_factory=Inventory)
     allocator_steps: int = DEFAULT_BUDGET
     """Budget of the allocator for one pod on one node."""
@@ -92,25 +92,25 @@ class ClusterDevices:
     _claims_generation: int = -1
     _slices: Mapping[str, ResourceSlice] = field(default_factory=dict)
     _claims: Mapping[tuple[str, str], ResourceClaim] = field(default_factory=dict)
-    _meanings: dict[str, ClassMeaning] = field(default_factory=dict)
+    _class_infos: dict[str, ClassInfo] = field(default_factory=dict)
     _node_gpus: tuple[int, int, Floats] | None = None
     _limits: tuple[DeviceLimit, ...] = ()
-    _counted_by: tuple[object, ...] = ()
+    _limits_seen: tuple[object, ...] = ()
 
     def __post_init__(self) -> None:
         self.state = DeviceState(self.inventory.device)
         self._kinds = DeviceKinds(self.inventory, self.expressions)
-        self.fleet = Fleet(self.inventory, self.classes, self.allocator_steps)
+        self.allocator = ClusterAllocator(self.inventory, self.classes, self.allocator_steps)
         self.accounting = Accounting(
             class_weight=self.class_gpus,
             device_weight=self.device_gpus,
             class_resource=self.class_resource,
             gpu_resources=self.rules.resources,
             mig_slices_per_gpu=self.rules.mig_slices_per_gpu,
-            row_count=self.row_count,
-            asked_rows=self.asked_rows,
-            asked_count=self.asked_count,
-            device_rows=self.device_rows,
+            device_count=self.device_count,
+            request_quota_resources=self.request_quota_resources,
+            request_device_limit=self.request_device_limit,
+            device_quota_resources=self.device_quota_resources,
         )
 
     def sync(self, objects: DeviceObjects) -> bool:
@@ -120,23 +120,23 @@ class ClusterDevices:
             self._sync_slices(objects)
         if objects.claims_generation != self._claims_generation:
             self._sync_claims(objects)
-        counts_changed = self._look_at_limits()
+        counts_changed = self._limits_changed()
         if not slices_changed:
             return counts_changed
-        before = self._meanings
-        self._meanings = {
-            name: ClassMeaning(
+        before = self._class_infos
+        self._class_infos = {
+            name: ClassInfo(
                 self._class_gpus(name),
                 self._class_resource(name),
                 self._class_devices(name),
                 self._drivers_of(name),
-                self._is_even(name),
+                self._has_uniform_gpus(name),
             )
             for name in objects.classes
         }
-        return counts_changed or before != self._meanings
+        return counts_changed or before != self._class_infos
 
-    def count_by(self, limits: Iterable[DeviceLimit]) -> None:
+    def set_limits(self, limits: Iterable[DeviceLimit]) -> None:
         """Count devices by these limits from the next ``sync`` on."""
         self._limits = tuple(sorted(set(limits)))
 
@@ -145,87 +145,97 @@ class ClusterDevices:
 
         A class that matches no device yet counts by the drivers its selectors name.
         """
-        return self._meanings.get(name, ClassMeaning()).gpus
+        return self._class_infos.get(name, ClassInfo()).gpus
 
     def class_resource(self, name: str) -> str:
         """The resource by which a device plugin reports the devices of a class; "" if none."""
-        return self._meanings.get(name, ClassMeaning()).plugin_resource
+        return self._class_infos.get(name, ClassInfo()).plugin_resource
 
     def classes_of(self, driver: str) -> frozenset[str]:
         """Classes of devices of a driver."""
         return frozenset(
-            name for name, meaning in self._meanings.items() if driver in meaning.drivers
+            name for name, meaning in self._class_infos.items() if driver in meaning.drivers
         )
 
-    def saved(self, spec: ResourceClaimSpec, allocation: AllocationResult) -> dict[str, float]:
+    def refund(self, spec: ResourceClaimSpec, allocation: AllocationResult) -> dict[str, float]:
         """How much less a claim costs by the devices it got than by the most it could get."""
-        if self._costs_the_most(spec):
+        if self._has_fixed_charge(spec):
             return {}
         given = ResourceClaim(spec=spec, status=ResourceClaimStatus(allocation=allocation))
         most, costs = self.accounting.claim_spec(spec), self.accounting.claim(given)
         less = {name: most.get(name, 0.0) - costs.get(name, 0.0) for name in {**most, **costs}}
         return {name: amount for name, amount in less.items() if amount}
 
-    def row_count(self, row: str) -> float:
+    def device_count(self, quota_resource: str) -> float:
         """Devices that count in a row of devices; every placement of a partition does."""
-        if row.startswith(DEVICE_CLASS):
-            return float(self._meanings.get(row.removeprefix(DEVICE_CLASS), ClassMeaning()).devices)
+        if quota_resource.startswith(DEVICE_CLASS):
+            return float(
+                self._class_infos.get(
+                    quota_resource.removeprefix(DEVICE_CLASS), ClassInfo()
+                ).devices
+            )
         kinds = self._kinds.all().values()
-        return float(sum(kind.devices for kind in kinds if row in self._rows_of(kind.row)))
+        return float(
+            sum(kind.devices for kind in kinds if quota_resource in self._quota_resources(kind.row))
+        )
 
-    def asked_rows(self, asked: AskedDevices) -> tuple[str, ...]:
+    def request_quota_resources(self, request: DeviceRequestSpec) -> tuple[str, ...]:
         """Rows of limits in which a device that a request can get may count."""
         if not self._limits:
             return ()
-        rows = (row for kind in self._asked_kinds(asked) for row in self._rows_of(kind.row))
+        rows = (
+            row
+            for kind in self._requested_kinds(request)
+            for row in self._quota_resources(kind.row)
+        )
         return tuple(dict.fromkeys(rows))
 
-    def asked_count(self, asked: AskedDevices) -> float:
+    def request_device_limit(self, request: DeviceRequestSpec) -> float:
         """The most devices that a request for all of them gets on any node."""
-        return float(most_on_a_node(self._asked_kinds(asked)))
+        return float(max_on_one_node(self._requested_kinds(request)))
 
-    def device_rows(self, driver: str, pool: str, device: str) -> tuple[str, ...]:
+    def device_quota_resources(self, driver: str, pool: str, device: str) -> tuple[str, ...]:
         """Rows of limits in which a device counts; one that vanished counts in none."""
         row = self.inventory.device(DeviceID(driver, pool, device)) if self._limits else None
-        return () if row is None else self._rows_of(row)
+        return () if row is None else self._quota_resources(row)
 
-    def _rows_of(self, row: DeviceRow) -> tuple[str, ...]:
-        return tuple(limit.row for limit in self._limits if falls_under(row, limit))
+    def _quota_resources(self, row: DeviceRow) -> tuple[str, ...]:
+        return tuple(limit.resource for limit in self._limits if counts_towards(row, limit))
 
-    def _asked_kinds(self, asked: AskedDevices) -> list[DeviceKind]:
+    def _requested_kinds(self, request: DeviceRequestSpec) -> list[DeviceKind]:
         """What a request can get; where its selectors single devices out, what its class can."""
-        device_class = self.classes.get(asked.device_class_name)
+        device_class = self.classes.get(request.device_class_name)
         if device_class is None:
             return []
-        own = _expressions(asked.selectors)
+        own = _expressions(request.selectors)
         of_class = _expressions(device_class.spec.selectors)
         return self._kinds.selected_by([*of_class, *own]) or self._kinds.selected_by(of_class)
 
-    def _look_at_limits(self) -> bool:
+    def _limits_changed(self) -> bool:
         """Whether devices may count otherwise than at the last look."""
-        before = self._counted_by
-        self._counted_by = (self._limits, *self._kinds.all()) if self._limits else ()
-        return before != self._counted_by
+        before = self._limits_seen
+        self._limits_seen = (self._limits, *self._kinds.all()) if self._limits else ()
+        return before != self._limits_seen
 
-    def _costs_the_most(self, spec: ResourceClaimSpec) -> bool:
+    def _has_fixed_charge(self, spec: ResourceClaimSpec) -> bool:
         """Whether a claim costs the same whichever devices it gets."""
         return not self._limits and all(
             request.exactly is not None
             and request.exactly.allocation_mode != "All"
-            and self._meanings.get(request.exactly.device_class_name, ClassMeaning()).even
+            and self._class_infos.get(request.exactly.device_class_name, ClassInfo()).uniform_gpus
             for request in spec.devices.requests
         )
 
-    def _is_even(self, name: str) -> bool:
+    def _has_uniform_gpus(self, name: str) -> bool:
         drivers = frozenset(self.rules.drivers)
-        weights = {device_gpus(row, drivers) for row in self._matching(self.classes[name])}
+        weights = {device_gpus(row, drivers) for row in self._devices_of_class(self.classes[name])}
         return name in self.rules.classes or len(weights) <= 1
 
     def _drivers_of(self, name: str) -> tuple[str, ...]:
         return tuple(self._class_drivers(self.classes[name]))
 
     def _class_devices(self, name: str) -> int:
-        return sum(kind.devices for kind in self._of_class(self.classes[name]))
+        return sum(kind.devices for kind in self._kinds_of_class(self.classes[name]))
 
     def _class_resource(self, name: str) -> str:
         device_class = self.classes[name]
@@ -268,12 +278,12 @@ class ClusterDevices:
         for pool in dict.fromkeys(
             PoolID(piece.spec.driver, piece.spec.pool.name) for piece in changed
         ):
-            self.state.look_again(pool)
+            self.state.refresh_pool(pool)
         self.inventory.set_taint_rules(
             [objects.taint_rules[name] for name in sorted(objects.taint_rules)]
         )
         self._slices = objects.slices
-        self.classes = self.fleet.classes = objects.classes
+        self.classes = self.allocator.classes = objects.classes
         self._generation = objects.generation
 
     def _sync_claims(self, objects: DeviceObjects) -> None:
@@ -282,8 +292,8 @@ class ClusterDevices:
                 self.state.release(claim.status.allocation)
         for key, claim in objects.claims.items():
             if self._claims.get(key) is not claim and claim.status.allocation is not None:
-                self.state.hold(claim.status.allocation)
-        if len(self.state.changes) > CHANGES_KEPT:
+                self.state.mark_allocated(claim.status.allocation)
+        if len(self.state.changes) > MAX_CHANGES:
             self.state = DeviceState(self.inventory.device, dict(self.state.pools))
         self._claims = objects.claims
         self._claims_generation = objects.claims_generation
@@ -293,25 +303,25 @@ class ClusterDevices:
             return 1.0
         device_class = self.classes[name]
         drivers = frozenset(self.rules.drivers)
-        matching = self._matching(device_class)
+        matching = self._devices_of_class(device_class)
         if matching:
             return max(device_gpus(row, drivers) for row in matching)
         return float(any(driver in drivers for driver in self._class_drivers(device_class)))
 
     def _class_drivers(self, device_class: DeviceClass) -> list[str]:
         """Drivers of the devices a class matches; without any, those its selectors name."""
-        matching = self._matching(device_class)
+        matching = self._devices_of_class(device_class)
         if matching:
             return sorted({row.id.driver for row in matching})
         texts = [s.cel.expression for s in device_class.spec.selectors if s.cel is not None]
         known = sorted({*self.rules.drivers, *self.rules.plugin_resources})
         return [driver for driver in known if any(driver in text for text in texts)]
 
-    def _matching(self, device_class: DeviceClass) -> list[DeviceRow]:
+    def _devices_of_class(self, device_class: DeviceClass) -> list[DeviceRow]:
         """One device of each kind that the class selects."""
-        return [kind.row for kind in self._of_class(device_class)]
+        return [kind.row for kind in self._kinds_of_class(device_class)]
 
-    def _of_class(self, device_class: DeviceClass) -> list[DeviceKind]:
+    def _kinds_of_class(self, device_class: DeviceClass) -> list[DeviceKind]:
         return self._kinds.selected_by(_expressions(device_class.spec.selectors))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterable, Sequence
 
 
-def connect(tokens: Sequence[Iterable[Hashable]]) -> list[int]:
+def connected_components(tokens: Sequence[Iterable[Hashable]]) -> list[int]:
     """Number the components of items that share tokens, in the order of their first items."""
     parents = list(range(len(tokens)))
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from kai_py.api.records.resource import DeviceAttribute
 from kai_py.dra.rows import DeviceRow
 
-Element = tuple[str, int | bool | str]
+AttributeElement = tuple[str, int | bool | str]
 """A value with its type: ("int", 1), ("string", "a")."""
 
-ConstraintState = frozenset[Element] | None
+ConstraintState = frozenset[AttributeElement] | None
 """Match: the values still possible; distinct: the values in use; None: no device yet."""
 
 
@@ -35,27 +35,27 @@ class Constraint:
     attribute: str
     requests: frozenset[str]
 
-    def binds(self, request: str) -> bool:
+    def applies_to(self, request: str) -> bool:
         """Tell whether devices of ``request`` ("req" or "req/alternative") are constrained."""
         if not self.requests:
             return True
         return request in self.requests or request.partition("/")[0] in self.requests
 
 
-def extended(
-    kind: ConstraintKind, state: ConstraintState, elements: frozenset[Element] | None
+def with_device(
+    kind: ConstraintKind, state: ConstraintState, values: frozenset[AttributeElement] | None
 ) -> ConstraintState:
     """Add a device with ``elements``; None means that it must not join.
 
     ``elements`` is None where the device lacks a usable value.
     """
-    if elements is None:
+    if values is None:
         return None
     if kind is ConstraintKind.DISTINCT:
         if state is None:
-            return elements
-        return state | elements if state.isdisjoint(elements) else None
-    common = elements if state is None else state & elements
+            return values
+        return state | values if state.isdisjoint(values) else None
+    common = values if state is None else state & values
     return common or None
 
 
@@ -70,7 +70,7 @@ def find_attribute(row: DeviceRow, name: str) -> DeviceAttribute | None:
 
 def attribute_elements(
     attribute: DeviceAttribute | None, *, lists: bool
-) -> frozenset[Element] | None:
+) -> frozenset[AttributeElement] | None:
     """Return the values of an attribute, None for a type that constraints cannot use."""
     if attribute is None:
         return None

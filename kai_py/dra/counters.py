@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from kai_py.dra.holdings import PoolUsage
 from kai_py.dra.identity import PoolID
-from kai_py.dra.inventory import NodeView
+from kai_py.dra.inventory import NodeDevices
 from kai_py.dra.rows import Consumption, CounterID
 
-Draw = tuple[tuple[int, int], ...]
+CounterDraw = tuple[tuple[int, int], ...]
 """(number of a counter, nano-units) pairs."""
 
 CounterSetID = tuple[int, str]
@@ -29,17 +29,17 @@ class CounterLayout:
     """The counters of a node view, numbered."""
 
     values: tuple[int, ...]
-    draws: tuple[Draw, ...]
+    draws: tuple[CounterDraw, ...]
     """Per device of the view."""
     numbers: Mapping[tuple[int, CounterID], int]
     """(position of the pool, counter) to its number."""
     by_pool: tuple[Mapping[CounterID, int], ...]
     """The same for each pool of the view."""
-    grouped: bool
+    has_groups: bool
     """Whether any device names compatibility groups."""
 
 
-def lay_out(view: NodeView) -> CounterLayout:
+def layout_counters(view: NodeDevices) -> CounterLayout:
     """Number the counters of ``view``."""
     numbers: dict[tuple[int, CounterID], int] = {}
     by_pool: list[dict[CounterID, int]] = []
@@ -63,7 +63,7 @@ def lay_out(view: NodeView) -> CounterLayout:
 
 
 def counters_left(
-    layout: CounterLayout, view: NodeView, usage: Mapping[PoolID, PoolUsage]
+    layout: CounterLayout, view: NodeDevices, usage: Mapping[PoolID, PoolUsage]
 ) -> list[int]:
     """Return what is left of each counter; negative where it is overdrawn."""
     left = list(layout.values)
@@ -85,7 +85,7 @@ def overdrawn_pools(layout: CounterLayout, left: list[int]) -> frozenset[int]:
 
 
 def groups_in_use(
-    view: NodeView, usage: Mapping[PoolID, PoolUsage]
+    view: NodeDevices, usage: Mapping[PoolID, PoolUsage]
 ) -> dict[CounterSetID, frozenset[str]]:
     """Return the groups that the held devices of each counter set have in common."""
     common: dict[CounterSetID, frozenset[str]] = {}
@@ -93,14 +93,14 @@ def groups_in_use(
         held = usage.get(pool.id)
         if held is None:
             continue
-        for holding in held.holdings.values():
+        for holding in held.devices.values():
             for consumption in holding.consumes:
                 key = (position, consumption.counter_set)
                 common[key] = common.get(key, consumption.groups) & consumption.groups
     return common
 
 
-def joined_groups(
+def groups_with_device(
     pool: int, consumes: Iterable[Consumption], common: Mapping[CounterSetID, frozenset[str]]
 ) -> dict[CounterSetID, frozenset[str]] | None:
     """Return the changed groups when a device joins, None when it must not."""

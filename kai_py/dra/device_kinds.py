@@ -12,7 +12,7 @@ from kai_py.api.records.resource import MAX_RESULTS_PER_CLAIM
 from kai_py.dra.expressions import CompiledExpressions
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.rows import DeviceRow
-from kai_py.dra.selection import ExpressionFaultError, ExpressionTextError
+from kai_py.dra.selection import ExpressionCompileError, ExpressionRuntimeError
 
 
 @dataclass(slots=True)
@@ -30,15 +30,15 @@ class DeviceKinds:
 
     inventory: Inventory
     expressions: CompiledExpressions
-    _known: tuple[int, Mapping[str, DeviceKind]] | None = None
+    _cached: tuple[int, Mapping[str, DeviceKind]] | None = None
     _selected: dict[tuple[str, ...], list[DeviceKind]] = field(default_factory=dict)
 
     def all(self) -> Mapping[str, DeviceKind]:
         """Every kind by what its devices have in common."""
-        if self._known is None or self._known[0] != self.inventory.revision:
-            self._known = (self.inventory.revision, _kinds(self.inventory))
+        if self._cached is None or self._cached[0] != self.inventory.revision:
+            self._cached = (self.inventory.revision, _kinds(self.inventory))
             self._selected.clear()
-        return self._known[1]
+        return self._cached[1]
 
     def selected_by(self, expressions: Sequence[str]) -> list[DeviceKind]:
         """The kinds whose devices satisfy all expressions; one that fails selects nothing."""
@@ -52,11 +52,11 @@ class DeviceKinds:
     def _satisfies(self, row: DeviceRow, expressions: Iterable[str]) -> bool:
         try:
             return all(self.expressions.matches(each, row) for each in expressions)
-        except (ExpressionFaultError, ExpressionTextError):
+        except (ExpressionRuntimeError, ExpressionCompileError):
             return False
 
 
-def most_on_a_node(kinds: Iterable[DeviceKind]) -> int:
+def max_on_one_node(kinds: Iterable[DeviceKind]) -> int:
     """The most devices of these kinds that a claim on one node can get, if it asks for all."""
     by_node: dict[str, int] = {}
     for kind in kinds:

@@ -12,13 +12,13 @@ from kai_py.dra.rows import DeviceRow
 from kai_py.snapshot.queue_specs import DeviceLimit
 
 
-def falls_under(row: DeviceRow, limit: DeviceLimit) -> bool:
+def counts_towards(row: DeviceRow, limit: DeviceLimit) -> bool:
     """Whether holding ``row`` counts in ``limit``."""
     names = _names(row, limit.attribute)
     for name in names:
         attribute = row.device.attributes.get(name)
         if attribute is not None:
-            return any(text in limit.values for text in _texts(attribute))
+            return any(text in limit.values for text in _value_texts(attribute))
     return any(
         capacity.name in names and capacity.value in (_nano(value) for value in limit.values)
         for capacity in row.capacities
@@ -31,7 +31,7 @@ def _names(row: DeviceRow, attribute: str) -> tuple[str, ...]:
     return (attribute, bare) if domain == row.id.driver else (attribute,)
 
 
-def _texts(attribute: DeviceAttribute) -> Iterator[str]:
+def _value_texts(attribute: DeviceAttribute) -> Iterator[str]:
     if attribute.bool_value is not None:
         yield str(attribute.bool_value).lower()
     for flag in attribute.bool_values or ():

@@ -7,25 +7,25 @@ from kai_py.cel.expression import CompileError
 from kai_py.cel.library.versions import Semver
 from kai_py.cel.values import CELRuntimeError
 from kai_py.dra.rows import DeviceRow
-from kai_py.dra.selection import ExpressionFaultError, Expressions, ExpressionTextError
+from kai_py.dra.selection import ExpressionCompileError, ExpressionRuntimeError, Expressions
 from kai_py.dra.selectors.derived_attribute import compile_attribute
 from kai_py.dra.selectors.device import AttributeList, AttributeValue
 from kai_py.dra.selectors.selector import compile_selector, explain
 
 
 @dataclass(slots=True, eq=False)
-class KnownMatches:
+class CachedExpressions:
     """Answers each question once: equal requests of one pod ask the same of every device."""
 
     expressions: Expressions
-    _known: dict[tuple[str, DeviceRow], bool] = field(default_factory=dict)
+    _cached: dict[tuple[str, DeviceRow], bool] = field(default_factory=dict)
 
     def matches(self, expression: str, row: DeviceRow) -> bool:
         """Tell whether a selector matches; raises as ``CompiledExpressions.matches`` does."""
         key = (expression, row)
-        known = self._known.get(key)
+        known = self._cached.get(key)
         if known is None:
-            known = self._known[key] = self.expressions.matches(expression, row)
+            known = self._cached[key] = self.expressions.matches(expression, row)
         return known
 
     def derive(self, expression: str, row: DeviceRow) -> DeviceAttribute:
@@ -44,21 +44,21 @@ class CompiledExpressions:
         """
         selector = compile_selector(expression)
         if isinstance(selector, CompileError):
-            raise ExpressionTextError(selector.message)
+            raise ExpressionCompileError(selector.message)
         try:
             return selector.matches(row.cel)
         except CELRuntimeError as error:
-            raise ExpressionFaultError(explain(error)) from error
+            raise ExpressionRuntimeError(explain(error)) from error
 
     def derive(self, expression: str, row: DeviceRow) -> DeviceAttribute:
         """Compute a derived attribute; raises as ``matches`` does."""
         derived = compile_attribute(expression)
         if isinstance(derived, CompileError):
-            raise ExpressionTextError(derived.message)
+            raise ExpressionCompileError(derived.message)
         try:
             return _attribute(derived.value(row.cel))
         except CELRuntimeError as error:
-            raise ExpressionFaultError(error.reason) from error
+            raise ExpressionRuntimeError(error.reason) from error
 
 
 def _attribute(value: AttributeValue) -> DeviceAttribute:

@@ -8,7 +8,7 @@ import enum
 from dataclasses import dataclass, fields
 
 
-class Choice(enum.Enum):
+class AllocationStrategy(enum.Enum):
     """Which of several sufficient allocations is taken, and how faults are read.
 
     ``FIRST_FIT`` answers what kube-scheduler answers, oddities included. ``BEST_FIT`` keeps whole

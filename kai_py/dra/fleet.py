@@ -15,35 +15,35 @@ import numpy as np
 
 from kai_py.api.records.core import Node
 from kai_py.api.records.resource import DeviceClass, ResourceClaim
-from kai_py.dra.allocator import Allocated, Answer, allocate
-from kai_py.dra.claims import plan_claims
+from kai_py.dra.allocator import Allocation, AllocationOutcome, allocate
+from kai_py.dra.claims import parse_claims
 from kai_py.dra.errors import AllocationError
-from kai_py.dra.features import Choice
-from kai_py.dra.fleet_layout import FleetLayout, Ints, Memory, lay_out_fleet
+from kai_py.dra.features import AllocationStrategy
+from kai_py.dra.fleet_layout import ClusterLayout, Ints, LayoutCache, lay_out_cluster
 from kai_py.dra.holdings import DeviceState
 from kai_py.dra.inventory import Inventory
-from kai_py.dra.node_classes import LOCALITY, NodeClasses
-from kai_py.dra.question import Alternatives, Question, Terms
+from kai_py.dra.node_classes import LOCALITY_ATTRIBUTES, NodeClasses
+from kai_py.dra.question import AllocationQuery, Alternatives, QueryContext
 from kai_py.dra.search import DEFAULT_BUDGET
-from kai_py.dra.table_expressions import TableExpressions
-from kai_py.dra.usage_numbers import UsageNumbers
+from kai_py.dra.table_expressions import MaskedExpressions
+from kai_py.dra.usage_numbers import UsageClasses
 
-QUESTIONS_KEPT = 256
+QUERY_CACHE_SIZE = 256
 """Sets of claims whose answers are kept, the most recently used ones."""
 
 
 @dataclass(slots=True, eq=False)
-class Fleet:
+class ClusterAllocator:
     """Answers questions about all nodes; inventory and classes may change in between."""
 
     inventory: Inventory
     classes: Mapping[str, DeviceClass]
     budget: int = DEFAULT_BUDGET
-    _memory: Memory = field(default_factory=Memory)
-    _usage: UsageNumbers = field(default_factory=UsageNumbers)
-    _expressions: TableExpressions = field(default_factory=TableExpressions)
-    _layout: FleetLayout | None = None
-    _questions: "OrderedDict[bytes, Question]" = field(default_factory=OrderedDict)
+    _layout_cache: LayoutCache = field(default_factory=LayoutCache)
+    _usage_classes: UsageClasses = field(default_factory=UsageClasses)
+    _expressions: MaskedExpressions = field(default_factory=MaskedExpressions)
+    _layout: ClusterLayout | None = None
+    _queries: "OrderedDict[bytes, AllocationQuery]" = field(default_factory=OrderedDict)
 
     def count_fits(
         self,
@@ -52,7 +52,7 @@ class Fleet:
         state: DeviceState,
         *,
         limit: int,
-        among: Ints | None = None,
+        node_rows: Ints | None = None,
     ) -> Ints:
         """(nodes,) int64: how many pods with such claims fit each node, one after the other.
 
@@ -61,12 +61,12 @@ class Fleet:
         a pool the counts hold for each node alone.
         """
         counts = np.zeros(len(nodes), dtype=np.int64)
-        rows = np.arange(len(nodes), dtype=np.int64) if among is None else among
+        rows = np.arange(len(nodes), dtype=np.int64) if node_rows is None else node_rows
         if not claims:
             counts[rows] = limit
             return counts
         try:
-            question, usage = self.look(claims, nodes, state)
+            question, usage = self.query(claims, nodes, state)
         except AllocationError:
             return counts
         counts[rows] = question.counts(rows, usage, state, limit)
@@ -79,7 +79,7 @@ class Fleet:
         state: DeviceState,
         *,
         limit: int,
-        among: Ints,
+        node_rows: Ints,
     ) -> Alternatives | None:
         """What of their lists of alternatives pods get on ``among``, rows of ``nodes``.
 
@@ -89,10 +89,10 @@ class Fleet:
         if not any(request.first_available for request in requests):
             return None
         try:
-            question, usage = self.look(claims, nodes, state)
+            question, usage = self.query(claims, nodes, state)
         except AllocationError:
             return None
-        return question.alternatives(among, usage, limit)
+        return question.alternatives(node_rows, usage, limit)
 
     def allocate(
         self,
@@ -100,67 +100,73 @@ class Fleet:
         nodes: tuple[Node, ...],
         row: int,
         state: DeviceState,
-    ) -> Answer:
+    ) -> AllocationOutcome:
         """Find devices for ``claims`` on ``nodes[row]``, as ``allocator.allocate`` does."""
         if not claims:
-            return Allocated(())
+            return Allocation(())
         try:
-            question, usage = self.look(claims, nodes, state)
+            question, usage = self.query(claims, nodes, state)
             step = question.step(row, int(usage[row]), state)
-            if step.refusal is None:
-                return Allocated(question.realise(claims, row, step.picks))
+            if step.failure is None:
+                return Allocation(question.allocations_for(claims, row, step.picks))
         except AllocationError as error:
             return error
-        if isinstance(step.refusal, AllocationError):
-            return self.in_own_words(claims, nodes[row], state)
-        return step.refusal
+        if isinstance(step.failure, AllocationError):
+            return self.allocate_uncached(claims, nodes[row], state)
+        return step.failure
 
-    def look(
+    def query(
         self, claims: Sequence[ResourceClaim], nodes: tuple[Node, ...], state: DeviceState
-    ) -> tuple[Question, Ints]:
+    ) -> tuple[AllocationQuery, Ints]:
         """Return what is known of ``claims``, and (nodes,) the number of what is held on each.
 
         :raises AllocationError: the claims concern no device, whatever the node.
         """
-        question = self._question(claims, nodes)
-        return question, self._usage.of_nodes(self._lay_out(nodes), state)
+        question = self._cached_query(claims, nodes)
+        return question, self._usage_classes.of_nodes(self._current_layout(nodes), state)
 
-    def in_own_words(
+    def allocate_uncached(
         self, claims: Sequence[ResourceClaim], node: Node, state: DeviceState
-    ) -> Answer:
+    ) -> AllocationOutcome:
         """Find the fault again for the node and claims in question, whose names it tells."""
         return allocate(claims, node, self.inventory, state, self.classes, budget=self.budget)
 
-    def _lay_out(self, nodes: tuple[Node, ...]) -> FleetLayout:
+    def _current_layout(self, nodes: tuple[Node, ...]) -> ClusterLayout:
         known = self._layout
         if known is None or known.nodes is not nodes or known.revision != self.inventory.revision:
-            known = self._layout = lay_out_fleet(self.inventory, nodes, self._memory)
+            known = self._layout = lay_out_cluster(self.inventory, nodes, self._layout_cache)
             self._expressions.layout = known
         return known
 
-    def _question(self, claims: Sequence[ResourceClaim], nodes: tuple[Node, ...]) -> Question:
+    def _cached_query(
+        self, claims: Sequence[ResourceClaim], nodes: tuple[Node, ...]
+    ) -> AllocationQuery:
         key = msgspec.msgpack.encode([claim.spec for claim in claims])
-        question = self._questions.get(key)
+        question = self._queries.get(key)
         if question is None or any(
             self.classes.get(known.metadata.name) is not known for known in question.device_classes
         ):
-            question = self._questions[key] = self._ask(claims)
-            if len(self._questions) > QUESTIONS_KEPT:
-                self._questions.popitem(last=False)
-        self._questions.move_to_end(key)
-        question.look_at(self._lay_out(nodes))
+            question = self._queries[key] = self._new_query(claims)
+            if len(self._queries) > QUERY_CACHE_SIZE:
+                self._queries.popitem(last=False)
+        self._queries.move_to_end(key)
+        question.set_layout(self._current_layout(nodes))
         return question
 
-    def _ask(self, claims: Sequence[ResourceClaim]) -> Question:
+    def _new_query(self, claims: Sequence[ResourceClaim]) -> AllocationQuery:
         inventory = self.inventory
-        planned = plan_claims(claims, self.classes, inventory.features)
-        near = LOCALITY if inventory.choice is Choice.BEST_FIT else ()
-        return Question(
+        planned = parse_claims(claims, self.classes, inventory.features)
+        near = LOCALITY_ATTRIBUTES if inventory.strategy is AllocationStrategy.BEST_FIT else ()
+        return AllocationQuery(
             claims=planned,
-            sample=tuple(claims),
+            sample_claims=tuple(claims),
             device_classes=tuple(option.device_class for option in planned.options),
-            alike=NodeClasses(planned, near),
-            terms=Terms(
-                inventory.features, inventory.choice, self._expressions, self._usage, self.budget
+            node_classes=NodeClasses(planned, near),
+            context=QueryContext(
+                inventory.features,
+                inventory.strategy,
+                self._expressions,
+                self._usage_classes,
+                self.budget,
             ),
         )

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from kai_py.api.records.core import Node
 from kai_py.dra.identity import PoolID
-from kai_py.dra.inventory import Inventory, NodeView
-from kai_py.dra.rows import DeviceRow, SliceRows
+from kai_py.dra.inventory import Inventory, NodeDevices
+from kai_py.dra.rows import DeviceRow, ParsedSlice
 from kai_py.dra.selectors.table import DeviceBlock, DeviceTable, Encoding
 
 Ints = npt.NDArray[np.int64]
@@ -24,7 +24,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True, eq=False)
-class Numbering:
+class Interner:
     """Gives equal values equal numbers, for as long as it lives; 0 is never given."""
 
     _numbers: dict[Hashable, int] = field(default_factory=dict)
@@ -34,35 +34,35 @@ class Numbering:
 
 
 @dataclass(slots=True, eq=False)
-class Memory:
+class LayoutCache:
     """What outlives a layout: encodings, numbers, and the parsed parts of slices."""
 
     encoding: Encoding = field(default_factory=Encoding)
-    kinds: Numbering = field(default_factory=Numbering)
-    extras: Numbering = field(default_factory=Numbering)
-    _blocks: dict[int, tuple[SliceRows, DeviceBlock, Ints]] = field(default_factory=dict)
+    kinds: Interner = field(default_factory=Interner)
+    view_signatures: Interner = field(default_factory=Interner)
+    _blocks: dict[int, tuple[ParsedSlice, DeviceBlock, Ints]] = field(default_factory=dict)
 
-    def block(self, piece: SliceRows) -> tuple[DeviceBlock, Ints]:
+    def block(self, slice_rows: ParsedSlice) -> tuple[DeviceBlock, Ints]:
         """Return the CEL block and the kinds of a slice's devices, made once per version."""
-        known = self._blocks.get(id(piece))
+        known = self._blocks.get(id(slice_rows))
         if known is None:
-            block = DeviceBlock([row.cel for row in piece.rows])
-            kinds = np.array([self.kinds[_kind(row)] for row in piece.rows], dtype=np.int64)
-            known = self._blocks[id(piece)] = (piece, block, kinds)
+            block = DeviceBlock([row.cel for row in slice_rows.rows])
+            kinds = np.array([self.kinds[_kind(row)] for row in slice_rows.rows], dtype=np.int64)
+            known = self._blocks[id(slice_rows)] = (slice_rows, block, kinds)
         return known[1], known[2]
 
-    def keep(self, pieces: Sequence[SliceRows]) -> None:
+    def keep(self, slices: Sequence[ParsedSlice]) -> None:
         """Forget slices that are gone."""
-        self._blocks = {id(p): self._blocks[id(p)] for p in pieces if id(p) in self._blocks}
+        self._blocks = {id(p): self._blocks[id(p)] for p in slices if id(p) in self._blocks}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FleetLayout:
+class ClusterLayout:
     """Nodes and their devices at one revision of the inventory."""
 
     nodes: tuple[Node, ...]
     revision: int
-    views: tuple[NodeView, ...]
+    views: tuple[NodeDevices, ...]
     rows: tuple[DeviceRow, ...]
     table: DeviceTable
     kinds: Ints
@@ -71,19 +71,21 @@ class FleetLayout:
     """Rows of node n are ``positions[offsets[n]:offsets[n + 1]]``, in the order of its view."""
     offsets: Ints
     """(nodes + 1,)"""
-    extras: Ints
+    view_signatures: Ints
     """(nodes,)"""
-    viewers: dict[PoolID, list[int]]
+    nodes_by_pool: dict[PoolID, list[int]]
     """Pool to the nodes that see it."""
     row_of: dict[int, int]
     """id() of a device row to its position in ``rows``."""
 
 
-def lay_out_fleet(inventory: Inventory, nodes: tuple[Node, ...], memory: Memory) -> FleetLayout:
+def lay_out_cluster(
+    inventory: Inventory, nodes: tuple[Node, ...], cache: LayoutCache
+) -> ClusterLayout:
     """Line up the devices of ``nodes``."""
     pieces = list(inventory.slices().values())
-    memory.keep(pieces)
-    blocks = [memory.block(piece) for piece in pieces]
+    cache.keep(pieces)
+    blocks = [cache.block(piece) for piece in pieces]
     rows = tuple(row for piece in pieces for row in piece.rows)
     row_of = {id(row): position for position, row in enumerate(rows)}
     views = tuple(inventory.view(node) for node in nodes)
@@ -93,19 +95,21 @@ def lay_out_fleet(inventory: Inventory, nodes: tuple[Node, ...], memory: Memory)
     for number, view in enumerate(views):
         for pool in view.pools:
             viewers.setdefault(pool.id, []).append(number)
-    return FleetLayout(
+    return ClusterLayout(
         nodes=nodes,
         revision=inventory.revision,
         views=views,
         rows=rows,
-        table=DeviceTable([block for block, _ in blocks], memory.encoding),
+        table=DeviceTable([block for block, _ in blocks], cache.encoding),
         kinds=np.concatenate([np.zeros(0, np.int64), *(kinds for _, kinds in blocks)]),
         positions=np.fromiter(
             (row_of[id(row)] for view in views for row in view.rows), np.int64, int(offsets[-1])
         ),
         offsets=offsets,
-        extras=np.fromiter((memory.extras[v.extra] for v in views), np.int64, len(views)),
-        viewers=viewers,
+        view_signatures=np.fromiter(
+            (cache.view_signatures[v.signature] for v in views), np.int64, len(views)
+        ),
+        nodes_by_pool=viewers,
         row_of=row_of,
     )
 

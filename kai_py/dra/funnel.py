@@ -18,25 +18,30 @@ import numpy as np
 
 from kai_py.api.records.core import Node
 from kai_py.api.records.resource import ResourceClaim
-from kai_py.dra.allocator import Undecided
+from kai_py.dra.allocator import BudgetExceeded
 from kai_py.dra.claims import Option
 from kai_py.dra.errors import AllocationError
-from kai_py.dra.fleet import Fleet
-from kai_py.dra.fleet_layout import Bools, FleetLayout, Ints
+from kai_py.dra.fleet import ClusterAllocator
+from kai_py.dra.fleet_layout import Bools, ClusterLayout, Ints
 from kai_py.dra.holdings import DeviceState
 from kai_py.dra.pools import Pool, PoolStatus
-from kai_py.dra.question import Question
-from kai_py.dra.selection import Refusal, Step
-from kai_py.dra.selector_funnel import Nearest, Removal, Selected, select_devices
-from kai_py.dra.standing import standing_of
-from kai_py.dra.trial import Trial
+from kai_py.dra.question import AllocationQuery
+from kai_py.dra.selection import DeviceCheck, DeviceRejection
+from kai_py.dra.selector_funnel import (
+    ClosestDevice,
+    DeviceRejectionCount,
+    SelectedDevices,
+    select_devices,
+)
+from kai_py.dra.standing import device_usage
+from kai_py.dra.trial import SearchState
 
-KINDS_EXAMINED = 64
+MAX_KINDS_EXAMINED = 64
 """Kinds of nodes whose devices are examined one by one; the others are not counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class OptionFunnel:
+class OptionDiagnosis:
     """What becomes of the devices that one option of a request might have."""
 
     option: Option
@@ -44,20 +49,20 @@ class OptionFunnel:
     """Devices that pass all selectors."""
     free: int
     """Devices that suit and that nobody holds."""
-    most: int
+    max_on_one_node: int
     """The most of these on one node."""
-    removed: tuple[Removal, ...]
-    nearest: Nearest | None
+    rejected: tuple[DeviceRejectionCount, ...]
+    closest: ClosestDevice | None
     """The device that fails the fewest conditions, where none passes all."""
 
     @property
-    def suffices(self) -> bool:
+    def is_sufficient(self) -> bool:
         """Whether some node has enough for this option, taken by itself."""
-        return self.most >= (1 if self.option.everything else self.option.count)
+        return self.max_on_one_node >= (1 if self.option.is_all_mode else self.option.count)
 
 
 @dataclass(frozen=True, slots=True)
-class Funnel:
+class AllocationDiagnosis:
     """What keeps claims from being allocated on some nodes."""
 
     nodes: int
@@ -67,44 +72,44 @@ class Funnel:
     """Devices in complete and valid pools that the nodes see."""
     faulty: tuple[Pool, ...]
     """Pools the nodes see that are incomplete or invalid."""
-    undecided: int
+    budget_exceeded_nodes: int
     """Nodes on which the budget of the search ran out."""
-    options: tuple[OptionFunnel, ...]
+    options: tuple[OptionDiagnosis, ...]
 
 
-def device_funnel(
-    fleet: Fleet,
+def diagnose_allocation(
+    allocator: ClusterAllocator,
     claims: Sequence[ResourceClaim],
     nodes: tuple[Node, ...],
     state: DeviceState,
-    among: Ints,
-) -> Funnel | AllocationError:
+    rows: Ints,
+) -> AllocationDiagnosis | AllocationError:
     """Find out what stops ``claims`` on the rows ``among`` of ``nodes``; a fault comes instead."""
     try:
-        question, usage = fleet.look(claims, nodes, state)
+        question, usage = allocator.query(claims, nodes, state)
     except AllocationError as error:
         return error
     layout = question.layout
     assert layout is not None
-    kinds = _kinds(question, usage, among)
+    kinds = _kinds(question, usage, rows)
     steps = [question.step(kind.row, int(usage[kind.row]), state) for kind in kinds]
     for kind, step in zip(kinds, steps, strict=True):
-        if isinstance(step.refusal, AllocationError):
-            own = fleet.in_own_words(claims, nodes[kind.row], state)
-            return own if isinstance(own, AllocationError) else step.refusal
-    seen = _rows_seen(layout, among)
+        if isinstance(step.failure, AllocationError):
+            own = allocator.allocate_uncached(claims, nodes[kind.row], state)
+            return own if isinstance(own, AllocationError) else step.failure
+    seen = _visible_devices(layout, rows)
     selected = [select_devices(option, layout, seen) for option in question.claims.options]
-    return Funnel(
-        nodes=len(among),
+    return AllocationDiagnosis(
+        nodes=len(rows),
         examined=sum(kind.nodes for kind in kinds),
         devices=int(np.count_nonzero(seen)),
-        faulty=_faulty_pools(layout, among),
-        undecided=sum(
+        faulty=_faulty_pools(layout, rows),
+        budget_exceeded_nodes=sum(
             kind.nodes
             for kind, step in zip(kinds, steps, strict=True)
-            if isinstance(step.refusal, Undecided)
+            if isinstance(step.failure, BudgetExceeded)
         ),
-        options=tuple(_option_funnel(each, question, kinds, state) for each in selected),
+        options=tuple(_diagnose_option(each, question, kinds, state) for each in selected),
     )
 
 
@@ -115,98 +120,102 @@ class _Kind(NamedTuple):
     nodes: int
 
 
-def _kinds(question: Question, usage: Ints, among: Ints) -> list[_Kind]:
+def _kinds(query: AllocationQuery, usage: Ints, rows: Ints) -> list[_Kind]:
     width = int(usage.max(initial=0)) + 1
-    pairs = question.numbers[among] * width + usage[among]
+    pairs = query.classes[rows] * width + usage[rows]
     _, first, counts = np.unique(pairs, return_index=True, return_counts=True)
-    most = np.argsort(-counts, kind="stable")[:KINDS_EXAMINED]
+    most = np.argsort(-counts, kind="stable")[:MAX_KINDS_EXAMINED]
     return [
         _Kind(row, count)
-        for row, count in zip(among[first[most]].tolist(), counts[most].tolist(), strict=True)
+        for row, count in zip(rows[first[most]].tolist(), counts[most].tolist(), strict=True)
     ]
 
 
-def _rows_seen(layout: FleetLayout, among: Ints) -> Bools:
+def _visible_devices(layout: ClusterLayout, node_rows: Ints) -> Bools:
     """(rows,) bool: some node among the given ones sees the device."""
     chosen = np.zeros(len(layout.nodes), dtype=np.bool_)
-    chosen[among] = True
+    chosen[node_rows] = True
     seen = np.zeros(len(layout.rows), dtype=np.bool_)
     seen[layout.positions[np.repeat(chosen, np.diff(layout.offsets))]] = True
     return seen
 
 
-def _faulty_pools(layout: FleetLayout, among: Ints) -> tuple[Pool, ...]:
+def _faulty_pools(layout: ClusterLayout, node_rows: Ints) -> tuple[Pool, ...]:
     found = {
         pool.id: pool
-        for row in among.tolist()
+        for row in node_rows.tolist()
         for pool in layout.views[row].pools
         if pool.status is not PoolStatus.READY
     }
     return tuple(found[key] for key in sorted(found))
 
 
-def _option_funnel(
-    selected: Selected, question: Question, kinds: Sequence[_Kind], state: DeviceState
-) -> OptionFunnel:
-    checked = _Checked(question, state, selected)
+def _diagnose_option(
+    selected: SelectedDevices, query: AllocationQuery, kinds: Sequence[_Kind], state: DeviceState
+) -> OptionDiagnosis:
+    checked = _CheckCounts(query, state, selected)
     if selected.passing.any():
         for kind in kinds:
             checked.examine(kind)
-    return OptionFunnel(
+    return OptionDiagnosis(
         option=selected.option,
         matching=int(np.count_nonzero(selected.passing)),
         free=checked.free,
-        most=checked.most,
-        removed=(*selected.removed, *checked.removals()),
-        nearest=selected.nearest,
+        max_on_one_node=checked.max_on_one_node,
+        rejected=(*selected.rejected, *checked.rejections()),
+        closest=selected.closest,
     )
 
 
 @dataclass(slots=True, eq=False)
-class _Checked:
+class _CheckCounts:
     """Counts of devices that pass the selectors, by the further check they fail."""
 
-    question: Question
+    query: AllocationQuery
     state: DeviceState
-    selected: Selected
+    selected: SelectedDevices
     free: int = 0
-    most: int = 0
-    _failed: Counter[tuple[Step, str]] = field(default_factory=Counter)
+    max_on_one_node: int = 0
+    _rejected: Counter[tuple[DeviceCheck, str]] = field(default_factory=Counter)
     _counted: set[int] = field(default_factory=set)
     """Devices that several nodes see, counted once."""
 
     def examine(self, kind: _Kind) -> None:
         """Check the devices that one node sees."""
-        site, layout = self.question.site(kind.row), self.question.layout
+        site, layout = self.query.problem(kind.row), self.query.layout
         if isinstance(site, AllocationError) or layout is None:
             return
         view = layout.views[kind.row]
-        choice = self.question.terms.choice
-        standing = standing_of(view, site.counters, self.state.pools, choice)
-        trial = Trial(site.eligibility, site.counters, standing)
+        choice = self.query.context.strategy
+        standing = device_usage(view, site.counters, self.state.pools, choice)
+        trial = SearchState(site.eligibility, site.counters, standing)
         free = 0
         start = int(layout.offsets[kind.row])
         for device in np.flatnonzero(self._passing(layout, start, len(view.rows))).tolist():
-            refusal = _refusal(trial, self.selected.option, device)
+            refusal = _rejection(trial, self.selected.option, device)
             free += refusal is None
             weight = self._weight(layout, int(layout.positions[start + device]), kind.nodes)
             if refusal is None:
                 self.free += weight
             else:
-                self._failed[refusal.step, refusal.detail] += weight
-        self.most = max(self.most, free)
+                self._rejected[refusal.check, refusal.detail] += weight
+        self.max_on_one_node = max(self.max_on_one_node, free)
 
-    def removals(self) -> tuple[Removal, ...]:
+    def rejections(self) -> tuple[DeviceRejectionCount, ...]:
         """What was counted, in the order of the checks."""
-        order = list(Step)
-        found = sorted(self._failed.items(), key=lambda item: (order.index(item[0][0]), item[0][1]))
-        return tuple(Removal(step, cause, count) for (step, cause), count in found if count)
+        order = list(DeviceCheck)
+        found = sorted(
+            self._rejected.items(), key=lambda item: (order.index(item[0][0]), item[0][1])
+        )
+        return tuple(
+            DeviceRejectionCount(step, cause, count) for (step, cause), count in found if count
+        )
 
-    def _passing(self, layout: FleetLayout, start: int, count: int) -> Bools:
+    def _passing(self, layout: ClusterLayout, start: int, count: int) -> Bools:
         return self.selected.passing[layout.positions[start : start + count]]
 
-    def _weight(self, layout: FleetLayout, row: int, nodes: int) -> int:
-        if len(layout.viewers[layout.rows[row].id.pool_id]) == 1:
+    def _weight(self, layout: ClusterLayout, row: int, nodes: int) -> int:
+        if len(layout.nodes_by_pool[layout.rows[row].id.pool_id]) == 1:
             return nodes
         if row in self._counted:
             return 0
@@ -214,7 +223,9 @@ class _Checked:
         return 1
 
 
-def _refusal(trial: Trial, option: Option, device: int) -> Refusal | None:
+def _rejection(search_state: SearchState, option: Option, device: int) -> DeviceRejection | None:
     """What is against a device: what it is comes before who holds it."""
-    outcome = trial.eligibility.judge(option, device)
-    return outcome if isinstance(outcome, Refusal) else trial.refusal(option, device)
+    outcome = search_state.eligibility.check(option, device)
+    return (
+        outcome if isinstance(outcome, DeviceRejection) else search_state.rejection(option, device)
+    )

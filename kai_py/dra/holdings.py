@@ -23,10 +23,10 @@ Undo = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class DeviceAllocation:
     """How one device is held."""
 
-    whole: int = 0
+    exclusive_holders: int = 0
     """Holders of the whole device; more than one means that two schedulers clashed."""
     shares: int = 0
     consumed: tuple[tuple[str, int], ...] = ()
@@ -34,52 +34,54 @@ class Holding:
     consumes: tuple[Consumption, ...] = field(default=(), compare=False)
 
     @property
-    def empty(self) -> bool:
+    def is_free(self) -> bool:
         """Nobody holds anything of the device."""
-        return not self.whole and not self.shares and not self.consumed
+        return not self.exclusive_holders and not self.shares and not self.consumed
 
 
 @dataclass(frozen=True, slots=True)
 class PoolUsage:
     """What is held of one pool; a value, never changed."""
 
-    holdings: Mapping[str, Holding] = field(default_factory=dict)
+    devices: Mapping[str, DeviceAllocation] = field(default_factory=dict)
     counters: Mapping[CounterID, int] = field(default_factory=dict)
     """What all held devices draw, each counted once, in nano-units."""
 
-    def holding(self, device: str) -> Holding:
+    def device(self, device: str) -> DeviceAllocation:
         """How a device of the pool is held."""
-        return self.holdings.get(device, NOTHING)
+        return self.devices.get(device, FREE_DEVICE)
 
-    def changed(self, device: str, holding: Holding) -> "PoolUsage":
+    def with_device(self, device: str, allocation: DeviceAllocation) -> "PoolUsage":
         """Return the usage with ``device`` held as ``holding`` says."""
-        before = self.holding(device)
-        holdings = {**self.holdings, device: holding}
-        if holding.empty:
+        before = self.device(device)
+        holdings = {**self.devices, device: allocation}
+        if allocation.is_free:
             del holdings[device]
         counters = self.counters
-        if before.empty != holding.empty and (before.consumes or holding.consumes):
-            consumes, sign = (before.consumes, -1) if holding.empty else (holding.consumes, 1)
-            counters = _charged(counters, consumes, sign)
+        if before.is_free != allocation.is_free and (before.consumes or allocation.consumes):
+            consumes, sign = (
+                (before.consumes, -1) if allocation.is_free else (allocation.consumes, 1)
+            )
+            counters = _with_counters(counters, consumes, sign)
         return PoolUsage(holdings, counters)
 
-    def drawing(self, device: str, consumes: tuple[Consumption, ...]) -> "PoolUsage":
+    def with_consumption(self, device: str, consumes: tuple[Consumption, ...]) -> "PoolUsage":
         """Return the usage with a held device drawing ``consumes`` instead of what it drew."""
-        before = self.holding(device)
-        counters = _charged(self.counters, before.consumes, -1)
-        holdings = {**self.holdings, device: replace(before, consumes=consumes)}
-        return PoolUsage(holdings, _charged(counters, consumes, 1))
+        before = self.device(device)
+        counters = _with_counters(self.counters, before.consumes, -1)
+        holdings = {**self.devices, device: replace(before, consumes=consumes)}
+        return PoolUsage(holdings, _with_counters(counters, consumes, 1))
 
 
-NOTHING = Holding()
-UNUSED = PoolUsage()
+FREE_DEVICE = DeviceAllocation()
+UNUSED_POOL = PoolUsage()
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class DeviceState:
     """The allocation state of all pools; pools without holders have no entry."""
 
-    find: FindDevice
+    find_device: FindDevice
     pools: dict[PoolID, PoolUsage] = field(default_factory=dict)
     changes: list[PoolID] = field(default_factory=list)
     """Pools in the order in which their usage changed, for those who follow the state."""
@@ -93,22 +95,24 @@ class DeviceState:
         """Build the state from everything that is allocated or about to be."""
         state = cls(find)
         for allocation in allocations:
-            state.hold(allocation)
+            state.mark_allocated(allocation)
         return state
 
     def usage(self, pool: PoolID) -> PoolUsage:
         """What is held of ``pool``."""
-        return self.pools.get(pool, UNUSED)
+        return self.pools.get(pool, UNUSED_POOL)
 
-    def holding(self, device: DeviceID) -> Holding:
+    def device_allocation(self, device: DeviceID) -> DeviceAllocation:
         """How ``device`` is held."""
-        return self.usage(device.pool_id).holding(device.device)
+        return self.usage(device.pool_id).device(device.device)
 
     def copy(self) -> "DeviceState":
         """Return a state that changes independently."""
-        return DeviceState(self.find, dict(self.pools), origin=self, forked_at=len(self.changes))
+        return DeviceState(
+            self.find_device, dict(self.pools), origin=self, forked_at=len(self.changes)
+        )
 
-    def hold(self, allocation: AllocationResult) -> Undo:
+    def mark_allocated(self, allocation: AllocationResult) -> Undo:
         """Mark the devices of ``allocation`` as held; the result undoes exactly that."""
         self._apply(allocation, 1)
         return lambda: self._apply(allocation, -1)
@@ -118,18 +122,18 @@ class DeviceState:
         self._apply(allocation, -1)
         return lambda: self._apply(allocation, 1)
 
-    def set_holding(self, device: DeviceID, holding: Holding) -> None:
+    def set_device_allocation(self, device: DeviceID, device_allocation: DeviceAllocation) -> None:
         """State how a device is held, whatever was known before."""
-        row = self.find(device)
-        consumes = row.consumes if row is not None else self.holding(device).consumes
-        self._store(device, replace(holding, consumes=consumes))
+        row = self.find_device(device)
+        consumes = row.consumes if row is not None else self.device_allocation(device).consumes
+        self._store(device, replace(device_allocation, consumes=consumes))
 
-    def look_again(self, pool: PoolID) -> None:
+    def refresh_pool(self, pool: PoolID) -> None:
         """Let held devices of a pool whose slices changed draw what the slices say now."""
-        for name, holding in self.usage(pool).holdings.items():
-            row = self.find(DeviceID(pool.driver, pool.pool, name))
+        for name, holding in self.usage(pool).devices.items():
+            row = self.find_device(DeviceID(pool.driver, pool.pool, name))
             if row is not None and row.consumes != holding.consumes:
-                self.pools[pool] = self.usage(pool).drawing(name, row.consumes)
+                self.pools[pool] = self.usage(pool).with_consumption(name, row.consumes)
                 self.changes.append(pool)
 
     def _apply(self, allocation: AllocationResult, sign: int) -> None:
@@ -145,51 +149,53 @@ class DeviceState:
     ) -> PoolUsage:
         """Return the usage of ``pool`` with results held, or with -1 given back."""
         usage = self.usage(pool)
-        holdings, counters = dict(usage.holdings), usage.counters
+        holdings, counters = dict(usage.devices), usage.counters
         for result in results:
-            before = holdings.get(result.device, NOTHING)
-            consumes = self._consumes(pool, result.device) if before.empty else before.consumes
-            after = _counted(before, result, sign, consumes)
-            if after.empty:
+            before = holdings.get(result.device, FREE_DEVICE)
+            consumes = self._consumes(pool, result.device) if before.is_free else before.consumes
+            after = _with_result(before, result, sign, consumes)
+            if after.is_free:
                 holdings.pop(result.device, None)
             else:
                 holdings[result.device] = after
-            if consumes and before.empty != after.empty:
-                counters = _charged(counters, consumes, -1 if after.empty else 1)
+            if consumes and before.is_free != after.is_free:
+                counters = _with_counters(counters, consumes, -1 if after.is_free else 1)
         return PoolUsage(holdings, counters)
 
     def _consumes(self, pool: PoolID, device: str) -> tuple[Consumption, ...]:
-        row = self.find(DeviceID(pool.driver, pool.pool, device))
+        row = self.find_device(DeviceID(pool.driver, pool.pool, device))
         return () if row is None else row.consumes
 
-    def _store(self, device: DeviceID, holding: Holding) -> None:
+    def _store(self, device: DeviceID, device_allocation: DeviceAllocation) -> None:
         pool = device.pool_id
-        self._put(pool, self.usage(pool).changed(device.device, holding))
+        self._put(pool, self.usage(pool).with_device(device.device, device_allocation))
 
     def _put(self, pool: PoolID, usage: PoolUsage) -> None:
         self.changes.append(pool)
-        if usage.holdings:
+        if usage.devices:
             self.pools[pool] = usage
         else:
             self.pools.pop(pool, None)
 
 
-def _counted(
-    before: Holding,
+def _with_result(
+    before: DeviceAllocation,
     result: DeviceRequestAllocationResult,
     sign: int,
     consumes: tuple[Consumption, ...],
-) -> Holding:
+) -> DeviceAllocation:
     if not result.share_id:
-        return Holding(before.whole + sign, before.shares, before.consumed, consumes)
+        return DeviceAllocation(
+            before.exclusive_holders + sign, before.shares, before.consumed, consumes
+        )
     consumed = dict(before.consumed)
     for name, amount in result.consumed_capacity.items():
         consumed[name] = consumed.get(name, 0) + sign * parse_quantity(amount).nano
     left = tuple(sorted((name, amount) for name, amount in consumed.items() if amount))
-    return Holding(before.whole, before.shares + sign, left, consumes)
+    return DeviceAllocation(before.exclusive_holders, before.shares + sign, left, consumes)
 
 
-def _charged(
+def _with_counters(
     counters: Mapping[CounterID, int], consumes: Iterable[Consumption], sign: int
 ) -> dict[CounterID, int]:
     charged = dict(counters)

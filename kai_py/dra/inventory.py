@@ -12,17 +12,17 @@ from functools import cached_property
 
 from kai_py.api.records.core import Node
 from kai_py.api.records.resource import DeviceTaintRule, ResourceSlice
-from kai_py.dra.features import ALL_FEATURES, Choice, Features
+from kai_py.dra.features import ALL_FEATURES, AllocationStrategy, Features
 from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.pools import Pool, PoolStatus, gather_pools, pool_fault
-from kai_py.dra.rows import DeviceRow, SliceRows, parse_slice
+from kai_py.dra.rows import DeviceRow, ParsedSlice, parse_slice
 
 OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
 """What a node declares when it can do without preparing a device."""
 
 
 @dataclass(frozen=True, eq=False)
-class NodeView:
+class NodeDevices:
     """What one node can draw on: all its pools, and the devices of those that are ready."""
 
     node: Node
@@ -44,7 +44,7 @@ class NodeView:
         return found
 
     @cached_property
-    def extra(self) -> Hashable:
+    def signature(self) -> Hashable:
         """What an answer can depend on besides the devices of the ready pools themselves."""
         unreachable = tuple(
             position for position, row in enumerate(self.rows) if not row.reach.includes(self.node)
@@ -57,7 +57,7 @@ class NodeView:
         )
 
 
-def view_of(node: Node, pools: Sequence[Pool]) -> NodeView:
+def node_devices(node: Node, pools: Sequence[Pool]) -> NodeDevices:
     """Line up the devices of the ready pools."""
     ready = [
         (position, row)
@@ -65,7 +65,7 @@ def view_of(node: Node, pools: Sequence[Pool]) -> NodeView:
         if pool.status is PoolStatus.READY
         for row in pool.rows
     ]
-    return NodeView(
+    return NodeDevices(
         node=node,
         pools=tuple(pools),
         rows=tuple(row for _, row in ready),
@@ -78,17 +78,17 @@ class Inventory:
     """The devices of a cluster, as watched."""
 
     features: Features = ALL_FEATURES
-    choice: Choice = Choice.BEST_FIT
+    strategy: AllocationStrategy = AllocationStrategy.BEST_FIT
     revision: int = 0
     """Grows with every change."""
-    _slices: dict[str, SliceRows] = field(default_factory=dict)
-    _pools: dict[PoolID, dict[str, SliceRows]] = field(default_factory=lambda: defaultdict(dict))
+    _slices: dict[str, ParsedSlice] = field(default_factory=dict)
+    _pools: dict[PoolID, dict[str, ParsedSlice]] = field(default_factory=lambda: defaultdict(dict))
     _local: dict[str, dict[PoolID, None]] = field(default_factory=lambda: defaultdict(dict))
     """Node name to the pools with slices for this node alone."""
-    _attached: dict[PoolID, int] = field(default_factory=dict)
+    _shared_pools: dict[PoolID, int] = field(default_factory=dict)
     """Pools with slices that select nodes, and how many such slices."""
     _rules: tuple[DeviceTaintRule, ...] = ()
-    _views: dict[str, NodeView] = field(default_factory=dict)
+    _views: dict[str, NodeDevices] = field(default_factory=dict)
     _devices: dict[PoolID, dict[str, DeviceRow]] = field(default_factory=dict)
     _faults: tuple[int, tuple[tuple[ResourceSlice, str], ...]] | None = None
 
@@ -98,27 +98,27 @@ class Inventory:
         slices: Iterable[ResourceSlice],
         *,
         features: Features = ALL_FEATURES,
-        choice: Choice = Choice.BEST_FIT,
+        strategy: AllocationStrategy = AllocationStrategy.BEST_FIT,
         rules: Sequence[DeviceTaintRule] = (),
     ) -> "Inventory":
         """Build an inventory of slices whose names need not be unique."""
-        inventory = cls(features=features, choice=choice, _rules=tuple(rules))
+        inventory = cls(features=features, strategy=strategy, _rules=tuple(rules))
         for position, piece in enumerate(slices):
             inventory.put(piece, key=f"{piece.metadata.name}/{position}")
         return inventory
 
-    def put(self, piece: ResourceSlice, *, key: str = "") -> None:
+    def put(self, resource_slice: ResourceSlice, *, key: str = "") -> None:
         """Add a slice or replace its older version."""
-        key = key or piece.metadata.name
+        key = key or resource_slice.metadata.name
         self.discard(key)
-        rows = parse_slice(piece, self._rules)
+        rows = parse_slice(resource_slice, self._rules)
         self._slices[key] = rows
         self._pools[rows.pool_id][key] = rows
-        if piece.spec.node_name:
-            self._local[piece.spec.node_name][rows.pool_id] = None
+        if resource_slice.spec.node_name:
+            self._local[resource_slice.spec.node_name][rows.pool_id] = None
         else:
-            self._attached[rows.pool_id] = self._attached.get(rows.pool_id, 0) + 1
-        self._forget(rows)
+            self._shared_pools[rows.pool_id] = self._shared_pools.get(rows.pool_id, 0) + 1
+        self._invalidate(rows)
 
     def discard(self, key: str) -> None:
         """Remove a slice; an unknown one is no error."""
@@ -128,10 +128,10 @@ class Inventory:
         del self._pools[rows.pool_id][key]
         node_name = rows.slice.spec.node_name
         if not node_name:
-            self._attached[rows.pool_id] -= 1
+            self._shared_pools[rows.pool_id] -= 1
         elif not self._has_local_slice(rows.pool_id, node_name):
             del self._local[node_name][rows.pool_id]
-        self._forget(rows)
+        self._invalidate(rows)
 
     def set_taint_rules(self, rules: Sequence[DeviceTaintRule]) -> None:
         """Replace the taint rules; slices are parsed anew with their taints."""
@@ -141,13 +141,13 @@ class Inventory:
         for key, rows in list(self._slices.items()):
             self.put(rows.slice, key=key)
 
-    def view(self, node: Node) -> NodeView:
+    def view(self, node: Node) -> NodeDevices:
         """Return what ``node`` can draw on; the same object until something changes."""
         known = self._views.get(node.metadata.name)
-        if known is not None and _same_place(known.node, node):
+        if known is not None and _same_node_selection(known.node, node):
             return known
-        pools = gather_pools(node, self._candidates(node), self.features, self.choice)
-        made = view_of(node, pools)
+        pools = gather_pools(node, self._candidates(node), self.features, self.strategy)
+        made = node_devices(node, pools)
         self._views[node.metadata.name] = made
         return made
 
@@ -167,7 +167,7 @@ class Inventory:
             self._faults = (self.revision, tuple(self._find_faults()))
         return self._faults[1]
 
-    def slices(self) -> Mapping[str, SliceRows]:
+    def slices(self) -> Mapping[str, ParsedSlice]:
         """All slices by key."""
         return self._slices
 
@@ -178,29 +178,29 @@ class Inventory:
             if fault:
                 yield min(slices, key=lambda rows: rows.slice.metadata.name).slice, fault
 
-    def _candidates(self, node: Node) -> list[tuple[PoolID, list[SliceRows]]]:
+    def _candidates(self, node: Node) -> list[tuple[PoolID, list[ParsedSlice]]]:
         pools = dict(self._local.get(node.metadata.name, {}))
-        pools.update((pool, None) for pool, count in self._attached.items() if count)
+        pools.update((pool, None) for pool, count in self._shared_pools.items() if count)
         return [(pool, list(self._pools[pool].values())) for pool in sorted(pools)]
 
-    def _in_order(self, pool: PoolID) -> list[SliceRows]:
+    def _in_order(self, pool: PoolID) -> list[ParsedSlice]:
         slices = self._pools.get(pool, {}).values()
         return sorted(slices, key=lambda piece: piece.slice.spec.pool.generation)
 
     def _has_local_slice(self, pool: PoolID, node_name: str) -> bool:
         return any(p.slice.spec.node_name == node_name for p in self._pools[pool].values())
 
-    def _forget(self, rows: SliceRows) -> None:
+    def _invalidate(self, rows: ParsedSlice) -> None:
         self.revision += 1
         self._devices.pop(rows.pool_id, None)
-        if self._attached.get(rows.pool_id) or not rows.slice.spec.node_name:
+        if self._shared_pools.get(rows.pool_id) or not rows.slice.spec.node_name:
             self._views.clear()
             return
         for piece in (rows, *self._pools[rows.pool_id].values()):
             self._views.pop(piece.slice.spec.node_name, None)
 
 
-def _same_place(known: Node, node: Node) -> bool:
+def _same_node_selection(known: Node, node: Node) -> bool:
     return known is node or (
         known.metadata.labels == node.metadata.labels
         and known.status.declared_features == node.status.declared_features

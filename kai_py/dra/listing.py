@@ -34,12 +34,12 @@ class DeviceStatus(enum.Enum):
     """What a new claim would find."""
 
     FREE = "Free"
-    HELD = "Held"
+    ALLOCATED = "Held"
     SHARED = "Shared"
-    BLOCKED = "Blocked"
+    COUNTERS_EXHAUSTED = "Blocked"
     TAINTED = "Tainted"
-    CLOSED = "Closed"
-    GONE = "Gone"
+    UNAVAILABLE = "Closed"
+    REMOVED = "Gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def list_devices(
     gangs: Mapping[str, Gang],
 ) -> list[DeviceEntry]:
     """All devices that ``nodes`` see, by node, pool and place; then those that are gone."""
-    holders = holders_of(claims, gangs)
+    holders = device_holders(claims, gangs)
     pools = {pool.id: pool for node in nodes for pool in inventory.view(node).pools}
     entries = [
         entry
@@ -93,15 +93,17 @@ def list_devices(
         for entry in _pool_entries(pool, state.usage(pool.id), holders)
     ]
     listed = {DeviceID(each.driver, each.pool, each.device) for each in entries}
-    entries += [_gone(device, holders[device]) for device in sorted(holders.keys() - listed)]
+    entries += [
+        _removed_device(device, holders[device]) for device in sorted(holders.keys() - listed)
+    ]
     return sorted(entries, key=lambda each: (each.node, each.driver, each.pool))
 
 
-def holders_of(
+def device_holders(
     claims: Iterable[ResourceClaim], gangs: Mapping[str, Gang]
 ) -> dict[DeviceID, tuple[Holder, ...]]:
     """Who holds which device, by name of the claim."""
-    users = _users(gangs)
+    users = _consumers(gangs)
     found: dict[DeviceID, tuple[Holder, ...]] = {}
     for claim in sorted(claims, key=lambda c: (c.metadata.namespace, c.metadata.name)):
         allocation = claim.status.allocation
@@ -112,31 +114,39 @@ def holders_of(
 
 
 @dataclass(slots=True)
-class _User:
+class _Consumer:
     """The gang of a consumer of claims, a pod or a PodGroup, and its pods on nodes."""
 
     gang: Gang
     pods: list[str]
 
 
-def _users(gangs: Mapping[str, Gang]) -> dict[str, _User]:
+def _consumers(gangs: Mapping[str, Gang]) -> dict[str, _Consumer]:
     """Consumers by uid."""
-    users: dict[str, _User] = {}
+    users: dict[str, _Consumer] = {}
     for gang in gangs.values():
         for member in gang.members:
-            users[member.pod.uid] = _User(gang, [member.pod.name])
-            if member.for_group is not None:
-                user = users.setdefault(member.for_group.group.uid, _User(gang, []))
+            users[member.pod.uid] = _Consumer(gang, [member.pod.name])
+            if member.group_reservation is not None:
+                user = users.setdefault(member.group_reservation.group.uid, _Consumer(gang, []))
                 user.pods += [member.pod.name] if member.node else []
     return users
 
 
 def _holder(
-    claim: ResourceClaim, result: DeviceRequestAllocationResult, known: Mapping[str, _User]
+    claim: ResourceClaim,
+    result: DeviceRequestAllocationResult,
+    consumers_by_uid: Mapping[str, _Consumer],
 ) -> Holder:
     consumers = claim.status.reserved_for
-    gang = next((known[each.uid].gang for each in consumers if each.uid in known), None)
-    pods = (known[each.uid].pods if each.uid in known else [each.name] for each in consumers)
+    gang = next(
+        (consumers_by_uid[each.uid].gang for each in consumers if each.uid in consumers_by_uid),
+        None,
+    )
+    pods = (
+        consumers_by_uid[each.uid].pods if each.uid in consumers_by_uid else [each.name]
+        for each in consumers
+    )
     return Holder(
         claim=f"{claim.metadata.namespace}/{claim.metadata.name}",
         pods=tuple(chain.from_iterable(pods)),
@@ -172,15 +182,15 @@ def _status(
     pool: Pool, usage: PoolUsage, row: DeviceRow, holders: Sequence[Holder]
 ) -> tuple[DeviceStatus, str]:
     if any(not holder.admin for holder in holders):
-        return (DeviceStatus.SHARED if row.shareable else DeviceStatus.HELD), ""
+        return (DeviceStatus.SHARED if row.shareable else DeviceStatus.ALLOCATED), ""
     if pool.status is not PoolStatus.READY:
-        return DeviceStatus.CLOSED, f"pool {pool.status.value}: {pool.detail}"
+        return DeviceStatus.UNAVAILABLE, f"pool {pool.status.value}: {pool.detail}"
     taint = next((each for each in row.taints if each.effect in BLOCKING_EFFECTS), None)
     if taint is not None:
         value = f"={taint.value}" if taint.value else ""
         return DeviceStatus.TAINTED, f"{taint.key}{value}:{taint.effect}"
     if _is_blocked(pool, usage, row):
-        return DeviceStatus.BLOCKED, ""
+        return DeviceStatus.COUNTERS_EXHAUSTED, ""
     return DeviceStatus.FREE, ""
 
 
@@ -211,7 +221,7 @@ def _parents(rows: Sequence[DeviceRow]) -> dict[str, str]:
     return parents | {device: parent for device, parent in named.items() if parent is not None}
 
 
-def _gone(device: DeviceID, holders: tuple[Holder, ...]) -> DeviceEntry:
+def _removed_device(device: DeviceID, holders: tuple[Holder, ...]) -> DeviceEntry:
     return DeviceEntry(
         node="",
         driver=device.driver,
@@ -220,7 +230,7 @@ def _gone(device: DeviceID, holders: tuple[Holder, ...]) -> DeviceEntry:
         product="",
         kind="",
         parent="",
-        status=DeviceStatus.GONE,
+        status=DeviceStatus.REMOVED,
         detail="held, but no slice lists it",
         holders=holders,
     )

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kai_py.cel.expression import CompileError
-from kai_py.dra.claims import ClaimSet
-from kai_py.dra.fleet_layout import FleetLayout, Ints, Numbering
+from kai_py.dra.claims import ParsedClaims
+from kai_py.dra.fleet_layout import ClusterLayout, Interner, Ints
 from kai_py.dra.selectors.columns import HAS, Column, columns_of
 from kai_py.dra.selectors.derived_attribute import compile_attribute
 from kai_py.dra.selectors.masks import mask
 from kai_py.dra.selectors.selector import compile_selector
 
-LOCALITY = ("resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode")
+LOCALITY_ATTRIBUTES = ("resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode")
 """Attributes that say which devices of a node are near each other (KEP 4381, 6072)."""
 
 
@@ -30,16 +30,16 @@ LOCALITY = ("resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode"
 class NodeClasses:
     """Numbers nodes by what ``claims`` can tell of them; numbers stay valid across layouts."""
 
-    claims: ClaimSet
-    compared: tuple[str, ...] = ()
+    claims: ParsedClaims
+    compared_attributes: tuple[str, ...] = ()
     """Further attributes whose pattern matters."""
-    _row_numbers: Numbering = field(default_factory=Numbering)
-    _node_numbers: Numbering = field(default_factory=Numbering)
+    _row_numbers: Interner = field(default_factory=Interner)
+    _node_numbers: Interner = field(default_factory=Interner)
 
-    def number(self, layout: FleetLayout) -> Ints:
+    def classify(self, layout: ClusterLayout) -> Ints:
         """(nodes,) int64: equal numbers mean alike nodes."""
-        by_value, by_pattern = self._split(layout)
-        columns = [layout.kinds, *self._answers(layout)]
+        by_value, by_pattern = self._split_columns(layout)
+        columns = [layout.kinds, *self._selector_results(layout)]
         columns += [layout.table.column(column) for column in by_value]
         rows = self._number_rows(columns)
         entries = [rows[layout.positions]]
@@ -50,13 +50,13 @@ class NodeClasses:
         return np.fromiter(
             (
                 self._node_numbers[extra, content[bounds[node] : bounds[node + 1]]]
-                for node, extra in enumerate(layout.extras.tolist())
+                for node, extra in enumerate(layout.view_signatures.tolist())
             ),
             np.int64,
             len(layout.nodes),
         )
 
-    def _answers(self, layout: FleetLayout) -> Iterator[Ints]:
+    def _selector_results(self, layout: ClusterLayout) -> Iterator[Ints]:
         """What each selector says of each row: no, yes or error."""
         texts = {s.expression for option in self.claims.options for s in option.selectors}
         for text in sorted(texts):
@@ -65,14 +65,14 @@ class NodeClasses:
                 found = mask(selector, layout.table)
                 yield found.value + 2 * found.error.astype(np.int64)
 
-    def _split(self, layout: FleetLayout) -> tuple[list[Column], list[Column]]:
+    def _split_columns(self, layout: ClusterLayout) -> tuple[list[Column], list[Column]]:
         """Columns that count by value, and those that count by pattern."""
         names = {
             constraint.attribute for claim in self.claims.claims for constraint in claim.constraints
         }
         by_value: dict[Column, None] = {}
         by_pattern: dict[Column, None] = {}
-        for name in sorted(names | set(self.compared)):
+        for name in sorted(names | set(self.compared_attributes)):
             column = _column(name)
             by_value[HAS, *column] = None
             (by_value if _holds_lists(layout, column) else by_pattern)[column] = None
@@ -81,7 +81,7 @@ class NodeClasses:
 
     def _number_rows(self, columns: Sequence[Ints]) -> Ints:
         """(rows,) int64: equal numbers mean equal values in all columns."""
-        groups, first = _group(columns)
+        groups, first = _group_rows(columns)
         values = zip(*(column[first].tolist() for column in columns), strict=True)
         numbers = np.fromiter((self._row_numbers[v] for v in values), np.int64, len(first))
         return numbers[groups]
@@ -92,7 +92,7 @@ def _column(name: str) -> Column:
     return ("attributes", domain, bare)
 
 
-def _derived_columns(claims: ClaimSet) -> Iterator[Column]:
+def _derived_columns(claims: ParsedClaims) -> Iterator[Column]:
     for option in claims.options:
         for derived in option.derived:
             compiled = compile_attribute(derived.expression)
@@ -100,7 +100,7 @@ def _derived_columns(claims: ClaimSet) -> Iterator[Column]:
                 yield from columns_of(compiled.expression.checked.root)
 
 
-def _holds_lists(layout: FleetLayout, column: Column) -> bool:
+def _holds_lists(layout: ClusterLayout, column: Column) -> bool:
     """Tell whether any device has a list, or nothing readable, under an attribute."""
     codes = layout.table.column(column)
     _, first = np.unique(codes, return_index=True)
@@ -113,7 +113,7 @@ def _holds_lists(layout: FleetLayout, column: Column) -> bool:
     return False
 
 
-def _pattern(layout: FleetLayout, column: Ints) -> Ints:
+def _pattern(layout: ClusterLayout, column: Ints) -> Ints:
     """Replace values by the place, within the node, of the first device with that value."""
     values = column[layout.positions]
     sizes = np.diff(layout.offsets)
@@ -124,7 +124,7 @@ def _pattern(layout: FleetLayout, column: Ints) -> Ints:
     return place
 
 
-def _group(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
+def _group_rows(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
     """Number the distinct combinations of values: (rows,) group and (groups,) first row."""
     combined = np.zeros(len(columns[0]), dtype=np.int64)
     first = combined[:0]

@@ -15,19 +15,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kai_py.dra.components import connect
-from kai_py.dra.counters import CounterLayout, Draw
+from kai_py.dra.components import connected_components
+from kai_py.dra.counters import CounterDraw, CounterLayout
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Card:
+class _PartitionedDevice:
     counters: tuple[int, ...]
-    draws: tuple[Draw, ...]
+    draws: tuple[CounterDraw, ...]
     """Per device of the card, by place in ``counters``."""
     sizes: tuple[float, ...]
     values: tuple[int, ...]
     """Counters of an untouched card."""
-    pattern: int
+    signature: int
 
 
 @dataclass(slots=True, eq=False)
@@ -35,48 +35,52 @@ class PlacementLoss:
     """The cards of one node view and what is known of them."""
 
     layout: CounterLayout
-    _cards: list[_Card] = field(init=False)
-    _card_of: list[int] = field(init=False)
-    _place: list[int] = field(init=False)
+    _devices: list[_PartitionedDevice] = field(init=False)
+    _device_of: list[int] = field(init=False)
+    _position: list[int] = field(init=False)
     """Device to its place in its card."""
-    _known: dict[tuple[int, tuple[int, ...]], dict[int, float]] = field(default_factory=dict)
+    _losses: dict[tuple[int, tuple[int, ...]], dict[int, float]] = field(default_factory=dict)
     """Per kind of card and what is left of it, the loss by place."""
     _fits: dict[tuple[int, tuple[int, ...]], tuple[bool, ...]] = field(default_factory=dict)
     """Per kind of card and what is left of it, whether that is enough, by place."""
 
     def __post_init__(self) -> None:
         draws = self.layout.draws
-        self._card_of = connect([[number for number, _ in draw] for draw in draws])
+        self._device_of = connected_components([[number for number, _ in draw] for draw in draws])
         members: dict[int, list[int]] = {}
-        self._place = []
-        for device, card in enumerate(self._card_of):
-            self._place.append(len(members.setdefault(card, [])))
+        self._position = []
+        for device, card in enumerate(self._device_of):
+            self._position.append(len(members.setdefault(card, [])))
             members[card].append(device)
         patterns: dict[tuple[object, ...], int] = {}
-        self._cards = [self._card(devices, patterns) for devices in members.values()]
+        self._devices = [
+            self._partitioned_device(devices, patterns) for devices in members.values()
+        ]
 
-    def with_left(self, left: Sequence[int]) -> "LossesNow":
+    def with_left(self, counters_left: Sequence[int]) -> "CurrentLosses":
         """Fix what is left of each counter."""
-        return LossesNow(self, left)
+        return CurrentLosses(self, counters_left)
 
-    def standing(self, card: int, left: Sequence[int]) -> "_CardNow":
+    def current(self, device_number: int, left: Sequence[int]) -> "_CurrentPartitions":
         """Look at one card with ``left`` of each counter."""
-        found = self._cards[card]
+        found = self._devices[device_number]
         now = tuple([left[number] for number in found.counters])
-        key = (found.pattern, now)
-        losses, fits = self._known.setdefault(key, {}), self._fits.get(key)
+        key = (found.signature, now)
+        losses, fits = self._losses.setdefault(key, {}), self._fits.get(key)
         if fits is None:
             fits = tuple(
                 all(now[index] >= amount for index, amount in draw) for draw in found.draws
             )
             self._fits[key] = fits
-        return _CardNow(found, now, now == found.values, losses, fits)
+        return _CurrentPartitions(found, now, now == found.values, losses, fits)
 
-    def place_of(self, device: int) -> tuple[int, int]:
+    def position_of(self, device: int) -> tuple[int, int]:
         """Return the card of a device and its place in it."""
-        return self._card_of[device], self._place[device]
+        return self._device_of[device], self._position[device]
 
-    def _card(self, devices: list[int], patterns: dict[tuple[object, ...], int]) -> _Card:
+    def _partitioned_device(
+        self, devices: list[int], signatures: dict[tuple[object, ...], int]
+    ) -> _PartitionedDevice:
         layout = self.layout
         counters = sorted({number for device in devices for number, _ in layout.draws[device]})
         place = {number: index for index, number in enumerate(counters)}
@@ -89,12 +93,12 @@ class PlacementLoss:
             max((amount / values[index] for index, amount in draw if values[index]), default=0.0)
             for draw in draws
         )
-        pattern = patterns.setdefault((draws, values), len(patterns))
-        return _Card(tuple(counters), draws, sizes, values, pattern)
+        pattern = signatures.setdefault((draws, values), len(signatures))
+        return _PartitionedDevice(tuple(counters), draws, sizes, values, pattern)
 
 
-class _CardNow(NamedTuple):
-    card: _Card
+class _CurrentPartitions(NamedTuple):
+    device: _PartitionedDevice
     left: tuple[int, ...]
     untouched: bool
     losses: dict[int, float]
@@ -102,42 +106,42 @@ class _CardNow(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class LossesNow:
+class CurrentLosses:
     """What taking any one device costs, while the counters stay as they are."""
 
     placement: PlacementLoss
     left: Sequence[int]
-    _seen: dict[int, _CardNow] = field(default_factory=dict)
+    _current: dict[int, _CurrentPartitions] = field(default_factory=dict)
 
     def of(self, device: int) -> tuple[float, float]:
         """Whether nothing of the device's card is in use, 0 or 1, and what taking it costs."""
-        number, place = self.placement.place_of(device)
-        now = self.card(number)
+        number, place = self.placement.position_of(device)
+        now = self.current(number)
         loss = now.losses.get(place)
         if loss is None:
-            loss = now.losses[place] = _loss(now.card, now.left, place)
+            loss = now.losses[place] = _loss(now.device, now.left, place)
         return float(now.untouched), loss
 
     def fits(self, number: int) -> tuple[bool, ...]:
         """By place in a card, whether its counters hold what the device there draws."""
-        return self.card(number).fits
+        return self.current(number).fits
 
-    def card(self, number: int) -> _CardNow:
+    def current(self, number: int) -> _CurrentPartitions:
         """One card as it stands."""
-        now = self._seen.get(number)
+        now = self._current.get(number)
         if now is None:
-            now = self._seen[number] = self.placement.standing(number, self.left)
+            now = self._current[number] = self.placement.current(number, self.left)
         return now
 
 
-def _loss(card: _Card, left: tuple[int, ...], place: int) -> float:
+def _loss(device: _PartitionedDevice, left: tuple[int, ...], position: int) -> float:
     after = list(left)
-    for index, amount in card.draws[place]:
+    for index, amount in device.draws[position]:
         after[index] -= amount
     return sum(
         size
-        for other, (draw, size) in enumerate(zip(card.draws, card.sizes, strict=True))
-        if other != place
+        for other, (draw, size) in enumerate(zip(device.draws, device.sizes, strict=True))
+        if other != position
         and all(left[index] >= amount for index, amount in draw)
         and any(after[index] < amount for index, amount in draw)
     )

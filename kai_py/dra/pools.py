@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from kai_py.api.records.core import Node
-from kai_py.dra.cards import PoolCards, cards_of
-from kai_py.dra.features import Choice, Features
+from kai_py.dra.cards import PhysicalDevices, physical_devices
+from kai_py.dra.features import AllocationStrategy, Features
 from kai_py.dra.identity import PoolID
-from kai_py.dra.rows import CounterID, DeviceRow, SliceRows
+from kai_py.dra.rows import CounterID, DeviceRow, ParsedSlice
 
 
 class PoolStatus(enum.Enum):
@@ -45,42 +45,47 @@ class Pool:
     has_binding_conditions: bool = False
 
     @cached_property
-    def numbers(self) -> dict[str, int]:
+    def positions(self) -> dict[str, int]:
         """Device name to its place among ``rows``."""
         return {row.id.device: number for number, row in enumerate(self.rows)}
 
     @cached_property
-    def cards(self) -> PoolCards:
+    def physical_devices(self) -> PhysicalDevices:
         """The cards that the devices of ``rows`` are parts of."""
-        return cards_of(self.rows, self.counters)
+        return physical_devices(self.rows, self.counters)
 
 
 def gather_pools(
     node: Node,
-    slices_by_pool: Iterable[tuple[PoolID, Sequence[SliceRows]]],
+    slices_by_pool: Iterable[tuple[PoolID, Sequence[ParsedSlice]]],
     features: Features,
-    choice: Choice,
+    strategy: AllocationStrategy,
 ) -> tuple[Pool, ...]:
     """Return the pools that ``node`` sees, in the order in which they are searched."""
     pools = []
     for pool_id, slices in slices_by_pool:
-        seen = [piece for piece in slices if _readable(piece, features)]
+        seen = [piece for piece in slices if _is_readable(piece, features)]
         pool = _pool(
-            pool_id, node, seen, _understood(slices, features), features=features, choice=choice
+            pool_id,
+            node,
+            seen,
+            _counted_slices(slices, features),
+            features=features,
+            strategy=strategy,
         )
         if pool is not None:
             pools.append(pool)
     return tuple(sorted(pools, key=lambda pool: (pool.has_binding_conditions, pool.id)))
 
 
-def pool_fault(slices: Sequence[SliceRows], features: Features) -> str:
+def pool_fault(slices: Sequence[ParsedSlice], features: Features) -> str:
     """Why the pool of ``slices`` (all of one pool) is of no use to any node, "" if it is."""
-    newest = _newest(_understood(slices, features))
+    newest = _newest(_counted_slices(slices, features))
     if not newest:
         return ""
     pool = newest[0].slice.spec.pool
     expected, counters = pool.resource_slice_count, features.partitionable_devices
-    status, detail = _judge(newest, newest, expected, counters=counters)
+    status, detail = _pool_status(newest, newest, expected, counters=counters)
     if status is PoolStatus.READY:
         return ""
     if status is PoolStatus.INCOMPLETE:
@@ -88,12 +93,12 @@ def pool_fault(slices: Sequence[SliceRows], features: Features) -> str:
     return f"pool {pool.name} is {status.value}, its devices are not used: {detail}"
 
 
-def _understood(slices: Sequence[SliceRows], features: Features) -> list[SliceRows]:
+def _counted_slices(slices: Sequence[ParsedSlice], features: Features) -> list[ParsedSlice]:
     """Slices that count towards completeness: groups that nobody would check make one missing."""
     return [piece for piece in slices if features.compatibility_groups or not piece.has_groups]
 
 
-def _readable(piece: SliceRows, features: Features) -> bool:
+def _is_readable(piece: ParsedSlice, features: Features) -> bool:
     spec = piece.slice.spec
     if piece.has_groups and not features.compatibility_groups:
         return False
@@ -104,27 +109,29 @@ def _readable(piece: SliceRows, features: Features) -> bool:
 def _pool(
     pool_id: PoolID,
     node: Node,
-    seen: Sequence[SliceRows],
-    everywhere: Sequence[SliceRows],
+    readable: Sequence[ParsedSlice],
+    all_slices: Sequence[ParsedSlice],
     *,
     features: Features,
-    choice: Choice,
+    strategy: AllocationStrategy,
 ) -> Pool | None:
-    visible = _newest(piece for piece in seen if piece.visible_from(node))
+    visible = _newest(piece for piece in readable if piece.visible_from(node))
     if not visible:
         return None
     generation = visible[0].slice.spec.pool.generation
     expected = visible[0].slice.spec.pool.resource_slice_count
     complete = visible
     if len(visible) != expected:
-        if any(piece.slice.spec.pool.generation > generation for piece in everywhere):
+        if any(piece.slice.spec.pool.generation > generation for piece in all_slices):
             return None
-        complete = [p for p in everywhere if p.slice.spec.pool.generation == generation]
+        complete = [p for p in all_slices if p.slice.spec.pool.generation == generation]
     visible = sorted(visible, key=lambda piece: piece.slice.metadata.name)
-    status, detail = _judge(visible, complete, expected, counters=features.partitionable_devices)
+    status, detail = _pool_status(
+        visible, complete, expected, counters=features.partitionable_devices
+    )
     return Pool(
         id=pool_id,
-        rows=tuple(row for piece in visible for row in _devices(piece, choice)),
+        rows=tuple(row for piece in visible for row in _devices(piece, strategy)),
         counters={key: value for p in complete for key, value in p.counters.items()},
         status=status,
         detail=detail,
@@ -132,15 +139,15 @@ def _pool(
     )
 
 
-def _devices(piece: SliceRows, choice: Choice) -> tuple[DeviceRow, ...]:
+def _devices(piece: ParsedSlice, strategy: AllocationStrategy) -> tuple[DeviceRow, ...]:
     """Kubernetes 1.37 overlooks devices that stand in one slice with counters; 1.34 wrote such."""
-    if choice is Choice.FIRST_FIT and piece.slice.spec.shared_counters:
+    if strategy is AllocationStrategy.FIRST_FIT and piece.slice.spec.shared_counters:
         return ()
     return piece.rows
 
 
-def _newest(slices: Iterable[SliceRows]) -> list[SliceRows]:
-    kept: list[SliceRows] = []
+def _newest(slices: Iterable[ParsedSlice]) -> list[ParsedSlice]:
+    kept: list[ParsedSlice] = []
     for piece in slices:
         generation = piece.slice.spec.pool.generation
         if kept and generation > kept[0].slice.spec.pool.generation:
@@ -150,17 +157,21 @@ def _newest(slices: Iterable[SliceRows]) -> list[SliceRows]:
     return kept
 
 
-def _judge(
-    visible: Sequence[SliceRows], complete: Sequence[SliceRows], expected: int, *, counters: bool
+def _pool_status(
+    visible: Sequence[ParsedSlice],
+    complete: Sequence[ParsedSlice],
+    expected: int,
+    *,
+    counters: bool,
 ) -> tuple[PoolStatus, str]:
     if len(complete) != expected:
         return PoolStatus.INCOMPLETE, f"{len(complete)} of {expected} slices"
-    fault = next((piece.fault for piece in complete if piece.fault), "")
+    fault = next((piece.problem for piece in complete if piece.problem), "")
     fault = fault or _repeated_device(visible) or (_counter_fault(complete) if counters else "")
     return (PoolStatus.INVALID, fault) if fault else (PoolStatus.READY, "")
 
 
-def _repeated_device(slices: Sequence[SliceRows]) -> str:
+def _repeated_device(slices: Sequence[ParsedSlice]) -> str:
     names: set[str] = set()
     for piece in slices:
         for row in piece.rows:
@@ -170,7 +181,7 @@ def _repeated_device(slices: Sequence[SliceRows]) -> str:
     return ""
 
 
-def _counter_fault(slices: Sequence[SliceRows]) -> str:
+def _counter_fault(slices: Sequence[ParsedSlice]) -> str:
     names: set[str] = set()
     known: set[CounterID] = set()
     for piece in slices:

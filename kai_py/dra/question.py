@@ -13,47 +13,54 @@ from typing import NamedTuple
 import numpy as np
 
 from kai_py.api.records.resource import AllocationResult, DeviceClass, ResourceClaim
-from kai_py.dra.allocator import NoFit, Site, Undecided, prepare, refusal_of, solve
-from kai_py.dra.claims import ClaimSet
+from kai_py.dra.allocator import (
+    BudgetExceeded,
+    Infeasible,
+    NodeProblem,
+    failure_of,
+    prepare_problem,
+    solve,
+)
+from kai_py.dra.claims import ParsedClaims
 from kai_py.dra.errors import AllocationError
-from kai_py.dra.features import Choice, Features
-from kai_py.dra.fleet_layout import FleetLayout, Ints
+from kai_py.dra.features import AllocationStrategy, Features
+from kai_py.dra.fleet_layout import ClusterLayout, Ints
 from kai_py.dra.holdings import DeviceState
-from kai_py.dra.inventory import NodeView
+from kai_py.dra.inventory import NodeDevices
 from kai_py.dra.node_classes import NodeClasses
 from kai_py.dra.results import build_allocations
-from kai_py.dra.search import Verdict
+from kai_py.dra.search import SearchStatus
 from kai_py.dra.selection import Expressions
-from kai_py.dra.standing import standing_of
-from kai_py.dra.trial import Pick
-from kai_py.dra.usage_numbers import UsageNumbers
+from kai_py.dra.standing import device_usage
+from kai_py.dra.trial import DevicePick
+from kai_py.dra.usage_numbers import UsageClasses
 
-STEPS_KEPT = 200_000
+STEP_CACHE_SIZE = 200_000
 """Steps after which a question starts afresh; far more than there are standings at a time."""
 
-UNKNOWN = -1
+UNKNOWN_USAGE = -1
 """In place of the number of a standing."""
 
-Refusal = NoFit | Undecided | AllocationError
+AllocationFailure = Infeasible | BudgetExceeded | AllocationError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class AllocationStep:
     """One more pod on a node: the devices it takes and what is held afterwards, or why not."""
 
-    picks: tuple[Pick, ...] = ()
-    usage: int = 0
-    refusal: Refusal | None = None
+    picks: tuple[DevicePick, ...] = ()
+    usage_after: int = 0
+    failure: AllocationFailure | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Terms:
+class QueryContext:
     """What all questions of a fleet have in common."""
 
     features: Features
-    choice: Choice
+    strategy: AllocationStrategy
     expressions: Expressions
-    usage: UsageNumbers
+    usage_classes: UsageClasses
     budget: int
 
 
@@ -69,52 +76,52 @@ class Alternatives(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Question:
+class AllocationQuery:
     """A set of claims with everything known about it."""
 
-    claims: ClaimSet
-    sample: tuple[ResourceClaim, ...]
+    claims: ParsedClaims
+    sample_claims: tuple[ResourceClaim, ...]
     """Claims that are asked for others like them."""
     device_classes: tuple[DeviceClass, ...]
     """The classes named, to notice when one is replaced."""
-    alike: NodeClasses
-    terms: Terms
-    numbers: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    node_classes: NodeClasses
+    context: QueryContext
+    classes: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """(nodes,) the class of each node in ``layout``."""
-    layout: FleetLayout | None = None
-    _sites: dict[int, Site | AllocationError] = field(default_factory=dict)
+    layout: ClusterLayout | None = None
+    _problems: dict[int, NodeProblem | AllocationError] = field(default_factory=dict)
     _counts: dict[tuple[int, int], int] = field(default_factory=dict)
     """How many pods fit; ``~n``, which is negative, where it is known only that n do."""
-    _known: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    _current_counts: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """(nodes,) the same for the standing of each node at the last look, ``_looked_up``."""
-    _looked_up: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    _steps: dict[tuple[int, int], Step] = field(default_factory=dict)
+    _current_usage: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    _steps: dict[tuple[int, int], AllocationStep] = field(default_factory=dict)
     _depths: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._depths = self.claims.depths()
+        self._depths = self.claims.alternative_depths()
 
-    def look_at(self, layout: FleetLayout) -> None:
+    def set_layout(self, layout: ClusterLayout) -> None:
         """Class the nodes of ``layout``."""
         if self.layout is not layout:
-            self.numbers = self.alike.number(layout)
+            self.classes = self.node_classes.classify(layout)
             self.layout = layout
-            self._looked_up = np.full(len(self.numbers), UNKNOWN, dtype=np.int64)
-            self._known = np.zeros(len(self.numbers), dtype=np.int64)
+            self._current_usage = np.full(len(self.classes), UNKNOWN_USAGE, dtype=np.int64)
+            self._current_counts = np.zeros(len(self.classes), dtype=np.int64)
 
-    def step(self, node: int, usage: int, state: DeviceState) -> Step:
+    def step(self, node: int, usage: int, state: DeviceState) -> AllocationStep:
         """Return what one more pod takes on ``node``, where ``usage`` numbers its standing."""
-        key = (int(self.numbers[node]), usage)
+        key = (int(self.classes[node]), usage)
         step = self._steps.get(key)
         if step is None:
-            step, _ = self._keep(key, node, state)
+            step, _ = self._search_and_cache(key, node, state)
         return step
 
-    def _keep(
+    def _search_and_cache(
         self, key: tuple[int, int], node: int, state: DeviceState
-    ) -> tuple[Step, DeviceState | None]:
+    ) -> tuple[AllocationStep, DeviceState | None]:
         """Search for a step that is not known, and what is held after it."""
-        if len(self._steps) >= STEPS_KEPT:
+        if len(self._steps) >= STEP_CACHE_SIZE:
             self._steps.clear()
         found = self._search(node, state)
         self._steps[key] = found[0]
@@ -122,12 +129,12 @@ class Question:
 
     def counts(self, rows: Ints, usage: Ints, state: DeviceState, limit: int) -> Ints:
         """(rows,) how many pods fit each node one after the other, at most ``limit``."""
-        self._look_up(rows[self._looked_up[rows] != usage[rows]], usage)
-        known = self._known[rows]
+        self._load_counts(rows[self._current_usage[rows] != usage[rows]], usage)
+        known = self._current_counts[rows]
         unsure = rows[(known < 0) & (~known < limit)]
         if len(unsure):
-            self._make_sure(unsure, usage, state, limit)
-            known = self._known[rows]
+            self._complete_counts(unsure, usage, state, limit)
+            known = self._current_counts[rows]
         counts: Ints = np.minimum(np.where(known < 0, ~known, known), limit)
         return counts
 
@@ -136,123 +143,131 @@ class Question:
 
         ``limit`` is the most pods that are worth knowing of.
         """
-        pairs = np.stack((self.numbers[rows], usage[rows]), axis=1)
+        pairs = np.stack((self.classes[rows], usage[rows]), axis=1)
         distinct, inverse = np.unique(pairs, axis=0, return_inverse=True)
-        runs = [self._run(number, standing, limit) for number, standing in distinct.tolist()]
+        runs = [
+            self._equal_depth_run(number, standing, limit) for number, standing in distinct.tolist()
+        ]
         found = np.array(runs, dtype=np.int64).reshape(-1, 2)[inverse.reshape(-1)]
         return Alternatives(depth=found[:, 0], pods=found[:, 1])
 
-    def _run(self, number: int, usage: int, limit: int) -> tuple[int, int]:
+    def _equal_depth_run(self, number: int, usage: int, limit: int) -> tuple[int, int]:
         """The depth of the next step, and how many steps in a row are as deep."""
         depth, pods = 0, 0
         while pods < limit:
             step = self._steps.get((number, usage))
-            if step is None or step.refusal is not None:
+            if step is None or step.failure is not None:
                 break
             options = {pick.option for pick in step.picks}
             deep = sum(self._depths[option] for option in options)
             if pods and deep != depth:
                 break
-            depth, pods, usage = deep, pods + 1, step.usage
+            depth, pods, usage = deep, pods + 1, step.usage_after
         return depth, pods
 
-    def _look_up(self, rows: Ints, usage: Ints) -> None:
+    def _load_counts(self, rows: Ints, usage: Ints) -> None:
         """Keep for each node what is known of its present standing."""
-        keys = zip(self.numbers[rows].tolist(), usage[rows].tolist(), strict=True)
-        self._known[rows] = [self._counts.get(key, ~0) for key in keys]
-        self._looked_up[rows] = usage[rows]
+        keys = zip(self.classes[rows].tolist(), usage[rows].tolist(), strict=True)
+        self._current_counts[rows] = [self._counts.get(key, ~0) for key in keys]
+        self._current_usage[rows] = usage[rows]
 
-    def _make_sure(self, rows: Ints, usage: Ints, state: DeviceState, limit: int) -> None:
+    def _complete_counts(self, rows: Ints, usage: Ints, state: DeviceState, limit: int) -> None:
         """Count up to ``limit`` on one node of each kind among ``rows``."""
         width = int(usage.max(initial=0)) + 1
-        pairs = self.numbers[rows] * width + usage[rows]
+        pairs = self.classes[rows] * width + usage[rows]
         _, first = np.unique(pairs, return_index=True)
         for node in rows[first].tolist():
-            known = self._counts.get((int(self.numbers[node]), int(usage[node])), ~0)
+            known = self._counts.get((int(self.classes[node]), int(usage[node])), ~0)
             if known < 0 and ~known < limit:
-                self._count_anew(node, int(usage[node]), state, limit)
-        self._look_up(rows, usage)
+                self._recount(node, int(usage[node]), state, limit)
+        self._load_counts(rows, usage)
 
-    def _count_anew(self, node: int, usage: int, state: DeviceState, limit: int) -> None:
+    def _recount(self, node: int, usage: int, state: DeviceState, limit: int) -> None:
         count = self._count(node, usage, state, limit)
-        if len(self._counts) >= STEPS_KEPT:
+        if len(self._counts) >= STEP_CACHE_SIZE:
             self._counts.clear()
-        self._counts[int(self.numbers[node]), usage] = count if count < limit else ~count
+        self._counts[int(self.classes[node]), usage] = count if count < limit else ~count
 
     def _count(self, node: int, usage: int, state: DeviceState, limit: int) -> int:
-        taken: list[Step] = []
+        taken: list[AllocationStep] = []
         copy: DeviceState | None = None
         while len(taken) < limit:
-            key = (int(self.numbers[node]), usage)
+            key = (int(self.classes[node]), usage)
             step, after = self._steps.get(key), None
             if step is None:
                 copy = copy or self._copy(node, state, taken)
-                step, after = self._keep(key, node, copy)
-            if step.refusal is not None:
+                step, after = self._search_and_cache(key, node, copy)
+            if step.failure is not None:
                 break
             taken.append(step)
-            usage = step.usage
+            usage = step.usage_after
             if after is not None:
                 copy = after
             elif copy is not None:
-                self._hold(node, step.picks, copy)
+                self._mark_allocated(node, step.picks, copy)
         return len(taken)
 
-    def realise(
-        self, claims: Sequence[ResourceClaim], node: int, picks: Sequence[Pick]
+    def allocations_for(
+        self, claims: Sequence[ResourceClaim], node: int, picks: Sequence[DevicePick]
     ) -> tuple[AllocationResult, ...]:
         """Turn picks into allocations of the devices of ``node``.
 
         :raises AllocationError: no node selector can be made for a claim.
         """
-        site = self.site(node)
+        site = self.problem(node)
         if isinstance(site, AllocationError):
             raise site
         return build_allocations(claims, site.eligibility, self._view(node), picks)
 
-    def _search(self, node: int, state: DeviceState) -> tuple[Step, DeviceState | None]:
-        site = self.site(node)
+    def _search(self, node: int, state: DeviceState) -> tuple[AllocationStep, DeviceState | None]:
+        site = self.problem(node)
         if isinstance(site, AllocationError):
-            return Step(refusal=site), None
+            return AllocationStep(failure=site), None
         view = self._view(node)
-        standing = standing_of(view, site.counters, state.pools, self.terms.choice)
+        standing = device_usage(view, site.counters, state.pools, self.context.strategy)
         try:
-            outcome = solve(site, standing, self.terms.budget)
-            if outcome.verdict is not Verdict.FOUND:
-                return Step(refusal=refusal_of(outcome)), None
+            outcome = solve(site, standing, self.context.budget)
+            if outcome.status is not SearchStatus.FOUND:
+                return AllocationStep(failure=failure_of(outcome)), None
             held = self._copy(node, state, ())
-            self._hold(node, outcome.picks, held)
+            self._mark_allocated(node, outcome.picks, held)
         except AllocationError as error:
-            return Step(refusal=error), None
-        return Step(outcome.picks, self.terms.usage.of_view(view, held.pools)), held
+            return AllocationStep(failure=error), None
+        return AllocationStep(
+            outcome.picks, self.context.usage_classes.of_view(view, held.pools)
+        ), held
 
-    def site(self, node: int) -> Site | AllocationError:
+    def problem(self, node: int) -> NodeProblem | AllocationError:
         """Return what the claims mean on nodes like ``node``, whoever holds what."""
-        number = int(self.numbers[node])
-        site = self._sites.get(number)
+        number = int(self.classes[node])
+        site = self._problems.get(number)
         if site is None:
-            site = self._sites[number] = self._prepare(self._view(node))
+            site = self._problems[number] = self._prepare_problem(self._view(node))
         return site
 
-    def _prepare(self, view: NodeView) -> Site | AllocationError:
-        terms = self.terms
+    def _prepare_problem(self, view: NodeDevices) -> NodeProblem | AllocationError:
+        terms = self.context
         try:
-            return prepare(self.claims, view, terms.features, terms.choice, terms.expressions)
+            return prepare_problem(
+                self.claims, view, terms.features, terms.strategy, terms.expressions
+            )
         except AllocationError as error:
             return error
 
-    def _view(self, node: int) -> NodeView:
+    def _view(self, node: int) -> NodeDevices:
         assert self.layout is not None
         return self.layout.views[node]
 
-    def _copy(self, node: int, state: DeviceState, taken: Sequence[Step]) -> DeviceState:
+    def _copy(self, node: int, state: DeviceState, taken: Sequence[AllocationStep]) -> DeviceState:
         """Copy what is held on one node, with the pods of ``taken`` on top."""
         pools = (pool.id for pool in self._view(node).pools)
-        copy = DeviceState(state.find, {p: state.pools[p] for p in pools if p in state.pools})
+        copy = DeviceState(
+            state.find_device, {p: state.pools[p] for p in pools if p in state.pools}
+        )
         for step in taken:
-            self._hold(node, step.picks, copy)
+            self._mark_allocated(node, step.picks, copy)
         return copy
 
-    def _hold(self, node: int, picks: Sequence[Pick], state: DeviceState) -> None:
-        for allocation in self.realise(self.sample, node, picks):
-            state.hold(allocation)
+    def _mark_allocated(self, node: int, picks: Sequence[DevicePick], state: DeviceState) -> None:
+        for allocation in self.allocations_for(self.sample_claims, node, picks):
+            state.mark_allocated(allocation)

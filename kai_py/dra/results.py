@@ -9,7 +9,7 @@ the devices' slices ask of a node.
 import uuid
 from collections.abc import Iterator, Sequence
 
-from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Requirement
+from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, SelectorRequirement
 from kai_py.api.records.resource import (
     AllocationResult,
     DeviceAllocationConfiguration,
@@ -18,26 +18,29 @@ from kai_py.api.records.resource import (
     ResourceClaim,
 )
 from kai_py.dra.capacity import format_amount
-from kai_py.dra.claims import ClaimPlan, Option
+from kai_py.dra.claims import Option, ParsedClaim
 from kai_py.dra.errors import AllocationError
 from kai_py.dra.features import Features
-from kai_py.dra.inventory import NodeView
+from kai_py.dra.inventory import NodeDevices
 from kai_py.dra.rows import DeviceRow
 from kai_py.dra.selection import Eligibility
-from kai_py.dra.trial import Pick
+from kai_py.dra.trial import DevicePick
 
 SHARE_IDS = uuid.UUID("6e1b1a4e-3d2f-5c58-9d36-0b7a4c1f2e90")
 """Namespace of share ids, which are derived from claim, request and device."""
 
 
 def build_allocations(
-    claims: Sequence[ResourceClaim], eligibility: Eligibility, view: NodeView, picks: Sequence[Pick]
+    claims: Sequence[ResourceClaim],
+    eligibility: Eligibility,
+    view: NodeDevices,
+    picks: Sequence[DevicePick],
 ) -> tuple[AllocationResult, ...]:
     """Return one allocation per claim; ``picks`` are positions in ``view``.
 
     :raises AllocationError: a slice's node selector has more than one term.
     """
-    by_claim: list[list[Pick]] = [[] for _ in claims]
+    by_claim: list[list[DevicePick]] = [[] for _ in claims]
     for pick in picks:
         by_claim[eligibility.claims.options[pick.option].claim].append(pick)
     return tuple(
@@ -48,10 +51,10 @@ def build_allocations(
 
 def _allocation(
     claim: ResourceClaim,
-    plan: ClaimPlan,
+    plan: ParsedClaim,
     eligibility: Eligibility,
-    view: NodeView,
-    picks: Sequence[Pick],
+    view: NodeDevices,
+    picks: Sequence[DevicePick],
 ) -> AllocationResult:
     options = eligibility.claims.options
     chosen = {options[pick.option].request: options[pick.option] for pick in picks}
@@ -69,7 +72,7 @@ def _allocation(
 
 
 def _result(
-    claim: ResourceClaim, option: Option, row: DeviceRow, pick: Pick, features: Features
+    claim: ResourceClaim, option: Option, row: DeviceRow, pick: DevicePick, features: Features
 ) -> DeviceRequestAllocationResult:
     shared = features.consumable_capacity and row.shareable
     binding = features.device_binding_and_status
@@ -96,7 +99,7 @@ def _share_id(claim: ResourceClaim, option: Option, row: DeviceRow) -> str:
     return str(uuid.uuid5(SHARE_IDS, f"{owner}/{option.name}/{row.id}"))
 
 
-def _config(plan: ClaimPlan, chosen: Sequence[Option]) -> Iterator[DeviceAllocationConfiguration]:
+def _config(plan: ParsedClaim, chosen: Sequence[Option]) -> Iterator[DeviceAllocationConfiguration]:
     users: dict[str, list[Option]] = {}
     for option in chosen:
         users.setdefault(option.device_class.metadata.name, []).append(option)
@@ -109,7 +112,7 @@ def _config(plan: ClaimPlan, chosen: Sequence[Option]) -> Iterator[DeviceAllocat
                 opaque=config.opaque,
             )
     for own in plan.config:
-        named = [option for option in chosen if _names(own.requests, option)]
+        named = [option for option in chosen if _applies_to(own.requests, option)]
         if own.requests and not named:
             continue
         yield DeviceAllocationConfiguration(
@@ -119,16 +122,18 @@ def _config(plan: ClaimPlan, chosen: Sequence[Option]) -> Iterator[DeviceAllocat
         )
 
 
-def _names(requests: Sequence[str], option: Option) -> bool:
+def _applies_to(requests: Sequence[str], option: Option) -> bool:
     return option.name in requests or option.name.partition("/")[0] in requests
 
 
-def _node_selector(claim: str, view: NodeView, rows: Sequence[DeviceRow]) -> NodeSelector | None:
+def _node_selector(claim: str, view: NodeDevices, rows: Sequence[DeviceRow]) -> NodeSelector | None:
     if any(row.pinned_to_node for row in rows):
-        name = Requirement(key="metadata.name", operator="In", values=(view.node.metadata.name,))
+        name = SelectorRequirement(
+            key="metadata.name", operator="In", values=(view.node.metadata.name,)
+        )
         return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(name,)),))
-    expressions: dict[Requirement, None] = {}
-    fields: dict[Requirement, None] = {}
+    expressions: dict[SelectorRequirement, None] = {}
+    fields: dict[SelectorRequirement, None] = {}
     for row in rows:
         term = _only_term(claim, row)
         if term is not None:

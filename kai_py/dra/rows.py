@@ -17,9 +17,9 @@ from kai_py.api.records.resource import (
     DeviceTaintRule,
     ResourceSlice,
 )
-from kai_py.dra.capacity import Capacity, parse_capacity
+from kai_py.dra.capacity import ParsedCapacity, parse_capacity
 from kai_py.dra.identity import DeviceID, PoolID
-from kai_py.dra.node_selection import selects
+from kai_py.dra.node_selection import node_selector_matches
 from kai_py.dra.selectors.device import AttributeValue, BadAttribute, CELDevice, attribute_value
 from kai_py.dra.taints import rule_taints
 
@@ -28,7 +28,7 @@ CounterID = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class NodeReach:
     """The nodes that can use a device; exactly one of the three is set in valid objects."""
 
     node_name: str = ""
@@ -41,7 +41,7 @@ class Reach:
             return self.node_name == node.metadata.name
         if self.all_nodes:
             return True
-        return self.selector is not None and selects(self.selector, node)
+        return self.selector is not None and node_selector_matches(self.selector, node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class DeviceRow:
 
     id: DeviceID
     device: Device
-    reach: Reach
-    capacities: tuple[Capacity, ...]
+    reach: NodeReach
+    capacities: tuple[ParsedCapacity, ...]
     consumes: tuple[Consumption, ...]
     taints: tuple[DeviceTaint, ...]
     skip_node_operations: tuple[str, ...]
@@ -108,7 +108,7 @@ class DeviceRow:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SliceRows:
+class ParsedSlice:
     """One version of a slice, parsed."""
 
     slice: ResourceSlice
@@ -117,7 +117,7 @@ class SliceRows:
     """Counter to its value in nano-units."""
     has_groups: bool = False
     has_binding_conditions: bool = False
-    fault: str = ""
+    problem: str = ""
 
     @property
     def pool_id(self) -> PoolID:
@@ -125,10 +125,10 @@ class SliceRows:
         return PoolID(self.slice.spec.driver, self.slice.spec.pool.name)
 
     @property
-    def reach(self) -> Reach:
+    def reach(self) -> NodeReach:
         """The nodes that see the slice; meaningless with per-device node selection."""
         spec = self.slice.spec
-        return Reach(spec.node_name, spec.node_selector, spec.all_nodes)
+        return NodeReach(spec.node_name, spec.node_selector, spec.all_nodes)
 
     def visible_from(self, node: Node) -> bool:
         """Tell whether any device or counter of the slice matters to ``node``."""
@@ -163,20 +163,22 @@ def _other_value(attribute: DeviceAttribute) -> AttributeValue | BadAttribute:
     )
 
 
-def parse_slice(piece: ResourceSlice, rules: Sequence[DeviceTaintRule] = ()) -> SliceRows:
+def parse_slice(
+    resource_slice: ResourceSlice, rules: Sequence[DeviceTaintRule] = ()
+) -> ParsedSlice:
     """Parse ``piece``, adding the taints of ``rules``."""
     try:
-        return _parse(piece, rules)
+        return _parse(resource_slice, rules)
     except QuantityError as error:
-        fault = f'ResourceSlice "{piece.metadata.name}": {error}'
-        return SliceRows(slice=piece, rows=(), fault=fault)
+        fault = f'ResourceSlice "{resource_slice.metadata.name}": {error}'
+        return ParsedSlice(slice=resource_slice, rows=(), problem=fault)
 
 
-def _parse(piece: ResourceSlice, rules: Sequence[DeviceTaintRule]) -> SliceRows:
-    spec = piece.spec
-    return SliceRows(
-        slice=piece,
-        rows=tuple(_row(piece, device, rules) for device in spec.devices),
+def _parse(resource_slice: ResourceSlice, rules: Sequence[DeviceTaintRule]) -> ParsedSlice:
+    spec = resource_slice.spec
+    return ParsedSlice(
+        slice=resource_slice,
+        rows=tuple(_device_row(resource_slice, device, rules) for device in spec.devices),
         counters={
             (counters.name, name): parse_quantity(counter.value).nano
             for counters in spec.shared_counters
@@ -191,14 +193,16 @@ def _parse(piece: ResourceSlice, rules: Sequence[DeviceTaintRule]) -> SliceRows:
     )
 
 
-def _row(piece: ResourceSlice, device: Device, rules: Sequence[DeviceTaintRule]) -> DeviceRow:
-    spec = piece.spec
+def _device_row(
+    resource_slice: ResourceSlice, device: Device, rules: Sequence[DeviceTaintRule]
+) -> DeviceRow:
+    spec = resource_slice.spec
     source = device if spec.per_device_node_selection else spec
     device_id = DeviceID(spec.driver, spec.pool.name, device.name)
     return DeviceRow(
         id=device_id,
         device=device,
-        reach=Reach(source.node_name, source.node_selector, source.all_nodes),
+        reach=NodeReach(source.node_name, source.node_selector, source.all_nodes),
         capacities=tuple(parse_capacity(*item) for item in device.capacity.items()),
         consumes=tuple(
             Consumption(

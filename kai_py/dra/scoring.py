@@ -22,19 +22,19 @@ from dataclasses import dataclass, field
 from kai_py.api.records.resource import DeviceAttribute
 from kai_py.dra.claims import Option
 from kai_py.dra.constraints import find_attribute
-from kai_py.dra.node_classes import LOCALITY
-from kai_py.dra.placement_loss import LossesNow, PlacementLoss
+from kai_py.dra.node_classes import LOCALITY_ATTRIBUTES
+from kai_py.dra.placement_loss import CurrentLosses, PlacementLoss
 from kai_py.dra.rows import DeviceRow
-from kai_py.dra.selection import Fit
+from kai_py.dra.selection import Eligible
 from kai_py.dra.taints import BLOCKING_EFFECTS
-from kai_py.dra.trial import Trial
+from kai_py.dra.trial import SearchState
 
-Place = tuple[DeviceAttribute | None, ...]
+Locality = tuple[DeviceAttribute | None, ...]
 """Where a device sits: its values of ``LOCALITY``."""
 
 Rank = tuple[float, ...]
 
-Cards = dict[int, list[tuple[int, int]]]
+DevicesByPhysical = dict[int, list[tuple[int, int]]]
 """Card to devices, each with its place in the card."""
 
 
@@ -43,39 +43,39 @@ class BestFit:
     """The order of best fit on one node view."""
 
     losses: PlacementLoss
-    _places: dict[int, Place] = field(default_factory=dict)
-    _cautions: dict[int, Rank] = field(default_factory=dict)
-    _cards: dict[int, Cards] = field(default_factory=dict)
+    _localities: dict[int, Locality] = field(default_factory=dict)
+    _penalties: dict[int, Rank] = field(default_factory=dict)
+    _by_physical: dict[int, DevicesByPhysical] = field(default_factory=dict)
     """By option."""
 
-    def __call__(self, trial: Trial, option: Option) -> Sequence[int]:
+    def __call__(self, search_state: SearchState, option: Option) -> Sequence[int]:
         """Return the devices that ``option`` may take now, best first.
 
         What is refused now stays refused in later slots of the option, so it is left out.
         """
-        rows = trial.eligibility.view.rows
-        losses = self.losses.with_left(trial.left)
-        cards = self._cards_of(trial, option)
+        rows = search_state.eligibility.view.rows
+        losses = self.losses.with_left(search_state.counters_left)
+        cards = self._physical_devices(search_state, option)
         if cards:
-            possible = _free_parts(trial, cards, losses)
+            possible = _free_partitions(search_state, cards, losses)
         else:
-            suitable = trial.eligibility.suitable(option)
-            possible = [d for d in suitable if trial.refusal(option, d) is None]
+            suitable = search_state.eligibility.eligible_devices(option)
+            possible = [d for d in suitable if search_state.rejection(option, d) is None]
         if len(possible) <= 1:
             return possible
-        places = {device: self._place(rows[device], device) for device in possible}
-        groups = _rank_groups(places, _wanted(trial, option))
-        picks = [each.pick.device for each in trial.taken]
-        taken = Counter(self._place(rows[device], device) for device in picks)
+        places = {device: self._locality(rows[device], device) for device in possible}
+        groups = _rank_groups(places, _remaining_count(search_state, option))
+        picks = [each.pick.device for each in search_state.records]
+        taken = Counter(self._locality(rows[device], device) for device in picks)
         near = {
-            place: sum(count * _common(place, other) for other, count in taken.items())
+            place: sum(count * _shared_attributes(place, other) for other, count in taken.items())
             for place in groups
         }
         ranks = {
             device: (
-                *self._caution(rows[device], device),
+                *self._penalty(rows[device], device),
                 -near[places[device]],
-                *(losses.of(device) if cards else _tightness(trial, option, device, losses)),
+                *(losses.of(device) if cards else _tightness(search_state, option, device, losses)),
                 *groups[places[device]],
                 device,
             )
@@ -83,101 +83,114 @@ class BestFit:
         }
         return sorted(possible, key=ranks.__getitem__)
 
-    def _cards_of(self, trial: Trial, option: Option) -> Cards:
+    def _physical_devices(self, search_state: SearchState, option: Option) -> DevicesByPhysical:
         """The devices of an option by card; none if more than counters and holders decide."""
-        known = self._cards.get(option.position)
+        known = self._by_physical.get(option.position)
         if known is None:
-            known = self._cards[option.position] = self._find_cards(trial, option)
+            known = self._by_physical[option.position] = self._find_physical_devices(
+                search_state, option
+            )
         return known
 
-    def _find_cards(self, trial: Trial, option: Option) -> Cards:
-        if option.constraints or option.admin_access or trial.layout.grouped:
+    def _find_physical_devices(
+        self, search_state: SearchState, option: Option
+    ) -> DevicesByPhysical:
+        if option.constraints or option.admin_access or search_state.layout.has_groups:
             return {}
-        cards: Cards = {}
-        for device in trial.eligibility.suitable(option):
-            if not trial.layout.draws[device] or trial.is_shareable(device):
+        cards: DevicesByPhysical = {}
+        for device in search_state.eligibility.eligible_devices(option):
+            if not search_state.layout.draws[device] or search_state.is_shareable(device):
                 return {}
-            card, place = self.losses.place_of(device)
+            card, place = self.losses.position_of(device)
             cards.setdefault(card, []).append((device, place))
         return cards
 
-    def _place(self, row: DeviceRow, device: int) -> Place:
-        place = self._places.get(device)
+    def _locality(self, row: DeviceRow, device: int) -> Locality:
+        place = self._localities.get(device)
         if place is None:
-            place = self._places[device] = tuple(find_attribute(row, name) for name in LOCALITY)
+            place = self._localities[device] = tuple(
+                find_attribute(row, name) for name in LOCALITY_ATTRIBUTES
+            )
         return place
 
-    def _caution(self, row: DeviceRow, device: int) -> Rank:
-        caution = self._cautions.get(device)
+    def _penalty(self, row: DeviceRow, device: int) -> Rank:
+        caution = self._penalties.get(device)
         if caution is None:
-            caution = self._cautions[device] = _caution(row)
+            caution = self._penalties[device] = _risk_penalty(row)
         return caution
 
 
-def _free_parts(trial: Trial, cards: Cards, losses: LossesNow) -> list[int]:
+def _free_partitions(
+    search_state: SearchState, by_physical: DevicesByPhysical, losses: CurrentLosses
+) -> list[int]:
     """Partitions that nobody holds and whose counters are there, in the order of the view."""
-    holders, holdings = trial.holders, trial.standing.holdings
+    holders, holdings = search_state.claims_by_device, search_state.usage.devices
     free: list[int] = []
-    for card, devices in cards.items():
+    for card, devices in by_physical.items():
         fits = losses.fits(card)
         free += [
             device
             for device, place in devices
-            if fits[place] and holdings[device].empty and device not in holders
+            if fits[place] and holdings[device].is_free and device not in holders
         ]
     return sorted(free)
 
 
-def _tightness(trial: Trial, option: Option, device: int, losses: LossesNow) -> tuple[float, float]:
+def _tightness(
+    search_state: SearchState, option: Option, device: int, losses: CurrentLosses
+) -> tuple[float, float]:
     """Whether the device is fresh, and what taking it costs others; zeros for plain devices."""
-    if trial.is_shareable(device):
-        fresh = trial.standing.holdings[device].empty and device not in trial.holders
-        return (float(fresh), _room_left(trial, option, device))
-    if trial.layout.draws[device]:
+    if search_state.is_shareable(device):
+        fresh = (
+            search_state.usage.devices[device].is_free
+            and device not in search_state.claims_by_device
+        )
+        return (float(fresh), _capacity_left(search_state, option, device))
+    if search_state.layout.draws[device]:
         return losses.of(device)
     return (0.0, 0.0)
 
 
-def _caution(row: DeviceRow) -> Rank:
+def _risk_penalty(row: DeviceRow) -> Rank:
     blocking = sum(taint.effect in BLOCKING_EFFECTS for taint in row.taints)
     return (float(bool(row.device.binding_conditions)), float(blocking))
 
 
-def _wanted(trial: Trial, option: Option) -> int:
+def _remaining_count(search_state: SearchState, option: Option) -> int:
     """Devices of the option's class that the pod still wants, counting first alternatives."""
-    claims = trial.eligibility.claims.claims
+    claims = search_state.eligibility.claims.claims
     wanted = sum(
         request[0].count
         for claim in claims
         for request in claim.requests
-        if request[0].device_class is option.device_class and not request[0].everything
+        if request[0].device_class is option.device_class and not request[0].is_all_mode
     )
-    return max(option.count, wanted - len(trial.taken))
+    return max(option.count, wanted - len(search_state.records))
 
 
-def _rank_groups(places: dict[int, Place], wanted: int) -> dict[Place, Rank]:
+def _rank_groups(localities: dict[int, Locality], wanted: int) -> dict[Locality, Rank]:
     """Rank groups of near devices: the smallest that is enough, else the largest."""
-    sizes = Counter(places.values())
+    sizes = Counter(localities.values())
     return {
         place: (float(size < wanted), float(size if size >= wanted else -size), float(number))
         for number, (place, size) in enumerate(sizes.items())
     }
 
 
-def _common(place: Place, other: Place) -> int:
+def _shared_attributes(place: Locality, other: Locality) -> int:
     return sum(a is not None and a == b for a, b in zip(place, other, strict=True))
 
 
-def _room_left(trial: Trial, option: Option, device: int) -> float:
+def _capacity_left(search_state: SearchState, option: Option, device: int) -> float:
     """The smallest fraction of a capacity that is left after taking a share."""
-    outcome = trial.eligibility.judge(option, device)
-    amounts = dict(outcome.consumed) if isinstance(outcome, Fit) else {}
-    before = dict(trial.standing.holdings[device].consumed)
-    now = trial.consumed.get(device, {})
+    outcome = search_state.eligibility.check(option, device)
+    amounts = dict(outcome.consumed_capacity) if isinstance(outcome, Eligible) else {}
+    before = dict(search_state.usage.devices[device].consumed)
+    now = search_state.consumed.get(device, {})
     return min(
         (
             1 - (before.get(c.name, 0) + now.get(c.name, 0) + amounts.get(c.name, 0)) / c.value
-            for c in trial.eligibility.view.rows[device].capacities
+            for c in search_state.eligibility.view.rows[device].capacities
             if c.value > 0
         ),
         default=1.0,

@@ -24,19 +24,19 @@ from kai_py.api.records.resource import MAX_RESULTS_PER_CLAIM
 from kai_py.dra.bounds import provably_infeasible
 from kai_py.dra.claims import Option
 from kai_py.dra.errors import AllocationError
-from kai_py.dra.features import Choice
-from kai_py.dra.selection import Refusal, Step
+from kai_py.dra.features import AllocationStrategy
+from kai_py.dra.selection import DeviceCheck, DeviceRejection
 from kai_py.dra.symmetry import Symmetry
-from kai_py.dra.trial import Pick, Trial
+from kai_py.dra.trial import DevicePick, SearchState
 
 DEFAULT_BUDGET = 100_000
 """Devices looked at before a search gives up, about a second."""
 
-Order = Callable[[Trial, Option], Sequence[int]]
+Order = Callable[[SearchState, Option], Sequence[int]]
 """The order in which the devices of the view are tried for an option."""
 
 
-class Verdict(enum.Enum):
+class SearchStatus(enum.Enum):
     """How a search ended."""
 
     FOUND = "found"
@@ -45,11 +45,11 @@ class Verdict(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DeviceSearchResult:
     """The end of a search; ``picks`` in the order of results."""
 
-    verdict: Verdict
-    picks: tuple[Pick, ...] = ()
+    status: SearchStatus
+    picks: tuple[DevicePick, ...] = ()
     steps: int = 0
 
 
@@ -71,8 +71,8 @@ class _Frame:
 class Search:
     """One search; ``everything`` gives the devices of each ``All`` option by position."""
 
-    trial: Trial
-    everything: dict[int, tuple[int, ...]]
+    search_state: SearchState
+    all_mode_devices: dict[int, tuple[int, ...]]
     order: Order | None = None
     """Without it devices are tried in the order of the view."""
     budget: int = DEFAULT_BUDGET
@@ -83,56 +83,56 @@ class Search:
     _failed: set[object] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        claims = self.trial.eligibility.claims.claims
+        claims = self.search_state.eligibility.claims.claims
         self._requests = [request for claim in claims for request in claim.requests]
 
-    def run(self) -> Outcome:
+    def run(self) -> DeviceSearchResult:
         """Search.
 
         :raises AllocationError: the walk met a device or request that cannot be judged.
         """
-        if self._open(0):
-            return self._found()
+        if self._enter_request(0):
+            return self._success()
         while self._stack:
             frame = self._stack[-1]
             if frame.filled:
-                self._empty(frame)
+                self._undo_pick(frame)
             if self.steps > self.budget:
-                return Outcome(Verdict.UNDECIDED, steps=self.steps)
+                return DeviceSearchResult(SearchStatus.UNDECIDED, steps=self.steps)
             if frame.option is None:
                 done = self._next_option(frame)
             else:
                 done = self._next_device(frame, frame.option)
-            if done is None and self._leave(frame):
+            if done is None and self._backtrack(frame):
                 break
             if done:
-                return self._found()
-        return Outcome(Verdict.INFEASIBLE, steps=self.steps)
+                return self._success()
+        return DeviceSearchResult(SearchStatus.INFEASIBLE, steps=self.steps)
 
-    def _found(self) -> Outcome:
-        return Outcome(Verdict.FOUND, self.trial.picks(), self.steps)
+    def _success(self) -> DeviceSearchResult:
+        return DeviceSearchResult(SearchStatus.FOUND, self.search_state.picks(), self.steps)
 
-    def _open(self, request: int) -> bool:
+    def _enter_request(self, request: int) -> bool:
         """Start on ``request``; True when there is none left, which completes the assignment."""
         if request == len(self._requests):
             return True
         options = self._requests[request]
         frame = _Frame(request)
         if len(options) == 1:
-            return self._start(request, options[0])
+            return self._enter_option(request, options[0])
         self._push(frame)
         return False
 
-    def _start(self, request: int, option: Option) -> bool:
+    def _enter_option(self, request: int, option: Option) -> bool:
         """Start on the slots of ``option``, unless it cannot be taken here."""
         wanted = self._count(option)
-        if option.everything and not wanted:
+        if option.is_all_mode and not wanted:
             return False
-        if self.trial.results[option.claim] + wanted > MAX_RESULTS_PER_CLAIM:
+        if self.search_state.device_counts[option.claim] + wanted > MAX_RESULTS_PER_CLAIM:
             return False
         if not wanted:
-            return self._open(request + 1)
-        order = self.everything.get(option.position) or self._order(option)
+            return self._enter_request(request + 1)
+        order = self.all_mode_devices.get(option.position) or self._order(option)
         self._push(_Frame(request, option, order=order))
         return False
 
@@ -146,14 +146,14 @@ class Search:
                 return
         self._stack.append(frame)
 
-    def _leave(self, frame: _Frame) -> bool:
+    def _backtrack(self, frame: _Frame) -> bool:
         """Give up on ``frame``; True when the whole search is proven to be in vain."""
         self._stack.pop()
         if frame.key is not None:
             self._failed.add(frame.key)
         if self._symmetry is None and self._stack:
-            self._symmetry = Symmetry(self.trial)
-            return provably_infeasible(self.trial, self._requests, self.everything)
+            self._symmetry = Symmetry(self.search_state)
+            return provably_infeasible(self.search_state, self._requests, self.all_mode_devices)
         return False
 
     def _next_option(self, frame: _Frame) -> bool | None:
@@ -163,44 +163,44 @@ class Search:
         option = options[frame.cursor]
         frame.cursor += 1
         self.steps += 1
-        return self._start(frame.request, option)
+        return self._enter_option(frame.request, option)
 
-    def _empty(self, frame: _Frame) -> None:
+    def _undo_pick(self, frame: _Frame) -> None:
         """Take back the device of a slot after everything that follows has failed."""
-        self.trial.give_back()
+        self.search_state.undo()
         frame.filled = False
         if self._symmetry is not None:
-            frame.failed.add(self._twin(self._symmetry, frame))
+            frame.failed.add(self._equivalence_key(self._symmetry, frame))
 
-    def _twin(self, symmetry: Symmetry, frame: _Frame) -> object:
+    def _equivalence_key(self, symmetry: Symmetry, frame: _Frame) -> object:
         """Identify the device under the cursor up to interchangeable ones."""
-        return symmetry.twin(self._claim(frame), frame.order, frame.cursor - 1)
+        return symmetry.equivalence_key(self._claim(frame), frame.order, frame.cursor - 1)
 
-    def _has_failed_twin(self, frame: _Frame) -> bool:
+    def _has_failed_equivalent(self, frame: _Frame) -> bool:
         if self._symmetry is None or not frame.failed:
             return False
-        return self._twin(self._symmetry, frame) in frame.failed
+        return self._equivalence_key(self._symmetry, frame) in frame.failed
 
     def _next_device(self, frame: _Frame, option: Option) -> bool | None:
         """Fill the slot with the next possible device; None when there is none left."""
-        last = frame.slot + 1 if option.everything else len(frame.order)
+        last = frame.slot + 1 if option.is_all_mode else len(frame.order)
         while frame.cursor < last:
             device = frame.order[frame.cursor]
             frame.cursor += 1
             self.steps += 1
-            refusal = self.trial.refusal(option, device)
+            refusal = self.search_state.rejection(option, device)
             if refusal is None:
-                if self._has_failed_twin(frame):
+                if self._has_failed_equivalent(frame):
                     continue
-                self.trial.take(option, device)
+                self.search_state.take(option, device)
                 frame.filled = True
                 return self._next_slot(frame, option)
-            self._refuse_broken_everything(option, device, refusal)
+            self._check_all_mode_constraint(option, device, refusal)
         return None
 
     def _next_slot(self, frame: _Frame, option: Option) -> bool:
         if frame.slot + 1 == self._count(option):
-            return self._open(frame.request + 1)
+            return self._enter_request(frame.request + 1)
         self._push(
             _Frame(frame.request, option, frame.slot + 1, cursor=frame.cursor, order=frame.order)
         )
@@ -208,26 +208,28 @@ class Search:
 
     def _order(self, option: Option) -> Sequence[int]:
         if self.order is None:
-            return range(len(self.trial.standing.holdings))
-        return self.order(self.trial, option)
+            return range(len(self.search_state.usage.devices))
+        return self.order(self.search_state, option)
 
     def _count(self, option: Option) -> int:
-        if option.everything:
-            return len(self.everything[option.position])
+        if option.is_all_mode:
+            return len(self.all_mode_devices[option.position])
         return option.count
 
     def _claim(self, frame: _Frame) -> int:
         return self._requests[frame.request][0].claim
 
-    def _refuse_broken_everything(self, option: Option, device: int, refusal: Refusal) -> None:
+    def _check_all_mode_constraint(
+        self, option: Option, device: int, rejection: DeviceRejection
+    ) -> None:
         """Upstream calls an ``All`` request whose devices break a constraint an error."""
-        eligibility = self.trial.eligibility
+        eligibility = self.search_state.eligibility
         if (
-            option.everything
-            and refusal.step is Step.CONSTRAINT
-            and eligibility.choice is Choice.FIRST_FIT
+            option.is_all_mode
+            and rejection.check is DeviceCheck.CONSTRAINT
+            and eligibility.strategy is AllocationStrategy.FIRST_FIT
         ):
             raise AllocationError(
-                f"{option.where}: cannot add device {eligibility.view.rows[device].id} because "
+                f"{option.location}: cannot add device {eligibility.view.rows[device].id} because "
                 "a claim constraint would not be satisfied"
             )

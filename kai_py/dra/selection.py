@@ -11,21 +11,21 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kai_py.api.records.resource import DeviceAttribute
-from kai_py.dra.capacity import Amounts, consumption
-from kai_py.dra.claims import ClaimSet, Option, Selector
-from kai_py.dra.constraints import Element, attribute_elements, find_attribute
+from kai_py.dra.capacity import ConsumedCapacity, consumed_capacity
+from kai_py.dra.claims import Option, ParsedClaims, RequestSelector
+from kai_py.dra.constraints import AttributeElement, attribute_elements, find_attribute
 from kai_py.dra.errors import AllocationError
-from kai_py.dra.features import Choice, Features
-from kai_py.dra.inventory import OPTIONAL_NODE_OPERATIONS, NodeView
+from kai_py.dra.features import AllocationStrategy, Features
+from kai_py.dra.inventory import OPTIONAL_NODE_OPERATIONS, NodeDevices
 from kai_py.dra.rows import DeviceRow
-from kai_py.dra.taints import untolerated
+from kai_py.dra.taints import untolerated_taint
 
 
-class ExpressionFaultError(Exception):
+class ExpressionRuntimeError(Exception):
     """An expression failed on one device."""
 
 
-class ExpressionTextError(Exception):
+class ExpressionCompileError(Exception):
     """An expression does not compile."""
 
 
@@ -43,13 +43,13 @@ class Expressions(Protocol):
         """Compute a derived attribute; raises as ``matches`` does."""
 
 
-class Step(enum.Enum):
+class DeviceCheck(enum.Enum):
     """The check that a device does not pass, in the order of the checks."""
 
     BINDING = "has binding conditions, which are switched off"
     CLASS = "fails a class selector"
     SELECTOR = "fails a selector"
-    REACH = "cannot be reached from the node"
+    NODE_SELECTION = "cannot be reached from the node"
     CAPACITY = "is too small"
     NODE_OPERATIONS = "needs node operations that the node cannot skip"
     PARTITIONS = "is a partition, which are switched off"
@@ -61,73 +61,85 @@ class Step(enum.Enum):
     CONSTRAINT = "breaks a constraint"
 
 
-UNSELECTABLE = frozenset((Step.BINDING, Step.CLASS, Step.SELECTOR, Step.REACH, Step.CAPACITY))
+SELECTION_CHECKS = frozenset(
+    (
+        DeviceCheck.BINDING,
+        DeviceCheck.CLASS,
+        DeviceCheck.SELECTOR,
+        DeviceCheck.NODE_SELECTION,
+        DeviceCheck.CAPACITY,
+    )
+)
 """Refusals that keep a device out of what an ``All`` request means."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class DeviceRejection:
     """Why a device does not suit a request; ``detail`` names selector, taint or error."""
 
-    step: Step
+    check: DeviceCheck
     detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class Eligible:
     """A device suits; ``consumed`` is what a share of it takes, empty for whole devices."""
 
-    consumed: Amounts = ()
+    consumed_capacity: ConsumedCapacity = ()
 
 
-Outcome = Fit | Refusal
+CheckResult = Eligible | DeviceRejection
 
-WHOLE = Fit()
+ELIGIBLE_WHOLE = Eligible()
 
 
 @dataclass(slots=True, eq=False)
 class Eligibility:
     """Outcomes for one claim set on one node view, computed when first asked for."""
 
-    claims: ClaimSet
-    view: NodeView
+    claims: ParsedClaims
+    view: NodeDevices
     features: Features
-    choice: Choice
+    strategy: AllocationStrategy
     expressions: Expressions
-    _outcomes: list[dict[int, Outcome]] = field(init=False)
-    _suitable: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    _elements: dict[tuple[int, int, int], frozenset[Element] | None] = field(default_factory=dict)
+    _results: list[dict[int, CheckResult]] = field(init=False)
+    _eligible: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    _elements: dict[tuple[int, int, int], frozenset[AttributeElement] | None] = field(
+        default_factory=dict
+    )
 
     def __post_init__(self) -> None:
-        self._outcomes = [{} for _ in self.claims.options]
+        self._results = [{} for _ in self.claims.options]
 
-    def judge(self, option: Option, device: int) -> Outcome:
+    def check(self, option: Option, device: int) -> CheckResult:
         """Tell whether the device at position ``device`` of the view suits ``option``.
 
         :raises AllocationError: the question has no answer; the pod cannot be allocated.
         """
-        known = self._outcomes[option.position]
+        known = self._results[option.position]
         outcome = known.get(device)
         if outcome is None:
-            outcome = self._judge(option, self.view.rows[device])
+            outcome = self._check_device(option, self.view.rows[device])
             known[device] = outcome
         return outcome
 
-    def suitable(self, option: Option) -> tuple[int, ...]:
+    def eligible_devices(self, option: Option) -> tuple[int, ...]:
         """Return the devices that suit ``option``, in the order of the view.
 
         :raises AllocationError: as ``judge`` does.
         """
-        known = self._suitable.get(option.position)
+        known = self._eligible.get(option.position)
         if known is None:
-            known = self._suitable[option.position] = tuple(
+            known = self._eligible[option.position] = tuple(
                 device
                 for device in range(len(self.view.rows))
-                if isinstance(self.judge(option, device), Fit)
+                if isinstance(self.check(option, device), Eligible)
             )
         return known
 
-    def elements(self, option: Option, constraint: int, device: int) -> frozenset[Element] | None:
+    def elements(
+        self, option: Option, constraint: int, device: int
+    ) -> frozenset[AttributeElement] | None:
         """Return the values that a constraint of the option's claim sees of a device.
 
         :raises AllocationError: a derived attribute fails on the device.
@@ -138,63 +150,63 @@ class Eligibility:
             self._elements[key] = self._find_elements(option, name, self.view.rows[device])
         return self._elements[key]
 
-    def _judge(self, option: Option, row: DeviceRow) -> Outcome:
+    def _check_device(self, option: Option, row: DeviceRow) -> CheckResult:
         if row.device.binding_conditions and not self.features.device_binding_and_status:
-            return Refusal(Step.BINDING)
+            return DeviceRejection(DeviceCheck.BINDING)
         for selector in option.selectors:
-            refusal = self._select(selector, row)
+            refusal = self._check_selector(selector, row)
             if refusal is not None:
                 return refusal
         if not row.reach.includes(self.view.node):
-            return Refusal(Step.REACH)
-        fit = self._size(option, row)
-        if isinstance(fit, Refusal):
+            return DeviceRejection(DeviceCheck.NODE_SELECTION)
+        fit = self._check_capacity(option, row)
+        if isinstance(fit, DeviceRejection):
             return fit
-        return self._admit(option, row) or fit
+        return self._check_other(option, row) or fit
 
-    def _select(self, selector: Selector, row: DeviceRow) -> Refusal | None:
-        step = Step.CLASS if selector.owner.startswith("class ") else Step.SELECTOR
+    def _check_selector(self, selector: RequestSelector, row: DeviceRow) -> DeviceRejection | None:
+        step = DeviceCheck.CLASS if selector.owner.startswith("class ") else DeviceCheck.SELECTOR
         try:
             if self.expressions.matches(selector.expression, row):
                 return None
-        except ExpressionTextError as error:
+        except ExpressionCompileError as error:
             raise AllocationError(f"{selector}: CEL compile error: {error}") from error
-        except ExpressionFaultError as error:
+        except ExpressionRuntimeError as error:
             text = f"{selector} on device {row.id}: CEL runtime error: {error}"
-            if self.choice is Choice.FIRST_FIT:
+            if self.strategy is AllocationStrategy.FIRST_FIT:
                 raise AllocationError(text) from error
-            return Refusal(step, f"{selector} ({selector.expression}): {error}")
-        return Refusal(step, f"{selector} ({selector.expression})")
+            return DeviceRejection(step, f"{selector} ({selector.expression}): {error}")
+        return DeviceRejection(step, f"{selector} ({selector.expression})")
 
-    def _size(self, option: Option, row: DeviceRow) -> Outcome:
+    def _check_capacity(self, option: Option, row: DeviceRow) -> CheckResult:
         if not self.features.consumable_capacity:
-            return WHOLE
+            return ELIGIBLE_WHOLE
         if not row.shareable and not option.capacity:
-            return WHOLE
+            return ELIGIBLE_WHOLE
         try:
-            amounts = consumption(
+            amounts = consumed_capacity(
                 row.capacities,
                 option.capacity,
                 fractional=self.features.fractional_capacity_range,
             )
         except AllocationError as error:
             raise AllocationError(
-                f"{option.where}: checking capacity for device {row.id}: {error}"
+                f"{option.location}: checking capacity for device {row.id}: {error}"
             ) from error
         if amounts is None:
-            return Refusal(Step.CAPACITY)
-        return Fit(amounts) if row.shareable else WHOLE
+            return DeviceRejection(DeviceCheck.CAPACITY)
+        return Eligible(amounts) if row.shareable else ELIGIBLE_WHOLE
 
-    def _admit(self, option: Option, row: DeviceRow) -> Refusal | None:
+    def _check_other(self, option: Option, row: DeviceRow) -> DeviceRejection | None:
         if row.skip_node_operations and not self._node_operations_may_be_skipped():
-            return Refusal(Step.NODE_OPERATIONS)
+            return DeviceRejection(DeviceCheck.NODE_OPERATIONS)
         if row.consumes and not self.features.partitionable_devices:
-            return Refusal(Step.PARTITIONS)
+            return DeviceRejection(DeviceCheck.PARTITIONS)
         if self.features.device_taints:
-            taint = untolerated(row.taints, option.tolerations)
+            taint = untolerated_taint(row.taints, option.tolerations)
             if taint is not None:
                 value = f"={taint.value}" if taint.value else ""
-                return Refusal(Step.TAINT, f"{taint.key}{value}:{taint.effect}")
+                return DeviceRejection(DeviceCheck.TAINT, f"{taint.key}{value}:{taint.effect}")
         return None
 
     def _node_operations_may_be_skipped(self) -> bool:
@@ -203,7 +215,7 @@ class Eligibility:
 
     def _find_elements(
         self, option: Option, name: str, row: DeviceRow
-    ) -> frozenset[Element] | None:
+    ) -> frozenset[AttributeElement] | None:
         attribute = self._derived(option, name, row) or find_attribute(row, name)
         return attribute_elements(attribute, lists=self.features.list_type_attributes)
 
@@ -216,10 +228,10 @@ class Eligibility:
     def _derive(self, name: str, expression: str, row: DeviceRow) -> DeviceAttribute:
         try:
             return self.expressions.derive(expression, row)
-        except ExpressionTextError as error:
+        except ExpressionCompileError as error:
             raise AllocationError(f"compile derived attribute {name} failed: {error}") from error
-        except ExpressionFaultError as error:
-            if self.choice is Choice.BEST_FIT:
+        except ExpressionRuntimeError as error:
+            if self.strategy is AllocationStrategy.BEST_FIT:
                 return DeviceAttribute()
             raise AllocationError(
                 f"evaluate derived attribute {name} on device {row.id} failed: {error}"

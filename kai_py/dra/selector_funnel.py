@@ -13,11 +13,11 @@ import numpy as np
 
 from kai_py.cel.expression import CompileError
 from kai_py.cel.values import CELRuntimeError
-from kai_py.dra.claims import Option, Selector
-from kai_py.dra.fleet_layout import Bools, FleetLayout
+from kai_py.dra.claims import Option, RequestSelector
+from kai_py.dra.fleet_layout import Bools, ClusterLayout
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.rows import DeviceRow
-from kai_py.dra.selection import Step
+from kai_py.dra.selection import DeviceCheck
 from kai_py.dra.selectors.columns import HAS, Column
 from kai_py.dra.selectors.device import MAPS
 from kai_py.dra.selectors.masks import Conjunct, Mask, conjunct_masks
@@ -25,16 +25,16 @@ from kai_py.dra.selectors.selector import compile_selector
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class DeviceRejectionCount:
     """Devices that a check turned down; ``cause`` is the selector and condition, or the taint."""
 
-    step: Step
+    check: DeviceCheck
     cause: str
     devices: int
 
 
 @dataclass(frozen=True, slots=True)
-class Nearest:
+class ClosestDevice:
     """A device, the first condition it fails, and what it has of what the condition reads."""
 
     device: DeviceID
@@ -44,21 +44,21 @@ class Nearest:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Selected:
+class SelectedDevices:
     """The devices that pass all selectors of an option."""
 
     option: Option
     passing: Bools
     """(rows,)"""
-    removed: tuple[Removal, ...]
-    nearest: Nearest | None
+    rejected: tuple[DeviceRejectionCount, ...]
+    closest: ClosestDevice | None
     """None where a device passes, or none exists."""
 
 
-def select_devices(option: Option, layout: FleetLayout, seen: Bools) -> Selected:
+def select_devices(option: Option, layout: ClusterLayout, visible: Bools) -> SelectedDevices:
     """Pass the devices ``seen``, (rows,) bool, through the conditions of ``option``."""
-    passing = seen.copy()
-    removed: list[Removal] = []
+    passing = visible.copy()
+    removed: list[DeviceRejectionCount] = []
     conditions = list(_conditions(option, layout))
     for selector, conjunct, found in conditions:
         failing = passing & ~found.value
@@ -67,14 +67,20 @@ def select_devices(option: Option, layout: FleetLayout, seen: Bools) -> Selected
             if rows.any():
                 error = _error(conjunct, layout.rows[int(rows.argmax())])
                 cause = f"{selector} ({conjunct.text}{error})"
-                removed.append(Removal(_step(selector), cause, int(np.count_nonzero(rows))))
+                removed.append(
+                    DeviceRejectionCount(_check(selector), cause, int(np.count_nonzero(rows)))
+                )
     nearest = None
-    if seen.any() and not passing.any():
-        nearest = _nearest(layout, seen, [(conjunct, found) for _, conjunct, found in conditions])
-    return Selected(option, passing, tuple(removed), nearest)
+    if visible.any() and not passing.any():
+        nearest = _closest_device(
+            layout, visible, [(conjunct, found) for _, conjunct, found in conditions]
+        )
+    return SelectedDevices(option, passing, tuple(removed), nearest)
 
 
-def _conditions(option: Option, layout: FleetLayout) -> Iterator[tuple[Selector, Conjunct, Mask]]:
+def _conditions(
+    option: Option, layout: ClusterLayout
+) -> Iterator[tuple[RequestSelector, Conjunct, Mask]]:
     for selector in option.selectors:
         compiled = compile_selector(selector.expression)
         if not isinstance(compiled, CompileError):
@@ -93,21 +99,21 @@ def _error(conjunct: Conjunct, row: DeviceRow) -> str:
     return ""
 
 
-def _step(selector: Selector) -> Step:
-    return Step.CLASS if selector.owner.startswith("class ") else Step.SELECTOR
+def _check(selector: RequestSelector) -> DeviceCheck:
+    return DeviceCheck.CLASS if selector.owner.startswith("class ") else DeviceCheck.SELECTOR
 
 
-def _nearest(
-    layout: FleetLayout, seen: Bools, conditions: Sequence[tuple[Conjunct, Mask]]
-) -> Nearest:
+def _closest_device(
+    layout: ClusterLayout, visible: Bools, conditions: Sequence[tuple[Conjunct, Mask]]
+) -> ClosestDevice:
     failed = sum((~found.value).astype(np.int64) for _, found in conditions)
-    failed = np.where(seen, failed, len(conditions) + 1)
+    failed = np.where(visible, failed, len(conditions) + 1)
     tied = np.flatnonzero(failed == failed.min()).tolist()
     row = min(tied, key=lambda each: layout.rows[each].id)
     conjunct = next(conjunct for conjunct, found in conditions if not found.value[row])
     device = layout.rows[row]
     values = dict(_value(device, column) for column in conjunct.columns)
-    return Nearest(device.id, conjunct.text, tuple(values.items()))
+    return ClosestDevice(device.id, conjunct.text, tuple(values.items()))
 
 
 def _value(row: DeviceRow, column: Column) -> tuple[str, str]:

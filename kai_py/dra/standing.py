@@ -13,39 +13,44 @@ from kai_py.dra.counters import (
     groups_in_use,
     overdrawn_pools,
 )
-from kai_py.dra.features import Choice
-from kai_py.dra.holdings import NOTHING, Holding, PoolUsage
+from kai_py.dra.features import AllocationStrategy
+from kai_py.dra.holdings import FREE_DEVICE, DeviceAllocation, PoolUsage
 from kai_py.dra.identity import PoolID
-from kai_py.dra.inventory import NodeView
+from kai_py.dra.inventory import NodeDevices
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Standing:
+class DeviceUsage:
     """What is held before a search begins; never changed."""
 
-    holdings: tuple[Holding, ...]
+    devices: tuple[DeviceAllocation, ...]
     """Per device of the view."""
-    left: tuple[int, ...]
+    counters_left: tuple[int, ...]
     """Per counter what is left of it, in nano-units; negative where it is overdrawn."""
     groups: Mapping[CounterSetID, frozenset[str]] = field(default_factory=dict)
     overdrawn: frozenset[int] = frozenset()
     """Positions of pools whose partitions are refused because some counter is overdrawn."""
 
 
-def standing_of(
-    view: NodeView, layout: CounterLayout, usage: Mapping[PoolID, PoolUsage], choice: Choice
-) -> Standing:
+def device_usage(
+    view: NodeDevices,
+    layout: CounterLayout,
+    usage: Mapping[PoolID, PoolUsage],
+    strategy: AllocationStrategy,
+) -> DeviceUsage:
     """Look up what is held of the devices and counters of ``view``."""
-    holdings = [NOTHING] * len(view.rows)
+    holdings = [FREE_DEVICE] * len(view.rows)
     for pool, positions in zip(view.pools, view.positions, strict=True):
         held = usage.get(pool.id)
-        for name, holding in held.holdings.items() if held is not None else ():
+        for name, holding in held.devices.items() if held is not None else ():
             if name in positions:
                 holdings[positions[name]] = holding
     left = counters_left(layout, view, usage)
-    return Standing(
-        holdings=tuple(holdings),
-        left=tuple(left),
-        groups=groups_in_use(view, usage) if layout.grouped else {},
-        overdrawn=overdrawn_pools(layout, left) if choice is Choice.FIRST_FIT else frozenset(),
+    return DeviceUsage(
+        devices=tuple(holdings),
+        counters_left=tuple(left),
+        groups=groups_in_use(view, usage) if layout.has_groups else {},
+        overdrawn=overdrawn_pools(layout, left)
+        if strategy is AllocationStrategy.FIRST_FIT
+        else frozenset(),
     )

@@ -17,13 +17,13 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kai_py.dra.claims import Option
-from kai_py.dra.components import connect
-from kai_py.dra.constraints import Element
+from kai_py.dra.components import connected_components
+from kai_py.dra.constraints import AttributeElement
 from kai_py.dra.errors import AllocationError
-from kai_py.dra.selection import Fit
-from kai_py.dra.trial import Trial
+from kai_py.dra.selection import Eligible
+from kai_py.dra.trial import SearchState
 
-Token = tuple[Hashable, ...]
+Tie = tuple[Hashable, ...]
 """What ties devices together: a counter set, or a value under a constraint."""
 
 
@@ -32,27 +32,29 @@ class _Component:
     """Devices that hang together; ``tokens`` numbers what ties them."""
 
     devices: list[int] = field(default_factory=list)
-    tokens: dict[Token, int] = field(default_factory=dict)
+    ties: dict[Tie, int] = field(default_factory=dict)
     counters: list[int] = field(default_factory=list)
     counter_sets: list[tuple[int, str]] = field(default_factory=list)
-    description: int = 0
+    signature: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class Symmetry:
     """The components of a trial's devices; reads the trial as it changes."""
 
-    trial: Trial
+    search_state: SearchState
     _components: list[_Component] = field(init=False)
     _component_of: list[int] = field(init=False)
     _kinds: list[int] = field(init=False)
     """Per device its description inside its component."""
     _numbers: dict[Hashable, int] = field(default_factory=dict)
-    _parts: dict[Hashable, int] = field(default_factory=dict)
+    _state_cache: dict[Hashable, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        tokens = [list(self._tokens(device)) for device in range(len(self.trial.standing.holdings))]
-        self._component_of = connect(tokens)
+        tokens = [
+            list(self._ties(device)) for device in range(len(self.search_state.usage.devices))
+        ]
+        self._component_of = connected_components(tokens)
         self._components = [_Component() for _ in range(max(self._component_of, default=-1) + 1)]
         for device, number in enumerate(self._component_of):
             self._components[number].devices.append(device)
@@ -64,29 +66,29 @@ class Symmetry:
         """Describe the trial before a slot of ``claim`` that takes one of ``order[cursor:]``."""
         picks = self._picks()
         parts = sorted(
-            self._remembered(number, claim, picks, order, cursor)
+            self._component_state(number, claim, picks, order, cursor)
             for number in range(len(self._components))
         )
-        started = tuple(state is None for state in self.trial.constraints[claim])
-        return (self.trial.results[claim], started, tuple(parts))
+        started = tuple(state is None for state in self.search_state.constraints[claim])
+        return (self.search_state.device_counts[claim], started, tuple(parts))
 
-    def twin(self, claim: int, order: Sequence[int], cursor: int) -> Hashable:
+    def equivalence_key(self, claim: int, order: Sequence[int], cursor: int) -> Hashable:
         """Describe ``order[cursor]`` so that equal descriptions mean interchangeable devices."""
         device = order[cursor]
         number = self._component_of[device]
-        part = self._remembered(number, claim, self._picks(), order, cursor)
-        return (part, self._device(claim, device, frozenset((device,))))
+        part = self._component_state(number, claim, self._picks(), order, cursor)
+        return (part, self._device_state(claim, device, frozenset((device,))))
 
     def _picks(self) -> dict[int, list[tuple[int, int]]]:
         """What was taken, by component."""
         picks: dict[int, list[tuple[int, int]]] = {}
-        for taken in self.trial.taken:
+        for taken in self.search_state.records:
             pick = taken.pick
             number = self._component_of[pick.device]
             picks.setdefault(number, []).append((pick.device, pick.option))
         return picks
 
-    def _remembered(
+    def _component_state(
         self,
         number: int,
         claim: int,
@@ -103,38 +105,42 @@ class Symmetry:
         else:
             allowed = frozenset(order[cursor:]).intersection(component.devices)
         key = (number, claim, taken, allowed)
-        known = self._parts.get(key)
+        known = self._state_cache.get(key)
         if known is None:
-            known = self._parts[key] = self._part(component, claim, frozenset(order[cursor:]))
+            known = self._state_cache[key] = self._new_component_state(
+                component, claim, frozenset(order[cursor:])
+            )
         return known
 
-    def _part(self, component: _Component, claim: int, allowed: frozenset[int]) -> int:
-        trial = self.trial
+    def _new_component_state(
+        self, component: _Component, claim: int, allowed: frozenset[int]
+    ) -> int:
+        trial = self.search_state
         held = tuple(
             tuple(
                 sorted(
-                    component.tokens[token]
+                    component.ties[token]
                     for element in state or ()
-                    if (token := ("value", claim, index, element)) in component.tokens
+                    if (token := ("value", claim, index, element)) in component.ties
                 )
             )
             for index, state in enumerate(trial.constraints[claim])
         )
         return self._number(
             (
-                component.description,
-                tuple(sorted(self._device(claim, d, allowed) for d in component.devices)),
-                tuple(trial.left[number] for number in component.counters),
+                component.signature,
+                tuple(sorted(self._device_state(claim, d, allowed) for d in component.devices)),
+                tuple(trial.counters_left[number] for number in component.counters),
                 tuple(trial.groups.get(key) for key in component.counter_sets),
                 held,
             )
         )
 
-    def _device(
+    def _device_state(
         self, claim: int, device: int, allowed: frozenset[int]
     ) -> tuple[int, bool, bool, bool, tuple[tuple[str, int], ...]]:
-        holders = self.trial.holders.get(device, ())
-        consumed = self.trial.consumed.get(device) or {}
+        holders = self.search_state.claims_by_device.get(device, ())
+        consumed = self.search_state.consumed.get(device) or {}
         return (
             self._kinds[device],
             device in allowed,
@@ -143,42 +149,42 @@ class Symmetry:
             tuple(sorted(item for item in consumed.items() if item[1])),
         )
 
-    def _tokens(self, device: int) -> Iterator[Token]:
-        view = self.trial.eligibility.view
+    def _ties(self, device: int) -> Iterator[Tie]:
+        view = self.search_state.eligibility.view
         for consumption in view.rows[device].consumes:
             yield ("set", view.pool_of_row[device], consumption.counter_set)
-        for option in self.trial.eligibility.claims.options:
+        for option in self.search_state.eligibility.claims.options:
             for index in option.constraints:
                 for element in sorted(self._elements(option, index, device) or (), key=repr):
                     yield ("value", option.claim, index, element)
 
-    def _elements(self, option: Option, index: int, device: int) -> frozenset[Element] | None:
+    def _elements(
+        self, option: Option, index: int, device: int
+    ) -> frozenset[AttributeElement] | None:
         try:
-            return self.trial.eligibility.elements(option, index, device)
+            return self.search_state.eligibility.elements(option, index, device)
         except AllocationError:
             return None
 
-    def _describe(self, component: _Component, tokens: list[list[Token]]) -> None:
+    def _describe(self, component: _Component, ties: list[list[Tie]]) -> None:
         """Number what ties the devices of a component, and the devices' kinds."""
         seen: dict[Hashable, int] = defaultdict(int)
         for device in component.devices:
-            for token in tokens[device]:
-                if token not in component.tokens:
+            for token in ties[device]:
+                if token not in component.ties:
                     family = token[:-1] if token[0] == "value" else "set"
-                    component.tokens[token] = seen[family]
+                    component.ties[token] = seen[family]
                     seen[family] += 1
         self._describe_counters(component)
         for device in component.devices:
             self._kinds[device] = self._number(self._kind(component, device))
-        component.description = self._number(tuple(self._kinds[d] for d in component.devices))
+        component.signature = self._number(tuple(self._kinds[d] for d in component.devices))
 
     def _describe_counters(self, component: _Component) -> None:
-        sets = {
-            token[1:]: number for token, number in component.tokens.items() if token[0] == "set"
-        }
+        sets = {token[1:]: number for token, number in component.ties.items() if token[0] == "set"}
         # Behind its family a token of a counter set is (pool, name), which its type can't say.
         component.counter_sets = [(pool, name) for pool, name in sets]  # type: ignore[misc]
-        numbers = self.trial.layout.numbers
+        numbers = self.search_state.layout.numbers
         component.counters = [
             number
             for (pool, (name, _)), number in sorted(numbers.items(), key=lambda item: item[0])
@@ -186,40 +192,40 @@ class Symmetry:
         ]
 
     def _kind(self, component: _Component, device: int) -> Hashable:
-        trial = self.trial
+        trial = self.search_state
         row = trial.eligibility.view.rows[device]
         pool = trial.eligibility.view.pool_of_row[device]
         consumes = tuple(
-            (component.tokens["set", pool, c.counter_set], c.counters, c.groups)
-            for c in row.consumes
+            (component.ties["set", pool, c.counter_set], c.counters, c.groups) for c in row.consumes
         )
         capacities = tuple((c.name, c.value) for c in row.capacities) if row.shareable else ()
         verdicts = tuple(
-            self._verdict(component, option, device) for option in trial.eligibility.claims.options
+            self._eligibility_key(component, option, device)
+            for option in trial.eligibility.claims.options
         )
-        overdrawn = bool(consumes) and pool in trial.standing.overdrawn
+        overdrawn = bool(consumes) and pool in trial.usage.overdrawn
         return (
             verdicts,
             consumes,
             row.shareable,
             capacities,
-            trial.standing.holdings[device],
+            trial.usage.devices[device],
             overdrawn,
         )
 
-    def _verdict(self, component: _Component, option: Option, device: int) -> Hashable:
+    def _eligibility_key(self, component: _Component, option: Option, device: int) -> Hashable:
         """What an option thinks of a device; a device that raises an error is like no other."""
         try:
-            outcome = self.trial.eligibility.judge(option, device)
+            outcome = self.search_state.eligibility.check(option, device)
             values = tuple(
                 elements
-                and tuple(sorted(component.tokens["value", option.claim, i, e] for e in elements))
+                and tuple(sorted(component.ties["value", option.claim, i, e] for e in elements))
                 for i in option.constraints
-                for elements in (self.trial.eligibility.elements(option, i, device),)
+                for elements in (self.search_state.eligibility.elements(option, i, device),)
             )
         except AllocationError:
             return ("error", device)
-        return (outcome.consumed, values) if isinstance(outcome, Fit) else None
+        return (outcome.consumed_capacity, values) if isinstance(outcome, Eligible) else None
 
     def _number(self, value: Hashable) -> int:
         return self._numbers.setdefault(value, len(self._numbers))

@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 from kai_py.api.records.resource import DeviceAttribute
 from kai_py.cel.expression import CompileError
 from kai_py.dra.expressions import CompiledExpressions
-from kai_py.dra.fleet_layout import FleetLayout
+from kai_py.dra.fleet_layout import ClusterLayout
 from kai_py.dra.rows import DeviceRow
 from kai_py.dra.selectors.masks import mask
 from kai_py.dra.selectors.selector import compile_selector
 
 
 @dataclass(slots=True, eq=False)
-class TableExpressions:
+class MaskedExpressions:
     """Looks selectors up in masks; faults and derived attributes are evaluated one by one."""
 
-    layout: FleetLayout | None = None
+    layout: ClusterLayout | None = None
     single: CompiledExpressions = field(default_factory=CompiledExpressions)
 
     def matches(self, expression: str, row: DeviceRow) -> bool:

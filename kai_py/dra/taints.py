@@ -13,7 +13,7 @@ from kai_py.dra.identity import DeviceID
 BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
-def untolerated(
+def untolerated_taint(
     taints: Iterable[DeviceTaint], tolerations: Sequence[DeviceToleration]
 ) -> DeviceTaint | None:
     """Return the first taint that blocks a request with these tolerations."""
@@ -38,10 +38,10 @@ def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
 
 def rule_taints(rules: Iterable[DeviceTaintRule], device: DeviceID) -> tuple[DeviceTaint, ...]:
     """Return the taints that ``rules`` add to ``device``, in the order of the rules."""
-    return tuple(rule.spec.taint for rule in rules if _covers(rule, device))
+    return tuple(rule.spec.taint for rule in rules if _applies_to(rule, device))
 
 
-def _covers(rule: DeviceTaintRule, device: DeviceID) -> bool:
+def _applies_to(rule: DeviceTaintRule, device: DeviceID) -> bool:
     selector = rule.spec.device_selector
     if selector is None:
         return False

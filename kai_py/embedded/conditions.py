@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.api.timestamp import timestamp
+from kai_py.api.timestamp import format_time
 
 if TYPE_CHECKING:
     from kai_py.embedded.documents import Json
@@ -17,7 +17,7 @@ def with_condition(status: Json, condition: Json, *, now: float) -> Json:
         if present["type"] == condition["type"]:
             conditions[index] = _replaced(present, condition, now)
             return {**status, "conditions": conditions}
-    conditions.append({**condition, "lastTransitionTime": timestamp(now)})
+    conditions.append({**condition, "lastTransitionTime": format_time(now)})
     return {**status, "conditions": conditions}
 
 
@@ -30,4 +30,4 @@ def is_true(document: Json, condition_type: str) -> bool:
 def _replaced(present: Json, condition: Json, now: float) -> Json:
     same = present["status"] == condition["status"]
     since = present.get("lastTransitionTime") if same else None
-    return {**condition, "lastTransitionTime": since or timestamp(now)}
+    return {**condition, "lastTransitionTime": since or format_time(now)}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kai_py.api.timestamp import timestamp
+from kai_py.api.timestamp import format_time
 from kai_py.embedded.apiserver import is_removable
 from kai_py.embedded.documents import is_deleting, namespace_of, uid_of
 from kai_py.embedded.errors import bad_request, forbidden
@@ -88,13 +88,13 @@ def _marked(
     meta = dict(current["metadata"])
     grace = _grace_seconds(resource, current, options)
     if "deletionTimestamp" not in meta:
-        meta["deletionTimestamp"] = timestamp(api.clock.now() + grace)
+        meta["deletionTimestamp"] = format_time(api.clock.now() + grace)
         meta["deletionGracePeriodSeconds"] = grace
         meta["finalizers"] = _finalizers(resource, meta, options)
         if "generation" in meta:
             meta["generation"] += 1
     elif grace < meta.get("deletionGracePeriodSeconds", 0):
-        meta["deletionTimestamp"] = timestamp(api.clock.now() + grace)
+        meta["deletionTimestamp"] = format_time(api.clock.now() + grace)
         meta["deletionGracePeriodSeconds"] = grace
     marked = {**current, "metadata": meta}
     if resource is NAMESPACES:

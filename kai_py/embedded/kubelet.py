@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kai_py.api.timestamp import timestamp
+from kai_py.api.timestamp import format_time
 from kai_py.embedded.conditions import with_condition
 from kai_py.embedded.controllers.owned_pods import is_finished
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
@@ -170,7 +170,7 @@ def _running(pod: Json, node: Json, now: float, *, restarts: int) -> Json:
     host = next((each["address"] for each in addresses if each["type"] == "InternalIP"), "")
     changed: Json = {
         "phase": "Running",
-        "startTime": timestamp(now),
+        "startTime": format_time(now),
         "conditions": status["conditions"],
         "containerStatuses": [
             _container_running(each, now, restarts) for each in pod["spec"]["containers"]
@@ -189,12 +189,12 @@ def _container_running(container: Json, now: float, restarts: int) -> Json:
         "ready": True,
         "started": True,
         "restartCount": restarts,
-        "state": {"running": {"startedAt": timestamp(now)}},
+        "state": {"running": {"startedAt": format_time(now)}},
     }
 
 
 def _restarted(status: Json, now: float) -> Json:
-    running = {"running": {"startedAt": timestamp(now)}}
+    running = {"running": {"startedAt": format_time(now)}}
     return {**status, "restartCount": status["restartCount"] + 1, "state": running}
 
 
@@ -207,7 +207,7 @@ def _finished(pod: Json, code: int, now: float) -> Json:
     terminated = {
         "exitCode": code,
         "reason": "Completed" if code == 0 else "Error",
-        "finishedAt": timestamp(now),
+        "finishedAt": format_time(now),
     }
     return {
         "phase": "Succeeded" if code == 0 else "Failed",

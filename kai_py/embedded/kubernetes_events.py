@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.api.timestamp import timestamp
+from kai_py.api.timestamp import format_time
 from kai_py.embedded.documents import name_of, namespace_of, uid_of
 from kai_py.embedded.identity import short_hash
 from kai_py.embedded.resources import EVENTS
@@ -25,7 +25,7 @@ def record_event(
 ) -> None:
     """Write an event about an object, or count up the same one."""
     namespace = namespace_of(about) or "default"
-    now = timestamp(api.clock.now())
+    now = format_time(api.clock.now())
     name = f"{name_of(about)}.{short_hash(f'{uid_of(about)}/{reason}/{message}/{component}')}"
     if api.find(EVENTS, name, namespace) is not None:
         api.edit(EVENTS, name, namespace, lambda event: _repeated(event, now))

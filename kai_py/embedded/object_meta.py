@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kai_py.api.timestamp import timestamp
+from kai_py.api.timestamp import format_time
 from kai_py.embedded.errors import FieldError, forbidden_field, invalid_value, required
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def initialise(document: Json, *, clock: Clock, identity: Identity) -> None:
     if not meta.get("name") and meta.get("generateName"):
         meta["name"] = meta["generateName"][:_MAX_GENERATED_BASE] + identity.suffix()
     meta["uid"] = identity.uid()
-    meta["creationTimestamp"] = timestamp(clock.now())
+    meta["creationTimestamp"] = format_time(clock.now())
     if "spec" in document:
         meta["generation"] = 1
 

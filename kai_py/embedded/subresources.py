@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.api.timestamp import timestamp
+from kai_py.api.timestamp import format_time
 from kai_py.embedded.conditions import with_condition
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import is_deleting, name_of, namespace_of
@@ -116,7 +116,7 @@ def _use_budget(api: ApiServer, pod: Json) -> None:
             f"The disruption budget {name_of(budget)} needs {status['desiredHealthy']} healthy "
             f"pods and has {status['currentHealthy']} currently"
         )
-    disrupted = (status.get("disruptedPods") or {}) | {name_of(pod): timestamp(api.clock.now())}
+    disrupted = (status.get("disruptedPods") or {}) | {name_of(pod): format_time(api.clock.now())}
     spent = {"disruptionsAllowed": status["disruptionsAllowed"] - 1, "disruptedPods": disrupted}
     api.patch_status(BUDGETS, budget, spent)
 

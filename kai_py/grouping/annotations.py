@@ -19,9 +19,9 @@ from dataclasses import replace
 from kai_py.api.duration import DurationError, parse_duration
 from kai_py.api.queue import GROUP
 from kai_py.grouping.gang import GangSpec, TopologyConstraint
-from kai_py.grouping.lineage import Lineage
-from kai_py.grouping.preemptibility import Preemptibility, read_preemptibility
-from kai_py.grouping.segments import in_segments
+from kai_py.grouping.lineage import OwnerChain
+from kai_py.grouping.preemptibility import Preemptibility, parse_preemptibility
+from kai_py.grouping.segments import split_into_segments
 
 EXPECTED_RUNTIME_KEY = f"{GROUP}/expected-runtime"
 AGEING_KEY = f"{GROUP}/ageing"
@@ -34,7 +34,7 @@ SEGMENT_SIZE_KEY = f"{GROUP}/segment-size"
 SEGMENT_REQUIRED_KEY = f"{GROUP}/segment-topology-required-placement"
 SEGMENT_PREFERRED_KEY = f"{GROUP}/segment-topology-preferred-placement"
 TOPOLOGY_KEY = "kai.scheduler/topology"
-KEYS = frozenset(
+ANNOTATION_KEYS = frozenset(
     {
         EXPECTED_RUNTIME_KEY,
         AGEING_KEY,
@@ -49,15 +49,15 @@ KEYS = frozenset(
 )
 
 
-def as_annotated(spec: GangSpec, lineage: Lineage) -> GangSpec:
+def with_annotations(spec: GangSpec, chain: OwnerChain) -> GangSpec:
     """``spec`` with what is said; what makes no sense is its ``problem``."""
-    said = lineage.said(KEYS)
+    said = chain.values(ANNOTATION_KEYS)
     if not said:
         return spec
     try:
-        spec = _leaving(_preemptible(_timed(spec, said), said), said)
+        spec = _on_eviction(_preemptibility(_durations(spec, said), said), said)
     except ValueError as error:
-        meta = lineage.pod.metadata
+        meta = chain.pod.metadata
         problem = f"pod {meta.namespace}/{meta.name}: {error}"
         return spec if spec.problem else replace(spec, problem=problem)
     if PROVISIONING_CLASS_KEY in said:
@@ -65,39 +65,39 @@ def as_annotated(spec: GangSpec, lineage: Lineage) -> GangSpec:
     size = said.get(SEGMENT_SIZE_KEY)
     if size is None:
         return spec
-    constraint = _constraint(said, lineage.nearest(TOPOLOGY_KEY))
-    return in_segments(spec, lineage.pod, SEGMENT_SIZE_KEY, size, constraint)
+    constraint = _constraint(said, chain.nearest(TOPOLOGY_KEY))
+    return split_into_segments(spec, chain.pod, SEGMENT_SIZE_KEY, size, constraint)
 
 
-def _timed(spec: GangSpec, said: Mapping[str, str]) -> GangSpec:
-    runtime, delay = _seconds(said, EXPECTED_RUNTIME_KEY), _seconds(said, PREEMPTION_DELAY_KEY)
-    ageing = _seconds(said, AGEING_KEY)
+def _durations(spec: GangSpec, values: Mapping[str, str]) -> GangSpec:
+    runtime, delay = _seconds(values, EXPECTED_RUNTIME_KEY), _seconds(values, PREEMPTION_DELAY_KEY)
+    ageing = _seconds(values, AGEING_KEY)
     if runtime is not None:
         spec = replace(spec, expected_runtime=runtime)
     if ageing is not None:
         spec = replace(spec, ageing=ageing)
     if delay is not None:
-        spec = replace(spec, terms=replace(spec.terms, preemption_delay=delay))
+        spec = replace(spec, settings=replace(spec.settings, preemption_delay=delay))
     return spec
 
 
-def _preemptible(spec: GangSpec, said: Mapping[str, str]) -> GangSpec:
-    text = said.get(PREEMPTIBILITY_KEY)
+def _preemptibility(spec: GangSpec, values: Mapping[str, str]) -> GangSpec:
+    text = values.get(PREEMPTIBILITY_KEY)
     if text is None:
         return spec
-    read = read_preemptibility(text)
+    read = parse_preemptibility(text)
     if read is None:
         known = ", ".join(Preemptibility)
         raise ValueError(f'{PREEMPTIBILITY_KEY} must be one of {known}, is "{text}"')
     return replace(
         spec,
         preemptible=read is not Preemptibility.NON_PREEMPTIBLE,
-        semi_preemptible=read is Preemptibility.SEMI,
+        semi_preemptible=read is Preemptibility.SEMI_PREEMPTIBLE,
     )
 
 
-def _leaving(spec: GangSpec, said: Mapping[str, str]) -> GangSpec:
-    text = said.get(ON_EVICTION_KEY)
+def _on_eviction(spec: GangSpec, values: Mapping[str, str]) -> GangSpec:
+    text = values.get(ON_EVICTION_KEY)
     if text is None:
         return spec
     if text not in ON_EVICTION:
@@ -105,15 +105,18 @@ def _leaving(spec: GangSpec, said: Mapping[str, str]) -> GangSpec:
     return replace(spec, suspend=ON_EVICTION[text])
 
 
-def _seconds(said: Mapping[str, str], key: str) -> float | None:
+def _seconds(values: Mapping[str, str], key: str) -> float | None:
     try:
-        return parse_duration(said[key]) if key in said else None
+        return parse_duration(values[key]) if key in values else None
     except DurationError as error:
         raise DurationError(f"{key}: {error}") from None
 
 
-def _constraint(said: Mapping[str, str], topology: str) -> TopologyConstraint | None:
-    required, preferred = said.get(SEGMENT_REQUIRED_KEY, ""), said.get(SEGMENT_PREFERRED_KEY, "")
+def _constraint(values: Mapping[str, str], topology: str) -> TopologyConstraint | None:
+    required, preferred = (
+        values.get(SEGMENT_REQUIRED_KEY, ""),
+        values.get(SEGMENT_PREFERRED_KEY, ""),
+    )
     if not required and not preferred:
         return None
     return TopologyConstraint(topology, required, preferred)

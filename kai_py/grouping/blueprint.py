@@ -4,41 +4,41 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.document import Document
-from kai_py.grouping.gang import Awaited, Subgroup
-from kai_py.grouping.lineage import Link
+from kai_py.api.records.document import Unstructured
+from kai_py.grouping.gang import ExpectedPods, Subgroup
+from kai_py.grouping.lineage import OwnerLink
 from kai_py.grouping.owners import Owners
 from kai_py.grouping.queue_choice import Defaults
 
 
-class Unusable(ValueError):
+class InvalidWorkloadError(ValueError):
     """An owner says something that makes no sense; the text names the field."""
 
 
-def _nothing(_pod: Pod) -> str:
+def _no_name(_pod: Pod) -> str:
     return ""
 
 
-def _first(_pod: Pod) -> int:
+def _order_zero(_pod: Pod) -> int:
     return 0
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class WorkloadOwner:
     """An owner whose pods are to be grouped.
 
     ``has_queue``: somebody named a queue for them. ``owners`` are for further objects that decide;
     what is asked of them is remembered, and asked again when it changes.
     """
 
-    link: Link
+    link: OwnerLink
     defaults: Defaults
     has_queue: bool
     owners: Owners
 
 
 @dataclass(frozen=True, slots=True)
-class Blueprint:
+class GangTemplate:
     """A gang as its owner describes it.
 
     ``part`` splits the owner's pods into several gangs. ``leaf`` and ``rank`` place a pod in its
@@ -47,13 +47,13 @@ class Blueprint:
     """
 
     tree: Subgroup
-    leaf: Callable[[Pod], str] = _nothing
-    rank: Callable[[Pod], int] = _first
-    part: Callable[[Pod], str] = _nothing
-    grown: Callable[[Pod], Subgroup] | None = None
-    expected_pods: int = 0
-    awaited: tuple[Awaited, ...] = ()
-    floor_annotations: tuple[str, ...] = ()
+    subgroup_of: Callable[[Pod], str] = _no_name
+    order_of: Callable[[Pod], int] = _order_zero
+    gang_suffix_of: Callable[[Pod], str] = _no_name
+    tree_with: Callable[[Pod], Subgroup] | None = None
+    total_pods: int = 0
+    expected: tuple[ExpectedPods, ...] = ()
+    min_member_annotations: tuple[str, ...] = ()
     queue: str = ""
     problem: str = ""
 
@@ -62,23 +62,23 @@ class Blueprint:
 class Framework:
     """Code for one framework: the fields it reads of the owner, and what it makes of them."""
 
-    paths: tuple[str, ...]
-    blueprint: Callable[[Workload], Blueprint]
+    field_paths: tuple[str, ...]
+    gang_template: Callable[[WorkloadOwner], GangTemplate]
 
 
-def whole_document(workload: Workload) -> Document:
+def full_owner(workload: WorkloadOwner) -> Unstructured:
     """The owner with its spec; raises Unusable where only metadata is known."""
-    if not isinstance(workload.link.found, Document):
-        raise Unusable("its spec is not known, so neither is the size of the gang")
+    if not isinstance(workload.link.found, Unstructured):
+        raise InvalidWorkloadError("its spec is not known, so neither is the size of the gang")
     return workload.link.found
 
 
-def label(key: str) -> Callable[[Pod], str]:
+def label_reader(key: str) -> Callable[[Pod], str]:
     """Reads a label of a pod, in lower case."""
     return lambda pod: pod.metadata.labels.get(key, "").lower()
 
 
-def number_label(*keys: str) -> Callable[[Pod], int]:
+def number_label_reader(*keys: str) -> Callable[[Pod], int]:
     """Reads a number from the first of some labels that a pod has; 0 without one."""
 
     def read(pod: Pod) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kai_py.api.records.core import Pod
-from kai_py.grouping.terms import NO_TERMS, Terms
+from kai_py.grouping.terms import DEFAULT_SETTINGS, GangSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Subgroup:
     min_subgroups: int | None = None
     children: tuple["Subgroup", ...] = ()
     topology: TopologyConstraint | None = None
-    leaves_whole: bool = False
+    evicted_together: bool = False
 
     def leaves(self) -> tuple["Subgroup", ...]:
         """The leaves in listing order; a tree of one node is its own leaf."""
@@ -49,11 +49,11 @@ class Subgroup:
         """Whether its pods may go anywhere, each for itself as far as the tree is concerned."""
         return self.topology is None and not self.children
 
-    def floor(self) -> int:
+    def min_pods(self) -> int:
         """The least number of pods that satisfies the tree."""
         if not self.children:
             return self.min_members
-        floors = sorted(child.floor() for child in self.children)
+        floors = sorted(child.min_pods() for child in self.children)
         needed = len(floors) if self.min_subgroups is None else self.min_subgroups
         return sum(floors[:needed])
 
@@ -70,13 +70,13 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Awaited:
+class ExpectedPods:
     """Pods that a framework makes once others run.
 
     ``count`` pods in all belong to the leaf; those that do not exist yet will be like ``pod``.
     """
 
-    leaf: str
+    subgroup: str
     count: int
     pod: Pod
 
@@ -105,36 +105,38 @@ class GangSpec:
     owner: Owner
     queue: str
     tree: Subgroup
-    leaf: str = ""
+    subgroup: str = ""
     order: int = 0
     preemptible: bool | None = None
     semi_preemptible: bool = False
     suspend: bool | None = None
-    expected_pods: int = 0
+    total_pods: int = 0
     problem: str = ""
     owner_unknown: bool = False
     pod_problem: str = ""
-    terms: Terms = NO_TERMS
+    settings: GangSettings = DEFAULT_SETTINGS
     workload_class: str = ""
     expected_runtime: float | None = None
     ageing: float | None = None
     provisioning_class: str | None = None
-    disregarded: tuple[str, ...] = ()
-    awaited: tuple[Awaited, ...] = ()
+    ignored_markers: tuple[str, ...] = ()
+    expected: tuple[ExpectedPods, ...] = ()
 
 
-def satisfied(tree: Subgroup, members: Mapping[str, int]) -> bool:
+def is_satisfied(tree: Subgroup, members: Mapping[str, int]) -> bool:
     """Whether ``members`` (pods per leaf name) reach the floors of ``tree``.
 
     The one rule for readiness, order, staleness, victims and status.
     """
     if not tree.children:
         return members.get(tree.name, 0) >= tree.min_members
-    reached = sum(satisfied(child, members) for child in tree.children)
+    reached = sum(is_satisfied(child, members) for child in tree.children)
     needed = len(tree.children) if tree.min_subgroups is None else tree.min_subgroups
     return reached >= needed
 
 
-def constrained(tree: Subgroup) -> bool:
+def has_topology_constraint(tree: Subgroup) -> bool:
     """Whether any node of the tree has a topology constraint."""
-    return tree.topology is not None or any(constrained(child) for child in tree.children)
+    return tree.topology is not None or any(
+        has_topology_constraint(child) for child in tree.children
+    )

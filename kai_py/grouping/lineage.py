@@ -11,10 +11,10 @@ import msgspec
 from kai_py.api.records.core import ObjectMeta, OwnerReference, Pod
 from kai_py.grouping.owners import Absence, GroupKind, OwnerObject, Owners, kind_of
 
-LONGEST_CHAIN = 10
+MAX_CHAIN_LENGTH = 10
 
 
-class Link(msgspec.Struct, frozen=True):
+class OwnerLink(msgspec.Struct, frozen=True):
     """An owner: how it is referred to, the object, and its kind."""
 
     reference: OwnerReference
@@ -22,7 +22,7 @@ class Link(msgspec.Struct, frozen=True):
     kind: GroupKind
 
 
-class Lineage(msgspec.Struct, frozen=True):
+class OwnerChain(msgspec.Struct, frozen=True):
     """``owners`` stand nearest first, as do ``metas``, which begin with the pod's.
 
     ``unknown`` is where the walk broke off, None if nowhere. ``groups``: what the pod names as its
@@ -31,52 +31,52 @@ class Lineage(msgspec.Struct, frozen=True):
 
     pod: Pod
     metas: tuple[ObjectMeta, ...]
-    owners: tuple[Link, ...] = ()
+    owners: tuple[OwnerLink, ...] = ()
     unknown: OwnerReference | None = None
     groups: tuple[ObjectMeta, ...] = ()
 
     @property
-    def speaking(self) -> tuple[ObjectMeta, ...]:
+    def metadata_sources(self) -> tuple[ObjectMeta, ...]:
         """Whose labels and annotations count, the first that says something before the others."""
         return self.groups + self.metas if self.groups else self.metas
 
     def nearest(self, *keys: str) -> str:
         """The value of the first annotation or label of ``keys`` that the nearest object has."""
-        for meta in self.speaking:
+        for meta in self.metadata_sources:
             for key in keys:
                 value = meta.annotations.get(key) or meta.labels.get(key)
                 if value:
                     return value
         return ""
 
-    def said(self, keys: frozenset[str]) -> dict[str, str]:
+    def values(self, keys: frozenset[str]) -> dict[str, str]:
         """What the nearest object says under each of ``keys``, as annotation or else as label."""
         found: dict[str, str] = {}
-        for meta in reversed(self.speaking):
+        for meta in reversed(self.metadata_sources):
             for marks in (meta.labels, meta.annotations):
                 if not keys.isdisjoint(marks):
                     found.update({key: text for key, text in marks.items() if text and key in keys})
         return found
 
 
-def lineage_of(pod: Pod, owners: Owners) -> Lineage:
+def owner_chain(pod: Pod, owners: Owners) -> OwnerChain:
     """Walk from ``pod`` to the top. Cost: one lookup per owner."""
-    links: list[Link] = []
+    links: list[OwnerLink] = []
     metas = [pod.metadata]
     unknown: OwnerReference | None = None
-    reference = controller(pod.metadata)
-    while reference is not None and len(links) < LONGEST_CHAIN:
+    reference = controlling_owner(pod.metadata)
+    while reference is not None and len(links) < MAX_CHAIN_LENGTH:
         found = owners.owner(reference)
         if isinstance(found, Absence):
-            unknown = reference if found is Absence.UNKNOWN else None
+            unknown = reference if found is Absence.NOT_FOUND else None
             break
-        links.append(Link(reference, found, kind_of(reference)))
+        links.append(OwnerLink(reference, found, kind_of(reference)))
         metas.append(found.metadata)
-        reference = controller(found.metadata)
-    return Lineage(pod, tuple(metas), tuple(links), unknown)
+        reference = controlling_owner(found.metadata)
+    return OwnerChain(pod, tuple(metas), tuple(links), unknown)
 
 
-def controller(meta: ObjectMeta) -> OwnerReference | None:
+def controlling_owner(meta: ObjectMeta) -> OwnerReference | None:
     """The owner that controls an object, or its only owner."""
     for owner in meta.owner_references:
         if owner.controller:

@@ -3,15 +3,15 @@
 from kai_py.api.records.core import ObjectMeta
 
 
-def marked(meta: ObjectMeta, key: str) -> str:
+def annotation_or_label(meta: ObjectMeta, key: str) -> str:
     """An annotation, or else a label, of an object; empty where it has neither."""
     return meta.annotations.get(key) or meta.labels.get(key) or ""
 
 
-def whole_number(meta: ObjectMeta, *keys: str) -> tuple[int | None, str]:
+def count_annotation(meta: ObjectMeta, *keys: str) -> tuple[int | None, str]:
     """The number under the first of ``keys`` that is set, and what is wrong with it."""
     for key in keys:
-        text = marked(meta, key)
+        text = annotation_or_label(meta, key)
         if text:
             if text.isdecimal():
                 return int(text), ""

@@ -8,11 +8,11 @@ from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-from kai_py.api.records.core import ObjectMetadata, OwnerReference, Pod
-from kai_py.api.records.document import Document
+from kai_py.api.records.core import OwnerReference, PartialObjectMetadata, Pod
+from kai_py.api.records.document import Unstructured
 from kai_py.api.records.job import Job
 
-OwnerObject = Job | Pod | ObjectMetadata | Document
+OwnerObject = Job | Pod | PartialObjectMetadata | Unstructured
 
 
 class GroupKind(NamedTuple):
@@ -29,9 +29,9 @@ class GroupKind(NamedTuple):
 class Absence(Enum):
     """Why an object is not there."""
 
-    UNKNOWN = "not known"
+    NOT_FOUND = "not known"
     """Its kind is watched, or about to be: it may come, or was deleted."""
-    CLOSED = "closed"
+    UNREADABLE = "closed"
     """Its kind is not served, or we may not read it: what it says stays unknown for good."""
 
 
@@ -41,7 +41,7 @@ class Owners(Protocol):
     def owner(self, reference: OwnerReference) -> OwnerObject | Absence:
         """The object ``reference`` points to, by uid."""
 
-    def namespace(self, name: str) -> ObjectMetadata | None:
+    def namespace(self, name: str) -> PartialObjectMetadata | None:
         """The namespace called ``name``."""
 
     def named(self, collection: str, namespace: str, name: str) -> object | None:
@@ -51,7 +51,7 @@ class Owners(Protocol):
         ``podgroups.scheduling.run.ai``.
         """
 
-    def below(self, collection: str, namespace: str, parent: str) -> tuple[Document, ...]:
+    def below(self, collection: str, namespace: str, parent: str) -> tuple[Unstructured, ...]:
         """Groups that name the composite group ``parent`` as theirs, by name."""
 
     def schedulers(self, pod: Pod) -> tuple[str, ...]:

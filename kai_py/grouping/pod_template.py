@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from kai_py.api.records.core import ObjectMeta, Pod
-from kai_py.grouping.blueprint import Unusable
+from kai_py.grouping.blueprint import InvalidWorkloadError
 
-FIELDS = (
+TEMPLATE_FIELDS = (
     "metadata.labels",
     "metadata.annotations",
     "spec.containers.*.resources",
@@ -26,14 +26,14 @@ FIELDS = (
 
 def template_paths(template: str) -> tuple[str, ...]:
     """The paths of these fields in the owner, for the template at ``template``."""
-    return tuple(f"{template}.{field}" for field in FIELDS)
+    return tuple(f"{template}.{field}" for field in TEMPLATE_FIELDS)
 
 
-def pod_of_template(template: Mapping[str, Any], owner: ObjectMeta, where: str) -> Pod:
+def pod_of_template(template: Mapping[str, Any], owner: ObjectMeta, location: str) -> Pod:
     """A pod of the owner's namespace; raises Unusable for a template that makes no sense."""
     meta = dict(template.get("metadata") or {})
     meta |= {"namespace": owner.namespace, "name": owner.name}
     try:
         return msgspec.convert({**template, "metadata": meta}, Pod)
     except msgspec.ValidationError as error:
-        raise Unusable(f"{where}: {error}") from None
+        raise InvalidWorkloadError(f"{location}: {error}") from None

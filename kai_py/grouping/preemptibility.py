@@ -12,10 +12,10 @@ class Preemptibility(StrEnum):
     """As users write it."""
 
     PREEMPTIBLE = "preemptible"
-    SEMI = "semi-preemptible"
+    SEMI_PREEMPTIBLE = "semi-preemptible"
     NON_PREEMPTIBLE = "non-preemptible"
 
 
-def read_preemptibility(text: str) -> Preemptibility | None:
+def parse_preemptibility(text: str) -> Preemptibility | None:
     """What ``text`` means; None if it means nothing."""
     return next((each for each in Preemptibility if each == text), None)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kai_py.api.records.core import ObjectMeta
-from kai_py.grouping.lineage import Lineage
+from kai_py.grouping.lineage import OwnerChain
 from kai_py.grouping.owners import Owners
 
 
@@ -39,23 +39,23 @@ class QueueChoice:
 
     name: str = ""
     defaults: Defaults = Defaults.NATIVE
-    disregarded: str = ""
+    ignored_marker: str = ""
 
 
 def choose_queue(
-    lineage: Lineage, owners: Owners, keys: tuple[QueueKey, ...], default: QueueChoice
+    chain: OwnerChain, owners: Owners, keys: tuple[QueueKey, ...], default: QueueChoice
 ) -> QueueChoice:
     """The queue of a pod; ``default`` when nothing names one."""
-    for meta in lineage.speaking:
-        named = _named(meta, keys)
+    for meta in chain.metadata_sources:
+        named = _queue_named_by(meta, keys)
         if named is not None:
             return named
-    namespace = owners.namespace(lineage.pod.metadata.namespace)
-    named = _named(namespace.metadata, keys) if namespace is not None else None
+    namespace = owners.namespace(chain.pod.metadata.namespace)
+    named = _queue_named_by(namespace.metadata, keys) if namespace is not None else None
     return named or default
 
 
-def _named(meta: ObjectMeta, keys: tuple[QueueKey, ...]) -> QueueChoice | None:
+def _queue_named_by(meta: ObjectMeta, keys: tuple[QueueKey, ...]) -> QueueChoice | None:
     for each in keys:
         annotated, labelled = meta.annotations.get(each.key), meta.labels.get(each.key)
         name = annotated or labelled

@@ -17,7 +17,7 @@ from kai_py.grouping.queue_choice import Defaults
 Path = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[^.\s]+(\.[^.\s]+)*$")]
 Key = Annotated[str, Field(min_length=1, max_length=316)]
 Name = Annotated[str, Field(min_length=1, max_length=63)]
-Whole = Annotated[int, Field(ge=0, strict=True)]
+NonNegative = Annotated[int, Field(ge=0, strict=True)]
 
 
 class Treatment(StrEnum):
@@ -40,7 +40,7 @@ class WorkloadClass(StrEnum):
     INFERENCE = "inference"
 
 
-class Kinds(ApiModel):
+class OwnerKindSet(ApiModel):
     """Kinds of one API group."""
 
     group: Annotated[str, Field(max_length=253)] = ""
@@ -49,14 +49,14 @@ class Kinds(ApiModel):
     """Kinds of that group, in any version."""
 
 
-class Sum(ApiModel):
+class SummedField(ApiModel):
     """A number that stands in each of several places, added up."""
 
     each: Path
     """The places."""
     field: Name
     """Where the number stands in each of them."""
-    default: Whole = 1
+    default: NonNegative = 1
     """What a place without it counts."""
 
 
@@ -69,13 +69,13 @@ class Count(ApiModel):
     """Annotations or labels of the owner."""
     first: tuple[Path, ...] = ()
     """Fields of the owner; the first that is there."""
-    sum: tuple[Sum, ...] = ()
+    sum: tuple[SummedField, ...] = ()
     """Fields that are added up; taken when any of their places is there."""
-    default: Whole = 1
+    default: NonNegative = 1
     """When nothing else says it."""
 
 
-class Leaf(ApiModel):
+class SubgroupRule(ApiModel):
     """A subgroup that holds pods."""
 
     name: Name
@@ -87,7 +87,7 @@ class Leaf(ApiModel):
 class Rule(ApiModel):
     """What the pods of some kinds of owners are."""
 
-    owners: Annotated[tuple[Kinds, ...], Field(min_length=1)]
+    owners: Annotated[tuple[OwnerKindSet, ...], Field(min_length=1)]
     """The kinds the rule is for."""
     treatment: Treatment = Treatment.GANG
     """What becomes of their pods."""
@@ -105,9 +105,9 @@ class Rule(ApiModel):
     """One gang for each value of this pod label."""
     leaf_label: str = ""
     """Pod label whose value, in lower case, names the leaf."""
-    leaves: tuple[Leaf, ...] = ()
+    leaves: tuple[SubgroupRule, ...] = ()
     """The gang's leaves."""
-    min_leaves: Whole | None = None
+    min_leaves: NonNegative | None = None
     """How many leaves must reach their floor; absent means all."""
     rank_labels: tuple[Key, ...] = ()
     """Pod labels with a pod's rank: the lowest is placed first."""
@@ -125,7 +125,7 @@ class Rule(ApiModel):
         return self
 
 
-class KeyedQueue(ApiModel):
+class QueueKeyRule(ApiModel):
     """A label or annotation that names queues."""
 
     key: Key
@@ -134,10 +134,10 @@ class KeyedQueue(ApiModel):
     """Whose defaults a workload gets that uses it."""
 
 
-class Rules(ApiModel):
+class RuleFile(ApiModel):
     """A rule file."""
 
-    queue_keys: tuple[KeyedQueue, ...] = ()
+    queue_keys: tuple[QueueKeyRule, ...] = ()
     """Labels and annotations that name queues, the most telling first."""
     rules: tuple[Rule, ...] = ()
     """Rules; of two for one kind the first counts."""

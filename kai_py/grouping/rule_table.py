@@ -15,7 +15,7 @@ from kai_py.api.problems import field_problems
 from kai_py.grouping.frameworks import FRAMEWORKS
 from kai_py.grouping.owners import GroupKind
 from kai_py.grouping.queue_choice import Defaults, QueueKey
-from kai_py.grouping.rule import Count, Rule, Rules
+from kai_py.grouping.rule import Count, Rule, RuleFile
 
 
 class RuleError(ValueError):
@@ -25,7 +25,7 @@ class RuleError(ValueError):
 class RuleTable:
     """Rules by kind of owner."""
 
-    def __init__(self, *files: Rules) -> None:
+    def __init__(self, *files: RuleFile) -> None:
         """Take rules; files that come first go before. Raises RuleError for unknown code."""
         self._rules: dict[tuple[GroupKind, Defaults | None], Rule] = {}
         keys = [QueueKey(each.key, each.defaults) for file in files for each in file.queue_keys]
@@ -51,7 +51,7 @@ class RuleTable:
         return tuple(dict.fromkeys(path for rule in rules for path in _paths(rule)))
 
 
-def read_rules(text: str, name: str) -> Rules:
+def read_rules(text: str, name: str) -> RuleFile:
     """Read a rule file; raises RuleError with ``name:line: key: what is wrong`` per problem."""
     try:
         documents = read_documents(text)
@@ -59,15 +59,15 @@ def read_rules(text: str, name: str) -> Rules:
         raise RuleError(f"{name}:{error.line}: {error.reason}") from None
     value = documents[0].value if documents else {}
     try:
-        return Rules.model_validate(value, by_alias=True, by_name=False)
+        return RuleFile.model_validate(value, by_alias=True, by_name=False)
     except ValidationError as error:
-        problems = field_problems(error, Rules)
+        problems = field_problems(error, RuleFile)
         lines = [f"{name}:{line_at(value, each.path)}: {each}" for each in problems]
         raise RuleError("\n".join(lines)) from None
 
 
 @cache
-def shipped_rules() -> Rules:
+def shipped_rules() -> RuleFile:
     """The rules of the package."""
     folder = resources.files("kai_py.grouping") / "rules"
     files = sorted((each for each in folder.iterdir()), key=lambda each: each.name)
@@ -76,7 +76,7 @@ def shipped_rules() -> Rules:
         for each in files
         if each.name.endswith(".yaml")
     ]
-    return Rules(
+    return RuleFile(
         queue_keys=tuple(key for file in read for key in file.queue_keys),
         rules=tuple(rule for file in read for rule in file.rules),
     )
@@ -92,7 +92,7 @@ def _paths(rule: Rule) -> Iterable[str]:
     yield from (f"{path}.replicas" for path in rule.requires)
     yield from rule.queue
     if rule.framework:
-        yield from FRAMEWORKS[rule.framework].paths
+        yield from FRAMEWORKS[rule.framework].field_paths
 
 
 def _count_paths(count: Count) -> Iterable[str]:

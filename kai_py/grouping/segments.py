@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from kai_py.api.records.core import Pod
-from kai_py.grouping.blueprint import Unusable
+from kai_py.grouping.blueprint import InvalidWorkloadError
 from kai_py.grouping.gang import GangSpec, Subgroup, TopologyConstraint
 
 INDEX_LABELS = (
@@ -19,10 +19,10 @@ INDEX_LABELS = (
     "apps.kubernetes.io/pod-index",
     "training.kubeflow.org/replica-index",
 )
-MOST_SEGMENTS = 10_000
+MAX_SEGMENTS = 10_000
 
 
-def in_segments(
+def split_into_segments(
     spec: GangSpec, pod: Pod, key: str, size: str, constraint: TopologyConstraint | None
 ) -> GangSpec:
     """``spec`` cut into segments of ``size``, the text under ``key``; each gets ``constraint``."""
@@ -36,31 +36,31 @@ def in_segments(
     if index is None:
         hint = "they need an index, as the pods of an Indexed Job or a StatefulSet have"
         return replace(spec, problem=f"{where} does not say where pods belong; {hint}")
-    pods = max(spec.expected_pods, spec.tree.min_members, 1)
+    pods = max(spec.total_pods, spec.tree.min_members, 1)
     try:
         count = segment_count(pods, int(size), where)
-    except Unusable as broken:
+    except InvalidWorkloadError as broken:
         return replace(spec, problem=str(broken))
     tree = _tree(spec.tree, count, int(size), constraint)
-    return replace(spec, tree=tree, leaf=tree.children[int(index) // int(size) % count].name)
+    return replace(spec, tree=tree, subgroup=tree.children[int(index) // int(size) % count].name)
 
 
-def segment_count(pods: int, size: int, where: str) -> int:
+def segment_count(pods: int, size: int, location: str) -> int:
     """How many segments ``pods`` make; raises Unusable, naming ``where``, if they are too many."""
     count = -(-pods // size)
-    if count > MOST_SEGMENTS:
-        raise Unusable(f"{where} makes {count} segments, at most {MOST_SEGMENTS} may")
+    if count > MAX_SEGMENTS:
+        raise InvalidWorkloadError(f"{location} makes {count} segments, at most {MAX_SEGMENTS} may")
     return count
 
 
-def segments(
-    name: str, count: int, size: int, floor: int, constraint: TopologyConstraint | None
+def segment_subgroups(
+    name: str, count: int, size: int, min_members: int, constraint: TopologyConstraint | None
 ) -> tuple[Subgroup, ...]:
     """Leaves ``name``-0 and so on, of which the first hold the ``floor`` of all."""
     return tuple(
         Subgroup(
             name=f"{name}-{number}",
-            min_members=min(max(floor - number * size, 0), size),
+            min_members=min(max(min_members - number * size, 0), size),
             topology=constraint,
         )
         for number in range(count)
@@ -71,5 +71,5 @@ def segments(
 def _tree(
     whole: Subgroup, count: int, size: int, constraint: TopologyConstraint | None
 ) -> Subgroup:
-    leaves = segments("segment", count, size, whole.min_members, constraint)
+    leaves = segment_subgroups("segment", count, size, whole.min_members, constraint)
     return replace(whole, min_members=0, children=leaves)

@@ -16,29 +16,29 @@ import msgspec
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.grouping.gang import GangSpec
-from kai_py.grouping.lineage import Lineage
+from kai_py.grouping.lineage import OwnerChain
 from kai_py.grouping.owners import Owners
 from kai_py.grouping.queue_choice import QueueChoice
 
 
-class Asked(msgspec.Struct, frozen=True):
+class PodContext(msgspec.Struct, frozen=True):
     """A pod, what is above it, its queue, a view of everything else, and who may decide.
 
     ``marks``: the sources that the pod asks for, as people read it, the deciding one first.
     """
 
-    lineage: Lineage
+    chain: OwnerChain
     queue: QueueChoice
     owners: Owners
-    marks: tuple[tuple["Source", str], ...] = ()
+    markers: tuple[tuple["GroupSource", str], ...] = ()
 
 
-def _nobody(_lineage: Lineage, _owners: Owners) -> tuple[ObjectMeta, ...]:
+def _no_metadata(_chain: OwnerChain, _owners: Owners) -> tuple[ObjectMeta, ...]:
     return ()
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class GroupSource:
     """One way to say which gang a pod belongs to.
 
     ``mark`` gives what of the pod asks for this source, as people read it (``annotation
@@ -48,27 +48,29 @@ class Source:
     the objects behind the group, whose labels and annotations go before those of the pod.
     """
 
-    mark: Callable[[Lineage], str]
-    gang: Callable[[Asked], GangSpec | None]
-    metas: Callable[[Lineage, Owners], tuple[ObjectMeta, ...]] = _nobody
+    marker: Callable[[OwnerChain], str]
+    gang_spec: Callable[[PodContext], GangSpec | None]
+    group_metadata: Callable[[OwnerChain, Owners], tuple[ObjectMeta, ...]] = _no_metadata
 
 
-def marks_of(lineage: Lineage, sources: tuple[Source, ...]) -> tuple[tuple[Source, str], ...]:
+def markers_of(
+    chain: OwnerChain, sources: tuple[GroupSource, ...]
+) -> tuple[tuple[GroupSource, str], ...]:
     """The sources that apply to a pod, with its marks."""
-    found: list[tuple[Source, str]] = []
+    found: list[tuple[GroupSource, str]] = []
     for source in sources:
-        mark = source.mark(lineage)
+        mark = source.marker(chain)
         if mark:
             found.append((source, mark))
     return tuple(found)
 
 
-def from_sources(asked: Asked) -> tuple[GangSpec | None, list[str]]:
+def gang_from_sources(context: PodContext) -> tuple[GangSpec | None, list[str]]:
     """The gang that the first applying source gives, and the marks of all others."""
     decided: GangSpec | None = None
     disregarded: list[str] = []
-    for source, mark in asked.marks:
-        found = source.gang(asked) if decided is None else None
+    for source, mark in context.markers:
+        found = source.gang_spec(context) if decided is None else None
         if found is None:
             disregarded.append(mark)
         else:

@@ -12,7 +12,7 @@ class Wording(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class GangAffinity:
     """A wish to be where the gang called ``gang`` is: on its nodes, or in their domains.
 
     ``level`` is the node label whose values are the domains, empty for the nodes themselves.
@@ -23,7 +23,7 @@ class Near:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class GangSettings:
     """Times in seconds, points in time since the epoch; None leaves it to pods or configuration.
 
     ``staleness_grace``: how long the gang may run below its floor (negative: for ever), and
@@ -40,11 +40,11 @@ class Terms:
     stale_since: float | None = None
     preemption_delay: float = 0.0
     last_evicted: float | None = None
-    attempted: bool = False
+    attempts_exhausted: bool = False
     mark_unschedulable: bool = True
     may_preempt: bool = True
-    near: tuple[Near, ...] = ()
+    gang_affinity: tuple[GangAffinity, ...] = ()
     wording: Wording = Wording.NATIVE
 
 
-NO_TERMS = Terms()
+DEFAULT_SETTINGS = GangSettings()

@@ -7,7 +7,7 @@ last, since the shape tells which one was meant. Rules of one object never stop 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kai_py.api.manifests import Document, ManifestError, Mapping, read_documents
+from kai_py.api.manifests import Document, LineMapping, ManifestError, read_documents
 from kai_py.lint.finding import Finding, Severity
 from kai_py.lint.manifest import Manifest, ManifestSet, Rule, mappings_at
 from kai_py.lint.rewrite import rewrite
@@ -131,7 +131,7 @@ def _refuse_oversized(documents: list[Document]) -> None:
 
 def _document(document: Document) -> Iterator[Finding]:
     line = document.node.start_mark.line + 1
-    if not isinstance(document.value, Mapping):
+    if not isinstance(document.value, LineMapping):
         yield Finding(line, "", "", "is no object of the API: a mapping with apiVersion and kind")
     for repeated, key in document.repeated_keys:
         yield Finding(repeated, "", key, "is set twice in one mapping: the first one is lost")
@@ -140,7 +140,7 @@ def _document(document: Document) -> Iterator[Finding]:
 def _manifests(document: Document) -> list[Manifest]:
     """Give the object of a document, or those in it if it is a List."""
     value = document.value
-    if not isinstance(value, Mapping):
+    if not isinstance(value, LineMapping):
         return []
     if value.get("kind") == "List":
         return [Manifest(item) for _, item in mappings_at(value, "items")]

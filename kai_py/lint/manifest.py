@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from kai_py.api.manifests import Mapping, line_at
-from kai_py.api.problems import Path, field_path, nearest
+from kai_py.api.manifests import LineMapping, line_at
+from kai_py.api.problems import FieldPath, closest_match, field_path
 from kai_py.lint.finding import Finding, Severity
 
 RESOURCE_GROUP = "resource.k8s.io"
@@ -19,7 +19,7 @@ RESOURCE_GROUP = "resource.k8s.io"
 class Manifest:
     """One object; ``value`` is corrected in place."""
 
-    value: Mapping
+    value: LineMapping
 
     @property
     def kind(self) -> str:
@@ -50,15 +50,17 @@ class Manifest:
         """Tell whether the object is of this API group and one of these kinds."""
         return self.group == group and self.kind in kinds
 
-    def error(self, path: Path, message: str, *, fixed: bool = False) -> Finding:
+    def error(self, path: FieldPath, message: str, *, fixed: bool = False) -> Finding:
         """Report what the API rejects or drops."""
         return self._finding(path, message, Severity.ERROR, fixed=fixed)
 
-    def hint(self, path: Path, message: str, *, fixed: bool = False) -> Finding:
+    def hint(self, path: FieldPath, message: str, *, fixed: bool = False) -> Finding:
         """Report what is valid but perhaps not meant."""
         return self._finding(path, message, Severity.HINT, fixed=fixed)
 
-    def _finding(self, path: Path, message: str, severity: Severity, *, fixed: bool) -> Finding:
+    def _finding(
+        self, path: FieldPath, message: str, severity: Severity, *, fixed: bool
+    ) -> Finding:
         subject = f"{self.kind or 'object'}/{self.name or '(without a name)'}"
         line = line_at(self.value, path)
         return Finding(line, subject, field_path(path), message, severity, fixed=fixed)
@@ -96,20 +98,20 @@ def text_at(value: Any, *path: str | int) -> str:
     return found if isinstance(found, str) else ""
 
 
-def mapping_at(value: Any, *path: str | int) -> Mapping:
+def mapping_at(value: Any, *path: str | int) -> LineMapping:
     """Give the mapping at a path, or an empty one that belongs to nothing."""
     found = at(value, *path)
-    return found if isinstance(found, Mapping) else Mapping()
+    return found if isinstance(found, LineMapping) else LineMapping()
 
 
-def mappings_at(value: Any, *path: str | int) -> list[tuple[int, Mapping]]:
+def mappings_at(value: Any, *path: str | int) -> list[tuple[int, LineMapping]]:
     """Give the mappings in the list at a path, with their index."""
     found = at(value, *path)
     items = found if isinstance(found, list) else []
-    return [(index, item) for index, item in enumerate(items) if isinstance(item, Mapping)]
+    return [(index, item) for index, item in enumerate(items) if isinstance(item, LineMapping)]
 
 
-def move(source: Mapping, target: Mapping, key: str, new_key: str | None = None) -> None:
+def move(source: LineMapping, target: LineMapping, key: str, new_key: str | None = None) -> None:
     """Move a key with its line from one mapping to another, perhaps under another name."""
     name = new_key or key
     target.lines[name] = source.line_of(key)
@@ -117,7 +119,7 @@ def move(source: Mapping, target: Mapping, key: str, new_key: str | None = None)
     source.lines.pop(key, None)
 
 
-def rename(mapping: Mapping, key: str, new_key: str) -> None:
+def rename(mapping: LineMapping, key: str, new_key: str) -> None:
     """Rename a key in its place."""
     items, lines = list(mapping.items()), dict(mapping.lines)
     mapping.clear()
@@ -125,15 +127,15 @@ def rename(mapping: Mapping, key: str, new_key: str) -> None:
     mapping.lines = {new_key if name == key else name: line for name, line in lines.items()}
 
 
-def set_key(mapping: Mapping, key: str, value: Any) -> None:
+def set_key(mapping: LineMapping, key: str, value: Any) -> None:
     """Set a key that was not written; it counts as standing where the mapping starts."""
     mapping.lines.setdefault(key, mapping.line)
     mapping[key] = value
 
 
-def walk(value: Any, path: Path = ()) -> Iterator[tuple[Path, Mapping]]:
+def walk(value: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, LineMapping]]:
     """Visit every mapping below a value, outermost first, with its path."""
-    if isinstance(value, Mapping):
+    if isinstance(value, LineMapping):
         yield path, value
         for key in list(value):
             if key in value:
@@ -143,21 +145,21 @@ def walk(value: Any, path: Path = ()) -> Iterator[tuple[Path, Mapping]]:
             yield from walk(item, (*path, index))
 
 
-def mapping_at_line(line: int, **entries: Any) -> Mapping:
+def mapping_at_line(line: int, **entries: Any) -> LineMapping:
     """Make a mapping that counts as standing on a line."""
-    mapping = Mapping(line)
+    mapping = LineMapping(line)
     for key, value in entries.items():
         set_key(mapping, key, value)
     return mapping
 
 
 def unknown_fields(
-    manifest: Manifest, mapping: Mapping, path: Path, known: Iterable[str]
+    manifest: Manifest, mapping: LineMapping, path: FieldPath, known: Iterable[str]
 ) -> Iterator[Finding]:
     """Report keys that the API does not have, and rename those that are plainly misspelt."""
     names = list(known)
     for key in [key for key in mapping if key not in names]:
-        meant = nearest(key, names)
+        meant = closest_match(key, names)
         if meant is None or meant in mapping:
             advice = f"; known are {', '.join(names)}" if meant is None else ""
             yield manifest.error((*path, key), f"no such field, it is dropped{advice}")

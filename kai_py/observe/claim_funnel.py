@@ -12,8 +12,8 @@ import numpy as np
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.errors import AllocationError
-from kai_py.dra.funnel import Funnel, OptionFunnel, device_funnel
-from kai_py.dra.funnel_text import tell
+from kai_py.dra.funnel import AllocationDiagnosis, OptionDiagnosis, diagnose_allocation
+from kai_py.dra.funnel_text import diagnosis_message
 from kai_py.snapshot.snapshot import Snapshot
 
 
@@ -82,7 +82,7 @@ def claim_funnel(snapshot: Snapshot, namespace: str, name: str) -> ClaimFunnel |
         return ClaimFunnel(title, message=str(found))
     return ClaimFunnel(
         title,
-        message=tell(found, [claim]) if _is_insufficient(found) else "",
+        message=diagnosis_message(found, [claim]) if _is_insufficient(found) else "",
         nodes=found.nodes,
         devices=found.devices,
         unusable_pools=tuple(
@@ -92,33 +92,33 @@ def claim_funnel(snapshot: Snapshot, namespace: str, name: str) -> ClaimFunnel |
     )
 
 
-def _funnel(snapshot: Snapshot, claim: ResourceClaim) -> Funnel | AllocationError:
+def _funnel(snapshot: Snapshot, claim: ResourceClaim) -> AllocationDiagnosis | AllocationError:
     devices = ClusterDevices()
     devices.sync(snapshot.devices)
     nodes = snapshot.nodes.records
     everywhere = np.arange(len(nodes), dtype=np.int64)
-    return device_funnel(devices.fleet, [claim], nodes, devices.state, everywhere)
+    return diagnose_allocation(devices.allocator, [claim], nodes, devices.state, everywhere)
 
 
-def _is_insufficient(funnel: Funnel) -> bool:
+def _is_insufficient(funnel: AllocationDiagnosis) -> bool:
     """Whether some request finds too few devices on every node, whatever alternative it takes."""
     enough: dict[int, bool] = {}
     for each in funnel.options:
-        enough[each.option.request] = enough.get(each.option.request, False) or each.suffices
+        enough[each.option.request] = enough.get(each.option.request, False) or each.is_sufficient
     return not all(enough.values())
 
 
-def _request(found: OptionFunnel) -> RequestFunnel:
-    nearest = found.nearest
+def _request(found: OptionDiagnosis) -> RequestFunnel:
+    nearest = found.closest
     return RequestFunnel(
         request=found.option.name,
         device_class=found.option.device_class.metadata.name,
-        wanted=0 if found.option.everything else found.option.count,
+        wanted=0 if found.option.is_all_mode else found.option.count,
         matching=found.matching,
         free=found.free,
-        most_on_a_node=found.most,
+        most_on_a_node=found.max_on_one_node,
         turned_down=tuple(
-            RejectedDevices(each.step.value, each.cause, each.devices) for each in found.removed
+            RejectedDevices(each.check.value, each.cause, each.devices) for each in found.rejected
         ),
         nearest=None
         if nearest is None

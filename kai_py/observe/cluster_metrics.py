@@ -14,9 +14,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kai_py.api.gpu_share import counts_gpus
+from kai_py.api.gpu_share import is_gpu_resource
 from kai_py.dra.identity import DeviceID
-from kai_py.dra.listing import Holder, holders_of
+from kai_py.dra.listing import Holder, device_holders
 from kai_py.observe.cluster_view import ClusterView, NodeUsage
 from kai_py.policy.score.fragmented_gpus import fragmented_gpus
 
@@ -158,7 +158,7 @@ def device_claims(view: ClusterView) -> Metric:
         labels=DEVICE_LABELS,
     )
     objects = view.snapshot.devices
-    held = holders_of(objects.claims.values(), view.snapshot.gangs)
+    held = device_holders(objects.claims.values(), view.snapshot.gangs)
     known = dict(_published_devices(view, held)) if held else {}
     told = 0
     for device in sorted(held):
@@ -187,7 +187,7 @@ def _plugin_devices(view: ClusterView) -> Iterator[tuple[tuple[str, ...], float]
     """(``POD_LABELS``, count); on nodes where the plugin offers nothing, claims stand for them."""
     nodes = view.snapshot.nodes
     for name, row in sorted(view.snapshot.resources.positions.items()):
-        if not counts_gpus(name):
+        if not is_gpu_resource(name):
             continue
         for place in np.flatnonzero(nodes.allocatable[row] > 0):
             node = nodes.names[place]

@@ -158,7 +158,7 @@ def _pending(view: ClusterView, unplaced: Unplaced, gang: Gang) -> PendingGang:
         message=unplaced.message,
         position=position,
         waiting=waiting,
-        floor=gang.tree.floor(),
+        floor=gang.tree.min_pods(),
         pods=len(gang.members) - len(gang.bound),
         bound=len(gang.bound),
         gpus=sum(member.charge.get(GPU, 0.0) for member in gang.pending),

@@ -112,4 +112,4 @@ class ClusterView:
                 offered = self.snapshot.nodes.allocatable[row] > 0
                 taken += np.where(offered, self.snapshot.used[row], 0.0)
         shared = self.snapshot.gpu_sharing
-        return taken - shared.cards(ending=False) if len(shared.memory) else taken
+        return taken - shared.whole_gpus(releasing=False) if len(shared.memory) else taken

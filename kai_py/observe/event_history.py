@@ -117,8 +117,8 @@ def _decision(event: SchedulerEvent) -> Decision | None:
         nodes=(node,) if node else (),
         stage=said.get(details.STAGE, ""),
         message=placement_reason(Action(action)) if placed else event.message,
-        beneficiary=said.get(details.BENEFICIARY, ""),
-        beneficiary_queue=said.get(details.BENEFICIARY_QUEUE, ""),
+        beneficiary=said.get(details.PREEMPTOR, ""),
+        beneficiary_queue=said.get(details.PREEMPTOR_QUEUE, ""),
     )
 
 

@@ -99,7 +99,7 @@ class Explainer:
             message=unplaced.message if unplaced else "",
             queue=gang.queue,
             priority=gang.priority,
-            floor=gang.tree.floor(),
+            floor=gang.tree.min_pods(),
             bound=len(gang.bound),
             pods=len(gang.members),
             position=position,

@@ -63,7 +63,7 @@ def share_steps(quota: Quota, queue: str, resource: str = GPU) -> tuple[ShareSte
     if position is None or resource not in quota.resources:
         return ()
     row = quota.resources.index(resource)
-    line = quota.queues.lines[position]
+    line = quota.queues.ancestry[position]
     return tuple(_step(quota, row, member) for member in line)
 
 

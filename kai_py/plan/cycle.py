@@ -159,7 +159,7 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
         search_cache=memory.search_cache,
     )
     pending = [snapshot.gangs[key] for key in snapshot.pending]
-    ready = [g for g in pending if g.key not in snapshot.held_back and not g.attempted]
+    ready = [g for g in pending if g.key not in snapshot.in_backoff and not g.attempts_exhausted]
 
     # 2. Gangs that started in part, or were promised room, start or keep it.
     reserve_expected(state)
@@ -230,10 +230,10 @@ def next_deadline(snapshot: Snapshot, settings: CycleSettings) -> float | None:
 
 def _deadlines(snapshot: Snapshot, settings: CycleSettings) -> Iterator[float]:
     runtimes = min_runtimes(snapshot.queues, settings.rules) if snapshot.pending else ()
-    for gang in (snapshot.gangs[key] for key in snapshot.short):
+    for gang in (snapshot.gangs[key] for key in snapshot.below_min_members):
         if gang.stale_since is not None:
             yield from _grace_deadline(gang, gang.stale_since, settings.staleness_grace)
-    for gang in (snapshot.gangs[key] for key in snapshot.staged):
+    for gang in (snapshot.gangs[key] for key in snapshot.started_in_part):
         yield gang.started + settings.reservation_seconds
     for gang in snapshot.gangs.values() if runtimes else ():
         if gang.bound:

@@ -94,7 +94,11 @@ MAX_BATCH_PODS = 16
 def is_equivalent(gang: Gang, other: Gang) -> bool:
     """Whether the gang asks for what ``other`` does: pods of one kind, together, anywhere."""
     pods, tree = gang.members, gang.tree
-    if not 0 < len(pods) == len(other.members) <= MAX_BATCH_PODS or gang.awaited or gang.near:
+    if (
+        not 0 < len(pods) == len(other.members) <= MAX_BATCH_PODS
+        or gang.placeholders
+        or gang.gang_affinity
+    ):
         return False
     if tree.min_members != len(pods) or not tree.is_unconstrained_leaf:
         return False
@@ -104,6 +108,6 @@ def is_equivalent(gang: Gang, other: Gang) -> bool:
     for pod in pods:
         if pod.shape.number != shape or pod.charge is not charge:
             return False
-        if pod.state is not PodState.PENDING or pod.waiting:
+        if pod.state is not PodState.PENDING or pod.waiting_for:
             return False
-    return gang.can_give_back(pods)
+    return gang.is_preemptible(pods)

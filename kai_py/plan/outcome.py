@@ -40,7 +40,7 @@ from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Assignment, Evicted, Statement
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.resources import Floats
-from kai_py.snapshot.suspended import is_stand_in
+from kai_py.snapshot.suspended import is_placeholder
 
 PREEMPTING_ACTIONS = (Action.PREEMPT, Action.RECLAIM)
 
@@ -137,7 +137,7 @@ def build_plan(
     nominations: list[Nomination] = []
     names = state.snapshot.nodes.names
     for uid, planned in state.statement.placed.items():
-        if uid in state.statement.evicted or planned.member.state is PodState.AWAITED:
+        if uid in state.statement.evicted or planned.member.state is PodState.EXPECTED:
             continue
         if planned.capacity is Capacity.IDLE:
             starting.setdefault(planned.gang.key, []).append(planned)
@@ -170,13 +170,13 @@ def _gang_placement(state: CycleState, pods: Sequence[Assignment]) -> GangPlacem
                 p.gpus,
                 p.member.gpus,
                 p.create_claim,
-                provision=p.member.provision,
-                group_reservation=p.member.for_group,
+                provision=p.member.volumes_to_provision,
+                group_reservation=p.member.group_reservation,
                 volumes=state.statement.volumes.assumed_for(p.member.pod.uid),
             )
             for p in pods
         ),
-        resume=any(is_stand_in(p.member.pod.uid) for p in pods),
+        resume=any(is_placeholder(p.member.pod.uid) for p in pods),
     )
 
 
@@ -240,9 +240,9 @@ def _unplaced(state: CycleState, pending: Sequence[Gang]) -> list[Unplaced]:
 
 def _message(gang: Gang, reason: Unschedulable) -> str:
     """The obstacle, with what else had to fit where that is not seen from the pods that wait."""
-    if not gang.awaited or reason.stage not in EXPECTED_PODS_COUNT:
+    if not gang.placeholders or reason.stage not in EXPECTED_PODS_COUNT:
         return reason.message
-    count = len(gang.awaited)
+    count = len(gang.placeholders)
     later = f"the {count} pods that are made later" if count > 1 else "the pod that is made later"
     return f"{reason.message} Room is also needed for {later}."
 
@@ -253,13 +253,13 @@ def _is_unplaced(state: CycleState, member: Member) -> bool:
 
 
 def _default_reason(state: CycleState, gang: Gang) -> Unschedulable:
-    if gang.attempted:
+    if gang.attempts_exhausted:
         hint = "its condition tells what stopped it"
         return Unschedulable(Stage.BACKOFF, f"it asks for one attempt, which was made; {hint}.")
-    if gang.key in state.snapshot.held_back:
+    if gang.key in state.snapshot.in_backoff:
         hint = "see the gang's events for the reason"
         return Unschedulable(Stage.SCHEDULER_ERROR, f"the last attempt to start it failed; {hint}.")
-    waiting = next((m for m in gang.pending if m.waiting), None)
+    waiting = next((m for m in gang.pending if m.waiting_for), None)
     if waiting is not None and waiting.pod.uid not in state.statement.placed:
         return pod_not_ready(gang, waiting)
     promised = [

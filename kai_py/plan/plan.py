@@ -10,8 +10,12 @@ from enum import StrEnum
 from msgspec import Struct
 
 from kai_py.api.gpu_share import SharedGpu
-from kai_py.api.records.core import ExtendedResourceRequest
-from kai_py.api.records.resource import AllocationResult, ConsumerReference, ResourceClaim
+from kai_py.api.records.core import ContainerExtendedResourceRequest
+from kai_py.api.records.resource import (
+    AllocationResult,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+)
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.grouping.gang import Owner
 from kai_py.snapshot.gangs import GroupReservation
@@ -125,7 +129,7 @@ class ClaimToCreate:
     """
 
     claim: ResourceClaim
-    uses: tuple[ExtendedResourceRequest, ...]
+    uses: tuple[ContainerExtendedResourceRequest, ...]
 
 
 class Placement(Struct, frozen=True):
@@ -150,13 +154,15 @@ class Placement(Struct, frozen=True):
     group_reservation: GroupReservation | None = None
     volumes: tuple[tuple[ClaimRef, str], ...] = ()
 
-    def consumer(self, claim: ClaimRef) -> ConsumerReference:
+    def consumer(self, claim: ClaimRef) -> ResourceClaimConsumerReference:
         """Whom a claim of the pod is reserved for."""
         shared = self.group_reservation
         if shared is None or claim not in shared.claims:
-            return ConsumerReference(resource="pods", name=self.pod.name, uid=self.pod.uid)
+            return ResourceClaimConsumerReference(
+                resource="pods", name=self.pod.name, uid=self.pod.uid
+            )
         group = shared.group
-        return ConsumerReference(
+        return ResourceClaimConsumerReference(
             api_group="scheduling.k8s.io", resource="podgroups", name=group.name, uid=group.uid
         )
 

@@ -29,7 +29,7 @@ def check_quota(
 
     Its queue must exist.
     """
-    queue, preemptible = quota.queues.positions[gang.queue], gang.can_give_back(members)
+    queue, preemptible = quota.queues.positions[gang.queue], gang.is_preemptible(members)
     over = check_limits(quota.usage, queue, cost, preemptible=preemptible)
     if over is None:
         return None
@@ -45,12 +45,12 @@ def nodes_within_quota(state: CycleState, gang: Gang, request: PlacementRequest)
         return None
     queue, gpu = quota.queues.positions[gang.queue], quota.resources.index(GPU)
     dearest = sum(share.gpus(sharing.smallest) for share in shares)
-    for memory in np.unique(sharing.memory[sharing.known])[1:].tolist():
+    for memory in np.unique(sharing.memory[sharing.memory_known])[1:].tolist():
         cost = state.request_cost(gang).copy()
         cost[gpu] += sum(share.gpus(memory) for share in shares) - dearest
-        preemptible = gang.can_give_back(request.members)
+        preemptible = gang.is_preemptible(request.members)
         if check_limits(quota.usage, queue, cost, preemptible=preemptible) is None:
-            allowed: Bools = sharing.known & (sharing.memory >= memory)
+            allowed: Bools = sharing.memory_known & (sharing.memory >= memory)
             return allowed
     return None
 

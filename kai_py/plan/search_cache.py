@@ -40,11 +40,19 @@ from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 
 COMPARED_SEPARATELY = frozenset(
-    {"now", "gangs", "pending", "queue_usage", "queue_demand", "queue_fixed", "disregarded"}
+    {
+        "now",
+        "gangs",
+        "pending",
+        "queue_allocated",
+        "queue_requested",
+        "queue_non_preemptible",
+        "ignored_markers",
+    }
 )
 """Time and gangs are compared in their own way; sums of queues show in their standing."""
 
-NOT_COMPARED = frozenset({"held_back", "short", "staged"})
+NOT_COMPARED = frozenset({"in_backoff", "below_min_members", "started_in_part"})
 """Which gangs have a turn, or a part in an action before: that shows in what was decided so far."""
 
 AMOUNT_FIELDS = frozenset({"used", "releasing", "gpu_sharing"})

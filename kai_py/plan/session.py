@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from kai_py.grouping.gang import constrained
+from kai_py.grouping.gang import has_topology_constraint
 from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.next_pods import PlacementRequest, next_request, precondition
@@ -65,7 +65,7 @@ class CycleState:
     def frees_capacity(self) -> bool:
         """Whether anybody is leaving, so that waiting can make sense."""
         snapshot = self.snapshot
-        vacated = bool(snapshot.vacancies) or not all(snapshot.group_users.values())
+        vacated = bool(snapshot.releasable_claims) or not all(snapshot.group_claim_users.values())
         return vacated or bool(snapshot.releasing.any()) or bool(self.statement.evicted)
 
     @cached_property
@@ -185,7 +185,7 @@ def place_earliest(
 
 def request_signature(state: CycleState, gang: Gang, request: PlacementRequest) -> int | None:
     """The number of the shape of all pods asked for; None where more than it decides over room."""
-    if state.placer.reservations.active or constrained(gang.tree):
+    if state.placer.reservations.active or has_topology_constraint(gang.tree):
         return None
     first = request.members[0].shape.number
     return first if all(member.shape.number == first for member in request.members) else None

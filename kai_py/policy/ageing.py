@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.queue_specs import QueueSpec, inherited
+from kai_py.snapshot.queue_specs import QueueInfo, inherited
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class QueueAgeing:
     limit: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def for_queues(cls, queues: Iterable[QueueSpec], default: Ageing, now: float) -> Self:
+    def for_queues(cls, queues: Iterable[QueueInfo], default: Ageing, now: float) -> Self:
         """As the queues say it, and above them the configuration."""
         specs = tuple(queues)
         return cls(

@@ -118,7 +118,7 @@ def replicas_that_fit(
 
 def requests_where_reported(shape: Shape) -> Iterator[tuple[str, float]]:
     """Requests that count only on nodes that report the resource."""
-    yield from shape.mirrored.items()
+    yield from shape.plugin_equivalents.items()
     yield from ((name, shape.requests[name]) for name in shape.extended.resources)
 
 
@@ -146,9 +146,9 @@ def _filters(shape: Shape, nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:
     for selector in shape.volume_selectors:
         yield "didn't match the volume's node affinity", matches_selector(selector, nodes)
     for use in shape.claims:
-        if use.pinned is not None:
+        if use.node_selector is not None:
             reason = f'resourceclaim "{use.name}" is allocated on another node'
-            yield reason, matches_selector(use.pinned, nodes)
+            yield reason, matches_selector(use.node_selector, nodes)
 
 
 def _stated_preference(shape: Shape, nodes: NodeColumns) -> Floats:

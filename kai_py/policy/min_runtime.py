@@ -19,12 +19,12 @@ import numpy as np
 
 from kai_py.policy.fairness_rules import FairnessRules, MinRuntimeMethod
 from kai_py.policy.queue_usage import shared_depth
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_specs import QueueInfo
 from kai_py.snapshot.queues import QueueTable
 from kai_py.snapshot.resources import Floats
 
 
-def min_runtimes(queues: Iterable[QueueSpec], rules: FairnessRules) -> tuple[float, ...]:
+def min_runtimes(queues: Iterable[QueueInfo], rules: FairnessRules) -> tuple[float, ...]:
     """Every time above 0 for which a gang of some queue is safe from anybody."""
     found = {rules.default_preempt_min_runtime: None, rules.default_reclaim_min_runtime: None}
     for queue in queues:

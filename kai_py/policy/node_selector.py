@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Requirement
+from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, SelectorRequirement
 from kai_py.snapshot.labels import LabelColumn
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools
@@ -41,18 +41,18 @@ def matches_labels(wanted: Mapping[str, str], nodes: NodeColumns) -> Bools:
     """(nodes,) bool: every label has the wanted value (pod.spec.nodeSelector)."""
     matched = np.ones(len(nodes), dtype=np.bool_)
     for key, value in wanted.items():
-        matched &= nodes.label(key).where((value,))
+        matched &= nodes.label(key).matches((value,))
     return matched
 
 
-def _matches(requirement: Requirement, column: LabelColumn) -> Bools:
+def _matches(requirement: SelectorRequirement, column: LabelColumn) -> Bools:
     present: Bools = np.not_equal(column.codes, 0)
     matched = np.zeros_like(present)
     match requirement.operator:
         case "In":
-            matched = column.where(requirement.values)
+            matched = column.matches(requirement.values)
         case "NotIn":
-            matched = np.logical_not(column.where(requirement.values))
+            matched = np.logical_not(column.matches(requirement.values))
         case "Exists":
             matched = present
         case "DoesNotExist":
@@ -65,7 +65,7 @@ def _matches(requirement: Requirement, column: LabelColumn) -> Bools:
 
 
 def _compares(
-    requirement: Requirement, column: LabelColumn, holds: Callable[[int, int], bool]
+    requirement: SelectorRequirement, column: LabelColumn, holds: Callable[[int, int], bool]
 ) -> Bools:
     bound = _integer(requirement.values[0]) if len(requirement.values) == 1 else None
     chosen = np.zeros(len(column.values), dtype=np.bool_)

@@ -18,7 +18,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from kai_py.snapshot.alignment import Alignment, ZoneAmounts
-from kai_py.snapshot.numa import Amounts, NumaNode, NumaPolicy
+from kai_py.snapshot.numa import AmountsByZone, NumaNode, NumaPolicy
 
 ZoneRequest = Sequence[tuple[int, float]]
 """Position among the resources of a node, and how much."""
@@ -27,16 +27,18 @@ ZoneRequest = Sequence[tuple[int, float]]
 class ZoneAllocation(NamedTuple):
     """What is ``left`` once something has started, and how many zones that took."""
 
-    free: Amounts
+    free: AmountsByZone
     zone_count: int
 
 
-def allocate_zones(node: NumaNode, free: Amounts, alignment: Alignment) -> ZoneAllocation | None:
+def allocate_zones(
+    node: NumaNode, free: AmountsByZone, alignment: Alignment
+) -> ZoneAllocation | None:
     """What it takes of ``free`` to start such a pod; None where the kubelet refuses it.
 
     Its zones are those of the container that needs most of them, unless the scope is the pod.
     """
-    if node.by_pod:
+    if node.pod_scope:
         return _allocate_container(node, free, alignment.pod)
     left, zones = free, 1
     for each in alignment.starting:
@@ -52,14 +54,16 @@ def allocate_zones(node: NumaNode, free: Amounts, alignment: Alignment) -> ZoneA
     return ZoneAllocation(left, zones)
 
 
-def free_after_start(node: NumaNode, free: Amounts, alignment: Alignment) -> Amounts | None:
+def free_after_start(
+    node: NumaNode, free: AmountsByZone, alignment: Alignment
+) -> AmountsByZone | None:
     """What is left of ``free`` once such a pod has started; None where the kubelet refuses it."""
     taken = allocate_zones(node, free, alignment)
     return None if taken is None else taken.free
 
 
 def replicas_by_zones(
-    node: NumaNode, free: Amounts, alignment: Alignment, max_replicas: int
+    node: NumaNode, free: AmountsByZone, alignment: Alignment, max_replicas: int
 ) -> tuple[int, ...]:
     """(zones,) how many such pods, at most ``most``, start in a row with so many zones or fewer.
 
@@ -77,8 +81,8 @@ def replicas_by_zones(
 
 
 def free_after_end(
-    node: NumaNode, free: Amounts, alignment: Alignment, observed: ZoneAmounts = ()
-) -> Amounts:
+    node: NumaNode, free: AmountsByZone, alignment: Alignment, observed: ZoneAmounts = ()
+) -> AmountsByZone:
     """What is free once a pod has left; where nobody ``observed`` its zones, the first it fits."""
     if observed:
         amounts = dict(observed)
@@ -91,13 +95,13 @@ def free_after_end(
             for rows in zip(free, freed, node.allocatable, strict=True)
         )
     used = subtract(node.allocatable, free)
-    for each in (alignment.pod,) if node.by_pod else alignment.running:
+    for each in (alignment.pod,) if node.pod_scope else alignment.running:
         taken = _allocate_container(node, used, each)
         used = used if taken is None else taken.free
     return subtract(node.allocatable, used)
 
 
-def subtract(one: Amounts, other: Amounts) -> Amounts:
+def subtract(one: AmountsByZone, other: AmountsByZone) -> AmountsByZone:
     """Zone by zone and resource by resource, ``one`` without ``other``."""
     return tuple(
         tuple(a - b for a, b in zip(mine, theirs, strict=True))
@@ -106,7 +110,7 @@ def subtract(one: Amounts, other: Amounts) -> Amounts:
 
 
 def _allocate_container(
-    node: NumaNode, free: Amounts, requests: Mapping[str, float]
+    node: NumaNode, free: AmountsByZone, requests: Mapping[str, float]
 ) -> ZoneAllocation | None:
     asked = [(at, requests[name]) for at, name in enumerate(node.resources) if name in requests]
     if not asked:
@@ -121,15 +125,17 @@ def _allocate_container(
     )
 
 
-def _zone_sets(node: NumaNode, free: Amounts, asked: ZoneRequest) -> Iterator[tuple[int, ...]]:
+def _zone_sets(
+    node: NumaNode, free: AmountsByZone, asked: ZoneRequest
+) -> Iterator[tuple[int, ...]]:
     """The sets of zones that the policy accepts, in order."""
     for size in _zone_set_sizes(node, free, asked):
         yield from combinations(range(len(node.zones)), size)
 
 
-def _zone_set_sizes(node: NumaNode, free: Amounts, asked: ZoneRequest) -> Sequence[int]:
+def _zone_set_sizes(node: NumaNode, free: AmountsByZone, asked: ZoneRequest) -> Sequence[int]:
     """How many zones there may be, in order."""
-    if node.policy is NumaPolicy.SINGLE:
+    if node.policy is NumaPolicy.SINGLE_NUMA_NODE:
         return (1,)
     if node.policy is NumaPolicy.RESTRICTED:
         sizes = {_min_zones(node.allocatable, *each) for each in asked}
@@ -138,7 +144,7 @@ def _zone_set_sizes(node: NumaNode, free: Amounts, asked: ZoneRequest) -> Sequen
     return range(least, len(node.zones) + 1)
 
 
-def _min_zones(amounts: Amounts, at: int, amount: float) -> int:
+def _min_zones(amounts: AmountsByZone, at: int, amount: float) -> int:
     """Zones that it takes where they have so much; one more than there are if it is too little."""
     room = 0.0
     for zones, has in enumerate(sorted((zone[at] for zone in amounts), reverse=True)):
@@ -148,7 +154,9 @@ def _min_zones(amounts: Amounts, at: int, amount: float) -> int:
     return len(amounts) + 1
 
 
-def _subtract_from_zones(free: Amounts, zones: Sequence[int], asked: ZoneRequest) -> Amounts:
+def _subtract_from_zones(
+    free: AmountsByZone, zones: Sequence[int], asked: ZoneRequest
+) -> AmountsByZone:
     left = [list(zone) for zone in free]
     for at, amount in asked:
         lacking = amount

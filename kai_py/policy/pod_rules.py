@@ -26,14 +26,14 @@ from kai_py.api.records.core import (
     LabelSelector,
     PodAffinity,
     PodAffinityTerm,
-    Requirement,
+    SelectorRequirement,
     TopologySpreadConstraint,
 )
 from kai_py.policy.fit import StaticFit, matches_own_selectors
 from kai_py.policy.tolerations import tolerated_nodes
-from kai_py.snapshot.label_selector import selects
+from kai_py.snapshot.label_selector import label_selector_matches
 from kai_py.snapshot.labels import LabelColumn
-from kai_py.snapshot.neighbour import Neighbour
+from kai_py.snapshot.neighbour import PlacedPod
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools, Floats, Ints
 from kai_py.snapshot.shape import Shape
@@ -44,7 +44,7 @@ class PodRules:
     """Pods on known nodes. ``namespaces``: name to labels, for namespace selectors."""
 
     nodes: NodeColumns
-    pods: Sequence[Neighbour] = ()
+    pods: Sequence[PlacedPod] = ()
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def filters(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
@@ -54,12 +54,14 @@ class PodRules:
         for term in _required_terms(shape.pod_anti_affinity):
             column, counts = self._count_selected(shape, term)
             yield "didn't match pod anti-affinity rules", (column.codes == 0) | (counts == 0)
-        if any(pod.refuses for pod in self.pods):
+        if any(pod.anti_affinity_terms for pod in self.pods):
             yield (
                 "didn't satisfy existing pods anti-affinity rules",
                 ~self._rejected_by_existing(shape),
             )
-        hard = [each for each in shape.spread if each.when_unsatisfiable == "DoNotSchedule"]
+        hard = [
+            each for each in shape.topology_spread if each.when_unsatisfiable == "DoNotSchedule"
+        ]
         labelled = np.ones(len(self.nodes), dtype=np.bool_)
         for constraint in hard:
             labelled &= self.nodes.label(constraint.topology_key).codes != 0
@@ -107,7 +109,7 @@ class PodRules:
     def _rejected_by_existing(self, shape: Shape) -> Bools:
         refused = np.zeros(len(self.nodes), dtype=np.bool_)
         for pod in self.pods:
-            for term in pod.refuses:
+            for term in pod.anti_affinity_terms:
                 if self._term_selects(term, pod, shape.namespace, shape.labels):
                     column = self.nodes.label(term.topology_key)
                     code = column.codes[self.nodes.positions[pod.node]]
@@ -128,14 +130,16 @@ class PodRules:
             counted &= tolerated_nodes(shape.tolerations, self.nodes)
         mine = (p for p in self.pods if p.namespace == shape.namespace)
         there = (p for p in mine if counted[self.nodes.positions[p.node]])
-        per_domain = self._per_domain(column, (p for p in there if selects(wanted, p.labels)))
+        per_domain = self._per_domain(
+            column, (p for p in there if label_selector_matches(wanted, p.labels))
+        )
         domains = np.unique(column.codes[counted])
         if not len(domains):
             return np.zeros(len(self.nodes), dtype=np.bool_)
         least = int(per_domain[domains].min())
         if constraint.min_domains is not None and len(domains) < constraint.min_domains:
             least = 0
-        own = int(selects(wanted, shape.labels))
+        own = int(label_selector_matches(wanted, shape.labels))
         passes: Bools = per_domain[column.codes] + own - least <= constraint.max_skew
         passes &= column.codes != 0
         return passes
@@ -148,7 +152,7 @@ class PodRules:
         return self._count_by_domain(term, chosen)
 
     def _count_by_domain(
-        self, term: PodAffinityTerm, pods: Iterable[Neighbour]
+        self, term: PodAffinityTerm, pods: Iterable[PlacedPod]
     ) -> tuple[LabelColumn, Ints]:
         """The term's column, and (nodes,) how many of ``pods`` stand in each node's domain."""
         column = self.nodes.label(term.topology_key)
@@ -156,7 +160,7 @@ class PodRules:
         counts[column.codes == 0] = 0
         return column, counts
 
-    def _per_domain(self, column: LabelColumn, pods: Iterable[Neighbour]) -> Ints:
+    def _per_domain(self, column: LabelColumn, pods: Iterable[PlacedPod]) -> Ints:
         """(codes,) pods per domain."""
         rows = (self.nodes.positions[pod.node] for pod in pods)
         codes = column.codes[np.fromiter(rows, dtype=np.int64)]
@@ -170,24 +174,26 @@ class PodRules:
         labels: Mapping[str, str],
     ) -> bool:
         """Whether all of ``terms``, of a pod of the shape, select a pod."""
-        owner = Neighbour("", "", shape.namespace, shape.labels)
+        owner = PlacedPod("", "", shape.namespace, shape.labels)
         return all(self._term_selects(term, owner, namespace, labels) for term in terms)
 
     def _term_selects(
-        self, term: PodAffinityTerm, owner: Neighbour, namespace: str, labels: Mapping[str, str]
+        self, term: PodAffinityTerm, owner: PlacedPod, namespace: str, labels: Mapping[str, str]
     ) -> bool:
         """Whether ``term`` of ``owner`` selects a pod with these labels in this namespace."""
         if not self._covers_namespace(term, owner.namespace, namespace):
             return False
         wanted = _with_matching_keys(term.label_selector, term.match_label_keys, owner.labels)
         unwanted = _with_mismatching_keys(term.mismatch_label_keys, owner.labels)
-        return selects(wanted, labels) and selects(unwanted, labels)
+        return label_selector_matches(wanted, labels) and label_selector_matches(unwanted, labels)
 
     def _covers_namespace(self, term: PodAffinityTerm, own: str, namespace: str) -> bool:
         if namespace in term.namespaces:
             return True
         if term.namespace_selector is not None:
-            return selects(term.namespace_selector, self.namespaces.get(namespace, {}))
+            return label_selector_matches(
+                term.namespace_selector, self.namespaces.get(namespace, {})
+            )
         return not term.namespaces and namespace == own
 
 
@@ -205,7 +211,7 @@ def apply_pod_rules(pod_rules: PodRules, shape: Shape, static: StaticFit) -> Sta
 
 def has_pod_rules(shape: Shape) -> bool:
     """Whether pods of the shape select other pods, so that they must be placed one by one."""
-    return bool(shape.pod_affinity or shape.pod_anti_affinity or shape.spread)
+    return bool(shape.pod_affinity or shape.pod_anti_affinity or shape.topology_spread)
 
 
 def _required_terms(rules: PodAffinity | None) -> tuple[PodAffinityTerm, ...]:
@@ -217,7 +223,9 @@ def _with_matching_keys(
 ) -> LabelSelector | None:
     """The selector, and for each of ``keys`` the owner's own value."""
     own = tuple(
-        Requirement(key=key, operator="In", values=(labels[key],)) for key in keys if key in labels
+        SelectorRequirement(key=key, operator="In", values=(labels[key],))
+        for key in keys
+        if key in labels
     )
     if selector is None or not own:
         return selector
@@ -228,7 +236,7 @@ def _with_matching_keys(
 def _with_mismatching_keys(keys: Sequence[str], labels: Mapping[str, str]) -> LabelSelector:
     return LabelSelector(
         match_expressions=tuple(
-            Requirement(key=key, operator="NotIn", values=(labels[key],))
+            SelectorRequirement(key=key, operator="NotIn", values=(labels[key],))
             for key in keys
             if key in labels
         )

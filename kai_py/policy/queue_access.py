@@ -6,7 +6,7 @@ namespace must be named by it or selected by its labels. Pods that run already s
 
 from collections.abc import Mapping
 
-from kai_py.snapshot.label_selector import selects
+from kai_py.snapshot.label_selector import label_selector_matches
 from kai_py.snapshot.queue_specs import NamespaceRule
 from kai_py.snapshot.queues import QueueTable
 
@@ -27,4 +27,6 @@ def closed_queue(
 
 
 def _admits(rule: NamespaceRule, namespace: str, namespaces: NamespaceLabels) -> bool:
-    return namespace in rule.names or selects(rule.selector, namespaces.get(namespace, {}))
+    return namespace in rule.names or label_selector_matches(
+        rule.selector, namespaces.get(namespace, {})
+    )

@@ -75,11 +75,11 @@ def diverging_siblings(queues: QueueTable, queue: int) -> tuple[Index, Index]:
     These are the two siblings at the first level at which the lines differ, the first on the side
     of ``queue``. Where one queue is an ancestor of the other, both are that ancestor.
     """
-    known = queues.sides.get(queue)
+    known = queues.divergence.get(queue)
     if known is None:
         deepest = np.minimum(queues.depth, queues.depth[queue])
         level = np.minimum(shared_depth(queues, queue), deepest)
         ours = queues.path[queue, level]
         theirs = np.take_along_axis(queues.path, level[:, None].astype(np.intp), axis=1)[:, 0]
-        known = queues.sides[queue] = (ours, theirs)
+        known = queues.divergence[queue] = (ours, theirs)
     return known

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kai_py.snapshot.labels import NOWHERE, Level
+from kai_py.snapshot.labels import NO_DOMAIN, TopologyLevel
 from kai_py.snapshot.resources import Bools, Floats, Ints
 
 
@@ -33,7 +33,7 @@ class DomainCandidate:
 
 
 def candidate_domains(
-    levels: Sequence[Level],
+    levels: Sequence[TopologyLevel],
     replicas: Sequence[Ints],
     counts: Sequence[int],
     *,
@@ -62,7 +62,7 @@ def candidate_domains(
         holds = np.all([fit >= count for fit, count in zip(sums, counts, strict=True)], axis=0)
         for domain in _tightest_first(room, holds):
             mask = level.codes == domain
-            if required is not None and (levels[required].codes[mask] == NOWHERE).any():
+            if required is not None and (levels[required].codes[mask] == NO_DOMAIN).any():
                 continue
             if allowed is not None:
                 mask = mask & allowed
@@ -84,21 +84,21 @@ def _tightest_first(replicas: Sequence[Ints], holds: Bools) -> list[int]:
     return tightest
 
 
-def _domain_replicas(level: Level, replicas: Ints, rows: Ints) -> Ints:
+def _domain_replicas(level: TopologyLevel, replicas: Ints, rows: Ints) -> Ints:
     """(rows,) copies that fit into the domain of each of some nodes, 0 where it has none."""
     codes = level.codes[rows]
     sums = np.append(level.sums(replicas), 0)
-    return np.asarray(np.where(codes == NOWHERE, 0, sums[codes]))
+    return np.asarray(np.where(codes == NO_DOMAIN, 0, sums[codes]))
 
 
-def _same_domains(level: Level, occupied: Bools) -> Bools:
+def _same_domains(level: TopologyLevel, occupied: Bools) -> Bools:
     """(nodes,) bool: in a domain in which a pinned node lies."""
     held = np.unique(level.codes[occupied])
-    return np.isin(level.codes, held[held != NOWHERE])
+    return np.isin(level.codes, held[held != NO_DOMAIN])
 
 
 def _near_preference(
-    levels: Sequence[Level], replicas: Ints, occupied: Bools | None
+    levels: Sequence[TopologyLevel], replicas: Ints, occupied: Bools | None
 ) -> Floats | None:
     """(nodes,) a preference below 1 that fills one domain after the other, near ones in turn.
 
@@ -109,7 +109,7 @@ def _near_preference(
         return None
     keys: list[Ints] = []
     for level in levels:
-        named = level.codes != NOWHERE
+        named = level.codes != NO_DOMAIN
         here = named if occupied is None else _same_domains(level, occupied)
         away = np.where(named, np.where(here, 0, 1), 2)
         keys += [away, -_domain_replicas(level, replicas, np.arange(len(replicas))), level.codes]

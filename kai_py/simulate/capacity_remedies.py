@@ -15,7 +15,7 @@ MAX_GANGS = 8
 
 def lower_min_available(search: RemedySearch) -> Iterator[Suggestion]:
     """The largest smaller floor with which it starts; fewer pods never need more room."""
-    floor = search.gang.tree.floor()
+    floor = search.gang.tree.min_pods()
     if search.gang.tree.children or floor < 2:
         return
     given_up = search.smallest_count(
@@ -52,7 +52,7 @@ def end_one_gang(search: RemedySearch) -> Iterator[Suggestion]:
 def add_nodes(search: RemedySearch) -> Iterator[Suggestion]:
     """For the node kinds there are, the most frequent first: the least number of more of them."""
     kinds = node_kinds(search.snapshot)[:MAX_NODE_KINDS]
-    return first_verified(_add_nodes_like(search, kind.like) for kind in kinds)
+    return first_verified(_add_nodes_like(search, kind.example) for kind in kinds)
 
 
 def _add_nodes_like(search: RemedySearch, like: str) -> Iterator[Suggestion]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from kai_py.api.gpu_share import marks
+from kai_py.api.gpu_share import shared_gpu_metadata
 from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER
 from kai_py.api.records.resource_versions import encode_allocation
 from kai_py.api.references import ClaimRef, PodRef
@@ -84,8 +84,8 @@ def _write_gpu_share(placement: Placement, api: ApiServer) -> None:
     """Say on the pod which GPUs it gets parts of; pods of one GPU are told by that alone."""
     if not placement.gpus:
         return
-    former, _ = marks(placement.former_gpus)
-    labels, annotations = marks(placement.gpus)
+    former, _ = shared_gpu_metadata(placement.former_gpus)
+    labels, annotations = shared_gpu_metadata(placement.gpus)
 
     def told(present: Json) -> Json:
         meta = dict(present["metadata"])

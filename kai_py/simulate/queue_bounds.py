@@ -13,7 +13,7 @@ from typing import Any
 from kai_py.api.quantity import NANO, Quantity, QuantityFormat
 from kai_py.api.queue import API_VERSION
 from kai_py.api.records.kai import QUEUE_API_VERSION
-from kai_py.dialects.kai.queues import ROW_UNITS
+from kai_py.dialects.kai.queues import RESOURCE_UNITS
 from kai_py.embedded.patches.merge import apply_merge_patch
 from kai_py.simulate.objects import Document
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
@@ -74,7 +74,7 @@ def bound_patch(queue: Document, raised: RaisedBound) -> BoundPatch | None:
     """How ``queue`` says it; None where it cannot say it."""
     if queue["apiVersion"] == API_VERSION:
         return _native_patch(queue.get("spec") or {}, raised)
-    if queue["apiVersion"] == QUEUE_API_VERSION and raised.resource in ROW_UNITS:
+    if queue["apiVersion"] == QUEUE_API_VERSION and raised.resource in RESOURCE_UNITS:
         return _kai_patch(raised)
     return None
 
@@ -107,12 +107,12 @@ def _device_patch(spec: Mapping[str, Any], raised: RaisedBound) -> BoundPatch | 
 
 def _row(entry: Mapping[str, Any]) -> str:
     if "attribute" in entry:
-        return DeviceLimit(entry["attribute"], tuple(sorted(set(entry["values"])))).row
+        return DeviceLimit(entry["attribute"], tuple(sorted(set(entry["values"])))).resource
     return f"{DEVICE_CLASS}{entry['deviceClassName']}"
 
 
 def _kai_patch(raised: RaisedBound) -> BoundPatch:
-    field, unit = KAI_FIELDS[raised.bound], ROW_UNITS[raised.resource]
+    field, unit = KAI_FIELDS[raised.bound], RESOURCE_UNITS[raised.resource]
     whole = math.ceil(raised.amount / unit)
     amount = _gpus(raised.amount) if raised.resource == GPU else whole
     patch = {"resources": {raised.resource: {field: amount}}}

@@ -10,10 +10,10 @@ from kai_py.plan.plan import QueueShare, Stage
 from kai_py.simulate.objects import Document
 from kai_py.simulate.queue_bounds import QueueBound, RaisedBound, bound_patches
 from kai_py.simulate.remedy_search import RemedySearch, first_verified, patch
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_specs import QueueInfo
 
 MAX_EVICTIONS = 1024
-MIN_RUNTIMES: Mapping[str, Callable[[QueueSpec], float | None]] = {
+MIN_RUNTIMES: Mapping[str, Callable[[QueueInfo], float | None]] = {
     "reclaimMinRuntime": lambda spec: spec.reclaim_min_runtime,
     "preemptMinRuntime": lambda spec: spec.preempt_min_runtime,
 }

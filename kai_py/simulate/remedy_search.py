@@ -135,7 +135,7 @@ class RemedySearch:
         Of a gang without subgroups: up to its floor, or one more.
         """
         gang = self.gang
-        lacking = max(gang.tree.floor() - len(gang.bound), 1)
+        lacking = max(gang.tree.min_pods() - len(gang.bound), 1)
         if not gang.tree.children and lacking < len(gang.pending):
             yield total(member.charge for member in gang.pending[:lacking])
         yield self.charge

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kai_py.config import Configuration
-from kai_py.grouping.gang import satisfied
+from kai_py.grouping.gang import is_satisfied
 from kai_py.observe.suggestion import QueueChange
 from kai_py.plan.plan import SHORT_OF_CAPACITY, Eviction, Plan, QueueShare, Stage
 from kai_py.simulate.changes import AddNodes, ClusterChange
@@ -226,7 +226,7 @@ def settled_cluster(cluster: SimulatedCluster, run: SimulatedRun) -> SettledClus
     running = {
         key: PlacedGang(key, gang.queue, tuple(member.node for member in gang.bound))
         for key, gang in gangs.items()
-        if gang.bound and satisfied(gang.tree, gang.counts(PodState.BOUND))
+        if gang.bound and is_satisfied(gang.tree, gang.counts(PodState.BOUND))
     }
     return SettledCluster(
         running=running,

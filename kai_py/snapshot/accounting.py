@@ -34,18 +34,18 @@ ClassWeight = Callable[[str], float]
 ClassResource = Callable[[str], str]
 """The resource by which a device plugin would report the devices of a DeviceClass; "" if none."""
 
-RowCount = Callable[[str], float]
+DeviceCount = Callable[[str], float]
 """Devices of the cluster that count in a row of devices."""
 
-AskedDevices = ExactDeviceRequest | DeviceSubRequest
+DeviceRequestSpec = ExactDeviceRequest | DeviceSubRequest
 
-AskedRows = Callable[[AskedDevices], Iterable[str]]
+RequestQuotaResources = Callable[[DeviceRequestSpec], Iterable[str]]
 """Rows by attribute in which a device of a request may count."""
 
-AskedCount = Callable[[AskedDevices], float]
+RequestDeviceLimit = Callable[[DeviceRequestSpec], float]
 """The most devices that a request for all of them can get."""
 
-DeviceRows = Callable[[str, str, str], Iterable[str]]
+DeviceQuotaResources = Callable[[str, str, str], Iterable[str]]
 """Rows by attribute in which (driver, pool, device) counts."""
 
 DeviceWeight = Callable[[str, str, str], float]
@@ -65,10 +65,10 @@ class Accounting:
     class_resource: ClassResource
     gpu_resources: tuple[str, ...] = ("*/gpu",)
     mig_slices_per_gpu: float = MIG_SLICES_PER_GPU
-    row_count: RowCount = lambda _: 0.0
-    asked_rows: AskedRows = lambda _: ()
-    asked_count: AskedCount = lambda _: 1.0
-    device_rows: DeviceRows = lambda *_: ()
+    device_count: DeviceCount = lambda _: 0.0
+    request_quota_resources: RequestQuotaResources = lambda _: ()
+    request_device_limit: RequestDeviceLimit = lambda _: 1.0
+    device_quota_resources: DeviceQuotaResources = lambda *_: ()
 
     def requests(self, requests: Mapping[str, float]) -> dict[str, float]:
         """The cost of resource requests given in row units."""
@@ -91,7 +91,7 @@ class Accounting:
         """
         costs = []
         for asked in requests:
-            cost = self._asked(
+            cost = self._exact_request(
                 ExactDeviceRequest(device_class_name=asked.device_class, count=asked.count)
             )
             if self.gpus_per_unit(asked.resource):
@@ -99,9 +99,9 @@ class Accounting:
             costs.append(cost)
         return total(costs)
 
-    def gpu_share(self, share: GpuShare, card_memory: float) -> dict[str, float]:
+    def gpu_share(self, share: GpuShare, gpu_memory: float) -> dict[str, float]:
         """The cost of a part of a GPU, where a GPU has ``card_memory`` MiB."""
-        return {GPU: share.gpus(card_memory)}
+        return {GPU: share.gpus(gpu_memory)}
 
     def gpus_per_unit(self, resource: str) -> float:
         """How many GPUs one unit of an extended resource stands for."""
@@ -121,7 +121,7 @@ class Accounting:
             _cost(
                 self.device_weight(result.driver, result.pool, result.device),
                 classes.get(result.request, ""),
-                self.device_rows(result.driver, result.pool, result.device),
+                self.device_quota_resources(result.driver, result.pool, result.device),
                 1.0,
             )
             for result in allocation.devices.results
@@ -132,41 +132,49 @@ class Accounting:
         """The most an unallocated claim can cost."""
         return total(self._request(request) for request in spec.devices.requests)
 
-    def mirrored(self, spec: ResourceClaimSpec) -> dict[str, float]:
+    def plugin_equivalents(self, spec: ResourceClaimSpec) -> dict[str, float]:
         """What a claim takes of resources that a device plugin may report for the same devices."""
         taken: dict[str, float] = {}
         for request in spec.devices.requests:
             asked = (request.exactly,) if request.exactly is not None else request.first_available
-            most = max(asked, key=self._most, default=None)
+            most = max(asked, key=self._max_devices, default=None)
             resource = self.class_resource(most.device_class_name) if most is not None else ""
             if resource and most is not None:
-                taken[resource] = taken.get(resource, 0.0) + self._most(most)
+                taken[resource] = taken.get(resource, 0.0) + self._max_devices(most)
         return taken
 
     def _request(self, request: DeviceRequest) -> dict[str, float]:
         exact = request.exactly
         if exact is not None:
-            return {} if exact.admin_access else self._asked(exact)
+            return {} if exact.admin_access else self._exact_request(exact)
         most: dict[str, float] = {}
         for alternative in request.first_available:
-            cost = self._asked(alternative)
+            cost = self._exact_request(alternative)
             for name, amount in cost.items():
                 most[name] = max(most.get(name, 0.0), amount)
         return most
 
-    def _asked(self, asked: AskedDevices) -> dict[str, float]:
-        devices = self._most(asked)
-        gpus = self.class_weight(asked.device_class_name) * devices
-        return _cost(gpus, asked.device_class_name, self.asked_rows(asked), devices)
+    def _exact_request(self, request: DeviceRequestSpec) -> dict[str, float]:
+        devices = self._max_devices(request)
+        gpus = self.class_weight(request.device_class_name) * devices
+        return _cost(
+            gpus, request.device_class_name, self.request_quota_resources(request), devices
+        )
 
-    def _most(self, asked: AskedDevices) -> float:
+    def _max_devices(self, request: DeviceRequestSpec) -> float:
         """The most devices that a request gets."""
-        listed = float(max(asked.count, 1))
-        return max(self.asked_count(asked), 1.0) if asked.allocation_mode == "All" else listed
+        listed = float(max(request.count, 1))
+        return (
+            max(self.request_device_limit(request), 1.0)
+            if request.allocation_mode == "All"
+            else listed
+        )
 
 
-def _cost(gpus: float, device_class: str, rows: Iterable[str], devices: float) -> dict[str, float]:
-    cost = dict.fromkeys(rows, devices)
+def _cost(
+    gpus: float, device_class: str, quota_resources: Iterable[str], devices: float
+) -> dict[str, float]:
+    cost = dict.fromkeys(quota_resources, devices)
     if gpus:
         cost[GPU] = gpus
     if device_class:

@@ -17,12 +17,12 @@ import msgspec
 from kai_py.api.quantity import QuantityError
 from kai_py.api.records.core import Container, Pod, QuantityText
 from kai_py.snapshot.accounting import total
-from kai_py.snapshot.requests import Amounts, effective, is_sidecar, largest
+from kai_py.snapshot.requests import Amounts, effective_requests, elementwise_max, is_sidecar
 from kai_py.snapshot.resources import amounts
 
-OBSERVED = "kai.scheduler/numa-placement-observed"
+OBSERVED_ZONES_KEY = "kai.scheduler/numa-placement-observed"
 MILLICORES = 1000.0
-GUARANTEED = ("cpu", "memory")
+GUARANTEED_RESOURCES = ("cpu", "memory")
 
 ZoneAmounts = tuple[tuple[str, Mapping[str, float]], ...]
 """Zones by name, and what a pod has of each."""
@@ -51,7 +51,7 @@ def alignment(pod: Pod) -> Alignment | None:
     running = [*sidecars, *(_aligned(c, guaranteed=guaranteed) for c in spec.containers)]
     whole = total(running)
     for each in starting:
-        whole = largest(whole, each)
+        whole = elementwise_max(whole, each)
     if not whole:
         return None
     return Alignment(whole, tuple(filter(None, starting)), tuple(filter(None, running)))
@@ -65,7 +65,7 @@ def is_guaranteed(pod: Pod) -> bool:
 
 def observed_zones(pod: Pod) -> ZoneAmounts:
     """Where the node says that the pod got what; () where it says nothing that can be read."""
-    text = pod.metadata.annotations.get(OBSERVED)
+    text = pod.metadata.annotations.get(OBSERVED_ZONES_KEY)
     if not text:
         return ()
     try:
@@ -82,18 +82,20 @@ class _ObservedZone(msgspec.Struct, frozen=True):
 
 def _is_guaranteed(container: Container) -> bool:
     limits = amounts(container.resources.limits)
-    asked = effective(container.resources)
-    return all(limits.get(name, 0.0) > 0 and asked[name] == limits[name] for name in GUARANTEED)
+    asked = effective_requests(container.resources)
+    return all(
+        limits.get(name, 0.0) > 0 and asked[name] == limits[name] for name in GUARANTEED_RESOURCES
+    )
 
 
 def _aligned(container: Container, *, guaranteed: bool) -> Amounts:
-    asked = effective(container.resources)
+    asked = effective_requests(container.resources)
     return {n: a for n, a in asked.items() if a and _is_aligned(n, a, guaranteed=guaranteed)}
 
 
-def _is_aligned(name: str, asked: float, *, guaranteed: bool) -> bool:
+def _is_aligned(name: str, requested: float, *, guaranteed: bool) -> bool:
     if name == "cpu":
-        return guaranteed and asked % MILLICORES == 0
+        return guaranteed and requested % MILLICORES == 0
     if name == "memory" or name.startswith("hugepages-"):
         return guaranteed
     return "/" in name

@@ -13,14 +13,14 @@ import msgspec
 from kai_py.api.records.core import Pod, PodResourceClaim
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimTemplate
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.grouping.gang import Awaited
+from kai_py.grouping.gang import ExpectedPods
 from kai_py.grouping.owners import Owners
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.claims import PodClaims, pod_claims
 from kai_py.snapshot.dependencies import RecordingOwners
-from kai_py.snapshot.derivation import charge, demand
+from kai_py.snapshot.derivation import charge, pod_demand
 from kai_py.snapshot.gangs import Member, PodState
-from kai_py.snapshot.gpu_holdings import CardMemory
+from kai_py.snapshot.gpu_holdings import GpuMemory
 from kai_py.snapshot.group_claims import group_claims
 from kai_py.snapshot.shape import ClaimUse, ShapeTable
 
@@ -28,49 +28,51 @@ TEMPLATES = "resourceclaimtemplates"
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedMembers:
     """``count`` pods of a leaf, existing ones included, that are all like ``member``."""
 
     count: int
     member: Member
 
 
-def expected_pods(
-    awaited: Iterable[Awaited],
+def expected_members(
+    expected: Iterable[ExpectedPods],
     owners: RecordingOwners,
     shapes: ShapeTable,
     accounting: Accounting,
-    cards: CardMemory,
-) -> tuple[Expected, ...]:
+    gpu_memory: GpuMemory,
+) -> tuple[ExpectedMembers, ...]:
     """The pods that the framework of a gang makes later."""
 
-    def member_of(each: Awaited) -> Member:
-        claims = claims_to_come(each.pod, owners)
-        asks = demand(each.pod, owners, shapes, accounting, labels_matter=True, claims=claims)
+    def member_of(each: ExpectedPods) -> Member:
+        claims = expected_claims(each.pod, owners)
+        asks = pod_demand(each.pod, owners, shapes, accounting, labels_matter=True, claims=claims)
         meta = each.pod.metadata
         return Member(
-            pod=PodRef(meta.namespace, meta.name, each.leaf),
+            pod=PodRef(meta.namespace, meta.name, each.subgroup),
             shape=asks.shape,
-            leaf=each.leaf,
-            state=PodState.AWAITED,
+            subgroup=each.subgroup,
+            state=PodState.EXPECTED,
             node="",
             nominated="",
             priority=0,
             created=0.0,
             bound_since=0.0,
-            charge=charge(asks, accounting, card_memory=cards.at(""), pays_for=_pays_nothing),
+            charge=charge(
+                asks, accounting, gpu_memory=gpu_memory.on_node(""), is_charged=_never_charged
+            ),
             claims=claims.references,
         )
 
-    return tuple(Expected(each.count, member_of(each)) for each in awaited)
+    return tuple(ExpectedMembers(each.count, member_of(each)) for each in expected)
 
 
-def _pays_nothing(_claim: ResourceClaim) -> bool:
+def _never_charged(_claim: ResourceClaim) -> bool:
     """A claim that exists is paid for by a pod that exists."""
     return False
 
 
-def claims_to_come(pod: Pod, owners: RecordingOwners) -> PodClaims:
+def expected_claims(pod: Pod, owners: RecordingOwners) -> PodClaims:
     """The claims that ``pod`` will have; those that cannot be known yet are left out."""
     group = group_claims(pod, owners.named)
     wants = pod.spec.resource_claims
@@ -78,32 +80,32 @@ def claims_to_come(pod: Pod, owners: RecordingOwners) -> PodClaims:
     existing = pod_claims(_with_claims(pod, named), owners.claim, group)
     uses, references = list(existing.uses), list(existing.references)
     for wanted in (each for each in wants if each not in named):
-        template = _template(pod, wanted.resource_claim_template_name, owners)
+        template = _claim_template(pod, wanted.resource_claim_template_name, owners)
         if template is not None:
             uses.append(ClaimUse(wanted.name, template.spec.spec))
             references.append(ClaimRef(pod.metadata.namespace, wanted.name, ""))
     return PodClaims(tuple(uses), tuple(references))
 
 
-def still_missing(
-    gang: str, wanted: Iterable[Expected], members: Iterable[Member]
+def missing_placeholders(
+    gang: str, expected: Iterable[ExpectedMembers], members: Iterable[Member]
 ) -> Iterator[Member]:
     """Stand-ins for those pods of ``wanted`` that ``members`` of the gang are not."""
     have: dict[str, int] = {}
     for member in members:
-        have[member.leaf] = have.get(member.leaf, 0) + 1
-    for each in wanted:
-        for number in range(have.get(each.member.leaf, 0), each.count):
-            yield _numbered(each.member, f"{gang}/{each.member.leaf}/{number}")
+        have[member.subgroup] = have.get(member.subgroup, 0) + 1
+    for each in expected:
+        for number in range(have.get(each.member.subgroup, 0), each.count):
+            yield _numbered_member(each.member, f"{gang}/{each.member.subgroup}/{number}")
 
 
-def stand_in(member: Member) -> Member:
+def placeholder_for(member: Member) -> Member:
     """Keeps the room of a pod that exists and may not start yet."""
     reference = replace(member.pod, uid=f"{member.pod.uid}/stand-in")
-    return replace(member, pod=reference, state=PodState.AWAITED)
+    return replace(member, pod=reference, state=PodState.EXPECTED)
 
 
-def _numbered(member: Member, uid: str) -> Member:
+def _numbered_member(member: Member, uid: str) -> Member:
     claims = tuple(
         ref if ref.uid else replace(ref, uid=f"{uid}/{ref.name}") for ref in member.claims
     )
@@ -115,7 +117,7 @@ def _with_claims(pod: Pod, claims: tuple[PodResourceClaim, ...]) -> Pod:
     return msgspec.structs.replace(pod, spec=spec)
 
 
-def _template(pod: Pod, name: str, owners: Owners) -> ResourceClaimTemplate | None:
+def _claim_template(pod: Pod, name: str, owners: Owners) -> ResourceClaimTemplate | None:
     if not name:
         return None
     found = owners.named(TEMPLATES, pod.metadata.namespace, name)

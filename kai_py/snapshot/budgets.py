@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.disruption import PodDisruptionBudget
-from kai_py.snapshot.label_selector import selects
+from kai_py.snapshot.label_selector import label_selector_matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class DisruptionBudgets:
         namespace = pod.metadata.namespace
         for name, budget in self._budgets.get(namespace, {}).items():
             protected = self._pods[namespace, name]
-            if selects(budget.spec.selector, pod.metadata.labels):
+            if label_selector_matches(budget.spec.selector, pod.metadata.labels):
                 protected.add(pod.metadata.uid)
             else:
                 protected.discard(pod.metadata.uid)
@@ -57,14 +57,14 @@ class DisruptionBudgets:
                     pod.metadata.uid
                     for pod in pods
                     if pod.metadata.namespace == meta.namespace
-                    and selects(new.spec.selector, pod.metadata.labels)
+                    and label_selector_matches(new.spec.selector, pod.metadata.labels)
                 }
         elif isinstance(old, PodDisruptionBudget):
             meta = old.metadata
             self._budgets.get(meta.namespace, {}).pop(meta.name, None)
             self._pods.pop((meta.namespace, meta.name), None)
 
-    def standing(self) -> tuple[DisruptionBudget, ...]:
+    def snapshot(self) -> tuple[DisruptionBudget, ...]:
         """Every budget that protects a pod, by name."""
         return tuple(
             DisruptionBudget(

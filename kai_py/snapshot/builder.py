@@ -11,45 +11,45 @@ from dataclasses import replace
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Node, Pod
-from kai_py.api.records.document import Document
+from kai_py.api.records.document import Unstructured
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.records.sameness import same_owner
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owners import GroupKind
-from kai_py.snapshot.assumptions import FINISHED, SUCCEEDED, Assumptions, Standing
+from kai_py.snapshot.assumptions import FINISHED_PHASES, SUCCEEDED, Assumptions, PodPlacement
 from kai_py.snapshot.attach_limits import AttachLimits
 from kai_py.snapshot.budgets import DisruptionBudgets
 from kai_py.snapshot.claim_overlays import ClaimOverlays
-from kai_py.snapshot.departed import DepartedOwners
-from kai_py.snapshot.dependencies import Dependencies, OwnerKinds, RecordingOwners
+from kai_py.snapshot.departed import DeletedOwners
+from kai_py.snapshot.dependencies import Dependencies, ReadableKinds, RecordingOwners
 from kai_py.snapshot.derivation import (
-    gpus_of,
-    holding,
     member,
+    pod_usage,
+    shared_gpus_of,
     unlabelled_claim,
 )
 from kai_py.snapshot.failed_devices import DeviceKey, FailedDevices
-from kai_py.snapshot.gang_ledger import GangLedger, copied
-from kai_py.snapshot.gpu_holdings import CardMemory
-from kai_py.snapshot.group_claims import GROUPS
+from kai_py.snapshot.gang_ledger import GangTable, copy_sums
+from kai_py.snapshot.gpu_holdings import GpuMemory
+from kai_py.snapshot.group_claims import POD_GROUPS
 from kai_py.snapshot.group_schedulers import GroupSchedulers
-from kai_py.snapshot.known_queues import KnownQueues
-from kai_py.snapshot.known_topologies import KnownTopologies
-from kai_py.snapshot.ledger import NodeLedger
-from kai_py.snapshot.neighbour import Neighbours
+from kai_py.snapshot.known_queues import QueueInfos
+from kai_py.snapshot.known_topologies import Topologies
+from kai_py.snapshot.ledger import NodeUsageTable
+from kai_py.snapshot.neighbour import PlacedPods
 from kai_py.snapshot.numa import NumaReports
 from kai_py.snapshot.object_cache import Key, ObjectCache
-from kai_py.snapshot.overdue import OverdueDeletions
+from kai_py.snapshot.overdue import StuckTerminations
 from kai_py.snapshot.pod_charges import PodCharges
-from kai_py.snapshot.queue_specs import QueueSpec
-from kai_py.snapshot.readings import Identify, Reading, Readings
-from kai_py.snapshot.settings import DEFAULTS, DeviceBook, SnapshotSettings
-from kai_py.snapshot.snapshot import Disregarded, Snapshot
-from kai_py.snapshot.storage_offers import StorageOffers
-from kai_py.snapshot.suspended import changed_stand_ins
-from kai_py.snapshot.unclaimed_volumes import UnclaimedVolumes
-from kai_py.snapshot.vacated import VacatedClaims
+from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.readings import Identify, ParsedPod, ParsedPods
+from kai_py.snapshot.settings import DEFAULT_SETTINGS, DeviceRegistry, SnapshotSettings
+from kai_py.snapshot.snapshot import IgnoredMarkers, Snapshot
+from kai_py.snapshot.storage_offers import StorageCapacities
+from kai_py.snapshot.suspended import changed_placeholders
+from kai_py.snapshot.unclaimed_volumes import AvailableVolumes
+from kai_py.snapshot.vacated import ReleasableClaims
 from kai_py.snapshot.volume_attachments import VolumeAttachments
 
 
@@ -59,11 +59,11 @@ class SnapshotBuilder:
     def __init__(
         self,
         identify: Identify,
-        devices: DeviceBook,
-        queue_spec: Callable[[object], QueueSpec],
-        settings: SnapshotSettings = DEFAULTS,
+        devices: DeviceRegistry,
+        queue_info: Callable[[object], QueueInfo],
+        settings: SnapshotSettings = DEFAULT_SETTINGS,
         *,
-        follow: Callable[[GroupKind], None] | None = None,
+        watch_kind: Callable[[GroupKind], None] | None = None,
     ) -> None:
         """Start empty. ``queue_spec`` turns a watched Queue object into its spec.
 
@@ -72,44 +72,44 @@ class SnapshotBuilder:
         """
         self._devices = devices
         self._settings = settings
-        self._ledger = NodeLedger()
-        self._gangs = GangLedger(settings.preemptible_below)
-        self._neighbours = Neighbours()
+        self._node_usage = NodeUsageTable()
+        self._gangs = GangTable(settings.preemptible_below)
+        self._placed_pods = PlacedPods()
         self._objects = ObjectCache()
         self._dependencies = Dependencies()
-        self._owner_kinds = OwnerKinds(follow)
+        self._owner_kinds = ReadableKinds(watch_kind)
         self._group_schedulers = GroupSchedulers()
-        self._departed = DepartedOwners(self._objects, self._dependencies)
-        self._disregarded: dict[str, Disregarded] = {}
+        self._deleted_owners = DeletedOwners(self._objects, self._dependencies)
+        self._ignored_markers: dict[str, IgnoredMarkers] = {}
         self._pods: dict[str, Pod] = {}
-        self._queues = KnownQueues(queue_spec, settings.own_queue)
-        self._topologies = KnownTopologies()
-        self._assumed = Assumptions(settings.hold_seconds)
-        self._overlays = ClaimOverlays(self._objects, self._assumed, self._derive_all)
-        self._overdue = OverdueDeletions()
-        self._card_memory = CardMemory()
-        self._readings = Readings(
-            identify, devices, self._card_memory, self._dependencies, self._owners
+        self._queues = QueueInfos(queue_info, settings.default_queue)
+        self._topologies = Topologies()
+        self._assumptions = Assumptions(settings.nomination_seconds)
+        self._overlays = ClaimOverlays(self._objects, self._assumptions, self._derive_dependents)
+        self._stuck_terminations = StuckTerminations()
+        self._gpu_memory = GpuMemory()
+        self._parsed_pods = ParsedPods(
+            identify, devices, self._gpu_memory, self._dependencies, self._owners
         )
-        self.vacated = VacatedClaims(
+        self.releasable_claims = ReleasableClaims(
             self._group_schedulers,
             settings.scheduler_names,
-            lambda namespace, name: self._objects.get(GROUPS, namespace, name) is not None,
+            lambda namespace, name: self._objects.get(POD_GROUPS, namespace, name) is not None,
         )
         self._charges = PodCharges(
-            devices, self._pods, self._dependencies, self._card_memory, self._waits
+            devices, self._pods, self._dependencies, self._gpu_memory, self._is_unplaced
         )
         self._budgets = DisruptionBudgets()
         self._failed_devices = FailedDevices(self._objects)
         self._numa = NumaReports()
         self._attach_limits = AttachLimits()
         self._attachments = VolumeAttachments()
-        self._unclaimed = UnclaimedVolumes()
-        self._storage_offers = StorageOffers()
+        self._available_volumes = AvailableVolumes()
+        self._storage_capacities = StorageCapacities()
         self._tables = (
-            self.vacated,
-            self._unclaimed,
-            self._storage_offers,
+            self.releasable_claims,
+            self._available_volumes,
+            self._storage_capacities,
             self._numa,
             self._attach_limits,
             self._attachments,
@@ -126,7 +126,7 @@ class SnapshotBuilder:
             self._apply_node(old, new)
         elif kind.partition(".")[0] == "queues":
             self._queues.apply(kind, old, new)
-            self._devices.count_by(self._queues.device_limits())
+            self._devices.set_limits(self._queues.device_limits())
         elif kind == "poddisruptionbudgets":
             self._budgets.apply(old, new, self._pods.values())
         elif not same_owner(old, new):
@@ -147,64 +147,64 @@ class SnapshotBuilder:
         ``gpus``: the shared GPUs of which it gets a part. ``making``: the claim that is being made
         for its extended resources, as it will be. ``volumes``: those that its claims get.
         """
-        self._assumed.bind(pod.uid, node, claims or {}, gpus, making)
-        self._numa.expect(pod.uid, node)
-        self._unclaimed.promise(pod.uid, volumes)
+        self._assumptions.bind(pod.uid, node, claims or {}, gpus, making)
+        self._numa.assume_bound(pod.uid, node)
+        self._available_volumes.assume(pod.uid, volumes)
         if making is not None:
-            self._objects.show_claim_in_making(making)
-            self._readings.forget(pod.uid)
+            self._objects.assume_claim(making)
+            self._parsed_pods.forget(pod.uid)
         for uid in claims or {}:
             self._overlays.show(uid)
-        self._stand(pod.uid)
+        self._place_pod(pod.uid)
 
     def forget(self, pod_uid: str) -> None:
         """Take an assumption back: the pod is pending again, its claims as the API has them."""
         self._overlays.forget(pod_uid)
         self._numa.forget(pod_uid)
-        self._unclaimed.forget(pod_uid)
+        self._available_volumes.forget(pod_uid)
         self._derive(pod_uid)
 
     def expect_leaving(self, pod_uid: str) -> None:
         """Count a pod as leaving: its eviction is being written."""
-        self._assumed.evict(pod_uid)
+        self._assumptions.evict(pod_uid)
         self._derive(pod_uid)
 
     def expect_staying(self, pod_uid: str) -> None:
         """The eviction was refused: the pod stays."""
-        if self._assumed.spare(pod_uid):
+        if self._assumptions.cancel_eviction(pod_uid):
             self._derive(pod_uid)
 
     def set_owner_kind(self, kind: GroupKind, *, readable: bool) -> None:
         """Whether owners of a kind can be read; if not, the walk from their pods ends there."""
         self._owner_kinds.set(kind, readable=readable)
-        self._derive_all((("kind", *kind),))
+        self._derive_dependents((("kind", *kind),))
 
     def hold(self, pod_uid: str, node: str, now: float) -> None:
         """Keep room on ``node`` for a pod that was nominated."""
-        self._assumed.hold(pod_uid, node, now)
+        self._assumptions.nominate(pod_uid, node, now)
 
     def hold_back(self, gang: str, until: float) -> None:
         """Give a gang no room before ``until``: a decision about it could not be carried out."""
-        self._assumed.hold_back(gang, until)
+        self._assumptions.back_off(gang, until)
 
     def avoid(self, device: DeviceKey, why: str, seconds: float) -> None:
         """Give a device that could not be made ready to nobody for a while."""
         self._failed_devices.avoid(device, why, seconds)
 
-    def freeze(self, now: float) -> Snapshot:
+    def snapshot(self, now: float) -> Snapshot:
         """The cluster as known at ``now``."""
-        self._failed_devices.tick(now)
+        self._failed_devices.expire(now)
         if self._devices.sync(self._objects.devices()):
             for kind in ("resourceclaims", "extendedresources"):
-                for uid in self._dependencies.of_kind(kind):
+                for uid in self._dependencies.dependents_of_kind(kind):
                     self._derive(uid)
-        self._departed.forget()
-        for uid in self._overdue.noticed(now):
+        self._deleted_owners.drop_unused()
+        for uid in self._stuck_terminations.newly_stuck(now):
             self._derive(uid)
-        state = self._ledger.freeze()
-        for uid in self._card_memory.changed(state):
+        state = self._node_usage.snapshot()
+        for uid in self._gpu_memory.update(state):
             self._derive(uid)
-        self._gangs.settle(now)
+        self._gangs.update(now)
         return Snapshot(
             now=now,
             resources=state.resources,
@@ -216,174 +216,182 @@ class SnapshotBuilder:
             attach_limits=self._attach_limits.by_node(),
             attachments=self._attachments.by_node(),
             exclusive_claims=state.exclusive_claims,
-            unclaimed_volumes=self._unclaimed.free(),
-            storage_offers=self._storage_offers.standing(),
-            gangs=self._gangs.standing(),
+            available_volumes=self._available_volumes.snapshot(),
+            storage_capacities=self._storage_capacities.snapshot(),
+            gangs=self._gangs.snapshot(),
             pending=tuple(sorted(self._gangs.pending)),
             queues=self._queues.specs(),
-            queue_usage=copied(self._gangs.usage),
-            queue_demand=copied(self._gangs.demand),
-            queue_fixed=copied(self._gangs.fixed),
-            short=self._gangs.short(),
-            staged=self._gangs.staged(),
+            queue_allocated=copy_sums(self._gangs.allocated),
+            queue_requested=copy_sums(self._gangs.requested),
+            queue_non_preemptible=copy_sums(self._gangs.non_preemptible),
+            below_min_members=self._gangs.below_min_members(),
+            started_in_part=self._gangs.started_in_part(),
             devices=self._objects.devices(),
-            holds=self._assumed.holds(now),
-            held_back=self._assumed.held_back(now),
+            nominations=self._assumptions.nominations(now),
+            in_backoff=self._assumptions.in_backoff(now),
             gpu_sharing=state.gpu_sharing,
-            neighbours=self._neighbours.standing(),
+            placed_pods=self._placed_pods.snapshot(),
             namespaces=self._objects.namespace_labels(),
             topologies=self._topologies.levels(),
-            leaving=tuple(self._gangs.leaving.values()),
-            disregarded=tuple(self._disregarded.values()),
-            vacancies=self.vacated.vacancies(),
-            group_users=self.vacated.group_users(self._gangs.gangs.values()),
-            budgets=self._budgets.standing(),
-            numa=self._numa.nodes(),
+            terminating=tuple(self._gangs.terminating.values()),
+            ignored_markers=tuple(self._ignored_markers.values()),
+            releasable_claims=self.releasable_claims.snapshot(),
+            group_claim_users=self.releasable_claims.group_claim_users(self._gangs.gangs.values()),
+            budgets=self._budgets.snapshot(),
+            numa=self._numa.snapshot(),
         )
 
     def _apply_node(self, old: object | None, new: object | None) -> None:
         node = new if new is not None else old
         if isinstance(node, Node):
             kept = new is not None and self._settings.in_pool(node.metadata)
-            self._ledger.set_node(node.metadata.name, node if kept else None)
+            self._node_usage.set_node(node.metadata.name, node if kept else None)
 
     def _apply_object(self, kind: str, old: object | None, new: object | None) -> None:
         """Something that pods may be derived from."""
         touched = self._objects.apply(kind, old, new)
-        if kind == GROUPS and isinstance(old, Document) and new is None:
-            self.vacated.forget_group(old.metadata.namespace, old.metadata.name)
-        if not self._departed.keep(old, new):
-            self._derive_all(touched)
-        for uid, stand_in in changed_stand_ins(old, new):
+        if kind == POD_GROUPS and isinstance(old, Unstructured) and new is None:
+            self.releasable_claims.forget_group(old.metadata.namespace, old.metadata.name)
+        if not self._deleted_owners.keep(old, new):
+            self._derive_dependents(touched)
+        for uid, stand_in in changed_placeholders(old, new):
             self._apply_pod(self._pods.get(uid), stand_in)
         if isinstance(new, ResourceClaim):
-            self._overlays.settle(new)
+            self._overlays.update(new)
 
     def _apply_pod(self, old: object | None, new: object | None) -> None:
         if isinstance(new, Pod):
             uid = new.metadata.uid
             known, self._pods[uid] = self._pods.get(uid), new
             self._budgets.set_pod(new)
-            self._assumed.see(new)
-            self._overdue.see(new)
+            self._assumptions.observe_pod(new)
+            self._stuck_terminations.set_pod(new)
             same = known is not None and known.metadata == new.metadata
-            if known and same and known.spec == new.spec and new.status.phase in FINISHED:
-                self._end(new, self._gangs.gang_of(uid))
+            if known and same and known.spec == new.spec and new.status.phase in FINISHED_PHASES:
+                self._finish_pod(new, self._gangs.gang_of(uid))
             else:
                 self._derive(uid)
-            self._derive_all(self._group_schedulers.set(new))
+            self._derive_dependents(self._group_schedulers.set(new))
             if not same:
-                self._derive_all((("uid", uid),))
+                self._derive_dependents((("uid", uid),))
         elif isinstance(old, Pod):
-            self._remove(old.metadata.uid)
+            self._remove_pod(old.metadata.uid)
 
-    def _remove(self, uid: str) -> None:
+    def _remove_pod(self, uid: str) -> None:
         gone = self._pods.pop(uid, None)
         if gone is not None:
             self._budgets.remove_pod(gone)
-        self._overdue.remove(uid)
-        self._disregarded.pop(uid, None)
+        self._stuck_terminations.remove_pod(uid)
+        self._ignored_markers.pop(uid, None)
         self._overlays.forget(uid)
-        self._assumed.remove(uid)
+        self._assumptions.remove_pod(uid)
         self._dependencies.forget(uid)
-        self._readings.forget(uid)
-        self._card_memory.forget(uid)
-        self._neighbours.remove(uid)
-        self._ledger.set_holding(uid, None)
+        self._parsed_pods.forget(uid)
+        self._gpu_memory.forget(uid)
+        self._placed_pods.remove(uid)
+        self._node_usage.set_usage(uid, None)
         self._numa.forget(uid)
-        self._unclaimed.forget(uid)
-        self._gangs.leave(uid)
-        self._charges.leave(uid, self._derive)
-        self._derive_all(self._group_schedulers.remove(uid))
+        self._available_volumes.forget(uid)
+        self._gangs.remove_pod(uid)
+        self._charges.remove(uid, self._derive)
+        self._derive_dependents(self._group_schedulers.remove(uid))
 
-    def _set_neighbour(self, pod: Pod, node: str) -> None:
+    def _set_placed_pod(self, pod: Pod, node: str) -> None:
         """With the first pod that refuses others, the labels of waiting pods begin to matter."""
-        refused = self._neighbours.refuse
-        self._neighbours.set(pod, node)
-        if self._neighbours.refuse and not refused:
-            for uid in self._gangs.waiting():
+        refused = self._placed_pods.any_anti_affinity
+        self._placed_pods.set(pod, node)
+        if self._placed_pods.any_anti_affinity and not refused:
+            for uid in self._gangs.unplaced_pods():
                 if uid != pod.metadata.uid:
                     self._derive(uid)
 
-    def _derive_all(self, keys: Iterable[Key]) -> None:
+    def _derive_dependents(self, keys: Iterable[Key]) -> None:
         """Derive the pods that were derived from any of these."""
-        for uid in self._dependencies.of(keys):
+        for uid in self._dependencies.dependents(keys):
             self._derive(uid)
 
     def _derive(self, uid: str) -> None:
         """Bring everything derived from a pod in line with the pod and what it names."""
-        self._readings.forget(uid)
-        self._stand(uid)
+        self._parsed_pods.forget(uid)
+        self._place_pod(uid)
 
-    def _stand(self, uid: str) -> None:
+    def _place_pod(self, uid: str) -> None:
         """Bring everything derived from a pod in line with where it stands."""
-        self._disregarded.pop(uid, None)
+        self._ignored_markers.pop(uid, None)
         pod = self._pods.get(uid)
         if pod is None:
             return
-        standing = self._assumed.standing(pod)
-        if uid in self._overdue:
-            standing = replace(standing, overdue=True)
+        standing = self._assumptions.placement(pod)
+        if uid in self._stuck_terminations:
+            standing = replace(standing, stuck_terminating=True)
         ours = self._settings.is_ours(pod)
-        if pod.status.phase in FINISHED or (not ours and not standing.node):
-            self._end(pod)
+        if pod.status.phase in FINISHED_PHASES or (not ours and not standing.node):
+            self._finish_pod(pod)
             return
-        self._set_neighbour(pod, standing.node)
-        reading = self._readings.of(pod, ours=ours, labels_matter=self._neighbours.refuse)
-        asks, spec = reading.asks, reading.spec
-        gpus = gpus_of(reading.pod, asks, standing)
-        self._card_memory.watch(uid, asks.share)
-        self._numa.see(uid, asks.shape.alignment)
-        self._ledger.set_holding(uid, holding(reading.pod, asks, standing, gpus))
+        self._set_placed_pod(pod, standing.node)
+        reading = self._parsed_pods.parse(
+            pod, ours=ours, labels_matter=self._placed_pods.any_anti_affinity
+        )
+        asks, spec = reading.demand, reading.gang_spec
+        gpus = shared_gpus_of(reading.pod, asks, standing)
+        self._gpu_memory.track(uid, asks.gpu_share)
+        self._numa.set_alignment(uid, asks.shape.alignment)
+        self._node_usage.set_usage(uid, pod_usage(reading.pod, asks, standing, gpus))
         if spec is not None:
-            self._join(reading, spec, standing, gpus)
-        for relieved in self._charges.relieved():
+            self._join_gang(reading, spec, standing, gpus)
+        for relieved in self._charges.take_to_recharge():
             self._derive(relieved)
 
-    def _join(
-        self, reading: Reading, spec: GangSpec, standing: Standing, gpus: tuple[SharedGpu, ...]
+    def _join_gang(
+        self,
+        parsed: ParsedPod,
+        spec: GangSpec,
+        placement: PodPlacement,
+        gpus: tuple[SharedGpu, ...],
     ) -> None:
         """The pod is a member of its gang; what was read of it is kept while it waits."""
-        pod, asks = reading.pod, reading.asks
+        pod, asks = parsed.pod, parsed.demand
         uid = pod.metadata.uid
-        if standing.node:
-            self._readings.forget(uid)
+        if placement.node:
+            self._parsed_pods.forget(uid)
         else:
-            self._readings.keep(reading)
-            self._disregard(pod, spec)
-        cost = self._charges.of(pod, asks, standing.node)
-        label, accounting = self._settings.claim_label, self._devices.accounting
+            self._parsed_pods.cache(parsed)
+            self._note_ignored_markers(pod, spec)
+        cost = self._charges.charge_of(pod, asks, placement.node)
+        label, accounting = self._settings.shared_claim_queue_label, self._devices.accounting
         why = unlabelled_claim(asks, accounting, label, spec.queue)
-        joining = member(pod, asks, standing, gpus=gpus, spec=spec, cost=cost, obstacle=why)
-        self._gangs.join(uid, spec, joining, reading.expected)
+        joining = member(pod, asks, placement, gpus=gpus, spec=spec, cost=cost, waiting_for=why)
+        self._gangs.join(uid, spec, joining, parsed.expected)
 
-    def _disregard(self, pod: Pod, spec: GangSpec) -> None:
-        if spec.disregarded:
+    def _note_ignored_markers(self, pod: Pod, spec: GangSpec) -> None:
+        if spec.ignored_markers:
             meta = pod.metadata
             reference = PodRef.of(meta)
-            self._disregarded[meta.uid] = Disregarded(reference, spec.key, spec.disregarded)
+            self._ignored_markers[meta.uid] = IgnoredMarkers(
+                reference, spec.key, spec.ignored_markers
+            )
 
-    def _end(self, pod: Pod, gang: str = "") -> None:
+    def _finish_pod(self, pod: Pod, gang: str = "") -> None:
         """The pod holds nothing any more; a gang remembers who of it ran to the end.
 
         ``gang``: the key of its gang if it is known.
         """
         uid = pod.metadata.uid
-        self._readings.forget(uid)
-        self._disregarded.pop(uid, None)
-        self._neighbours.remove(uid)
-        self._ledger.set_holding(uid, None)
+        self._parsed_pods.forget(uid)
+        self._ignored_markers.pop(uid, None)
+        self._placed_pods.remove(uid)
+        self._node_usage.set_usage(uid, None)
         self._numa.forget(uid)
         if pod.status.phase == SUCCEEDED and self._settings.is_ours(pod):
-            self._gangs.succeed(uid, gang or self._readings.gang(pod))
+            self._gangs.succeed(uid, gang or self._parsed_pods.gang_key(pod))
         else:
-            self._gangs.leave(uid)
+            self._gangs.remove_pod(uid)
             self._dependencies.set(uid, ())
-        self._charges.leave(uid, self._derive)
+        self._charges.remove(uid, self._derive)
 
     def _owners(self) -> RecordingOwners:
         return RecordingOwners(self._objects, self._pods, self._owner_kinds, self._group_schedulers)
 
-    def _waits(self, uid: str) -> bool:
+    def _is_unplaced(self, uid: str) -> bool:
         pod = self._pods.get(uid)
-        return pod is None or not self._assumed.standing(pod).node
+        return pod is None or not self._assumptions.placement(pod).node

@@ -12,13 +12,13 @@ from kai_py.api.records.core import Pod, PodResourceClaim
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef
 from kai_py.snapshot.gangs import GroupReservation
-from kai_py.snapshot.group_claims import NO_GROUP, GroupClaims
+from kai_py.snapshot.group_claims import NO_GROUP_CLAIMS, GroupClaims
 from kai_py.snapshot.shape import ClaimUse
 
 ClaimLookup = Callable[[str, str], ResourceClaim | None]
 """(namespace, name) to the claim."""
 
-MOST_USERS = 256
+MAX_CONSUMERS = 256
 """The API takes no more consumers of a claim."""
 
 
@@ -33,15 +33,15 @@ class PodClaims:
     uses: tuple[ClaimUse, ...] = ()
     references: tuple[ClaimRef, ...] = ()
     keys: tuple[tuple[str, str], ...] = ()
-    waiting: str = ""
-    made: tuple[ClaimRef, ...] = ()
-    for_group: GroupReservation | None = None
+    waiting_for: str = ""
+    extended_claims: tuple[ClaimRef, ...] = ()
+    group_reservation: GroupReservation | None = None
 
 
 NO_CLAIMS = PodClaims()
 
 
-def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP) -> PodClaims:
+def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP_CLAIMS) -> PodClaims:
     """Resolve every claim of ``pod``; the first obstacle is reported, the rest still resolved."""
     if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
         return NO_CLAIMS
@@ -58,22 +58,22 @@ def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP) -> 
         if name is not None:
             keys.append((pod.metadata.namespace, name))
             claim = lookup(pod.metadata.namespace, name)
-            obstacle = _obstacle(pod, wanted, name, claim)
+            obstacle = _not_ready_reason(pod, wanted, name, claim)
         if claim is None or obstacle:
             waiting = waiting or obstacle
             continue
-        uses.append(_use(wanted, claim, shared=group.has(wanted)))
+        uses.append(_claim_use(wanted, claim, shared=group.has(wanted)))
         references.append(ClaimRef.of(claim.metadata))
         if group.has(wanted):
             shared.append(references[-1])
-    made = _made_for(pod, lookup)
+    made = _extended_claims(pod, lookup)
     for_group = None
     if group.group is not None and shared:
         for_group = GroupReservation(group.group, tuple(shared))
     return PodClaims(tuple(uses), tuple(references), tuple(keys), waiting, made, for_group)
 
 
-def _made_for(pod: Pod, lookup: ClaimLookup) -> tuple[ClaimRef, ...]:
+def _extended_claims(pod: Pod, lookup: ClaimLookup) -> tuple[ClaimRef, ...]:
     told = pod.status.extended_resource_claim_status
     if told is None or not pod.spec.node_name:
         return ()
@@ -83,35 +83,37 @@ def _made_for(pod: Pod, lookup: ClaimLookup) -> tuple[ClaimRef, ...]:
     return (ClaimRef.of(claim.metadata),)
 
 
-def _claim_name(pod: Pod, wanted: PodResourceClaim, group: GroupClaims) -> tuple[str | None, str]:
-    if wanted.resource_claim_name:
-        return wanted.resource_claim_name, ""
-    if not wanted.resource_claim_template_name:
-        return None, f'spec.resourceClaims["{wanted.name}"] names neither a claim nor a template'
+def _claim_name(pod: Pod, entry: PodResourceClaim, group: GroupClaims) -> tuple[str | None, str]:
+    if entry.resource_claim_name:
+        return entry.resource_claim_name, ""
+    if not entry.resource_claim_template_name:
+        return None, f'spec.resourceClaims["{entry.name}"] names neither a claim nor a template'
     for status in pod.status.resource_claim_statuses:
-        if status.name == wanted.name:
+        if status.name == entry.name:
             return status.resource_claim_name, ""
-    if group.has(wanted) and wanted.name in group.made:
-        return group.made[wanted.name], ""
+    if group.has(entry) and entry.name in group.claim_names:
+        return group.claim_names[entry.name], ""
     return None, (
-        f'ResourceClaim for spec.resourceClaims["{wanted.name}"] not created yet; it is made from '
-        f'ResourceClaimTemplate "{wanted.resource_claim_template_name}", which must exist in '
+        f'ResourceClaim for spec.resourceClaims["{entry.name}"] not created yet; it is made from '
+        f'ResourceClaimTemplate "{entry.resource_claim_template_name}", which must exist in '
         f'namespace "{pod.metadata.namespace}"'
     )
 
 
-def _obstacle(pod: Pod, wanted: PodResourceClaim, name: str, claim: ResourceClaim | None) -> str:
+def _not_ready_reason(
+    pod: Pod, entry: PodResourceClaim, name: str, claim: ResourceClaim | None
+) -> str:
     if claim is None:
         return f'resourceclaim "{name}" not found in namespace "{pod.metadata.namespace}"'
     if claim.metadata.deletion_timestamp is not None:
         return f'resourceclaim "{name}" is being deleted'
-    if wanted.resource_claim_template_name and not _owned_by(claim, pod):
+    if entry.resource_claim_template_name and not _owned_by(claim, pod):
         return (
             f"ResourceClaim {claim.metadata.namespace}/{name} was not created for Pod "
             f"{pod.metadata.namespace}/{pod.metadata.name} (Pod is not owner)"
         )
     users = claim.status.reserved_for
-    if len(users) >= MOST_USERS and all(user.uid != pod.metadata.uid for user in users):
+    if len(users) >= MAX_CONSUMERS and all(user.uid != pod.metadata.uid for user in users):
         return f'resourceclaim "{name}" is in use by {len(users)} pods, no more may share it'
     return ""
 
@@ -132,12 +134,12 @@ def _owned_by(claim: ResourceClaim, pod: Pod) -> bool:
     )
 
 
-def _use(wanted: PodResourceClaim, claim: ResourceClaim, *, shared: bool) -> ClaimUse:
+def _claim_use(entry: PodResourceClaim, claim: ResourceClaim, *, shared: bool) -> ClaimUse:
     allocation = claim.status.allocation
-    identity_matters = shared or allocation is not None or not wanted.resource_claim_template_name
+    identity_matters = shared or allocation is not None or not entry.resource_claim_template_name
     return ClaimUse(
-        name=wanted.name,
+        name=entry.name,
         spec=claim.spec,
         claim=claim if identity_matters else None,
-        pinned=allocation.node_selector if allocation else None,
+        node_selector=allocation.node_selector if allocation else None,
     )

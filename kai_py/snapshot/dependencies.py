@@ -8,8 +8,8 @@ finds the pods that wait for it.
 
 from collections.abc import Callable, Iterable, Mapping
 
-from kai_py.api.records.core import ObjectMetadata, OwnerReference, Pod
-from kai_py.api.records.document import Document
+from kai_py.api.records.core import OwnerReference, PartialObjectMetadata, Pod
+from kai_py.api.records.document import Unstructured
 from kai_py.api.records.job import Job
 from kai_py.api.records.resource import (
     ResourceClaim,
@@ -21,7 +21,7 @@ from kai_py.api.records.storage import (
     StorageClass,
 )
 from kai_py.grouping.owners import Absence, GroupKind, OwnerObject, kind_of
-from kai_py.snapshot.group_schedulers import GroupSchedulers, group_key
+from kai_py.snapshot.group_schedulers import GroupSchedulers, group_schedulers_key
 from kai_py.snapshot.object_cache import Key, ObjectCache
 
 
@@ -51,40 +51,40 @@ class Dependencies:
             if not pods:
                 del self._pods[key]
 
-    def of(self, keys: Iterable[Key]) -> tuple[str, ...]:
+    def dependents(self, keys: Iterable[Key]) -> tuple[str, ...]:
         """The pods that depend on any of ``keys``, in the order in which they came."""
         return tuple(dict.fromkeys(uid for key in keys for uid in self._pods.get(key, ())))
 
-    def of_kind(self, kind: str) -> tuple[str, ...]:
+    def dependents_of_kind(self, kind: str) -> tuple[str, ...]:
         """The pods that depend on any object of ``kind``."""
         return tuple(uid for uid, keys in self._keys.items() if any(key[0] == kind for key in keys))
 
 
-class OwnerKinds:
+class ReadableKinds:
     """Which kinds of owners can be known: those that are followed and may be read."""
 
-    ALWAYS_FOLLOWED = frozenset(
+    ALWAYS_WATCHED = frozenset(
         {
             GroupKind("", "Pod"),
             GroupKind("batch", "Job"),
             *(GroupKind("apps", kind) for kind in ("ReplicaSet", "Deployment", "StatefulSet")),
         }
     )
-    NEVER_FOLLOWED = frozenset({GroupKind("", "Node")})
+    NEVER_WATCHED = frozenset({GroupKind("", "Node")})
 
-    def __init__(self, follow: Callable[[GroupKind], None] | None) -> None:
+    def __init__(self, watch_kind: Callable[[GroupKind], None] | None) -> None:
         """``follow`` is told once of every kind that a pod turns out to need."""
-        self._follow = follow
-        self._readable = dict.fromkeys(self.ALWAYS_FOLLOWED, True)
-        self._readable.update(dict.fromkeys(self.NEVER_FOLLOWED, False))
+        self._watch_kind = watch_kind
+        self._readable = dict.fromkeys(self.ALWAYS_WATCHED, True)
+        self._readable.update(dict.fromkeys(self.NEVER_WATCHED, False))
 
     def absence(self, kind: GroupKind) -> Absence:
         """Why an object of ``kind`` is not there."""
         if kind not in self._readable:
-            self._readable[kind] = self._follow is not None
-            if self._follow is not None:
-                self._follow(kind)
-        return Absence.UNKNOWN if self._readable[kind] else Absence.CLOSED
+            self._readable[kind] = self._watch_kind is not None
+            if self._watch_kind is not None:
+                self._watch_kind(kind)
+        return Absence.NOT_FOUND if self._readable[kind] else Absence.UNREADABLE
 
     def set(self, kind: GroupKind, *, readable: bool) -> None:
         """Note whether objects of ``kind`` can be read."""
@@ -98,7 +98,7 @@ class RecordingOwners:
         self,
         objects: ObjectCache,
         pods: Mapping[str, Pod],
-        kinds: OwnerKinds,
+        kinds: ReadableKinds,
         group_schedulers: GroupSchedulers,
     ) -> None:
         """Look up in ``objects``, pods by uid in ``pods``."""
@@ -106,49 +106,49 @@ class RecordingOwners:
         self._pods = pods
         self._kinds = kinds
         self._group_schedulers = group_schedulers
-        self.seen: list[Key] = []
+        self.looked_up: list[Key] = []
 
     def owner(self, reference: OwnerReference) -> OwnerObject | Absence:
         """The owner ``reference`` points to."""
-        self.seen.append(("uid", reference.uid))
+        self.looked_up.append(("uid", reference.uid))
         found = self._objects.by_uid(reference.uid) or self._pods.get(reference.uid)
-        if isinstance(found, Job | Pod | ObjectMetadata | Document):
+        if isinstance(found, Job | Pod | PartialObjectMetadata | Unstructured):
             return found
         kind = kind_of(reference)
-        self.seen.append(("kind", *kind))
+        self.looked_up.append(("kind", *kind))
         return self._kinds.absence(kind)
 
     def named(self, collection: str, namespace: str, name: str) -> object | None:
         """A watched object by collection and name."""
         return self._get(collection, namespace, name)
 
-    def below(self, collection: str, namespace: str, parent: str) -> tuple[Document, ...]:
+    def below(self, collection: str, namespace: str, parent: str) -> tuple[Unstructured, ...]:
         """Groups that name the composite group ``parent`` as theirs, by name."""
-        self.seen.append(("below", collection, namespace, parent))
-        return self._objects.below(collection, namespace, parent)
+        self.looked_up.append(("below", collection, namespace, parent))
+        return self._objects.child_groups(collection, namespace, parent)
 
     def schedulers(self, pod: Pod) -> tuple[str, ...]:
         """The schedulers that pods of the native group of ``pod`` name, in order."""
-        key = group_key(pod)
+        key = group_schedulers_key(pod)
         if key is None:
             return ()
-        self.seen.append(key)
+        self.looked_up.append(key)
         return self._group_schedulers.of(key)
 
-    def namespace(self, name: str) -> ObjectMetadata | None:
+    def namespace(self, name: str) -> PartialObjectMetadata | None:
         """The namespace called ``name``."""
         found = self._get("namespaces", "", name)
-        return found if isinstance(found, ObjectMetadata) else None
+        return found if isinstance(found, PartialObjectMetadata) else None
 
     def claim(self, namespace: str, name: str) -> ResourceClaim | None:
         """A ResourceClaim."""
-        self.seen.append(("resourceclaims", namespace, name))
+        self.looked_up.append(("resourceclaims", namespace, name))
         return self._objects.claim(namespace, name)
 
-    def class_for(self, resource: str) -> str:
+    def device_class_for(self, resource: str) -> str:
         """The DeviceClass that answers to an extended resource, or ""."""
-        self.seen.append(("extendedresources", "", resource))
-        return self._objects.class_for(resource)
+        self.looked_up.append(("extendedresources", "", resource))
+        return self._objects.device_class_for(resource)
 
     def volume_claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
         """A PersistentVolumeClaim."""
@@ -171,5 +171,5 @@ class RecordingOwners:
         return found if isinstance(found, CSIDriver) else None
 
     def _get(self, kind: str, namespace: str, name: str) -> object | None:
-        self.seen.append((kind, namespace, name))
+        self.looked_up.append((kind, namespace, name))
         return self._objects.get(kind, namespace, name)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kai_py.api.gpu_share import (
-    CARD,
+    GPU_RESOURCE,
     GpuShare,
     GpuShareError,
     SharedGpu,
@@ -24,22 +24,22 @@ from kai_py.api.references import PodRef
 from kai_py.grouping.gang import GangSpec
 from kai_py.snapshot.accounting import GPU, Accounting, total
 from kai_py.snapshot.alignment import observed_zones
-from kai_py.snapshot.assumptions import Standing
+from kai_py.snapshot.assumptions import PodPlacement
 from kai_py.snapshot.claims import PodClaims, pod_claims
 from kai_py.snapshot.dependencies import RecordingOwners
 from kai_py.snapshot.extended_resources import extended_resources
 from kai_py.snapshot.gangs import Member, PodState
-from kai_py.snapshot.gpu_holdings import held_gpus, shared_holding
+from kai_py.snapshot.gpu_holdings import assigned_gpus, shared_gpu_usage
 from kai_py.snapshot.group_claims import group_claims
-from kai_py.snapshot.ledger import Holding
+from kai_py.snapshot.ledger import PodUsage
 from kai_py.snapshot.shape import Shape, ShapeTable
-from kai_py.snapshot.volumes import NO_VOLUMES, PodVolumes, volume_selectors
+from kai_py.snapshot.volumes import NO_VOLUMES, PodVolumes, pod_volumes
 
-NO_SHAPE = Shape(number=-1, requests={})
+UNREADABLE_SHAPE = Shape(number=-1, requests={})
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class PodDemand:
     """What a pod asks for. ``waiting`` and ``problem`` are as in ``Member``.
 
     A pod whose requests can't be read has ``NO_SHAPE``: it asks for nothing and is never placed.
@@ -47,18 +47,18 @@ class Demand:
 
     shape: Shape
     claims: PodClaims
-    share: GpuShare | None
+    gpu_share: GpuShare | None
     volumes: PodVolumes = NO_VOLUMES
-    waiting: str = ""
+    waiting_for: str = ""
     problem: str = ""
 
     @property
-    def costs_by_shape(self) -> bool:
+    def charged_by_shape(self) -> bool:
         """Whether all pods of the shape cost the same, wherever they are."""
-        return not self.shape.uses_claims and self.shape.gpu_share is None
+        return not self.shape.has_claims and self.shape.gpu_share is None
 
 
-def demand(
+def pod_demand(
     pod: Pod,
     owners: RecordingOwners,
     shapes: ShapeTable,
@@ -66,13 +66,13 @@ def demand(
     *,
     labels_matter: bool,
     claims: PodClaims | None = None,
-) -> Demand:
+) -> PodDemand:
     """Resolve the claims and volumes of ``pod`` and find its shape; ``claims`` if known."""
     if claims is None:
         claims = pod_claims(pod, owners.claim, group_claims(pod, owners.named))
-    volumes = volume_selectors(pod, owners)
-    mirrored = total(accounting.mirrored(use.spec) for use in claims.uses)
-    problem, share = _share(pod)
+    volumes = pod_volumes(pod, owners)
+    mirrored = total(accounting.plugin_equivalents(use.spec) for use in claims.uses)
+    problem, share = _gpu_share(pod)
     try:
         shape = shapes.intern(
             pod,
@@ -80,75 +80,79 @@ def demand(
             volumes.selectors,
             mirrored,
             share,
-            extended=extended_resources(pod, owners.class_for),
-            volumes=volumes.needs,
+            extended=extended_resources(pod, owners.device_class_for),
+            volumes=volumes.requirements,
             labels_matter=labels_matter,
         )
     except QuantityError as error:
-        problem, shape = str(error), NO_SHAPE
-    waiting = claims.waiting or volumes.waiting
-    return Demand(shape, claims, share, volumes, waiting, problem)
+        problem, shape = str(error), UNREADABLE_SHAPE
+    waiting = claims.waiting_for or volumes.waiting_for
+    return PodDemand(shape, claims, share, volumes, waiting, problem)
 
 
-def gpus_of(pod: Pod, asks: Demand, standing: Standing) -> tuple[SharedGpu, ...]:
+def shared_gpus_of(pod: Pod, demand: PodDemand, placement: PodPlacement) -> tuple[SharedGpu, ...]:
     """The shared GPUs of which the pod has a part: those being written, else those it names."""
-    return standing.gpus or held_gpus(pod, asks.share)
+    return placement.gpus or assigned_gpus(pod, demand.gpu_share)
 
 
-def holding(
-    pod: Pod, asks: Demand, standing: Standing, gpus: tuple[SharedGpu, ...]
-) -> Holding | None:
+def pod_usage(
+    pod: Pod, demand: PodDemand, placement: PodPlacement, gpus: tuple[SharedGpu, ...]
+) -> PodUsage | None:
     """What the pod holds of its node; None without a node."""
-    if not standing.node:
+    if not placement.node:
         return None
-    shape = asks.shape
-    requests = total((shape.requests, shape.mirrored)) if shape.mirrored else shape.requests
-    shared = shared_holding(shape, gpus)
+    shape = demand.shape
+    requests = (
+        total((shape.requests, shape.plugin_equivalents))
+        if shape.plugin_equivalents
+        else shape.requests
+    )
+    shared = shared_gpu_usage(shape, gpus)
     if shared is not None and shape.gpu_share is None:
-        requests = {name: amount for name, amount in requests.items() if name != CARD}
-    return Holding(
-        standing.node,
+        requests = {name: amount for name, amount in requests.items() if name != GPU_RESOURCE}
+    return PodUsage(
+        placement.node,
         requests,
         shape.host_ports,
-        standing.leaving and not standing.overdue,
+        placement.terminating and not placement.stuck_terminating,
         shared,
         legacy_mig=bool(legacy_mig_profile(pod)),
-        attachments=asks.volumes.attachments,
-        exclusive=shape.volumes.exclusive,
+        attachments=demand.volumes.attachments,
+        exclusive=shape.volumes.exclusive_claims,
     )
 
 
 def charge(
-    asks: Demand,
+    demand: PodDemand,
     accounting: Accounting,
     *,
-    card_memory: float,
-    pays_for: Callable[[ResourceClaim], bool],
+    gpu_memory: float,
+    is_charged: Callable[[ResourceClaim], bool],
 ) -> dict[str, float]:
     """What the pod costs its queue where a GPU has ``card_memory`` MiB.
 
     ``pays_for``: whether this pod, of those that share a claim, is the one that pays for it.
     """
-    costs = [accounting.requests(asks.shape.requests)]
-    if asks.costs_by_shape:
+    costs = [accounting.requests(demand.shape.requests)]
+    if demand.charged_by_shape:
         return costs[0]
-    costs.append(accounting.extended(asks.shape.extended.requests))
-    if asks.shape.gpu_share is not None:
-        costs.append(accounting.gpu_share(asks.shape.gpu_share, card_memory))
-    for use in asks.claims.uses:
+    costs.append(accounting.extended(demand.shape.extended.requests))
+    if demand.shape.gpu_share is not None:
+        costs.append(accounting.gpu_share(demand.shape.gpu_share, gpu_memory))
+    for use in demand.claims.uses:
         if use.claim is None:
             costs.append(accounting.claim_spec(use.spec))
-        elif pays_for(use.claim):
+        elif is_charged(use.claim):
             costs.append(accounting.claim(use.claim))
     return total(costs)
 
 
-def unlabelled_claim(asks: Demand, accounting: Accounting, label: str, queue: str) -> str:
+def unlabelled_claim(demand: PodDemand, accounting: Accounting, label: str, queue: str) -> str:
     """What is wrong where a claim for GPUs that pods may share is not marked as that of ``queue``.
 
     Without a ``label`` such claims need no mark. Claims made for one pod never do.
     """
-    for use in asks.claims.uses if label else ():
+    for use in demand.claims.uses if label else ():
         claim = use.claim
         if claim is None or any(owner.controller for owner in claim.metadata.owner_references):
             continue
@@ -160,13 +164,13 @@ def unlabelled_claim(asks: Demand, accounting: Accounting, label: str, queue: st
 
 def member(
     pod: Pod,
-    asks: Demand,
-    standing: Standing,
+    demand: PodDemand,
+    placement: PodPlacement,
     *,
     gpus: tuple[SharedGpu, ...],
     spec: GangSpec,
     cost: Mapping[str, float],
-    obstacle: str = "",
+    waiting_for: str = "",
 ) -> Member:
     """The pod as a member of the gang that ``spec`` describes; ``cost`` is its charge.
 
@@ -175,32 +179,33 @@ def member(
     meta = pod.metadata
     return Member(
         pod=PodRef.of(meta),
-        shape=asks.shape,
-        leaf=spec.leaf,
-        state=_state(pod, standing),
-        node=standing.node,
-        nominated=standing.promised,
+        shape=demand.shape,
+        subgroup=spec.subgroup,
+        state=_pod_state(pod, placement),
+        node=placement.node,
+        nominated=placement.nominated,
         priority=pod.spec.priority,
         created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
         bound_since=_bound_since(pod),
         charge=cost,
-        claims=(*asks.claims.references, *asks.claims.made),
-        for_group=asks.claims.for_group,
+        claims=(*demand.claims.references, *demand.claims.extended_claims),
+        group_reservation=demand.claims.group_reservation,
         gpus=gpus,
-        provision=asks.volumes.provision,
-        unbound=asks.volumes.unbound,
-        attachments=asks.volumes.attachments,
-        zones=observed_zones(pod),
+        volumes_to_provision=demand.volumes.to_provision,
+        unbound_volume_claims=demand.volumes.unbound_claims,
+        attachments=demand.volumes.attachments,
+        numa_zones=observed_zones(pod),
         order=spec.order,
         may_preempt=pod.spec.preemption_policy != "Never",
-        admissible=tuple(gate.name for gate in pod.spec.scheduling_gates) == (ADMISSION_GATE,),
-        waiting=asks.waiting or spec.pod_problem or obstacle,
-        overdue=standing.overdue,
-        problem=asks.problem and f"pod {meta.namespace}/{meta.name}: {asks.problem}",
+        gated_by_us_only=tuple(gate.name for gate in pod.spec.scheduling_gates)
+        == (ADMISSION_GATE,),
+        waiting_for=demand.waiting_for or spec.pod_problem or waiting_for,
+        stuck_terminating=placement.stuck_terminating,
+        problem=demand.problem and f"pod {meta.namespace}/{meta.name}: {demand.problem}",
     )
 
 
-def _share(pod: Pod) -> tuple[str, GpuShare | None]:
+def _gpu_share(pod: Pod) -> tuple[str, GpuShare | None]:
     """What is wrong with what the pod says of a part of a GPU, and the part it asks for."""
     try:
         return "", gpu_share(pod)
@@ -208,10 +213,10 @@ def _share(pod: Pod) -> tuple[str, GpuShare | None]:
         return str(error), None
 
 
-def _state(pod: Pod, standing: Standing) -> PodState:
-    if standing.leaving:
+def _pod_state(pod: Pod, placement: PodPlacement) -> PodState:
+    if placement.terminating:
         return PodState.RELEASING
-    if standing.node:
+    if placement.node:
         return PodState.BOUND
     return PodState.GATED if pod.spec.scheduling_gates else PodState.PENDING
 

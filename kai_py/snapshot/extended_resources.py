@@ -16,7 +16,7 @@ largest rest.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from kai_py.api.records.core import Container, ExtendedResourceRequest, Pod
+from kai_py.api.records.core import Container, ContainerExtendedResourceRequest, Pod
 from kai_py.api.records.resource import (
     DeviceClaim,
     DeviceClass,
@@ -47,7 +47,7 @@ class ExtendedResources:
     """What a pod asks of resources that a class answers to, and which container uses what of it."""
 
     requests: tuple[ExtendedRequest, ...] = ()
-    uses: tuple[ExtendedResourceRequest, ...] = ()
+    container_uses: tuple[ContainerExtendedResourceRequest, ...] = ()
     resources: tuple[str, ...] = ()
     """Names, sorted."""
 
@@ -89,62 +89,62 @@ def extended_resources(pod: Pod, class_for: ClassFor) -> ExtendedResources:
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     asked = {
         resource: device_class
-        for resource in sorted({name for each in containers for name in _named(each)})
+        for resource in sorted({name for each in containers for name in _resource_amounts(each)})
         if "/" in resource and (device_class := class_for(resource))
     }
     if not asked:
         return NO_EXTENDED_RESOURCES
     requests: list[ExtendedRequest] = []
-    uses: list[ExtendedResourceRequest] = []
+    uses: list[ContainerExtendedResourceRequest] = []
     for resource, device_class in asked.items():
-        made, used = _of_resource(pod, resource, device_class)
+        made, used = _requests_for(pod, resource, device_class)
         requests += made
         uses += used
     if not requests:
         return NO_EXTENDED_RESOURCES
     return ExtendedResources(
         requests=tuple(sorted(requests, key=lambda each: each.name)),
-        uses=tuple(uses),
+        container_uses=tuple(uses),
         resources=tuple(dict.fromkeys(each.resource for each in requests)),
     )
 
 
-def _of_resource(
+def _requests_for(
     pod: Pod, resource: str, device_class: str
-) -> tuple[list[ExtendedRequest], list[ExtendedResourceRequest]]:
+) -> tuple[list[ExtendedRequest], list[ContainerExtendedResourceRequest]]:
     """The requests for one resource, and which container uses which of them."""
     lasting: dict[int, ExtendedRequest] = {}
     passing: list[tuple[int, Container, int]] = []
-    uses: list[ExtendedResourceRequest] = []
-    for index, container, count in _asking(pod, resource):
+    uses: list[ContainerExtendedResourceRequest] = []
+    for index, container, count in _requesting_containers(pod, resource):
         if _ends_before_others_start(pod, index):
             passing.append((index, container, count))
             continue
         name = _request_name(index, container, resource)
         lasting[index] = ExtendedRequest(name, resource, device_class, count)
-        uses.append(ExtendedResourceRequest(container.name, resource, name))
+        uses.append(ContainerExtendedResourceRequest(container.name, resource, name))
     rest, rest_name = 0, ""
     sharing: list[Container] = []
     for index, container, count in passing:
         left = count
         for later in (each for at, each in lasting.items() if at > index):
             if left > 0:
-                uses.append(ExtendedResourceRequest(container.name, resource, later.name))
+                uses.append(ContainerExtendedResourceRequest(container.name, resource, later.name))
                 left -= later.count
         if left > 0:
             sharing.append(container)
         if left > rest:
             rest, rest_name = left, _request_name(index, container, resource)
-    uses += [ExtendedResourceRequest(each.name, resource, rest_name) for each in sharing]
+    uses += [ContainerExtendedResourceRequest(each.name, resource, rest_name) for each in sharing]
     own = [ExtendedRequest(rest_name, resource, device_class, rest)] if rest else []
     return [*own, *lasting.values()], uses
 
 
-def _asking(pod: Pod, resource: str) -> Iterator[tuple[int, Container, int]]:
+def _requesting_containers(pod: Pod, resource: str) -> Iterator[tuple[int, Container, int]]:
     """Index, container and amount of those that ask for a resource."""
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     for index, container in enumerate(containers):
-        count = int(amount(resource, _named(container).get(resource, 0)))
+        count = int(amount(resource, _resource_amounts(container).get(resource, 0)))
         if count > 0:
             yield index, container, count
 
@@ -155,10 +155,10 @@ def _ends_before_others_start(pod: Pod, index: int) -> bool:
 
 
 def _request_name(index: int, container: Container, resource: str) -> str:
-    return f"container-{index}-request-{sorted(_named(container)).index(resource)}"
+    return f"container-{index}-request-{sorted(_resource_amounts(container)).index(resource)}"
 
 
-def _named(container: Container) -> Mapping[str, str | int | float]:
+def _resource_amounts(container: Container) -> Mapping[str, str | int | float]:
     return {**container.resources.limits, **container.resources.requests}
 
 

@@ -20,7 +20,7 @@ DeviceKey = tuple[str, str, str]
 """Driver, pool and device."""
 
 TAINT_KEY = "scheduling.kai.io/binding-failed"
-RULES = "devicetaintrules"
+TAINT_RULES = "devicetaintrules"
 
 
 class FailedDevices:
@@ -32,15 +32,15 @@ class FailedDevices:
         self._seconds: dict[DeviceKey, float] = {}
         self._rules: dict[DeviceKey, tuple[float, DeviceTaintRule]] = {}
 
-    def avoid(self, device: DeviceKey, why: str, seconds: float) -> None:
+    def avoid(self, device: DeviceKey, reason: str, seconds: float) -> None:
         """Taint a device; the time runs from the next ``tick``."""
         old = self._rules.get(device)
-        rule = _rule(device, why)
-        self._objects.apply(RULES, old and old[1], rule)
+        rule = _taint_rule(device, reason)
+        self._objects.apply(TAINT_RULES, old and old[1], rule)
         self._rules[device] = (0.0, rule)
         self._seconds[device] = seconds
 
-    def tick(self, now: float) -> None:
+    def expire(self, now: float) -> None:
         """Start the time of new taints, and end those whose time has passed."""
         for device, seconds in self._seconds.items():
             self._rules[device] = (now + seconds, self._rules[device][1])
@@ -48,15 +48,15 @@ class FailedDevices:
         for device, (until, rule) in list(self._rules.items()):
             if until <= now:
                 del self._rules[device]
-                self._objects.apply(RULES, rule, None)
+                self._objects.apply(TAINT_RULES, rule, None)
 
 
-def _rule(device: DeviceKey, why: str) -> DeviceTaintRule:
+def _taint_rule(device: DeviceKey, reason: str) -> DeviceTaintRule:
     driver, pool, name = device
     return DeviceTaintRule(
         metadata=ObjectMeta(name=f"binding-failed/{'/'.join(device)}"),
         spec=DeviceTaintRuleSpec(
             device_selector=DeviceTaintSelector(driver=driver, pool=pool, device=name),
-            taint=DeviceTaint(key=TAINT_KEY, value=why, effect="NoSchedule"),
+            taint=DeviceTaint(key=TAINT_KEY, value=reason, effect="NoSchedule"),
         ),
     )

@@ -11,8 +11,8 @@ from functools import cached_property
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.references import ClaimRef, GroupRef, PodRef
-from kai_py.grouping.gang import Owner, Subgroup, satisfied
-from kai_py.grouping.terms import Near, Wording
+from kai_py.grouping.gang import Owner, Subgroup, is_satisfied
+from kai_py.grouping.terms import GangAffinity, Wording
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.alignment import ZoneAmounts
 from kai_py.snapshot.shape import Shape
@@ -32,7 +32,7 @@ class PodState(IntEnum):
     PENDING = 1
     BOUND = 2
     RELEASING = 3
-    AWAITED = 4
+    EXPECTED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Member:
 
     pod: PodRef
     shape: Shape
-    leaf: str
+    subgroup: str
     state: PodState
     node: str
     nominated: str
@@ -73,17 +73,17 @@ class Member:
     charge: Charge
     claims: tuple[ClaimRef, ...] = ()
     gpus: tuple[SharedGpu, ...] = ()
-    provision: tuple[str, ...] = ()
-    unbound: tuple[ClaimRef, ...] = ()
+    volumes_to_provision: tuple[str, ...] = ()
+    unbound_volume_claims: tuple[ClaimRef, ...] = ()
     attachments: tuple[Attachment, ...] = ()
-    zones: ZoneAmounts = ()
+    numa_zones: ZoneAmounts = ()
     order: int = 0
     may_preempt: bool = True
-    waiting: str = ""
+    waiting_for: str = ""
     problem: str = ""
-    overdue: bool = False
-    admissible: bool = False
-    for_group: GroupReservation | None = None
+    stuck_terminating: bool = False
+    gated_by_us_only: bool = False
+    group_reservation: GroupReservation | None = None
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Gang:
     created: float
     semi_preemptible: bool = False
     suspend: bool | None = None
-    expected_pods: int = 0
+    total_pods: int = 0
     problem: str = ""
     owner_unknown: bool = False
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -126,15 +126,15 @@ class Gang:
     staleness_grace: float | None = None
     preemption_delay: float = 0.0
     last_evicted: float | None = None
-    attempted: bool = False
+    attempts_exhausted: bool = False
     mark_unschedulable: bool = True
     wording: Wording = Wording.NATIVE
-    near: tuple[Near, ...] = ()
+    gang_affinity: tuple[GangAffinity, ...] = ()
     expected_runtime: float | None = None
     ageing: float | None = None
     provisioning_class: str | None = None
-    staged: bool = False
-    awaited: tuple[Member, ...] = ()
+    starts_in_part: bool = False
+    placeholders: tuple[Member, ...] = ()
 
     @cached_property
     def pending(self) -> tuple[Member, ...]:
@@ -151,42 +151,42 @@ class Gang:
     @cached_property
     def allocated(self) -> Charge:
         """What the bound pods cost."""
-        return _sum(self.bound)
+        return _total_charge(self.bound)
 
     @property
-    def fixed(self) -> Charge:
+    def non_preemptible(self) -> Charge:
         """What those of the bound pods cost that can't be taken back."""
         if not self.semi_preemptible:
             return {} if self.preemptible else self.allocated
-        return _sum([m for m in self.bound if self.is_fixed(m)])
+        return _total_charge([m for m in self.bound if self.is_non_preemptible(m)])
 
-    def is_fixed(self, member: Member) -> bool:
+    def is_non_preemptible(self, member: Member) -> bool:
         """Whether the pod can't be taken back once it has room."""
         if not self.semi_preemptible:
             return not self.preemptible
-        return member.state == PodState.AWAITED or member.pod.uid in self._core
+        return member.state == PodState.EXPECTED or member.pod.uid in self._min_member_set
 
-    def can_give_back(self, members: Iterable[Member]) -> bool:
+    def is_preemptible(self, members: Iterable[Member]) -> bool:
         """Whether all of these pods can be taken back."""
         if not self.semi_preemptible:
             return self.preemptible
-        return not any(map(self.is_fixed, members))
+        return not any(map(self.is_non_preemptible, members))
 
     @cached_property
-    def _core(self) -> frozenset[str]:
+    def _min_member_set(self) -> frozenset[str]:
         """Uids of as many pods of each leaf as its floor, those that run before those to come."""
         left = {leaf.name: leaf.min_members for leaf in self.tree.leaves()}
         core: list[str] = []
         for member in (*self.bound, *self.pending, *self.members):
-            if left.get(member.leaf, 0) > 0 and member.pod.uid not in core:
-                left[member.leaf] -= 1
+            if left.get(member.subgroup, 0) > 0 and member.pod.uid not in core:
+                left[member.subgroup] -= 1
                 core.append(member.pod.uid)
         return frozenset(core)
 
     @property
     def requested(self) -> Charge:
         """What bound and pending pods cost together."""
-        return _sum((*self.bound, *self.pending)) if self.pending else self.allocated
+        return _total_charge((*self.bound, *self.pending)) if self.pending else self.allocated
 
     @cached_property
     def started(self) -> float:
@@ -203,20 +203,20 @@ class Gang:
         counted: dict[str, int] = {}
         for member in self.members:
             if member.state in states:
-                counted[member.leaf] = counted.get(member.leaf, 0) + 1
+                counted[member.subgroup] = counted.get(member.subgroup, 0) + 1
         return counted
 
     @cached_property
     def is_satisfied(self) -> bool:
         """Whether the bound pods reach the floor."""
-        return satisfied(self.tree, self.counts(PodState.BOUND))
+        return is_satisfied(self.tree, self.counts(PodState.BOUND))
 
     @cached_property
     def can_be_satisfied(self) -> bool:
         """Whether enough pods exist, bound or pending, to reach the floor."""
-        return satisfied(self.tree, self.counts(PodState.BOUND, PodState.PENDING))
+        return is_satisfied(self.tree, self.counts(PodState.BOUND, PodState.PENDING))
 
 
-def _sum(members: Sequence[Member]) -> Charge:
+def _total_charge(members: Sequence[Member]) -> Charge:
     """What the pods cost together; pods of one shape share what they cost, so one needs no copy."""
     return members[0].charge if len(members) == 1 else total([m.charge for m in members])

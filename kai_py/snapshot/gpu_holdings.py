@@ -10,14 +10,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from kai_py.api.gpu_share import CARD, GpuShare, SharedGpu, shared_gpus
+from kai_py.api.gpu_share import GPU_RESOURCE, GpuShare, SharedGpu, shared_gpus
 from kai_py.api.records.core import Pod
-from kai_py.snapshot.gpu_sharing import NOMINAL_MIB, SharedHolding
-from kai_py.snapshot.ledger import NodeState
+from kai_py.snapshot.gpu_sharing import NOMINAL_MIB, SharedGpuUsage
+from kai_py.snapshot.ledger import NodeUsageState
 from kai_py.snapshot.shape import Shape
 
 
-def held_gpus(pod: Pod, share: GpuShare | None) -> tuple[SharedGpu, ...]:
+def assigned_gpus(pod: Pod, share: GpuShare | None) -> tuple[SharedGpu, ...]:
     """The GPUs of a pod by its labels, or by its name if it has none and is on a node."""
     labelled = shared_gpus(pod)
     if labelled or share is None or not pod.spec.node_name:
@@ -25,15 +25,15 @@ def held_gpus(pod: Pod, share: GpuShare | None) -> tuple[SharedGpu, ...]:
     return tuple(SharedGpu(f"{pod.metadata.uid}-{n}") for n in range(share.devices))
 
 
-def shared_holding(shape: Shape, gpus: tuple[SharedGpu, ...]) -> SharedHolding | None:
+def shared_gpu_usage(shape: Shape, gpus: tuple[SharedGpu, ...]) -> SharedGpuUsage | None:
     """What a pod of ``shape`` holds of ``gpus``."""
     if shape.gpu_share is not None:
-        return SharedHolding(gpus, shape.gpu_share)
-    reserves = len(gpus) == 1 and shape.requests.get(CARD) == 1
-    return SharedHolding(gpus) if reserves else None
+        return SharedGpuUsage(gpus, shape.gpu_share)
+    reserves = len(gpus) == 1 and shape.requests.get(GPU_RESOURCE) == 1
+    return SharedGpuUsage(gpus) if reserves else None
 
 
-class CardMemory:
+class GpuMemory:
     """MiB of a GPU per node, and the pods whose cost depends on it."""
 
     def __init__(self) -> None:
@@ -41,31 +41,31 @@ class CardMemory:
         self._generation = -1
         self._by_node: dict[str, float] = {}
         self._smallest = NOMINAL_MIB
-        self._watched: dict[str, None] = {}
+        self._tracked: dict[str, None] = {}
 
-    def watch(self, uid: str, share: GpuShare | None) -> None:
+    def track(self, uid: str, share: GpuShare | None) -> None:
         """Remember a pod that asks for an amount of memory."""
-        self._watched.pop(uid, None)
+        self._tracked.pop(uid, None)
         if share is not None and share.memory:
-            self._watched[uid] = None
+            self._tracked[uid] = None
 
     def forget(self, uid: str) -> None:
         """The pod is gone."""
-        self._watched.pop(uid, None)
+        self._tracked.pop(uid, None)
 
-    def at(self, node: str) -> float:
+    def on_node(self, node: str) -> float:
         """MiB of a GPU on ``node``; without a node, or a label on it, of the smallest GPU."""
         return self._by_node.get(node, self._smallest)
 
-    def changed(self, state: NodeState) -> Iterable[str]:
+    def update(self, state: NodeUsageState) -> Iterable[str]:
         """Take in the nodes; the pods, by uid, whose cost may have changed."""
         if state.nodes.generation == self._generation:
             return ()
         self._generation = state.nodes.generation
         sharing = state.gpu_sharing
-        rows = np.flatnonzero(sharing.known)
+        rows = np.flatnonzero(sharing.memory_known)
         by_node = {state.nodes.names[row]: float(sharing.memory[row]) for row in rows}
         if by_node == self._by_node:
             return ()
         self._by_node, self._smallest = by_node, sharing.smallest
-        return tuple(self._watched)
+        return tuple(self._tracked)

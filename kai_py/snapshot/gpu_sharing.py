@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kai_py.api.gpu_share import CARD, UNKNOWN_INDEX, GpuShare, SharedGpu
+from kai_py.api.gpu_share import GPU_RESOURCE, UNKNOWN_INDEX, GpuShare, SharedGpu
 from kai_py.snapshot.nodes import NodeColumns, node_columns
 from kai_py.snapshot.resources import Bools, Floats, Ints, ResourceIndex
 
@@ -35,7 +35,7 @@ NO_NODES = node_columns((), ResourceIndex(), -1)
 
 
 @dataclass(frozen=True, slots=True)
-class SharedHolding:
+class SharedGpuUsage:
     """A pod's part of each of ``gpus``.
 
     A pod that asks for no part keeps the GPU of its group reserved, as KAI's reservation pods do.
@@ -57,30 +57,32 @@ class GpuSharing:
     """
 
     memory: Floats = field(default_factory=lambda: np.zeros(0))
-    known: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    memory_known: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     rows: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     groups: Groups = field(default_factory=lambda: np.zeros(0, dtype=np.object_))
     index: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     used: Floats = field(default_factory=lambda: np.zeros(0))
-    leaving: Floats = field(default_factory=lambda: np.zeros(0))
-    staying: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    ends: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    releasing: Floats = field(default_factory=lambda: np.zeros(0))
+    remaining_pods: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    fully_releasing: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     @cached_property
     def smallest(self) -> float:
         """MiB of the smallest GPU of the cluster."""
-        return float(self.memory[self.known].min()) if self.known.any() else NOMINAL_MIB
+        return (
+            float(self.memory[self.memory_known].min()) if self.memory_known.any() else NOMINAL_MIB
+        )
 
-    def cards(self, *, ending: bool) -> Floats:
+    def whole_gpus(self, *, releasing: bool) -> Floats:
         """(nodes,) whole GPUs that shared ones stand for; ``ending``: only those given back."""
-        rows = self.rows[self.ends] if ending else self.rows
+        rows = self.rows[self.fully_releasing] if releasing else self.rows
         return np.bincount(rows, minlength=len(self.memory)).astype(np.float64)
 
 
-class SharedCards:
+class SharedGpuTable:
     """The mutable side: one column per shared GPU, dense, in no particular order."""
 
-    _PORTION, _MIB, _LEAVING_PORTION, _LEAVING_MIB, _SHARERS, _LEAVING, _RESERVED = range(7)
+    _FRACTION, _MIB, _RELEASING_FRACTION, _RELEASING_MIB, _SHARERS, _RELEASING, _RESERVED = range(7)
 
     def __init__(self) -> None:
         """Start with none."""
@@ -93,48 +95,48 @@ class SharedCards:
         self._nodes = NO_NODES
         self._memory: tuple[Floats, Bools] = (np.zeros(0), np.zeros(0, dtype=np.bool_))
 
-    def post(self, node: str, holding: SharedHolding, sign: float, *, leaving: bool) -> None:
+    def add(self, node: str, usage: SharedGpuUsage, sign: float, *, releasing: bool) -> None:
         """Add a pod on ``node`` (or with -1 take it away)."""
-        for gpu in holding.gpus:
+        for gpu in usage.gpus:
             slot = self._slot(node, gpu.group)
             self._index[slot] = max(self._index[slot], gpu.index)
             sums = self._sums[:, slot]
-            share = holding.share
+            share = usage.share
             if share == NO_SHARE:
                 sums[self._RESERVED] += sign
             else:
-                sums[self._PORTION] += sign * share.portion
+                sums[self._FRACTION] += sign * share.fraction
                 sums[self._MIB] += sign * share.memory
                 sums[self._SHARERS] += sign
-            if leaving and share != NO_SHARE:
-                sums[self._LEAVING_PORTION] += sign * share.portion
-                sums[self._LEAVING_MIB] += sign * share.memory
-                sums[self._LEAVING] += sign
+            if releasing and share != NO_SHARE:
+                sums[self._RELEASING_FRACTION] += sign * share.fraction
+                sums[self._RELEASING_MIB] += sign * share.memory
+                sums[self._RELEASING] += sign
             if not sums[self._SHARERS] and not sums[self._RESERVED]:
                 self._drop(slot)
 
-    def freeze(self, nodes: NodeColumns) -> GpuSharing:
+    def snapshot(self, nodes: NodeColumns) -> GpuSharing:
         """The shared GPUs of ``nodes``."""
         if nodes.positions is not self._nodes.positions:
             found = [nodes.positions.get(node, -1) for node, _ in self._names]
             self._rows[: len(found)] = found
         if nodes is not self._nodes:
-            self._nodes, self._memory = nodes, gpu_memory(nodes)
+            self._nodes, self._memory = nodes, node_gpu_memory(nodes)
         memory, known = self._memory
         kept = np.flatnonzero(self._rows[: len(self._names)] >= 0)
         rows, sums = self._rows[kept], self._sums[:, kept]
-        staying = (sums[self._SHARERS] - sums[self._LEAVING]).astype(np.int64)
+        staying = (sums[self._SHARERS] - sums[self._RELEASING]).astype(np.int64)
         each = memory[rows]
         return GpuSharing(
             memory=memory,
-            known=known,
+            memory_known=known,
             rows=rows,
             groups=self._groups[kept],
             index=self._index[kept],
-            used=sums[self._PORTION] * each + sums[self._MIB],
-            leaving=sums[self._LEAVING_PORTION] * each + sums[self._LEAVING_MIB],
-            staying=staying,
-            ends=(staying == 0) & (sums[self._LEAVING] > 0),
+            used=sums[self._FRACTION] * each + sums[self._MIB],
+            releasing=sums[self._RELEASING_FRACTION] * each + sums[self._RELEASING_MIB],
+            remaining_pods=staying,
+            fully_releasing=(staying == 0) & (sums[self._RELEASING] > 0),
         )
 
     def _slot(self, node: str, group: str) -> int:
@@ -167,26 +169,26 @@ class SharedCards:
             column[..., slot] = column[..., last]
 
 
-def with_shared(
-    resources: ResourceIndex, sharing: GpuSharing, amounts: Floats, *, ending: bool
+def with_shared_gpus(
+    resources: ResourceIndex, sharing: GpuSharing, amounts: Floats, *, releasing: bool
 ) -> Floats:
     """``amounts`` (resources, nodes) with the whole GPUs that shared ones stand for."""
-    row = resources.positions.get(CARD)
+    row = resources.positions.get(GPU_RESOURCE)
     if row is None or not sharing.rows.size:
         return amounts
     counted = amounts.copy()
-    counted[row] += sharing.cards(ending=ending)
+    counted[row] += sharing.whole_gpus(releasing=releasing)
     return counted
 
 
-def gpu_memory(nodes: NodeColumns) -> tuple[Floats, Bools]:
+def node_gpu_memory(nodes: NodeColumns) -> tuple[Floats, Bools]:
     """(nodes,) MiB of one GPU, and whether the node says so."""
     column = nodes.label(MEMORY_LABEL)
-    by_code = np.array([card_memory(value) for value in column.values])
+    by_code = np.array([parse_gpu_memory(value) for value in column.values])
     known = by_code[column.codes] > 0
     return np.where(known, by_code[column.codes], NOMINAL_MIB), known
 
 
-def card_memory(text: str) -> float:
+def parse_gpu_memory(text: str) -> float:
     """MiB by the label's text, in whole hundreds; 0 for none or one that is no number."""
     return int(text) // 100 * 100.0 if text.isdecimal() else 0.0

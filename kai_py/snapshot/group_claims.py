@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from kai_py.api.records.core import Pod, PodResourceClaim, ResourceClaimStatus
-from kai_py.api.records.document import Document
+from kai_py.api.records.core import Pod, PodResourceClaim, PodResourceClaimStatus
+from kai_py.api.records.document import Unstructured
 from kai_py.api.references import ClaimRef, GroupRef
 from kai_py.snapshot.gangs import Gang
 
-GROUPS = "podgroups"
+POD_GROUPS = "podgroups"
 
 GroupKey = tuple[str, str]
 """Namespace and name of a PodGroup."""
@@ -33,18 +33,18 @@ class GroupClaims:
     """
 
     group: GroupRef | None = None
-    wanted: tuple[PodResourceClaim, ...] = ()
-    made: Mapping[str, str | None] = field(default_factory=dict)
+    entries: tuple[PodResourceClaim, ...] = ()
+    claim_names: Mapping[str, str | None] = field(default_factory=dict)
 
-    def has(self, wanted: PodResourceClaim) -> bool:
+    def has(self, entry: PodResourceClaim) -> bool:
         """Whether an entry of a pod is the group's."""
-        return wanted in self.wanted
+        return entry in self.entries
 
 
-NO_GROUP = GroupClaims()
+NO_GROUP_CLAIMS = GroupClaims()
 
 
-def group_of(pod: Pod) -> GroupKey | None:
+def pod_group_of(pod: Pod) -> GroupKey | None:
     """The PodGroup that ``pod`` names, whether it exists or not."""
     group = pod.spec.scheduling_group
     if group is None or not group.pod_group_name:
@@ -54,31 +54,33 @@ def group_of(pod: Pod) -> GroupKey | None:
 
 def group_claims(pod: Pod, find: FindNamed) -> GroupClaims:
     """What the PodGroup of ``pod`` claims, as far as it is known."""
-    named = group_of(pod) if pod.spec.resource_claims else None
+    named = pod_group_of(pod) if pod.spec.resource_claims else None
     if named is None:
-        return NO_GROUP
-    found = find(GROUPS, *named)
-    if not isinstance(found, Document):
-        return NO_GROUP
+        return NO_GROUP_CLAIMS
+    found = find(POD_GROUPS, *named)
+    if not isinstance(found, Unstructured):
+        return NO_GROUP_CLAIMS
     wanted = found.first_at("spec.resourceClaims") or []
     statuses = found.first_at("status.resourceClaimStatuses") or []
-    made = msgspec.convert(statuses, tuple[ResourceClaimStatus, ...])
+    made = msgspec.convert(statuses, tuple[PodResourceClaimStatus, ...])
     meta = found.metadata
     return GroupClaims(
         group=GroupRef(meta.namespace, meta.name, meta.uid),
-        wanted=msgspec.convert(wanted, tuple[PodResourceClaim, ...]),
-        made={each.name: each.resource_claim_name for each in made},
+        entries=msgspec.convert(wanted, tuple[PodResourceClaim, ...]),
+        claim_names={each.name: each.resource_claim_name for each in made},
     )
 
 
-def group_users(
+def group_claim_users(
     claims: Sequence[ClaimRef], gangs: Iterable[Gang]
 ) -> Mapping[ClaimRef, frozenset[str]]:
     """Pods on nodes, also leaving ones, that use ``claims`` of their groups; O(pods) if any."""
     users: dict[ClaimRef, set[str]] = {ref: set() for ref in claims}
     for gang in gangs if users else ():
         for member in gang.members:
-            used = member.for_group.claims if member.for_group and member.node else ()
+            used = (
+                member.group_reservation.claims if member.group_reservation and member.node else ()
+            )
             for ref in used:
                 users.setdefault(ref, set()).add(member.pod.uid)
     return {ref: frozenset(users[ref]) for ref in claims}

@@ -7,12 +7,12 @@ Source: KEP-4671.
 """
 
 from kai_py.api.records.core import Pod
-from kai_py.snapshot.assumptions import FINISHED
+from kai_py.snapshot.assumptions import FINISHED_PHASES
 
-Key = tuple[str, ...]
+GroupSchedulersKey = tuple[str, ...]
 
 
-def group_key(pod: Pod) -> Key | None:
+def group_schedulers_key(pod: Pod) -> GroupSchedulersKey | None:
     """What stands for the group of ``pod`` among all, None if it names none."""
     namespace, group, workload = (
         pod.metadata.namespace,
@@ -32,10 +32,10 @@ class GroupSchedulers:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._counts: dict[Key, dict[str, int]] = {}
-        self._pods: dict[str, tuple[Key, str]] = {}
+        self._counts: dict[GroupSchedulersKey, dict[str, int]] = {}
+        self._pods: dict[str, tuple[GroupSchedulersKey, str]] = {}
 
-    def of(self, key: Key) -> tuple[str, ...]:
+    def of(self, key: GroupSchedulersKey) -> tuple[str, ...]:
         """The schedulers that pods of the group name, in order."""
         return tuple(sorted(self._counts.get(key, {})))
 
@@ -43,9 +43,9 @@ class GroupSchedulers:
         """The schedulers that pods of a PodGroup name, in order; none if it has no pods."""
         return self.of(("schedulers", namespace, group))
 
-    def set(self, pod: Pod) -> tuple[Key, ...]:
+    def set(self, pod: Pod) -> tuple[GroupSchedulersKey, ...]:
         """Take in a pod; gives the groups in which other schedulers are named now."""
-        key = None if pod.status.phase in FINISHED else group_key(pod)
+        key = None if pod.status.phase in FINISHED_PHASES else group_schedulers_key(pod)
         named = None if key is None else (key, pod.spec.scheduler_name)
         if self._pods.get(pod.metadata.uid) == named:
             return ()
@@ -55,12 +55,14 @@ class GroupSchedulers:
         self._pods[pod.metadata.uid] = named
         return (*changed, *self._count(*named, 1))
 
-    def remove(self, uid: str) -> tuple[Key, ...]:
+    def remove(self, uid: str) -> tuple[GroupSchedulersKey, ...]:
         """The pod is gone; gives its group if one scheduler less is named there now."""
         named = self._pods.pop(uid, None)
         return () if named is None else self._count(*named, -1)
 
-    def _count(self, key: Key, scheduler: str, change: int) -> tuple[Key, ...]:
+    def _count(
+        self, key: GroupSchedulersKey, scheduler: str, change: int
+    ) -> tuple[GroupSchedulersKey, ...]:
         schedulers = self._counts.setdefault(key, {})
         before = schedulers.get(scheduler, 0)
         schedulers[scheduler] = before + change

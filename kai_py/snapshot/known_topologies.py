@@ -3,7 +3,7 @@
 from kai_py.api.records.kai import KaiTopology
 
 
-class KnownTopologies:
+class Topologies:
     """Topologies by name."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from kai_py.snapshot.resources import Bools, Ints
 
-NOWHERE = -1
+NO_DOMAIN = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class LabelColumn:
     codes: Ints
     values: tuple[str, ...]
 
-    def where(self, wanted: Sequence[str]) -> Bools:
+    def matches(self, wanted: Sequence[str]) -> Bools:
         """(nodes,) bool: the label is present and its value is one of ``wanted``."""
         chosen = np.zeros(len(self.values), dtype=np.bool_)
         chosen[[code for code, value in enumerate(self.values) if code and value in wanted]] = True
@@ -30,7 +30,7 @@ class LabelColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class TopologyLevel:
     """One level of a topology.
 
     ``codes``: (nodes,) int64 domain of each node, ``NOWHERE`` where it has none. ``names``: the
@@ -44,11 +44,13 @@ class Level:
 
     def sums(self, amounts: Ints) -> Ints:
         """(domains,) ``amounts`` (nodes,) added up per domain."""
-        shifted = np.bincount(self.codes - NOWHERE, weights=amounts, minlength=len(self.names) + 1)
+        shifted = np.bincount(
+            self.codes - NO_DOMAIN, weights=amounts, minlength=len(self.names) + 1
+        )
         return shifted[1:].astype(np.int64)
 
 
-def encoded(values: Sequence[str | None]) -> LabelColumn:
+def encode_label(values: Sequence[str | None]) -> LabelColumn:
     """The column of a label with these values, None where it is absent."""
     codes: dict[str, int] = {}
     column = np.zeros(len(values), dtype=np.int64)
@@ -59,9 +61,9 @@ def encoded(values: Sequence[str | None]) -> LabelColumn:
     return LabelColumn(codes=column, values=("", *codes))
 
 
-def levels_of(columns: Mapping[str, LabelColumn]) -> tuple[Level, ...]:
+def topology_levels(columns: Mapping[str, LabelColumn]) -> tuple[TopologyLevel, ...]:
     """The levels of a topology from its labels, coarse to fine."""
-    levels: list[Level] = []
+    levels: list[TopologyLevel] = []
     paths, of_node = [""], np.int64(0)
     for key, column in columns.items():
         values = len(column.values)
@@ -72,8 +74,8 @@ def levels_of(columns: Mapping[str, LabelColumn]) -> tuple[Level, ...]:
         paths = [f"{paths[above]}/{column.values[code] if code else ''}" for above, code in split]
         named = sorted((path, at) for at, path in enumerate(paths) if split[at][1])
         order = [at for _, at in named]
-        domains = np.full(len(paths), NOWHERE, dtype=np.int64)
+        domains = np.full(len(paths), NO_DOMAIN, dtype=np.int64)
         domains[order] = np.arange(len(named))
         names = tuple(path[1:] for path, _ in named)
-        levels.append(Level(key, domains[of_node], names, first[order]))
+        levels.append(TopologyLevel(key, domains[of_node], names, first[order]))
     return tuple(levels)

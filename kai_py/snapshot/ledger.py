@@ -13,22 +13,22 @@ import numpy as np
 
 from kai_py.api.gpu_share import MIG_PREFIX
 from kai_py.api.records.core import Node
-from kai_py.snapshot.gpu_sharing import GpuSharing, SharedCards, SharedHolding, with_shared
+from kai_py.snapshot.gpu_sharing import GpuSharing, SharedGpuTable, SharedGpuUsage, with_shared_gpus
 from kai_py.snapshot.nodes import NodeColumns, is_ready, node_columns, with_node
 from kai_py.snapshot.resources import Floats, ResourceIndex
 from kai_py.snapshot.shape import HostPort
 from kai_py.snapshot.volume_needs import Attachment
 
 Item = TypeVar("Item")
-Held = tuple[tuple[Item, bool], ...]
+InUse = tuple[tuple[Item, bool], ...]
 """What is held, and whether the holder leaves."""
 
-Things = tuple[Mapping[int, Held[HostPort]], Mapping[int, Held[Attachment]], Held[str]]
+NodeItems = tuple[Mapping[int, InUse[HostPort]], Mapping[int, InUse[Attachment]], InUse[str]]
 """Host ports and volumes by node row, and volume claims that only one pod may use."""
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class PodUsage:
     """What one pod holds on one node.
 
     ``legacy_mig``: it holds MIG devices that it doesn't request, so nobody knows which.
@@ -39,48 +39,48 @@ class Holding:
     requests: Mapping[str, float]
     host_ports: tuple[HostPort, ...] = ()
     releasing: bool = False
-    shared: SharedHolding | None = None
+    shared_gpus: SharedGpuUsage | None = None
     legacy_mig: bool = False
     attachments: tuple[Attachment, ...] = ()
     exclusive: tuple[str, ...] = ()
 
     @property
-    def has_things(self) -> bool:
+    def has_items(self) -> bool:
         """Whether it holds anything that is not an amount."""
         return bool(self.host_ports or self.attachments or self.exclusive)
 
 
 @dataclass(frozen=True)
-class NodeState:
+class NodeUsageState:
     """The frozen result; see Snapshot for the meaning of the arrays."""
 
     resources: ResourceIndex
     nodes: NodeColumns
     used: Floats
     releasing: Floats
-    host_ports: Mapping[int, Held[HostPort]]
-    attached: Mapping[int, Held[Attachment]]
-    exclusive_claims: Held[str]
+    host_ports: Mapping[int, InUse[HostPort]]
+    attached: Mapping[int, InUse[Attachment]]
+    exclusive_claims: InUse[str]
     gpu_sharing: GpuSharing
 
 
-class NodeLedger:
+class NodeUsageTable:
     """Nodes and the pods that hold room on them."""
 
     def __init__(self) -> None:
         """Start with no nodes."""
         self._nodes: dict[str, Node] = {}
-        self._holdings: dict[str, Holding] = {}
-        self._with_things: dict[str, dict[str, Holding]] = {}
-        self._things: Things | None = None
+        self._usages: dict[str, PodUsage] = {}
+        self._with_items: dict[str, dict[str, PodUsage]] = {}
+        self._items: NodeItems | None = None
         self._resources = ResourceIndex()
         self._columns = node_columns((), self._resources, 0)
         self._used = np.zeros((len(self._resources.names), 0))
         self._releasing = self._used.copy()
         self._generation = 0
         self._stale = True
-        self._shared = False
-        self._cards = SharedCards()
+        self._handed_out = False
+        self._shared_gpus = SharedGpuTable()
         self._legacy_mig: dict[str, int] = {}
 
     def set_node(self, name: str, node: Node | None) -> bool:
@@ -100,41 +100,43 @@ class NodeLedger:
         self._columns = with_node(self._columns, node, self._resources, self._generation)
         return True
 
-    def set_holding(self, pod_uid: str, holding: Holding | None) -> None:
+    def set_usage(self, pod_uid: str, usage: PodUsage | None) -> None:
         """Say what a pod holds now; None when it holds nothing any more."""
-        before = self._holdings.pop(pod_uid, None)
+        before = self._usages.pop(pod_uid, None)
         if before is not None:
-            self._post(pod_uid, before, -1.0)
-        if holding is not None:
-            self._holdings[pod_uid] = holding
-            self._post(pod_uid, holding, 1.0)
+            self._apply_usage(pod_uid, before, -1.0)
+        if usage is not None:
+            self._usages[pod_uid] = usage
+            self._apply_usage(pod_uid, usage, 1.0)
 
-    def know_resources(self, names: Mapping[str, float]) -> None:
+    def add_resources(self, names: Mapping[str, float]) -> None:
         """Make sure every resource has a row."""
         if any(name not in self._resources.positions for name in names):
             self._resources = self._resources.extended(names)
             self._stale = True
 
-    def freeze(self) -> NodeState:
+    def snapshot(self) -> NodeUsageState:
         """The current state; the arrays must not be written to."""
         if self._stale:
             self._rebuild()
-        self._shared = True
+        self._handed_out = True
         for array in (self._used, self._releasing):
             array.flags.writeable = False
-        if self._things is None:
-            self._things = _things(self._with_things, self._columns.positions)
-        sharing = self._cards.freeze(self._columns)
-        return NodeState(
+        if self._items is None:
+            self._items = _node_items(self._with_items, self._columns.positions)
+        sharing = self._shared_gpus.snapshot(self._columns)
+        return NodeUsageState(
             self._resources,
             self._columns,
-            self._without_mig(with_shared(self._resources, sharing, self._used, ending=False)),
-            with_shared(self._resources, sharing, self._releasing, ending=True),
-            *self._things,
+            self._without_unknown_mig(
+                with_shared_gpus(self._resources, sharing, self._used, releasing=False)
+            ),
+            with_shared_gpus(self._resources, sharing, self._releasing, releasing=True),
+            *self._items,
             sharing,
         )
 
-    def _without_mig(self, used: Floats) -> Floats:
+    def _without_unknown_mig(self, used: Floats) -> Floats:
         """Where MIG devices are held that nobody can name, none is free."""
         positions = self._columns.positions
         at = [positions[node] for node in self._legacy_mig if node in positions]
@@ -145,30 +147,30 @@ class NodeLedger:
         taken[cells] = np.maximum(taken[cells], self._columns.allocatable[cells])
         return taken
 
-    def _post(self, pod_uid: str, holding: Holding, sign: float) -> None:
-        if holding.has_things:
-            self._things = None
-            pods = self._with_things.setdefault(holding.node, {})
+    def _apply_usage(self, pod_uid: str, usage: PodUsage, sign: float) -> None:
+        if usage.has_items:
+            self._items = None
+            pods = self._with_items.setdefault(usage.node, {})
             if sign > 0:
-                pods[pod_uid] = holding
+                pods[pod_uid] = usage
             else:
                 pods.pop(pod_uid, None)
-        if holding.shared is not None:
-            self._cards.post(holding.node, holding.shared, sign, leaving=holding.releasing)
-        if holding.legacy_mig:
-            self._count_legacy_mig(holding.node, int(sign))
-        self.know_resources(holding.requests)
+        if usage.shared_gpus is not None:
+            self._shared_gpus.add(usage.node, usage.shared_gpus, sign, releasing=usage.releasing)
+        if usage.legacy_mig:
+            self._count_legacy_mig(usage.node, int(sign))
+        self.add_resources(usage.requests)
         if self._stale:
             return
-        row = self._columns.positions.get(holding.node)
+        row = self._columns.positions.get(usage.node)
         if row is None:
             return
-        if self._shared:
+        if self._handed_out:
             self._used, self._releasing = self._used.copy(), self._releasing.copy()
-            self._shared = False
-        _add(self._used, self._resources, row, holding.requests, sign)
-        if holding.releasing:
-            _add(self._releasing, self._resources, row, holding.requests, sign)
+            self._handed_out = False
+        _add(self._used, self._resources, row, usage.requests, sign)
+        if usage.releasing:
+            _add(self._releasing, self._resources, row, usage.requests, sign)
 
     def _count_legacy_mig(self, node: str, change: int) -> None:
         count = self._legacy_mig.pop(node, 0) + change
@@ -182,9 +184,9 @@ class NodeLedger:
         self._columns = node_columns(tuple(self._nodes.values()), self._resources, self._generation)
         shape = (len(self._resources.names), len(self._columns))
         self._used, self._releasing = np.zeros(shape), np.zeros(shape)
-        self._stale = self._shared = False
-        self._things = None
-        for holding in self._holdings.values():
+        self._stale = self._handed_out = False
+        self._items = None
+        for holding in self._usages.values():
             row = self._columns.positions.get(holding.node)
             if row is None:
                 continue
@@ -193,33 +195,35 @@ class NodeLedger:
                 _add(self._releasing, self._resources, row, holding.requests, 1.0)
 
 
-def _things(pods_by_node: Mapping[str, Mapping[str, Holding]], rows: Mapping[str, int]) -> Things:
+def _node_items(
+    pods_by_node: Mapping[str, Mapping[str, PodUsage]], rows: Mapping[str, int]
+) -> NodeItems:
     holders = {
         rows[node]: tuple(pods.values())
         for node, pods in pods_by_node.items()
         if node in rows and pods
     }
     return (
-        {row: _each(pods, _ports) for row, pods in holders.items()},
-        {row: _each(pods, _attachments) for row, pods in holders.items()},
-        tuple(item for pods in holders.values() for item in _each(pods, _exclusive)),
+        {row: _in_use(pods, _ports) for row, pods in holders.items()},
+        {row: _in_use(pods, _attachments) for row, pods in holders.items()},
+        tuple(item for pods in holders.values() for item in _in_use(pods, _exclusive)),
     )
 
 
-def _each(pods: Iterable[Holding], items: Callable[[Holding], Iterable[Item]]) -> Held[Item]:
+def _in_use(pods: Iterable[PodUsage], items: Callable[[PodUsage], Iterable[Item]]) -> InUse[Item]:
     return tuple((item, held.releasing) for held in pods for item in items(held))
 
 
-def _ports(held: Holding) -> tuple[HostPort, ...]:
-    return held.host_ports
+def _ports(usage: PodUsage) -> tuple[HostPort, ...]:
+    return usage.host_ports
 
 
-def _attachments(held: Holding) -> tuple[Attachment, ...]:
-    return held.attachments
+def _attachments(usage: PodUsage) -> tuple[Attachment, ...]:
+    return usage.attachments
 
 
-def _exclusive(held: Holding) -> tuple[str, ...]:
-    return held.exclusive
+def _exclusive(usage: PodUsage) -> tuple[str, ...]:
+    return usage.exclusive
 
 
 def _add(

@@ -7,24 +7,24 @@ from kai_py.api.records.core import Pod, PodAffinityTerm
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbour:
+class PlacedPod:
     """A pod on a node, and whom it refuses (its required anti-affinity)."""
 
     uid: str
     node: str
     namespace: str
     labels: Mapping[str, str] = field(default_factory=dict)
-    refuses: tuple[PodAffinityTerm, ...] = ()
+    anti_affinity_terms: tuple[PodAffinityTerm, ...] = ()
 
 
-class Neighbours:
+class PlacedPods:
     """All pods on nodes, and whether any pod, on a node or waiting, has rules about others."""
 
     def __init__(self) -> None:
         """Start empty."""
-        self._standing: dict[str, Neighbour] = {}
-        self._ruling: dict[str, None] = {}
-        self._refusing: dict[str, None] = {}
+        self._placed: dict[str, PlacedPod] = {}
+        self._with_rules: dict[str, None] = {}
+        self._with_anti_affinity: dict[str, None] = {}
 
     def set(self, pod: Pod, node: str) -> None:
         """The pod stands on ``node``, or waits ("")."""
@@ -33,28 +33,28 @@ class Neighbours:
             affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else ()
         )
         if node:
-            self._standing[uid] = Neighbour(
+            self._placed[uid] = PlacedPod(
                 uid, node, pod.metadata.namespace, pod.metadata.labels, refuses
             )
         else:
-            self._standing.pop(uid, None)
-        _mark(self._ruling, uid, wanted=has_pod_rules(pod))
-        _mark(self._refusing, uid, wanted=bool(refuses))
+            self._placed.pop(uid, None)
+        _set_flag(self._with_rules, uid, value=has_pod_rules(pod))
+        _set_flag(self._with_anti_affinity, uid, value=bool(refuses))
 
     def remove(self, uid: str) -> None:
         """The pod is gone or finished."""
-        self._standing.pop(uid, None)
-        self._ruling.pop(uid, None)
-        self._refusing.pop(uid, None)
+        self._placed.pop(uid, None)
+        self._with_rules.pop(uid, None)
+        self._with_anti_affinity.pop(uid, None)
 
     @property
-    def refuse(self) -> bool:
+    def any_anti_affinity(self) -> bool:
         """Whether any pod refuses others, so that everybody's labels matter."""
-        return bool(self._refusing)
+        return bool(self._with_anti_affinity)
 
-    def standing(self) -> tuple[Neighbour, ...]:
+    def snapshot(self) -> tuple[PlacedPod, ...]:
         """All pods on nodes; nothing when no pod has rules about others."""
-        return tuple(self._standing.values()) if self._ruling else ()
+        return tuple(self._placed.values()) if self._with_rules else ()
 
 
 def has_pod_rules(pod: Pod) -> bool:
@@ -64,8 +64,8 @@ def has_pod_rules(pod: Pod) -> bool:
     return between or bool(pod.spec.topology_spread_constraints)
 
 
-def _mark(table: dict[str, None], uid: str, *, wanted: bool) -> None:
-    if wanted:
+def _set_flag(table: dict[str, None], uid: str, *, value: bool) -> None:
+    if value:
         table[uid] = None
     else:
         table.pop(uid, None)

@@ -30,8 +30,8 @@ class NodeKind:
     for one such node: product, or partition profile, or type, or driver, with how many there are.
     """
 
-    like: str
-    nodes: int
+    example: str
+    count: int
     type: str
     amounts: Mapping[str, str]
     devices: Mapping[str, int]
@@ -50,18 +50,18 @@ def node_kinds(snapshot: Snapshot) -> list[NodeKind]:
         alike.setdefault(key, []).append(node)
     return [
         NodeKind(
-            like=first.metadata.name,
-            nodes=1 + len(others),
+            example=first.metadata.name,
+            count=1 + len(others),
             type=_type(first),
             amounts=dict(_amounts(first)),
             devices=dict(devices.get(first.metadata.name, {})),
             taints=tuple(f"{taint.key}:{taint.effect}" for taint in first.spec.taints),
         )
-        for first, *others in sorted(alike.values(), key=_frequent_first)
+        for first, *others in sorted(alike.values(), key=_most_frequent_first)
     ]
 
 
-def _frequent_first(alike: list[Node]) -> tuple[int, str]:
+def _most_frequent_first(alike: list[Node]) -> tuple[int, str]:
     return -len(alike), alike[0].metadata.name
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kai_py.api.records.core import Node, Taint
-from kai_py.snapshot.labels import LabelColumn, Level, encoded, levels_of
+from kai_py.snapshot.labels import LabelColumn, TopologyLevel, encode_label, topology_levels
 from kai_py.snapshot.resources import Bools, Floats, Ints, ResourceIndex, amount
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -37,7 +37,9 @@ class NodeColumns:
     problems: Mapping[str, str] = field(default_factory=dict)
     positions: Mapping[str, int] = field(default_factory=dict)
     _labels: dict[str, LabelColumn] = field(default_factory=dict, repr=False)
-    _levels: dict[tuple[str, ...], tuple[Level, ...]] = field(default_factory=dict, repr=False)
+    _levels: dict[tuple[str, ...], tuple[TopologyLevel, ...]] = field(
+        default_factory=dict, repr=False
+    )
 
     def __len__(self) -> int:
         return len(self.names)
@@ -46,21 +48,23 @@ class NodeColumns:
         """The column of label ``key``, encoded on first use."""
         column = self._labels.get(key)
         if column is None:
-            column = self._labels[key] = encoded([r.metadata.labels.get(key) for r in self.records])
+            column = self._labels[key] = encode_label(
+                [r.metadata.labels.get(key) for r in self.records]
+            )
         return column
 
-    def levels(self, keys: tuple[str, ...]) -> tuple[Level, ...]:
+    def levels(self, keys: tuple[str, ...]) -> tuple[TopologyLevel, ...]:
         """The levels of the topology of these labels, coarse to fine; encoded on first use."""
         known = self._levels.get(keys)
         if known is None:
-            known = self._levels[keys] = levels_of({key: self.label(key) for key in keys})
+            known = self._levels[keys] = topology_levels({key: self.label(key) for key in keys})
         return known
 
     def name_column(self) -> LabelColumn:
         """``metadata.name`` as a column, for matchFields."""
         column = self._labels.get("metadata.name")
         if column is None:
-            column = self._labels["metadata.name"] = encoded(list(self.names))
+            column = self._labels["metadata.name"] = encode_label(list(self.names))
         return column
 
 

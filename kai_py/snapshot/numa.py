@@ -15,17 +15,17 @@ from kai_py.api.records.node_topology import NodeResourceTopology, Zone
 from kai_py.snapshot.alignment import Alignment
 from kai_py.snapshot.resources import amount
 
-Amounts = tuple[tuple[float, ...], ...]
+AmountsByZone = tuple[tuple[float, ...], ...]
 """(zones, resources) in row units."""
 
-MOST_ZONES = 16
+MAX_ZONES = 16
 """A kubelet that aligns starts on nodes of at most 8, unless told otherwise."""
 
 
 class NumaPolicy(StrEnum):
     """TopologyManager policies under which a kubelet refuses pods."""
 
-    SINGLE = "single-numa-node"
+    SINGLE_NUMA_NODE = "single-numa-node"
     RESTRICTED = "restricted"
 
 
@@ -39,11 +39,11 @@ class NumaNode:
     """
 
     policy: NumaPolicy | None
-    by_pod: bool
+    pod_scope: bool
     zones: tuple[str, ...]
     resources: tuple[str, ...]
-    allocatable: Amounts
-    available: Amounts
+    allocatable: AmountsByZone
+    available: AmountsByZone
     unreported: tuple[Alignment, ...] = ()
     problem: str = ""
 
@@ -55,7 +55,7 @@ class NumaReports:
         """No reports yet."""
         self._reports: dict[str, NodeResourceTopology] = {}
         self._nodes: dict[str, NumaNode] = {}
-        self._bound: dict[str, str] = {}
+        self._assumed: dict[str, str] = {}
         self._alignments: dict[str, dict[str, Alignment]] = {}
 
     def apply(self, old: object | None, new: object | None) -> None:
@@ -75,23 +75,23 @@ class NumaReports:
         if node is not None:
             self._nodes[name] = node
 
-    def expect(self, pod_uid: str, node: str) -> None:
+    def assume_bound(self, pod_uid: str, node: str) -> None:
         """A pod is being bound to ``node``."""
-        self._bound[pod_uid] = node
+        self._assumed[pod_uid] = node
 
-    def see(self, pod_uid: str, alignment: Alignment | None) -> None:
+    def set_alignment(self, pod_uid: str, alignment: Alignment | None) -> None:
         """What a pod is aligned by; it matters of pods expected on a node with zones."""
-        node = self._bound.pop(pod_uid, "")
+        node = self._assumed.pop(pod_uid, "")
         if alignment is not None and node in self._nodes:
             self._alignments.setdefault(node, {})[pod_uid] = alignment
 
     def forget(self, pod_uid: str) -> None:
         """The pod holds nothing any more."""
-        self._bound.pop(pod_uid, None)
+        self._assumed.pop(pod_uid, None)
         for pods in self._alignments.values():
             pods.pop(pod_uid, None)
 
-    def nodes(self) -> dict[str, NumaNode]:
+    def snapshot(self) -> dict[str, NumaNode]:
         """By name, the nodes that report zones."""
         return {name: self._with_unreported(name, node) for name, node in self._nodes.items()}
 
@@ -108,7 +108,7 @@ def numa_node(report: NodeResourceTopology) -> NumaNode | None:
     Nodes of more than ``MOST_ZONES`` are left to their kubelet; amounts that can't be read are 0.
     """
     zones = sorted((zone for zone in report.zones if zone.type == "Node"), key=_zone_order)
-    if not 0 < len(zones) <= MOST_ZONES:
+    if not 0 < len(zones) <= MAX_ZONES:
         return None
     policy, by_pod = _policy(report)
     resources = tuple(sorted({each.name for zone in zones for each in zone.resources}))
@@ -119,8 +119,8 @@ def numa_node(report: NodeResourceTopology) -> NumaNode | None:
         by_pod,
         tuple(zone.name for zone in zones),
         resources,
-        tuple(tuple(_read(name, listed) for name in resources) for listed in allocatable),
-        tuple(tuple(_read(name, listed) for name in resources) for listed in available),
+        tuple(tuple(_amount_or_zero(name, listed) for name in resources) for listed in allocatable),
+        tuple(tuple(_amount_or_zero(name, listed) for name in resources) for listed in available),
         problem=_problem(report.metadata.name, zones),
     )
 
@@ -130,7 +130,7 @@ def _problem(name: str, zones: Sequence[Zone]) -> str:
     for zone in zones:
         for each in zone.resources:
             for field, text in (("allocatable", each.allocatable), ("available", each.available)):
-                if _readable(each.name, text) is None:
+                if _amount_or_none(each.name, text) is None:
                     place = f"zone {zone.name}, resource {each.name}: {field}"
                     return f"NodeResourceTopology {name}, {place} {text!r} is no amount: taken as 0"
     return ""
@@ -142,15 +142,15 @@ def _policy(report: NodeResourceTopology) -> tuple[NumaPolicy | None, bool]:
     word = attributes.get("topologyManagerPolicy")
     if word is None:
         old = report.topology_policies[0] if report.topology_policies else ""
-        return _OLD_WORDS.get(old), old.endswith("PodLevel")
+        return _V1ALPHA1_POLICIES.get(old), old.endswith("PodLevel")
     policy = NumaPolicy(word) if word in set(NumaPolicy) else None
     return policy, attributes.get("topologyManagerScope") == "pod"
 
 
-_OLD_WORDS: Mapping[str, NumaPolicy] = {
-    "SingleNUMANodePodLevel": NumaPolicy.SINGLE,
-    "SingleNUMANodeContainerLevel": NumaPolicy.SINGLE,
-    "SingleNUMANode": NumaPolicy.SINGLE,
+_V1ALPHA1_POLICIES: Mapping[str, NumaPolicy] = {
+    "SingleNUMANodePodLevel": NumaPolicy.SINGLE_NUMA_NODE,
+    "SingleNUMANodeContainerLevel": NumaPolicy.SINGLE_NUMA_NODE,
+    "SingleNUMANode": NumaPolicy.SINGLE_NUMA_NODE,
     "RestrictedPodLevel": NumaPolicy.RESTRICTED,
     "RestrictedContainerLevel": NumaPolicy.RESTRICTED,
     "Restricted": NumaPolicy.RESTRICTED,
@@ -162,11 +162,11 @@ def _zone_order(zone: Zone) -> tuple[int, str]:
     return len(zone.name), zone.name
 
 
-def _read(name: str, listed: Mapping[str, str | int | float]) -> float:
-    return _readable(name, listed.get(name, 0)) or 0.0
+def _amount_or_zero(name: str, listed: Mapping[str, str | int | float]) -> float:
+    return _amount_or_none(name, listed.get(name, 0)) or 0.0
 
 
-def _readable(name: str, text: str | int | float) -> float | None:
+def _amount_or_none(name: str, text: str | int | float) -> float | None:
     try:
         return amount(name, text)
     except QuantityError:

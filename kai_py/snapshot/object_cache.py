@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from kai_py.api.records.core import ObjectMeta, PriorityClass
-from kai_py.api.records.document import Document
+from kai_py.api.records.document import Unstructured
 from kai_py.api.records.resource import (
     DeviceClass,
     DeviceTaintRule,
@@ -36,18 +36,18 @@ class ObjectCache:
     def __init__(self) -> None:
         """Start empty."""
         self._by_key: dict[Key, object] = {}
-        self._below: dict[Key, dict[str, Document]] = {}
+        self._child_groups: dict[Key, dict[str, Unstructured]] = {}
         self._slices: dict[str, ResourceSlice] = {}
         self._classes: dict[str, DeviceClass] = {}
         self._taint_rules: dict[str, DeviceTaintRule] = {}
         self._claims: dict[tuple[str, str], ResourceClaim] = {}
-        self._overlaid: dict[str, ResourceClaim] = {}
-        self._making: dict[tuple[str, str], ResourceClaim] = {}
-        self._class_names: Mapping[str, str] | None = None
+        self._overlays: dict[str, ResourceClaim] = {}
+        self._assumed_claims: dict[tuple[str, str], ResourceClaim] = {}
+        self._class_by_resource: Mapping[str, str] | None = None
         self._namespaces: dict[str, dict[str, str]] = {}
         self._generation = 0
         self._claims_generation = 0
-        self._frozen: DeviceObjects | None = None
+        self._snapshot: DeviceObjects | None = None
 
     def apply(self, kind: str, old: object | None, new: object | None) -> tuple[Key, ...]:
         """Take in one change; returns the keys under which others may have looked it up."""
@@ -70,19 +70,19 @@ class ObjectCache:
             return key, *(("extendedresources", "", name) for name in answers)
         elif isinstance(changed, ResourceClaim):
             self._store_claim(changed, present=new is not None)
-        return key, ("uid", meta.uid), *self._rehang(kind, old, new)
+        return key, ("uid", meta.uid), *self._update_child_groups(kind, old, new)
 
-    def keep_departed(self, owner: OwnerObject) -> None:
+    def keep_deleted_owner(self, owner: OwnerObject) -> None:
         """Go on to find a deleted owner by uid, for the pods that it leaves behind."""
         self._by_key["uid", owner.metadata.uid] = owner
 
-    def drop_departed(self, uid: str) -> None:
+    def drop_deleted_owner(self, uid: str) -> None:
         """Nobody asks for a deleted owner any more."""
         self._by_key.pop(("uid", uid), None)
 
-    def below(self, kind: str, namespace: str, parent: str) -> tuple[Document, ...]:
+    def child_groups(self, kind: str, namespace: str, parent: str) -> tuple[Unstructured, ...]:
         """Groups that name ``parent`` as the composite group above them, by name."""
-        found = self._below.get(("below", kind, namespace, parent), {})
+        found = self._child_groups.get(("below", kind, namespace, parent), {})
         return tuple(found[name] for name in sorted(found))
 
     def get(self, kind: str, namespace: str, name: str) -> object | None:
@@ -104,38 +104,38 @@ class ObjectCache:
 
     def overlay_claim(self, claim: ResourceClaim) -> None:
         """Show ``claim`` instead of what the API has, until the API says otherwise."""
-        self._overlaid[claim.metadata.uid] = claim
+        self._overlays[claim.metadata.uid] = claim
         self._set_claim(claim)
 
     def drop_overlay(self, uid: str) -> None:
         """Show what the API has again."""
-        if self._overlaid.pop(uid, None) is None:
+        if self._overlays.pop(uid, None) is None:
             return
         original = self.claim_by_uid(uid)
         if original is not None:
             self._set_claim(original)
 
-    def show_claim_in_making(self, claim: ResourceClaim) -> None:
+    def assume_claim(self, claim: ResourceClaim) -> None:
         """Show a claim that is being made, as it will be, whatever the API has by its name."""
-        self._making[_name(claim)] = claim
+        self._assumed_claims[_name(claim)] = claim
         self._set_claim(claim)
 
-    def drop_claim_in_making(self, claim: ResourceClaim) -> None:
+    def forget_assumed_claim(self, claim: ResourceClaim) -> None:
         """Show what the API has by the claim's name again."""
-        if self._making.pop(_name(claim), None) is None:
+        if self._assumed_claims.pop(_name(claim), None) is None:
             return
         known = self.get("resourceclaims", *_name(claim))
         if isinstance(known, ResourceClaim):
             self._set_claim(known)
         else:
             self._claims.pop(_name(claim), None)
-            self._touch_claims()
+            self._claims_changed()
 
-    def class_for(self, resource: str) -> str:
+    def device_class_for(self, resource: str) -> str:
         """The DeviceClass that answers to an extended resource, or ""."""
-        if self._class_names is None:
-            self._class_names = classes_by_resource(self._classes.values())
-        return self._class_names.get(resource, "")
+        if self._class_by_resource is None:
+            self._class_by_resource = classes_by_resource(self._classes.values())
+        return self._class_by_resource.get(resource, "")
 
     def namespace_labels(self) -> dict[str, dict[str, str]]:
         """Labels of every namespace."""
@@ -143,8 +143,8 @@ class ObjectCache:
 
     def devices(self) -> DeviceObjects:
         """Everything of resource.k8s.io; the same object while nothing changes."""
-        if self._frozen is None:
-            self._frozen = DeviceObjects(
+        if self._snapshot is None:
+            self._snapshot = DeviceObjects(
                 slices=dict(self._slices),
                 classes=dict(self._classes),
                 taint_rules=dict(self._taint_rules),
@@ -152,16 +152,22 @@ class ObjectCache:
                 generation=self._generation,
                 claims_generation=self._claims_generation,
             )
-        return self._frozen
+        return self._snapshot
 
-    def _rehang(self, kind: str, old: object | None, new: object | None) -> Iterator[Key]:
+    def _update_child_groups(
+        self, kind: str, old: object | None, new: object | None
+    ) -> Iterator[Key]:
         """Note what is below which composite group; gives the keys that this changes."""
         for each in (old, new):
-            parent = each.first_at(PARENT_FIELD) if isinstance(each, Document) else None
-            if not isinstance(each, Document) or not isinstance(parent, str):
+            parent = each.first_at(PARENT_FIELD) if isinstance(each, Unstructured) else None
+            if not isinstance(each, Unstructured) or not isinstance(parent, str):
                 continue
             key: Key = ("below", kind, each.metadata.namespace, parent)
-            _put(self._below.setdefault(key, {}), each.metadata.name, each if each is new else None)
+            _put(
+                self._child_groups.setdefault(key, {}),
+                each.metadata.name,
+                each if each is new else None,
+            )
             yield key
 
     def _store(self, key: Key, new: object | None) -> None:
@@ -172,9 +178,9 @@ class ObjectCache:
 
     def _store_device_object(self, name: str, changed: object, new: object | None) -> None:
         self._generation += 1
-        self._frozen = None
+        self._snapshot = None
         if isinstance(changed, DeviceClass):
-            self._class_names = None
+            self._class_by_resource = None
         if isinstance(changed, ResourceSlice):
             _put(self._slices, name, changed if new is not None else None)
         elif isinstance(changed, DeviceClass):
@@ -184,17 +190,17 @@ class ObjectCache:
 
     def _store_claim(self, claim: ResourceClaim, *, present: bool) -> None:
         if not present:
-            self._overlaid.pop(claim.metadata.uid, None)
-            if _name(claim) not in self._making:
+            self._overlays.pop(claim.metadata.uid, None)
+            if _name(claim) not in self._assumed_claims:
                 self._claims.pop(_name(claim), None)
-                self._touch_claims()
+                self._claims_changed()
             return
         if claim.status.allocation is not None:
-            self._overlaid.pop(claim.metadata.uid, None)
-            self._making.pop(_name(claim), None)
-        if _name(claim) in self._making:
+            self._overlays.pop(claim.metadata.uid, None)
+            self._assumed_claims.pop(_name(claim), None)
+        if _name(claim) in self._assumed_claims:
             return
-        overlaid = self._overlaid.get(claim.metadata.uid)
+        overlaid = self._overlays.get(claim.metadata.uid)
         if overlaid is not None:
             status = msgspec.structs.replace(claim.status, allocation=overlaid.status.allocation)
             claim = msgspec.structs.replace(claim, status=status)
@@ -202,11 +208,11 @@ class ObjectCache:
 
     def _set_claim(self, claim: ResourceClaim) -> None:
         self._claims[_name(claim)] = claim
-        self._touch_claims()
+        self._claims_changed()
 
-    def _touch_claims(self) -> None:
+    def _claims_changed(self) -> None:
         self._claims_generation += 1
-        self._frozen = None
+        self._snapshot = None
 
 
 def _name(claim: ResourceClaim) -> tuple[str, str]:

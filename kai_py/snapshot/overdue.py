@@ -7,36 +7,36 @@ Cost of a look: O(pods that leave).
 
 from kai_py.api.records.core import Pod
 
-OVERDUE_SECONDS = 120.0
+STUCK_AFTER_SECONDS = 120.0
 
 
-class OverdueDeletions:
+class StuckTerminations:
     """Leaving pods by uid, and those of them that are overdue."""
 
     def __init__(self) -> None:
         """Start empty."""
         self._due: dict[str, float] = {}
-        self._overdue: dict[str, None] = {}
+        self._stuck: dict[str, None] = {}
 
-    def see(self, pod: Pod) -> None:
+    def set_pod(self, pod: Pod) -> None:
         """Take in a pod as it is now."""
         uid, leaves = pod.metadata.uid, pod.metadata.deletion_timestamp
-        if leaves is not None and uid not in self._overdue:
-            self._due[uid] = leaves.timestamp() + OVERDUE_SECONDS
+        if leaves is not None and uid not in self._stuck:
+            self._due[uid] = leaves.timestamp() + STUCK_AFTER_SECONDS
 
-    def remove(self, uid: str) -> None:
+    def remove_pod(self, uid: str) -> None:
         """The pod is gone."""
         self._due.pop(uid, None)
-        self._overdue.pop(uid, None)
+        self._stuck.pop(uid, None)
 
-    def noticed(self, now: float) -> tuple[str, ...]:
+    def newly_stuck(self, now: float) -> tuple[str, ...]:
         """The pods that have become overdue by ``now`` since the last look."""
         found = tuple(uid for uid, due in self._due.items() if due <= now)
         for uid in found:
             del self._due[uid]
-            self._overdue[uid] = None
+            self._stuck[uid] = None
         return found
 
     def __contains__(self, uid: str) -> bool:
         """Whether the pod was noticed to be overdue."""
-        return uid in self._overdue
+        return uid in self._stuck

@@ -10,45 +10,45 @@ from collections.abc import Callable, Iterable
 ClaimKey = tuple[str, ...]
 
 
-class ClaimPayers:
+class ChargedPods:
     """The payers of shared claims that are reserved for none of the pods themselves."""
 
     def __init__(self) -> None:
         """Nobody pays yet."""
-        self._payers: dict[ClaimKey, str] = {}
-        self._paid: dict[str, dict[ClaimKey, None]] = {}
-        self._relieved: dict[str, None] = {}
+        self._charged: dict[ClaimKey, str] = {}
+        self._claims_of: dict[str, dict[ClaimKey, None]] = {}
+        self._to_recharge: dict[str, None] = {}
 
-    def pays(self, claim: ClaimKey, pod: str, waits: Callable[[str], bool]) -> bool:
+    def is_charged(self, claim: ClaimKey, pod: str, is_unplaced: Callable[[str], bool]) -> bool:
         """Whether ``pod`` pays for ``claim`` from now on; ``waits``: a pod has no node."""
-        before = self._payers.get(claim)
+        before = self._charged.get(claim)
         if before == pod:
             return True
         if before is not None:
-            if waits(pod) or not waits(before):
+            if is_unplaced(pod) or not is_unplaced(before):
                 return False
-            del self._paid[before][claim]
-            self._relieved[before] = None
-        self._payers[claim] = pod
-        self._paid.setdefault(pod, {})[claim] = None
+            del self._claims_of[before][claim]
+            self._to_recharge[before] = None
+        self._charged[claim] = pod
+        self._claims_of.setdefault(pod, {})[claim] = None
         return True
 
-    def leave(
-        self, pod: str, sharers: Callable[[ClaimKey], Iterable[str]], charge: Callable[[str], None]
+    def remove(
+        self, pod: str, users: Callable[[ClaimKey], Iterable[str]], charge: Callable[[str], None]
     ) -> None:
         """Let others pay for what a pod that is gone has paid for.
 
         ``sharers``: the pods that use a claim, those to ask first in front; ``charge`` asks one.
         """
-        claims = tuple(self._paid.pop(pod, ()))
+        claims = tuple(self._claims_of.pop(pod, ()))
         for claim in claims:
-            del self._payers[claim]
+            del self._charged[claim]
         for claim in claims:
-            for uid in sharers(claim):
-                if claim not in self._payers:
+            for uid in users(claim):
+                if claim not in self._charged:
                     charge(uid)
 
-    def relieved(self) -> tuple[str, ...]:
+    def take_to_recharge(self) -> tuple[str, ...]:
         """Pods to be charged anew since this was last asked."""
-        relieved, self._relieved = tuple(self._relieved), {}
+        relieved, self._to_recharge = tuple(self._to_recharge), {}
         return relieved

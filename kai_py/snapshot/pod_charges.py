@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.snapshot.dependencies import Dependencies
-from kai_py.snapshot.derivation import Demand, charge
-from kai_py.snapshot.gpu_holdings import CardMemory
+from kai_py.snapshot.derivation import PodDemand, charge
+from kai_py.snapshot.gpu_holdings import GpuMemory
 from kai_py.snapshot.object_cache import Key
-from kai_py.snapshot.payers import ClaimPayers
-from kai_py.snapshot.settings import DeviceBook
+from kai_py.snapshot.payers import ChargedPods
+from kai_py.snapshot.settings import DeviceRegistry
 
 
 class PodCharges:
@@ -21,51 +21,51 @@ class PodCharges:
 
     def __init__(
         self,
-        devices: DeviceBook,
+        devices: DeviceRegistry,
         pods: Mapping[str, Pod],
         dependencies: Dependencies,
-        card_memory: CardMemory,
-        waits: Callable[[str], bool],
+        gpu_memory: GpuMemory,
+        is_unplaced: Callable[[str], bool],
     ) -> None:
         """``pods``: all there are, by uid; ``waits``: whether a pod, by uid, has no node."""
         self._devices = devices
         self._pods = pods
         self._dependencies = dependencies
-        self._card_memory = card_memory
-        self._waits = waits
+        self._gpu_memory = gpu_memory
+        self._is_unplaced = is_unplaced
         self._by_shape: dict[int, dict[str, float]] = {}
-        self._payers = ClaimPayers()
+        self._charged_pods = ChargedPods()
 
-    def of(self, pod: Pod, asks: Demand, node: str) -> dict[str, float]:
+    def charge_of(self, pod: Pod, demand: PodDemand, node: str) -> dict[str, float]:
         """What the pod costs on ``node``, or without one."""
-        number = asks.shape.number
-        known = self._by_shape.get(number) if asks.costs_by_shape else None
+        number = demand.shape.number
+        known = self._by_shape.get(number) if demand.charged_by_shape else None
         if known is not None:
             return known
         cost = charge(
-            asks,
+            demand,
             self._devices.accounting,
-            card_memory=self._card_memory.at(node),
-            pays_for=lambda claim: self._pays_for(pod, claim),
+            gpu_memory=self._gpu_memory.on_node(node),
+            is_charged=lambda claim: self._is_charged(pod, claim),
         )
-        if asks.costs_by_shape:
+        if demand.charged_by_shape:
             self._by_shape[number] = cost
         return cost
 
-    def leave(self, uid: str, charge_again: Callable[[str], None]) -> None:
+    def remove(self, uid: str, recharge: Callable[[str], None]) -> None:
         """A pod is gone: others, by uid, pay for what it has paid for."""
-        self._payers.leave(uid, self._sharers, charge_again)
+        self._charged_pods.remove(uid, self._claim_users, recharge)
 
-    def relieved(self) -> tuple[str, ...]:
+    def take_to_recharge(self) -> tuple[str, ...]:
         """Pods to be charged anew since this was last asked."""
-        return self._payers.relieved()
+        return self._charged_pods.take_to_recharge()
 
-    def _pays_for(self, pod: Pod, claim: ResourceClaim) -> bool:
+    def _is_charged(self, pod: Pod, claim: ResourceClaim) -> bool:
         for consumer in claim.status.reserved_for:
             if consumer.uid in self._pods:
                 return consumer.uid == pod.metadata.uid
         key = ("resourceclaims", claim.metadata.namespace, claim.metadata.name)
-        return self._payers.pays(key, pod.metadata.uid, self._waits)
+        return self._charged_pods.is_charged(key, pod.metadata.uid, self._is_unplaced)
 
-    def _sharers(self, claim: Key) -> list[str]:
-        return sorted(self._dependencies.of((claim,)), key=self._waits)
+    def _claim_users(self, claim: Key) -> list[str]:
+        return sorted(self._dependencies.dependents((claim,)), key=self._is_unplaced)

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from kai_py.api.queue import API_VERSION, DeviceShare, NamespaceFilter, Queue
-from kai_py.api.queue_status import PastEviction, Usage
-from kai_py.api.records.core import LabelSelector, Requirement
+from kai_py.api.queue_status import PastEviction, RecordedUsage
+from kai_py.api.records.core import LabelSelector, SelectorRequirement
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
 from kai_py.snapshot.queue_specs import (
     DeviceLimit,
     EvictionRecord,
     NamespaceRule,
-    QueueSpec,
+    QueueInfo,
     UsageRecord,
 )
 
@@ -19,7 +19,7 @@ GPUS = "gpus"
 """GPUs of every kind together, as users see them."""
 
 
-def queue_spec(queue: Queue, created: float = 0.0) -> QueueSpec:
+def queue_info(queue: Queue, created: float = 0.0) -> QueueInfo:
     """The spec of ``queue``; ``created`` in seconds since the epoch."""
     spec = queue.spec
     deserved: dict[str, float] = {GPU: spec.deserved_gpus}
@@ -27,17 +27,17 @@ def queue_spec(queue: Queue, created: float = 0.0) -> QueueSpec:
     weights: dict[str, float] = {}
     for name, share in spec.resources.items():
         unit = _unit(name)
-        deserved[name] = share.deserved.number() * unit
+        deserved[name] = share.deserved.as_float() * unit
         if share.max is not None:
-            ceiling[name] = share.max.number() * unit
+            ceiling[name] = share.max.as_float() * unit
         if share.weight is not None:
             weights[name] = share.weight
     for entry in spec.devices:
-        devices = _devices_row(entry)
-        deserved[devices] = entry.deserved.number()
+        devices = _device_resource(entry)
+        deserved[devices] = entry.deserved.as_float()
         if entry.max is not None:
-            ceiling[devices] = entry.max.number()
-    return QueueSpec(
+            ceiling[devices] = entry.max.as_float()
+    return QueueInfo(
         name=queue.metadata.name,
         parent=spec.parent or "",
         deserved=deserved,
@@ -69,7 +69,7 @@ def _namespace_rule(wanted: NamespaceFilter) -> NamespaceRule:
     if wanted.selector is None:
         return NamespaceRule(wanted.names)
     expressions = tuple(
-        Requirement(key=each.key, operator=each.operator, values=each.values)
+        SelectorRequirement(key=each.key, operator=each.operator, values=each.values)
         for each in wanted.selector.match_expressions
     )
     labels = dict(wanted.selector.match_labels)
@@ -78,13 +78,13 @@ def _namespace_rule(wanted: NamespaceFilter) -> NamespaceRule:
     )
 
 
-def usage_status(record: UsageRecord) -> Usage:
+def usage_status(record: UsageRecord) -> RecordedUsage:
     """Past use as the status of a queue holds it."""
-    return Usage(
+    return RecordedUsage(
         observed_at=datetime.fromtimestamp(record.at, UTC),
         half_life=record.half_life,
-        used=_shown(record.held),
-        capacity=_shown(record.offered),
+        used=_to_api(record.held),
+        capacity=_to_api(record.offered),
     )
 
 
@@ -94,24 +94,24 @@ def eviction_status(record: EvictionRecord) -> PastEviction:
     return PastEviction(workload=record.gang[:512], at=at, pods=record.pods)
 
 
-def _usage(usage: Usage | None) -> UsageRecord | None:
+def _usage(usage: RecordedUsage | None) -> UsageRecord | None:
     if usage is None:
         return None
     at = usage.observed_at.timestamp()
-    return UsageRecord(at, _kept(usage.used), _kept(usage.capacity), usage.half_life)
+    return UsageRecord(at, _from_api(usage.used), _from_api(usage.capacity), usage.half_life)
 
 
-def _shown(amounts: Mapping[str, float]) -> dict[str, float]:
+def _to_api(amounts: Mapping[str, float]) -> dict[str, float]:
     return {GPUS if name == GPU else name: amount for name, amount in in_api_units(amounts).items()}
 
 
-def _kept(amounts: Mapping[str, float]) -> dict[str, float]:
+def _from_api(amounts: Mapping[str, float]) -> dict[str, float]:
     return {GPU if name == GPUS else name: amount * _unit(name) for name, amount in amounts.items()}
 
 
-def _devices_row(entry: DeviceShare) -> str:
+def _device_resource(entry: DeviceShare) -> str:
     limit = _device_limit(entry)
-    return DEVICE_CLASS + (entry.device_class_name or "") if limit is None else limit.row
+    return DEVICE_CLASS + (entry.device_class_name or "") if limit is None else limit.resource
 
 
 def _device_limit(entry: DeviceShare) -> DeviceLimit | None:
@@ -125,7 +125,7 @@ def in_api_units(amounts: Mapping[str, float]) -> dict[str, float]:
     return {name: amount / _unit(name) for name, amount in amounts.items()}
 
 
-def field_of(resource: str, bound: str) -> str:
+def field_path(resource: str, bound: str) -> str:
     """Where a Queue says ``deserved`` or ``max`` of a resource."""
     if resource == GPU:
         return f"spec.{bound}GPUs"

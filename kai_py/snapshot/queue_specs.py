@@ -46,7 +46,7 @@ class DeviceLimit:
     values: tuple[str, ...]
 
     @property
-    def row(self) -> str:
+    def resource(self) -> str:
         """The quota resource that counts them."""
         return f"{DEVICE_ATTRIBUTE}{self.attribute}={'|'.join(self.values)}"
 
@@ -60,7 +60,7 @@ class NamespaceRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueSpec:
+class QueueInfo:
     """A queue as it was written, in the units of the resource rows.
 
     Of a resource missing in ``deserved`` nothing is guaranteed, except for cpu, memory and the
@@ -98,7 +98,7 @@ class QueueSpec:
 
 
 def inherited(
-    queues: Iterable[QueueSpec], own: Callable[[QueueSpec], float | None]
+    queues: Iterable[QueueInfo], own: Callable[[QueueInfo], float | None]
 ) -> dict[str, float]:
     """What each queue says, or else the nearest queue above it; those with neither are left out."""
     specs = {spec.name: spec for spec in queues}
@@ -139,16 +139,16 @@ class QueueProblem:
 class CheckedQueues:
     """Queues by age with unique names and usable numbers; a parent of "" means root."""
 
-    specs: tuple[QueueSpec, ...]
+    queues: tuple[QueueInfo, ...]
     parents: Mapping[str, str]
     orphans: frozenset[str]
     problems: tuple[QueueProblem, ...]
 
 
-def check_queues(specs: Iterable[QueueSpec], resources: Sequence[str]) -> CheckedQueues:
+def check_queues(specs: Iterable[QueueInfo], resources: Sequence[str]) -> CheckedQueues:
     """Usable queues, oldest first, and every fault, in an order that listing does not change."""
     problems: list[QueueProblem] = []
-    unique: dict[str, QueueSpec] = {}
+    unique: dict[str, QueueInfo] = {}
     for spec in _oldest_first(specs):
         if spec.name in unique:
             problems.append(_duplicate(unique[spec.name], spec))
@@ -158,14 +158,14 @@ def check_queues(specs: Iterable[QueueSpec], resources: Sequence[str]) -> Checke
     parents = {name: spec.parent for name, spec in unique.items()}
     broken = _broken_parents(parents)
     return CheckedQueues(
-        specs=tuple(unique.values()),
+        queues=tuple(unique.values()),
         parents={name: "" if name in broken else parent for name, parent in parents.items()},
         orphans=frozenset(broken),
         problems=(*problems, *broken.values()),
     )
 
 
-def _oldest_first(specs: Iterable[QueueSpec]) -> list[QueueSpec]:
+def _oldest_first(specs: Iterable[QueueInfo]) -> list[QueueInfo]:
     """By age, then name; several of one name by their text, which takes long to write."""
     listed = sorted(specs, key=lambda spec: (spec.created, spec.name))
     if len({spec.name for spec in listed}) < len(listed):
@@ -173,16 +173,16 @@ def _oldest_first(specs: Iterable[QueueSpec]) -> list[QueueSpec]:
     return listed
 
 
-def _duplicate(kept: QueueSpec, other: QueueSpec) -> QueueProblem:
-    reason = f"queue {kept.name!r} is declared more than once; the oldest declaration counts"
-    if kept.api_version != other.api_version:
-        reason += f", here that of {kept.api_version}; delete that of {other.api_version}"
-    return QueueProblem(kept.name, QueueFault.DUPLICATE, reason)
+def _duplicate(first: QueueInfo, other: QueueInfo) -> QueueProblem:
+    reason = f"queue {first.name!r} is declared more than once; the oldest declaration counts"
+    if first.api_version != other.api_version:
+        reason += f", here that of {first.api_version}; delete that of {other.api_version}"
+    return QueueProblem(first.name, QueueFault.DUPLICATE, reason)
 
 
 def _with_usable_amounts(
-    spec: QueueSpec, resources: Sequence[str], problems: list[QueueProblem]
-) -> QueueSpec:
+    spec: QueueInfo, resources: Sequence[str], problems: list[QueueProblem]
+) -> QueueInfo:
     """The queue with every negative or undefined amount replaced by 0; itself if there is none."""
     known = len(problems)
 

@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from kai_py.snapshot.queue_specs import NamespaceRule, QueueProblem, QueueSpec, check_queues
+from kai_py.snapshot.queue_specs import NamespaceRule, QueueInfo, QueueProblem, check_queues
 from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints
 
 Index = npt.NDArray[np.int32]
@@ -54,7 +54,9 @@ class QueueTable:
     orphan: Bools
     namespaces: tuple[NamespaceRule | None, ...]
     shared_depths: dict[int, Index] = field(default_factory=dict, repr=False, compare=False)
-    sides: dict[int, tuple[Index, Index]] = field(default_factory=dict, repr=False, compare=False)
+    divergence: dict[int, tuple[Index, Index]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def __len__(self) -> int:
         return len(self.names)
@@ -76,7 +78,7 @@ class QueueTable:
         return tuple(bool(own[self.ancestors(queue)].any()) for queue in range(len(self)))
 
     @cached_property
-    def lines(self) -> tuple[tuple[int, ...], ...]:
+    def ancestry(self) -> tuple[tuple[int, ...], ...]:
         """By queue, its ancestors, root first, and the queue itself last."""
         return tuple(tuple(self.ancestors(queue).tolist()) for queue in range(len(self)))
 
@@ -97,17 +99,17 @@ class QueueTable:
         return sums
 
 
-def build_queues(
-    specs: Iterable[QueueSpec], resources: Sequence[str]
+def build_queue_table(
+    specs: Iterable[QueueInfo], resources: Sequence[str]
 ) -> tuple[QueueTable, tuple[QueueProblem, ...]]:
     """The table of all queues over ``resources``, and what is wrong with which of them."""
     checked = check_queues(specs, resources)
-    levels = _by_level(checked.specs, checked.parents)
+    levels = _by_level(checked.queues, checked.parents)
     order = [spec for level in levels for spec in level]
     level_starts = np.cumsum([0, *map(len, levels)], dtype=np.int32)
     index = {spec.name: position for position, spec in enumerate(order)}
     parent = np.array([index.get(checked.parents[spec.name], -1) for spec in order], np.int32)
-    path = _paths(parent, level_starts)
+    path = _ancestor_paths(parent, level_starts)
     starts = np.searchsorted(parent, np.arange(len(order)), side="left").astype(np.int32)
     ends = np.searchsorted(parent, np.arange(len(order)), side="right").astype(np.int32)
     broken = np.array([spec.name in checked.orphans for spec in order], bool)
@@ -120,8 +122,8 @@ def build_queues(
         child_start=starts,
         child_end=ends,
         deserved=_deserved(resources, order),
-        max=_rows(resources, [spec.max for spec in order], [np.inf] * len(order)),
-        weight=_rows(resources, [s.weights for s in order], [spec.weight for spec in order]),
+        max=_amount_rows(resources, [spec.max for spec in order], [np.inf] * len(order)),
+        weight=_amount_rows(resources, [s.weights for s in order], [spec.weight for spec in order]),
         priority=np.array([spec.priority for spec in order], np.int64),
         creation_order=_ranks(order),
         preempt_min_runtime=_seconds([spec.preempt_min_runtime for spec in order]),
@@ -132,12 +134,12 @@ def build_queues(
     return table, checked.problems
 
 
-def _by_level(specs: Sequence[QueueSpec], parents: Mapping[str, str]) -> list[list[QueueSpec]]:
+def _by_level(specs: Sequence[QueueInfo], parents: Mapping[str, str]) -> list[list[QueueInfo]]:
     """The levels from the roots down; siblings stand together, oldest first."""
-    children: dict[str, list[QueueSpec]] = {}
+    children: dict[str, list[QueueInfo]] = {}
     for spec in specs:
         children.setdefault(parents[spec.name], []).append(spec)
-    levels: list[list[QueueSpec]] = []
+    levels: list[list[QueueInfo]] = []
     level = children.get("", [])
     while level:
         levels.append(level)
@@ -145,7 +147,7 @@ def _by_level(specs: Sequence[QueueSpec], parents: Mapping[str, str]) -> list[li
     return levels
 
 
-def _paths(parent: Index, level_starts: Index) -> Index:
+def _ancestor_paths(parent: Index, level_starts: Index) -> Index:
     """(queues, levels) ancestors by depth, from those of the parents."""
     path = np.full((len(parent), len(level_starts) - 1), -1, np.int32)
     for depth, (start, end) in enumerate(pairwise(level_starts.tolist())):
@@ -154,16 +156,16 @@ def _paths(parent: Index, level_starts: Index) -> Index:
     return path
 
 
-def _ranks(order: Sequence[QueueSpec]) -> Ints:
+def _ranks(order: Sequence[QueueInfo]) -> Ints:
     ranks = np.empty(len(order), np.int64)
     oldest_first = sorted(range(len(order)), key=lambda q: (order[q].created, order[q].name))
     ranks[oldest_first] = np.arange(len(order))
     return ranks
 
 
-def _deserved(resources: Sequence[str], specs: Sequence[QueueSpec]) -> Floats:
+def _deserved(resources: Sequence[str], specs: Sequence[QueueInfo]) -> Floats:
     """(resources, queues); cpu, memory and the like are unlimited where a queue is silent."""
-    named = _rows(resources, [spec.deserved for spec in specs], [np.nan] * len(specs))
+    named = _amount_rows(resources, [spec.deserved for spec in specs], [np.nan] * len(specs))
     unnamed = [
         [np.inf if spec.unlimited or name in BASE_RESOURCES else 0.0 for spec in specs]
         for name in resources
@@ -171,7 +173,7 @@ def _deserved(resources: Sequence[str], specs: Sequence[QueueSpec]) -> Floats:
     return np.where(np.isnan(named), np.reshape(unnamed, named.shape), named)
 
 
-def _rows(
+def _amount_rows(
     resources: Sequence[str], amounts: Sequence[Mapping[str, float]], unnamed: Sequence[float]
 ) -> Floats:
     columns = list(zip(amounts, unnamed, strict=True))

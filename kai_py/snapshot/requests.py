@@ -6,7 +6,7 @@ before it; the pod asks for the larger of both, per resource. Pod-level requests
 where they are set. Overhead comes on top, and every pod takes one of the node's pod slots.
 """
 
-from kai_py.api.records.core import Container, Pod, QuantityText, Resources
+from kai_py.api.records.core import Container, Pod, QuantityText, ResourceRequirements
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.resources import amounts
 
@@ -16,25 +16,25 @@ Amounts = dict[str, float]
 def pod_requests(pod: Pod) -> Amounts:
     """Requests of ``pod`` by resource name; raises QuantityError for a malformed quantity."""
     spec = pod.spec
-    running = total(effective(container.resources) for container in spec.containers)
+    running = total(effective_requests(container.resources) for container in spec.containers)
     starting: Amounts = {}
     sidecars: Amounts = {}
     for container in spec.init_containers:
-        own = effective(container.resources)
+        own = effective_requests(container.resources)
         if is_sidecar(container):
             sidecars = total((sidecars, own))
-            starting = largest(starting, sidecars)
+            starting = elementwise_max(starting, sidecars)
         else:
-            starting = largest(starting, total((sidecars, own)))
-    asked = largest(total((running, sidecars)), starting)
+            starting = elementwise_max(starting, total((sidecars, own)))
+    asked = elementwise_max(total((running, sidecars)), starting)
     if spec.resources is not None:
-        asked |= effective(spec.resources)
+        asked |= effective_requests(spec.resources)
     asked = total((asked, amounts(spec.overhead)))
     asked["pods"] = 1.0
     return {name: amount for name, amount in asked.items() if amount}
 
 
-def effective(resources: Resources) -> Amounts:
+def effective_requests(resources: ResourceRequirements) -> Amounts:
     """What a container asks for: a limit without a request is a request. Raises QuantityError."""
     if not resources.requests and not resources.limits:
         return {}
@@ -47,6 +47,6 @@ def is_sidecar(container: Container) -> bool:
     return container.restart_policy == "Always"
 
 
-def largest(left: Amounts, right: Amounts) -> Amounts:
+def elementwise_max(left: Amounts, right: Amounts) -> Amounts:
     """The larger of both, per resource."""
     return {name: max(left.get(name, 0.0), right.get(name, 0.0)) for name in left | right}

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.snapshot.accounting import Accounting
-from kai_py.snapshot.queue_specs import DeviceLimit, QueueSpec
+from kai_py.snapshot.queue_specs import DeviceLimit, QueueInfo
 from kai_py.snapshot.snapshot import DeviceObjects
 
 
@@ -23,12 +23,12 @@ class SnapshotSettings:
 
     scheduler_name: str = "kai-scheduler"
     scheduler_aliases: tuple[str, ...] = ()
-    hold_seconds: float = 300.0
+    nomination_seconds: float = 300.0
     preemptible_below: int | None = None
     pool_label: str = ""
     pool: str = ""
-    claim_label: str = ""
-    own_queue: QueueSpec | None = None
+    shared_claim_queue_label: str = ""
+    default_queue: QueueInfo | None = None
 
     @property
     def scheduler_names(self) -> frozenset[str]:
@@ -46,15 +46,15 @@ class SnapshotSettings:
         return not self.pool_label or meta.labels.get(self.pool_label, "") == self.pool
 
 
-DEFAULTS = SnapshotSettings()
+DEFAULT_SETTINGS = SnapshotSettings()
 
 
-class DeviceBook(Protocol):
+class DeviceRegistry(Protocol):
     """Knows what devices and classes stand for."""
 
     accounting: Accounting
 
-    def count_by(self, limits: Iterable[DeviceLimit]) -> None:
+    def set_limits(self, limits: Iterable[DeviceLimit]) -> None:
         """Count devices by these limits from the next ``sync`` on."""
 
     def sync(self, objects: DeviceObjects) -> bool:

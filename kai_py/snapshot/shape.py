@@ -18,7 +18,7 @@ from kai_py.snapshot.alignment import Alignment, alignment
 from kai_py.snapshot.extended_resources import NO_EXTENDED_RESOURCES, ExtendedResources
 from kai_py.snapshot.neighbour import has_pod_rules
 from kai_py.snapshot.requests import pod_requests
-from kai_py.snapshot.volume_needs import NO_VOLUME_NEEDS, VolumeNeeds
+from kai_py.snapshot.volume_needs import NO_VOLUME_REQUIREMENTS, VolumeRequirements
 
 HostPort = tuple[str, str, int]
 """(host IP, protocol, port); an empty IP means all addresses."""
@@ -35,7 +35,7 @@ class ClaimUse:
     name: str
     spec: ResourceClaimSpec
     claim: ResourceClaim | None = None
-    pinned: NodeSelector | None = None
+    node_selector: NodeSelector | None = None
 
     @property
     def is_allocated(self) -> bool:
@@ -63,11 +63,11 @@ class Shape:
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
-    spread: tuple[SpreadConstraint, ...] = ()
+    topology_spread: tuple[SpreadConstraint, ...] = ()
     volume_selectors: tuple[NodeSelector, ...] = ()
-    volumes: VolumeNeeds = NO_VOLUME_NEEDS
+    volumes: VolumeRequirements = NO_VOLUME_REQUIREMENTS
     claims: tuple[ClaimUse, ...] = ()
-    mirrored: Mapping[str, float] = field(default_factory=dict)
+    plugin_equivalents: Mapping[str, float] = field(default_factory=dict)
     extended: ExtendedResources = NO_EXTENDED_RESOURCES
     gpu_share: GpuShare | None = None
     alignment: Alignment | None = None
@@ -97,7 +97,7 @@ class Shape:
         return {n: a for n, a in self.requests.items() if n not in self.extended.resources}
 
     @property
-    def uses_claims(self) -> bool:
+    def has_claims(self) -> bool:
         """Whether claims have a say in where a pod fits."""
         return bool(self.claims or self.extended.requests)
 
@@ -123,11 +123,11 @@ class ShapeTable:
         pod: Pod,
         claims: tuple[ClaimUse, ...] = (),
         volume_selectors: tuple[NodeSelector, ...] = (),
-        mirrored: Mapping[str, float] | None = None,
+        plugin_equivalents: Mapping[str, float] | None = None,
         gpu_share: GpuShare | None = None,
         *,
         extended: ExtendedResources = NO_EXTENDED_RESOURCES,
-        volumes: VolumeNeeds = NO_VOLUME_NEEDS,
+        volumes: VolumeRequirements = NO_VOLUME_REQUIREMENTS,
         labels_matter: bool = False,
     ) -> Shape:
         """The shape of ``pod``; raises QuantityError for a malformed request."""
@@ -148,10 +148,10 @@ class ShapeTable:
                 volume_selectors,
                 volumes,
                 [
-                    (c.name, c.spec, c.claim.metadata.uid if c.claim else "", c.pinned)
+                    (c.name, c.spec, c.claim.metadata.uid if c.claim else "", c.node_selector)
                     for c in claims
                 ],
-                mirrored,
+                plugin_equivalents,
                 gpu_share,
                 extended,
                 (pod.metadata.namespace, pod.metadata.labels) if labels_matter else None,
@@ -167,11 +167,11 @@ class ShapeTable:
             affinity=spec.affinity,
             tolerations=spec.tolerations,
             host_ports=ports,
-            spread=spec.topology_spread_constraints,
+            topology_spread=spec.topology_spread_constraints,
             volume_selectors=volume_selectors,
             volumes=volumes,
             claims=claims,
-            mirrored=mirrored or {},
+            plugin_equivalents=plugin_equivalents or {},
             gpu_share=gpu_share,
             extended=extended,
             alignment=alignment(pod),

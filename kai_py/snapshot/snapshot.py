@@ -17,17 +17,17 @@ from kai_py.api.references import ClaimRef, PodRef
 from kai_py.snapshot.budgets import DisruptionBudget
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.gpu_sharing import GpuSharing
-from kai_py.snapshot.neighbour import Neighbour
+from kai_py.snapshot.neighbour import PlacedPod
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.numa import NumaNode
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_specs import QueueInfo
 from kai_py.snapshot.resources import Floats, ResourceIndex
 from kai_py.snapshot.shape import HostPort
-from kai_py.snapshot.storage_offers import StorageOffer
-from kai_py.snapshot.unclaimed_volumes import UnclaimedVolume
+from kai_py.snapshot.storage_offers import NodeStorageCapacity
+from kai_py.snapshot.unclaimed_volumes import AvailableVolume
 from kai_py.snapshot.volume_needs import Attachment
 
-Vacancy = tuple[ClaimRef, str]
+ReleasableClaim = tuple[ClaimRef, str]
 """A claim and the uid of a pod that has ended while the claim is still allocated for it."""
 
 
@@ -47,7 +47,7 @@ class DeviceObjects:
 
 
 @dataclass(frozen=True)
-class Hold:
+class NominatedNode:
     """Room on a node that is kept for a pod until ``expires`` (seconds since the epoch)."""
 
     node: str
@@ -55,12 +55,12 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Disregarded:
+class IgnoredMarkers:
     """A waiting pod of ``gang`` that also asks for other groups, by ``marks``."""
 
     pod: PodRef
     gang: str
-    marks: tuple[str, ...]
+    markers: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -96,27 +96,27 @@ class Snapshot:
     releasing: Floats
     gangs: Mapping[str, Gang]
     pending: tuple[str, ...]
-    queues: tuple[QueueSpec, ...]
-    queue_usage: Mapping[str, Mapping[str, float]]
-    queue_demand: Mapping[str, Mapping[str, float]]
-    queue_fixed: Mapping[str, Mapping[str, float]]
-    short: tuple[str, ...] = ()
-    staged: tuple[str, ...] = ()
+    queues: tuple[QueueInfo, ...]
+    queue_allocated: Mapping[str, Mapping[str, float]]
+    queue_requested: Mapping[str, Mapping[str, float]]
+    queue_non_preemptible: Mapping[str, Mapping[str, float]]
+    below_min_members: tuple[str, ...] = ()
+    started_in_part: tuple[str, ...] = ()
     devices: DeviceObjects = field(default_factory=DeviceObjects)
     host_ports: Mapping[int, tuple[tuple[HostPort, bool], ...]] = field(default_factory=dict)
     attached: Mapping[int, tuple[tuple[Attachment, bool], ...]] = field(default_factory=dict)
     attach_limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     attachments: Mapping[str, tuple[Attachment, ...]] = field(default_factory=dict)
     exclusive_claims: tuple[tuple[str, bool], ...] = ()
-    unclaimed_volumes: tuple[UnclaimedVolume, ...] = ()
-    storage_offers: tuple[StorageOffer, ...] = ()
-    holds: Mapping[str, Hold] = field(default_factory=dict)
-    held_back: frozenset[str] = frozenset()
-    disregarded: tuple[Disregarded, ...] = ()
-    leaving: tuple[Member, ...] = ()
-    vacancies: tuple[Vacancy, ...] = ()
-    group_users: Mapping[ClaimRef, frozenset[str]] = field(default_factory=dict)
-    neighbours: tuple[Neighbour, ...] = ()
+    available_volumes: tuple[AvailableVolume, ...] = ()
+    storage_capacities: tuple[NodeStorageCapacity, ...] = ()
+    nominations: Mapping[str, NominatedNode] = field(default_factory=dict)
+    in_backoff: frozenset[str] = frozenset()
+    ignored_markers: tuple[IgnoredMarkers, ...] = ()
+    terminating: tuple[Member, ...] = ()
+    releasable_claims: tuple[ReleasableClaim, ...] = ()
+    group_claim_users: Mapping[ClaimRef, frozenset[str]] = field(default_factory=dict)
+    placed_pods: tuple[PlacedPod, ...] = ()
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     gpu_sharing: GpuSharing = field(default_factory=GpuSharing)

@@ -13,50 +13,54 @@ from kai_py.snapshot.resources import amount
 
 
 @dataclass(frozen=True, slots=True)
-class StorageOffer:
+class NodeStorageCapacity:
     """Volumes of ``storage_class`` up to ``largest`` bytes for the nodes that ``nodes`` selects."""
 
     storage_class: str
-    largest: float
+    max_volume_size: float
     nodes: LabelSelector
 
 
-class StorageOffers:
+class StorageCapacities:
     """What drivers offer, by namespace and name of the object that says so."""
 
     def __init__(self) -> None:
         """Nothing is offered yet."""
-        self._known: dict[tuple[str, str], StorageOffer] = {}
-        self._listed: tuple[StorageOffer, ...] | None = ()
+        self._known: dict[tuple[str, str], NodeStorageCapacity] = {}
+        self._snapshot: tuple[NodeStorageCapacity, ...] | None = ()
 
     def apply(self, old: object | None, new: object | None) -> None:
         """Take in one change of a CSIStorageCapacity."""
         if isinstance(old, CSIStorageCapacity):
-            self._listed = None
+            self._snapshot = None
             self._known.pop((old.metadata.namespace, old.metadata.name), None)
         if isinstance(new, CSIStorageCapacity):
-            self._listed = None
-            offer = _read(new)
+            self._snapshot = None
+            offer = _parse_capacity(new)
             if offer is not None:
                 self._known[new.metadata.namespace, new.metadata.name] = offer
 
-    def standing(self) -> tuple[StorageOffer, ...]:
+    def snapshot(self) -> tuple[NodeStorageCapacity, ...]:
         """All of them, by name."""
-        if self._listed is None:
-            self._listed = tuple(offer for _, offer in sorted(self._known.items(), key=_name))
-        return self._listed
+        if self._snapshot is None:
+            self._snapshot = tuple(
+                offer for _, offer in sorted(self._known.items(), key=_object_name)
+            )
+        return self._snapshot
 
 
-def _name(item: tuple[tuple[str, str], StorageOffer]) -> tuple[str, str]:
+def _object_name(item: tuple[tuple[str, str], NodeStorageCapacity]) -> tuple[str, str]:
     return item[0]
 
 
-def _read(said: CSIStorageCapacity) -> StorageOffer | None:
+def _parse_capacity(record: CSIStorageCapacity) -> NodeStorageCapacity | None:
     """An offer whose size can't be read is none; the size of one volume counts before the sum."""
-    size = said.capacity if said.maximum_volume_size is None else said.maximum_volume_size
-    if size is None or said.node_topology is None:
+    size = record.capacity if record.maximum_volume_size is None else record.maximum_volume_size
+    if size is None or record.node_topology is None:
         return None
     try:
-        return StorageOffer(said.storage_class_name, amount("storage", size), said.node_topology)
+        return NodeStorageCapacity(
+            record.storage_class_name, amount("storage", size), record.node_topology
+        )
     except QuantityError:
         return None

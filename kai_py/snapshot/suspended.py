@@ -22,19 +22,19 @@ from kai_py.api.records.core import (
 from kai_py.api.records.suspended_job import SUSPENDED_AT_KEY, SuspendedJob
 from kai_py.api.references import ClaimRef
 from kai_py.grouping.frameworks.job import COMPLETION_INDEX_LABEL, active_pods
-from kai_py.snapshot.awaited import claims_to_come
+from kai_py.snapshot.awaited import expected_claims
 from kai_py.snapshot.claims import PodClaims
 from kai_py.snapshot.dependencies import RecordingOwners
 
-_MARK = "/suspended/"
+_PLACEHOLDER_UID_PART = "/suspended/"
 
 
-def is_stand_in(uid: str) -> bool:
+def is_placeholder(uid: str) -> bool:
     """Whether the pod with this uid stands in for one that a suspended Job will have."""
-    return _MARK in uid
+    return _PLACEHOLDER_UID_PART in uid
 
 
-def stand_ins(job: object | None) -> Iterator[Pod]:
+def placeholder_pods(job: object | None) -> Iterator[Pod]:
     """The pods that a Job will have, if it is suspended for us."""
     if not isinstance(job, SuspendedJob) or job.metadata.deletion_timestamp is not None:
         return
@@ -47,8 +47,8 @@ def stand_ins(job: object | None) -> Iterator[Pod]:
             metadata=ObjectMeta(
                 name=f"{meta.name}-{index}",
                 namespace=meta.namespace,
-                uid=f"{meta.uid}{_MARK}{index}",
-                creation_timestamp=_since(job),
+                uid=f"{meta.uid}{_PLACEHOLDER_UID_PART}{index}",
+                creation_timestamp=_suspended_since(job),
                 labels={**template.metadata.labels, COMPLETION_INDEX_LABEL: str(index)},
                 annotations=template.metadata.annotations,
                 owner_references=(owner,),
@@ -58,36 +58,38 @@ def stand_ins(job: object | None) -> Iterator[Pod]:
         )
 
 
-def changed_stand_ins(old: object | None, new: object | None) -> Iterator[tuple[str, Pod | None]]:
+def changed_placeholders(
+    old: object | None, new: object | None
+) -> Iterator[tuple[str, Pod | None]]:
     """By uid, the stand-ins that there are now and those (None) that go as a Job changes."""
-    coming = {pod.metadata.uid: pod for pod in stand_ins(new)}
-    for pod in stand_ins(old):
+    coming = {pod.metadata.uid: pod for pod in placeholder_pods(new)}
+    for pod in placeholder_pods(old):
         if pod.metadata.uid not in coming:
             yield pod.metadata.uid, None
     yield from coming.items()
 
 
-def as_admitted(pod: Pod, owners: RecordingOwners) -> tuple[Pod, PodClaims | None]:
+def with_admission_defaults(pod: Pod, owners: RecordingOwners) -> tuple[Pod, PodClaims | None]:
     """A stand-in with the priority that admission gives, and the claims that it will have.
 
     Any other pod is as it is, and its claims are to be looked up.
     """
-    if not is_stand_in(pod.metadata.uid):
+    if not is_placeholder(pod.metadata.uid):
         return pod, None
     found = owners.named("priorityclasses", "", pod.spec.priority_class_name)
     if isinstance(found, PriorityClass):
         spec = replace(pod.spec, priority=found.value, preemption_policy=found.preemption_policy)
         pod = replace(pod, spec=spec)
-    claims = claims_to_come(pod, owners)
-    references = tuple(_numbered(each, pod.metadata.uid) for each in claims.references)
+    claims = expected_claims(pod, owners)
+    references = tuple(_numbered_claim(each, pod.metadata.uid) for each in claims.references)
     return pod, replaced(claims, references=references)
 
 
-def _numbered(claim: ClaimRef, uid: str) -> ClaimRef:
+def _numbered_claim(claim: ClaimRef, uid: str) -> ClaimRef:
     return claim if claim.uid else ClaimRef(claim.namespace, claim.name, f"{uid}/{claim.name}")
 
 
-def _since(job: SuspendedJob) -> datetime | None:
+def _suspended_since(job: SuspendedJob) -> datetime | None:
     try:
         return datetime.fromisoformat(job.metadata.annotations.get(SUSPENDED_AT_KEY, ""))
     except ValueError:

@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef
-from kai_py.snapshot.assumptions import FINISHED
+from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.group_claims import GROUPS, GroupKey, group_of, group_users
+from kai_py.snapshot.group_claims import POD_GROUPS, GroupKey, group_claim_users, pod_group_of
 from kai_py.snapshot.group_schedulers import GroupSchedulers
-from kai_py.snapshot.snapshot import Vacancy
+from kai_py.snapshot.snapshot import ReleasableClaim
 
 
-class VacatedClaims:
+class ReleasableClaims:
     """Allocated claims by the pods they are reserved for."""
 
     def __init__(
@@ -32,11 +32,11 @@ class VacatedClaims:
     ) -> None:
         """Start empty; ``schedulers``: of the pods of groups; ``is_group``: namespace and name."""
         self._schedulers, self._ours, self._is_group = schedulers, ours, is_group
-        self._own_groups: set[GroupKey] = set()
+        self._adopted_groups: set[GroupKey] = set()
         self._active: set[str] = set()
         self._claims: dict[str, dict[str, ClaimRef]] = {}
-        self._vacant: dict[str, tuple[ClaimRef, ...]] = {}
-        self._of_groups: dict[str, tuple[ClaimRef, frozenset[str]]] = {}
+        self._releasable: dict[str, tuple[ClaimRef, ...]] = {}
+        self._group_claims: dict[str, tuple[ClaimRef, frozenset[str]]] = {}
 
     def apply(self, old: object | None, new: object | None) -> None:
         """Take in one change of a watched object; only pods and claims matter."""
@@ -46,16 +46,16 @@ class VacatedClaims:
         elif isinstance(changed, ResourceClaim):
             self._apply_claim(old, new)
 
-    def vacancies(self) -> tuple[Vacancy, ...]:
+    def snapshot(self) -> tuple[ReleasableClaim, ...]:
         """Every ended consumer of an allocated claim."""
-        return tuple((ref, uid) for uid, claims in self._vacant.items() for ref in claims)
+        return tuple((ref, uid) for uid, claims in self._releasable.items() for ref in claims)
 
-    def group_users(self, gangs: Iterable[Gang]) -> Mapping[ClaimRef, frozenset[str]]:
+    def group_claim_users(self, gangs: Iterable[Gang]) -> Mapping[ClaimRef, frozenset[str]]:
         """Who uses allocated claims that are reserved for groups all of whose pods are ours."""
-        return group_users(
+        return group_claim_users(
             [
                 ref
-                for ref, groups in self._of_groups.values()
+                for ref, groups in self._group_claims.values()
                 if all(self._is_ours(ref.namespace, group) for group in groups)
             ],
             gangs,
@@ -65,7 +65,7 @@ class VacatedClaims:
         """Groups of ours that claims are reserved for, with pods or without."""
         return frozenset(
             (ref.namespace, group)
-            for ref, groups in self._of_groups.values()
+            for ref, groups in self._group_claims.values()
             for group in groups
             if self._is_ours(ref.namespace, group)
         )
@@ -74,39 +74,39 @@ class VacatedClaims:
         """Names of the groups that a claim is reserved for, where nobody knows whose they are."""
         return {
             ref: groups
-            for ref, groups in self._of_groups.values()
+            for ref, groups in self._group_claims.values()
             if not any(self._is_known(ref.namespace, group) for group in groups)
         }
 
     def own_group(self, namespace: str, name: str) -> None:
         """The group is ours, also once it has no pods; nothing for one that is not there."""
         if self._is_group(namespace, name):
-            self._own_groups.add((namespace, name))
+            self._adopted_groups.add((namespace, name))
 
     def forget_group(self, namespace: str, name: str) -> None:
         """The group was deleted."""
-        self._own_groups.discard((namespace, name))
+        self._adopted_groups.discard((namespace, name))
 
     def _is_ours(self, namespace: str, group: str) -> bool:
         present = self._schedulers.of_group(namespace, group)
-        return self._ours >= {*present} if present else (namespace, group) in self._own_groups
+        return self._ours >= {*present} if present else (namespace, group) in self._adopted_groups
 
     def _is_known(self, namespace: str, group: str) -> bool:
         pods = self._schedulers.of_group(namespace, group)
-        return bool(pods) or (namespace, group) in self._own_groups
+        return bool(pods) or (namespace, group) in self._adopted_groups
 
     def _apply_pod(self, pod: Pod, *, exists: bool) -> None:
-        self._see_group(pod)
+        self._observe_group(pod)
         uid = pod.metadata.uid
-        if exists and pod.status.phase not in FINISHED:
+        if exists and pod.status.phase not in FINISHED_PHASES:
             self._active.add(uid)
         else:
             self._active.discard(uid)
-        self._judge(uid)
+        self._update_pod(uid)
 
-    def _see_group(self, pod: Pod) -> None:
+    def _observe_group(self, pod: Pod) -> None:
         """A group that is not known yet is seen with a later change of the pod, or its end."""
-        named = group_of(pod)
+        named = pod_group_of(pod)
         if named is not None and pod.spec.scheduler_name in self._ours:
             self.own_group(*named)
 
@@ -117,19 +117,19 @@ class VacatedClaims:
         for pod_uid, ref in after.items():
             self._claims.setdefault(pod_uid, {})[ref.uid] = ref
         for pod_uid in before | after:
-            self._judge(pod_uid)
-        for ref in _reservations(old, GROUPS).values():
-            self._of_groups.pop(ref.uid, None)
-        for ref in _reservations(new, GROUPS).values():
-            self._of_groups[ref.uid] = (ref, _names(new))
+            self._update_pod(pod_uid)
+        for ref in _reservations(old, POD_GROUPS).values():
+            self._group_claims.pop(ref.uid, None)
+        for ref in _reservations(new, POD_GROUPS).values():
+            self._group_claims[ref.uid] = (ref, _group_names(new))
 
-    def _judge(self, pod_uid: str) -> None:
+    def _update_pod(self, pod_uid: str) -> None:
         claims = self._claims.get(pod_uid)
-        self._vacant.pop(pod_uid, None)
+        self._releasable.pop(pod_uid, None)
         if not claims:
             self._claims.pop(pod_uid, None)
         elif pod_uid not in self._active:
-            self._vacant[pod_uid] = tuple(claims.values())
+            self._releasable[pod_uid] = tuple(claims.values())
 
 
 def _reservations(claim: object | None, resource: str) -> dict[str, ClaimRef]:
@@ -140,7 +140,7 @@ def _reservations(claim: object | None, resource: str) -> dict[str, ClaimRef]:
     return {user.uid: ref for user in claim.status.reserved_for if user.resource == resource}
 
 
-def _names(claim: object | None) -> frozenset[str]:
+def _group_names(claim: object | None) -> frozenset[str]:
     """The PodGroups that the claim is reserved for."""
     users = claim.status.reserved_for if isinstance(claim, ResourceClaim) else ()
-    return frozenset(user.name for user in users if user.resource == GROUPS)
+    return frozenset(user.name for user in users if user.resource == POD_GROUPS)

@@ -17,7 +17,7 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
-class VolumeWish:
+class VolumeRequest:
     """What an unbound claim asks of a volume that somebody made beforehand; ``size`` in bytes."""
 
     storage_class: str
@@ -28,7 +28,7 @@ class VolumeWish:
 
 
 @dataclass(frozen=True, slots=True)
-class VolumeToMake:
+class VolumeToProvision:
     """A volume of ``size`` bytes that a driver makes, which tells how much it has left."""
 
     storage_class: str
@@ -36,7 +36,7 @@ class VolumeToMake:
 
 
 @dataclass(frozen=True, slots=True)
-class VolumeNeeds:
+class VolumeRequirements:
     """``exclusive``: claims, by namespace/name, that only one pod at a time may use.
 
     ``wishes``: those of unbound claims, the one that asks for least first. ``made``: for other
@@ -44,9 +44,9 @@ class VolumeNeeds:
     """
 
     attachments: tuple[Attachment, ...] = ()
-    exclusive: tuple[str, ...] = ()
-    wishes: tuple[VolumeWish, ...] = ()
-    made: tuple[VolumeToMake, ...] = ()
+    exclusive_claims: tuple[str, ...] = ()
+    volume_requests: tuple[VolumeRequest, ...] = ()
+    to_provision: tuple[VolumeToProvision, ...] = ()
 
 
-NO_VOLUME_NEEDS = VolumeNeeds()
+NO_VOLUME_REQUIREMENTS = VolumeRequirements()

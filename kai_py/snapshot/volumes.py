@@ -8,7 +8,7 @@ first (the rules of kube-scheduler's VolumeBinding plugin).
 
 from dataclasses import dataclass
 
-from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Pod, Requirement, Volume
+from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement, Volume
 from kai_py.api.records.storage import (
     NO_PROVISIONER,
     READ_WRITE_ONCE_POD,
@@ -20,11 +20,11 @@ from kai_py.api.references import ClaimRef
 from kai_py.snapshot.dependencies import RecordingOwners
 from kai_py.snapshot.resources import amount
 from kai_py.snapshot.volume_needs import (
-    NO_VOLUME_NEEDS,
+    NO_VOLUME_REQUIREMENTS,
     Attachment,
-    VolumeNeeds,
-    VolumeToMake,
-    VolumeWish,
+    VolumeRequest,
+    VolumeRequirements,
+    VolumeToProvision,
 )
 
 
@@ -37,17 +37,17 @@ class PodVolumes:
     """
 
     selectors: tuple[NodeSelector, ...] = ()
-    provision: tuple[str, ...] = ()
-    waiting: str = ""
-    needs: VolumeNeeds = NO_VOLUME_NEEDS
+    to_provision: tuple[str, ...] = ()
+    waiting_for: str = ""
+    requirements: VolumeRequirements = NO_VOLUME_REQUIREMENTS
     attachments: tuple[Attachment, ...] = ()
-    unbound: tuple[ClaimRef, ...] = ()
+    unbound_claims: tuple[ClaimRef, ...] = ()
 
 
 NO_VOLUMES = PodVolumes()
 
 
-def volume_selectors(pod: Pod, objects: RecordingOwners) -> PodVolumes:
+def pod_volumes(pod: Pod, objects: RecordingOwners) -> PodVolumes:
     """Resolve the PersistentVolumeClaims of ``pod``."""
     if not pod.spec.volumes:
         return NO_VOLUMES
@@ -55,8 +55,8 @@ def volume_selectors(pod: Pod, objects: RecordingOwners) -> PodVolumes:
     provision: list[str] = []
     attached: dict[Attachment, Attachment] = {}
     exclusive: list[str] = []
-    wishes: list[tuple[VolumeWish, ClaimRef]] = []
-    made: dict[VolumeToMake, None] = {}
+    wishes: list[tuple[VolumeRequest, ClaimRef]] = []
+    made: dict[VolumeToProvision, None] = {}
     waiting = ""
     for volume in pod.spec.volumes:
         name = _claim_name(pod, volume)
@@ -75,20 +75,20 @@ def volume_selectors(pod: Pod, objects: RecordingOwners) -> PodVolumes:
                 selectors.append(bound.spec.node_affinity.required)
         else:
             storage = objects.storage_class(claim.spec.storage_class_name or "")
-            obstacle = _unbound(claim, storage)
+            obstacle = _not_bound_reason(claim, storage)
             waiting = waiting or obstacle
             if storage is not None and storage.provisioner == NO_PROVISIONER and not obstacle:
                 meta = claim.metadata
-                wishes.append((_wish(claim), ClaimRef.of(meta)))
+                wishes.append((_volume_request(claim), ClaimRef.of(meta)))
             elif storage is not None and not obstacle:
                 provision.append(name)
-                selectors.extend(_allowed(storage))
-                made.update(_made(claim, storage, objects))
+                selectors.extend(_allowed_topologies(storage))
+                made.update(_to_provision(claim, storage, objects))
         found = _attachment(claim, bound, storage)
         if found is not None:
-            attached[found] = Attachment(found.driver) if _is_own(pod, claim) else found
+            attached[found] = Attachment(found.driver) if _is_exclusive(pod, claim) else found
     wishes.sort(key=lambda wish: (wish[0].size, wish[1].name))
-    needs = VolumeNeeds(
+    needs = VolumeRequirements(
         tuple(attached.values()),
         tuple(sorted(exclusive)),
         tuple(wish for wish, _ in wishes),
@@ -104,20 +104,20 @@ def volume_selectors(pod: Pod, objects: RecordingOwners) -> PodVolumes:
     )
 
 
-def _made(
+def _to_provision(
     claim: PersistentVolumeClaim, storage: StorageClass, objects: RecordingOwners
-) -> dict[VolumeToMake, None]:
+) -> dict[VolumeToProvision, None]:
     """What is to be made for a claim, if its driver tells how much it has left."""
     driver = objects.csi_driver(storage.provisioner)
     size = claim.spec.resources.requests.get("storage")
     if driver is None or not driver.spec.storage_capacity or size is None:
         return {}
-    return {VolumeToMake(storage.metadata.name, amount("storage", size)): None}
+    return {VolumeToProvision(storage.metadata.name, amount("storage", size)): None}
 
 
-def _wish(claim: PersistentVolumeClaim) -> VolumeWish:
+def _volume_request(claim: PersistentVolumeClaim) -> VolumeRequest:
     spec = claim.spec
-    return VolumeWish(
+    return VolumeRequest(
         storage_class=spec.storage_class_name or "",
         size=amount("storage", spec.resources.requests.get("storage", 0)),
         access_modes=spec.access_modes,
@@ -139,7 +139,7 @@ def _attachment(
     return Attachment(storage.provisioner, f"{meta.namespace}/{meta.name}")
 
 
-def _is_own(pod: Pod, claim: PersistentVolumeClaim) -> bool:
+def _is_exclusive(pod: Pod, claim: PersistentVolumeClaim) -> bool:
     """Whether no other pod uses the claim: it is the pod's, or a StatefulSet's for this pod."""
     owned = any(owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references)
     return owned or claim.metadata.name.endswith(f"-{pod.metadata.name}")
@@ -151,7 +151,7 @@ def _claim_name(pod: Pod, volume: Volume) -> str:
     return f"{pod.metadata.name}-{volume.name}" if volume.ephemeral is not None else ""
 
 
-def _unbound(claim: PersistentVolumeClaim, storage: StorageClass | None) -> str:
+def _not_bound_reason(claim: PersistentVolumeClaim, storage: StorageClass | None) -> str:
     if storage is not None and storage.volume_binding_mode == "WaitForFirstConsumer":
         return ""
     return (
@@ -160,13 +160,13 @@ def _unbound(claim: PersistentVolumeClaim, storage: StorageClass | None) -> str:
     )
 
 
-def _allowed(storage: StorageClass) -> tuple[NodeSelector, ...]:
+def _allowed_topologies(storage: StorageClass) -> tuple[NodeSelector, ...]:
     if not storage.allowed_topologies:
         return ()
     terms = tuple(
         NodeSelectorTerm(
             match_expressions=tuple(
-                Requirement(key=wanted.key, operator="In", values=wanted.values)
+                SelectorRequirement(key=wanted.key, operator="In", values=wanted.values)
                 for wanted in term.match_label_expressions
             )
         )

@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kai_py.api.records.core import ObjectMetadata
+from kai_py.api.records.core import PartialObjectMetadata
 from kai_py.grouping.owners import GroupKind
 from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError, Malformed, NotFound
 from kai_py.watch.resource import Decode, Kind, Resource
 
-METADATA: Decode[ObjectMetadata] = msgspec.json.Decoder(ObjectMetadata).decode
+METADATA: Decode[PartialObjectMetadata] = msgspec.json.Decoder(PartialObjectMetadata).decode
 
 Served = Mapping[Kind[Any], Resource[Any]]
 """The kinds that are served, each at the version to use."""

@@ -11,9 +11,16 @@ from typing import TypeVar
 import msgspec
 
 from kai_py.api.queue import GROUP, VERSION, Queue, read_queue
-from kai_py.api.records.core import Node, ObjectMeta, ObjectMetadata, Pod, PriorityClass, Record
+from kai_py.api.records.core import (
+    Node,
+    ObjectMeta,
+    PartialObjectMetadata,
+    Pod,
+    PriorityClass,
+    Record,
+)
 from kai_py.api.records.disruption import PodDisruptionBudget
-from kai_py.api.records.document import Document, document_decoder
+from kai_py.api.records.document import Unstructured, unstructured_decoder
 from kai_py.api.records.job import Job
 from kai_py.api.records.kai import KaiPodGroup, KaiQueue, KaiTopology
 from kai_py.api.records.node_topology import GROUP as NODE_TOPOLOGY_GROUP
@@ -26,7 +33,7 @@ from kai_py.api.records.resource import (
     ResourceSlice,
 )
 from kai_py.api.records.resource_versions import PREFERRED_VERSIONS, decoder
-from kai_py.api.records.sharing import shared
+from kai_py.api.records.sharing import interned
 from kai_py.api.records.storage import (
     CSIDriver,
     CSINode,
@@ -79,15 +86,17 @@ def _device_kind(
     )
 
 
-def owner_kind(name: str, plural: str, *versions: str, group: str) -> Kind[ObjectMetadata]:
+def owner_kind(name: str, plural: str, *versions: str, group: str) -> Kind[PartialObjectMetadata]:
     """Declare a kind that is watched for its metadata, as an owner of pods."""
-    return define_kind(ObjectMetadata, name, plural, *versions, group=group, metadata_only=True)
+    return define_kind(
+        PartialObjectMetadata, name, plural, *versions, group=group, metadata_only=True
+    )
 
 
 PODS = define_kind(Pod, "Pod", "pods", "v1", required=True)
 NODES = define_kind(Node, "Node", "nodes", "v1", namespaced=False, required=True)
 NAMESPACES = define_kind(
-    ObjectMetadata, "Namespace", "namespaces", "v1", namespaced=False, metadata_only=True
+    PartialObjectMetadata, "Namespace", "namespaces", "v1", namespaced=False, metadata_only=True
 )
 PRIORITY_CLASSES = define_kind(
     PriorityClass,
@@ -137,7 +146,7 @@ NODE_TOPOLOGIES = define_kind(
     namespaced=False,
 )
 JOBS: Kind[Job] = Kind(
-    name="Job", plural="jobs", versions={"v1": shared(job_decoder())}, group="batch"
+    name="Job", plural="jobs", versions={"v1": interned(job_decoder())}, group="batch"
 )
 REPLICA_SETS = owner_kind("ReplicaSet", "replicasets", "v1", group="apps")
 DEPLOYMENTS = owner_kind("Deployment", "deployments", "v1", group="apps")
@@ -181,12 +190,12 @@ KAI_TOPOLOGIES = define_kind(
 
 def _group_kind(
     name: str, group: str, *versions: str, status: tuple[str, ...] = ()
-) -> Kind[Document]:
+) -> Kind[Unstructured]:
     paths = ("spec", *(f"status.{each}" for each in status))
     return Kind(
         name=name,
         plural=f"{name.lower()}s",
-        versions=dict.fromkeys(versions, document_decoder(paths)),
+        versions=dict.fromkeys(versions, unstructured_decoder(paths)),
         group=group,
     )
 

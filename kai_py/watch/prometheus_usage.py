@@ -24,7 +24,7 @@ import aiohttp
 import msgspec
 
 from kai_py.api.cron import parse_cron
-from kai_py.api.measured_usage import MeasuredUsage, UsageWindow, WindowType
+from kai_py.api.measured_usage import PrometheusUsage, UsageWindow, WindowType
 
 log = logging.getLogger(__name__)
 
@@ -54,14 +54,14 @@ class _QueryResponse(msgspec.Struct):
 def window_start(window: UsageWindow, now: float) -> float:
     """When the window that ends ``now`` began, seconds since the epoch."""
     if window.type is WindowType.CRON:
-        return parse_cron(window.cron or "").last(now)
+        return parse_cron(window.cron or "").last_fired(now)
     if window.type is WindowType.SLIDING:
         return now - window.size
     anchor = 0.0 if window.start is None else window.start.timestamp()
     return anchor + math.floor((now - anchor) / window.size) * window.size
 
 
-def usage_query(settings: MeasuredUsage, half_life: float | None, now: float) -> str:
+def usage_query(settings: PrometheusUsage, half_life: float | None, now: float) -> str:
     """The expression to be evaluated at ``now``."""
     span = max(math.ceil(now - window_start(settings.window, now)), 1)
     step = max(round(settings.resolution), 1)
@@ -72,7 +72,7 @@ def usage_query(settings: MeasuredUsage, half_life: float | None, now: float) ->
 
 
 async def measured_usage(
-    session: aiohttp.ClientSession, settings: MeasuredUsage, half_life: float | None, now: float
+    session: aiohttp.ClientSession, settings: PrometheusUsage, half_life: float | None, now: float
 ) -> Amounts:
     """Ask Prometheus; raises UsageError."""
     form = {"query": usage_query(settings, half_life, now), "time": f"{now:.3f}"}
@@ -113,7 +113,7 @@ def _amounts(samples: Sequence[_Sample]) -> Amounts:
 
 
 async def follow_usage(
-    settings: MeasuredUsage, half_life: float | None, on_usage: Callable[[Amounts, float], None]
+    settings: PrometheusUsage, half_life: float | None, on_usage: Callable[[Amounts, float], None]
 ) -> None:
     """Ask once per interval until cancelled; ``note`` is told of every answer and its time."""
     failing = False
@@ -132,7 +132,7 @@ async def follow_usage(
             await asyncio.sleep(settings.interval)
 
 
-def _log_error(settings: MeasuredUsage, error: UsageError, *, level: int) -> None:
+def _log_error(settings: PrometheusUsage, error: UsageError, *, level: int) -> None:
     log.log(
         level,
         "past use: fairShare.prometheus.url %s: %s; the last answer counts until it is %g s old, "

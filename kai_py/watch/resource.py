@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from kai_py.api.records.sharing import shared
+from kai_py.api.records.sharing import interned
 
 
 class Metadata(Protocol):
@@ -99,7 +99,7 @@ def define_kind(
     required: bool = False,
 ) -> Kind[T]:
     """Declare a kind whose versions are all decoded by the same msgspec record."""
-    decode = shared(msgspec.json.Decoder(record).decode)
+    decode = interned(msgspec.json.Decoder(record).decode)
     return Kind(
         name=name,
         plural=plural,

@@ -15,11 +15,11 @@ from kai_py.admission.certificate import (
     issue,
 )
 from kai_py.api.admission import WEBHOOK_NAME
-from kai_py.config import Webhook
+from kai_py.config import WebhookConfig
 from kai_py.watch.errors import AlreadyExists
 
-OURS = Webhook(namespace="default", names=("127.0.0.1",))
-THEIRS = Webhook(namespace="default", self_managed=False)
+OURS = WebhookConfig(namespace="default", names=("127.0.0.1",))
+THEIRS = WebhookConfig(namespace="default", self_managed=False)
 
 
 def test_a_certificate_is_for_its_names_and_young(tmp_path):

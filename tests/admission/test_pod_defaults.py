@@ -8,10 +8,10 @@ from kai_py.api.records.core import (
     ObjectMeta,
     OwnerReference,
     Pod,
+    PodSchedulingGate,
     PodSpec,
-    SchedulingGate,
 )
-from kai_py.grouping.lineage import Lineage
+from kai_py.grouping.lineage import OwnerChain
 from kai_py.grouping.queue_choice import Defaults, QueueKey
 
 KEYS = (QueueKey(QUEUE_NAME_KEY), QueueKey("kai.scheduler/queue", Defaults.KAI))
@@ -24,7 +24,7 @@ def pod(scheduler="default-scheduler", owner="", node="", gates=(), **labels):
         spec=PodSpec(
             scheduler_name=scheduler,
             node_name=node or None,
-            scheduling_gates=tuple(SchedulingGate(name=name) for name in gates),
+            scheduling_gates=tuple(PodSchedulingGate(name=name) for name in gates),
         ),
     )
 
@@ -45,7 +45,7 @@ def test_only_pods_that_name_no_scheduler_get_ours(asked, given):
 
 
 def test_the_queue_of_the_namespace_is_named_in_its_own_words():
-    lineage = Lineage(pod(), (ObjectMeta(),))
+    lineage = OwnerChain(pod(), (ObjectMeta(),))
     for place in ("labels", "annotations"):
         for each in KEYS:
             namespace = ObjectMeta(**{place: {each.key: "team-a"}})
@@ -58,9 +58,11 @@ def test_the_queue_of_the_namespace_is_named_in_its_own_words():
 def test_whoever_names_a_queue_keeps_it():
     namespace = ObjectMeta(labels={QUEUE_NAME_KEY: "team-a"})
     job = ObjectMeta(annotations={"kai.scheduler/queue": "team-b"})
-    assert queue_reference(Lineage(pod(), (ObjectMeta(), job)), namespace, KEYS) is None
+    assert queue_reference(OwnerChain(pod(), (ObjectMeta(), job)), namespace, KEYS) is None
     unread = OwnerReference(kind="Job", uid="1")
-    assert queue_reference(Lineage(pod(), (ObjectMeta(),), unknown=unread), namespace, KEYS) is None
+    assert (
+        queue_reference(OwnerChain(pod(), (ObjectMeta(),), unknown=unread), namespace, KEYS) is None
+    )
 
 
 def test_the_gate_is_for_pods_of_ours_that_wait_and_once():

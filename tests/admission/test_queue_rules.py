@@ -6,12 +6,12 @@ from kai_py.admission.queue_rules import judge_deletion, judge_queue
 from kai_py.api.queue import API_VERSION
 from kai_py.api.records.kai import QUEUE_API_VERSION
 from kai_py.snapshot.accounting import GPU
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_specs import QueueInfo
 
 
 def spec(name, parent="", deserved=0.0, most=None, api=API_VERSION, **rest):
     bound = {} if most is None else {GPU: most}
-    return QueueSpec(
+    return QueueInfo(
         name=name, parent=parent, deserved={GPU: deserved}, max=bound, api_version=api, **rest
     )
 

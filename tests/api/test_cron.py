@@ -36,11 +36,11 @@ NOW = "2026-11-18T10:20:30"
     ],
 )
 def test_the_last_time_it_fired(expression, fired):
-    assert parse_cron(expression).last(seconds(NOW)) == seconds(fired)
+    assert parse_cron(expression).last_fired(seconds(NOW)) == seconds(fired)
 
 
 def test_the_very_moment_counts():
-    assert parse_cron("20 10 * * *").last(seconds("2026-11-18T10:20")) == seconds(
+    assert parse_cron("20 10 * * *").last_fired(seconds("2026-11-18T10:20")) == seconds(
         "2026-11-18T10:20"
     )
 
@@ -54,7 +54,7 @@ def test_equals_looking_back_minute_by_minute(minutes, hours, offset):
     at = now - now % 60
     while not (int(at // 60) % 60 in minutes and int(at // 3600) % 24 in hours):
         at -= 60
-    assert cron.last(now) == at
+    assert cron.last_fired(now) == at
 
 
 @pytest.mark.parametrize(

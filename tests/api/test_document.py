@@ -1,6 +1,6 @@
 """Documents keep what paths name, and nothing else."""
 
-from kai_py.api.records.document import document
+from kai_py.api.records.document import unstructured
 
 JOB = {
     "apiVersion": "example.com/v1",
@@ -19,13 +19,13 @@ JOB = {
 
 
 def test_only_named_fields_are_kept():
-    found = document(JOB, ["spec.tasks.*.count"])
+    found = unstructured(JOB, ["spec.tasks.*.count"])
     assert found.content == {"spec": {"tasks": [{"count": 2}, {}]}}
     assert (found.kind, found.metadata.name, found.metadata.labels) == ("Job", "j", {"a": "b"})
 
 
 def test_a_field_named_beside_a_star_keeps_both():
-    found = document(JOB, ["spec.roles.*.replicas", "spec.roles.Worker.template.marks"])
+    found = unstructured(JOB, ["spec.roles.*.replicas", "spec.roles.Worker.template.marks"])
     assert found.content["spec"]["roles"] == {
         "Master": {"replicas": 1},
         "Worker": {"replicas": 4, "template": {"marks": {"size": "2"}}},
@@ -33,12 +33,12 @@ def test_a_field_named_beside_a_star_keeps_both():
 
 
 def test_a_path_that_ends_keeps_all_below_whatever_longer_paths_say():
-    found = document(JOB, ["spec.roles", "spec.roles.*.replicas"])
+    found = unstructured(JOB, ["spec.roles", "spec.roles.*.replicas"])
     assert found.content["spec"]["roles"] == JOB["spec"]["roles"]
 
 
 def test_values_at_a_path_leave_out_absent_and_null_ones():
-    found = document(JOB, ["spec"])
+    found = unstructured(JOB, ["spec"])
     assert found.all_at("spec.roles.*.replicas") == (1, 4)
     assert found.all_at("spec.tasks.*.count") == (2,)
     assert found.first_at("spec.queue") is None

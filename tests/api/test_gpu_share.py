@@ -8,15 +8,15 @@ from kai_py.api.gpu_share import (
     SharedGpu,
     gpu_share,
     legacy_mig_profile,
-    marks,
+    shared_gpu_metadata,
     shared_gpus,
 )
-from kai_py.api.records.core import Container, ObjectMeta, Pod, PodSpec, Resources
+from kai_py.api.records.core import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
 
 
 def pod(annotations=None, labels=None, **requests):
     wanted = {name.replace("_", "/"): amount for name, amount in requests.items()}
-    main = Container(name="main", resources=Resources(requests=wanted))
+    main = Container(name="main", resources=ResourceRequirements(requests=wanted))
     return Pod(
         metadata=ObjectMeta(name="p", annotations=annotations or {}, labels=labels or {}),
         spec=PodSpec(containers=(main,)),
@@ -27,13 +27,13 @@ def pod(annotations=None, labels=None, **requests):
     ("annotations", "share"),
     [
         ({}, None),
-        ({"gpu-fraction": "0.5"}, GpuShare(portion=0.5)),
-        ({"gpu-fraction": ".25"}, GpuShare(portion=0.25)),
+        ({"gpu-fraction": "0.5"}, GpuShare(fraction=0.5)),
+        ({"gpu-fraction": ".25"}, GpuShare(fraction=0.25)),
         ({"gpu-memory": "20000"}, GpuShare(memory=20000)),
         ({"gpu-memory": "20", "gpu-fraction-num-devices": "2"}, GpuShare(memory=20, devices=2)),
         (
             {"gpu-fraction": "0.5", "gpu-fraction-container-name": "main"},
-            GpuShare(portion=0.5),
+            GpuShare(fraction=0.5),
         ),
     ],
 )
@@ -74,9 +74,9 @@ def test_a_part_and_whole_gpus_exclude_each_other(resource):
 
 def test_what_is_written_on_a_pod_is_read_again():
     for chosen in ((SharedGpu("a", 3),), (SharedGpu("b", 1), SharedGpu("a", 0))):
-        labels, annotations = marks(chosen)
+        labels, annotations = shared_gpu_metadata(chosen)
         assert shared_gpus(pod(annotations, labels)) == tuple(sorted(chosen))
-    labels, _ = marks((SharedGpu("a", 3),))
+    labels, _ = shared_gpu_metadata((SharedGpu("a", 3),))
     assert labels == {"runai-gpu-group": "a"}
 
 

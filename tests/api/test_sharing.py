@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kai_py.api.records import sharing
 from kai_py.api.records.core import Node, Pod
-from kai_py.api.records.sharing import shared
+from kai_py.api.records.sharing import interned
 
 plain = msgspec.json.Decoder(Pod).decode
 
@@ -31,7 +31,7 @@ def pod(name, image_cpu="1", team="a", at="2026-01-01T00:00:00Z"):
 
 
 def test_equal_parts_are_one_object():
-    decode = shared(plain)
+    decode = interned(plain)
     one, other = decode(pod("one")), decode(pod("other"))
     assert (one.metadata.name, other.metadata.name) == ("one", "other")
     assert one.spec.containers is other.spec.containers
@@ -42,7 +42,7 @@ def test_equal_parts_are_one_object():
 
 
 def test_words_are_shared_within_parts_that_differ():
-    decode = shared(plain)
+    decode = interned(plain)
     one, other = decode(pod("one")), decode(pod("other", at="2026-01-01T00:00:01Z"))
     (ready,), (later,) = one.status.conditions, other.status.conditions
     assert ready != later
@@ -50,7 +50,7 @@ def test_words_are_shared_within_parts_that_differ():
 
 
 def test_equal_encodings_of_different_fields_stay_apart():
-    decode = shared(msgspec.json.Decoder(Node).decode)
+    decode = interned(msgspec.json.Decoder(Node).decode)
     text = {"status": {"allocatable": {"cpu": "1"}, "capacity": {"cpu": "1"}}}
     node = decode(json.dumps(text).encode())
     assert node == msgspec.json.decode(json.dumps(text), type=Node)
@@ -62,7 +62,7 @@ pods = st.builds(pod, st.sampled_from("pqr"), quantities, st.sampled_from(["a", 
 
 @given(st.lists(pods, max_size=12))
 def test_nothing_else_changes(texts):
-    decode = shared(plain)
+    decode = interned(plain)
     found = [decode(text) for text in texts]
     expected = [plain(text) for text in texts]
     assert found == expected
@@ -72,9 +72,9 @@ def test_nothing_else_changes(texts):
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(sharing, "MOST_REMEMBERED", 3)
-    kept = sharing.Sharing()
+    monkeypatch.setattr(sharing, "MAX_INTERNED", 3)
+    kept = sharing.Interning()
     for i in range(50):
-        kept.record(plain(pod("p", team=f"team-{i}")))
+        kept.intern(plain(pod("p", team=f"team-{i}")))
     assert len(kept._words) <= 3
     assert all(len(table) <= 3 for table in kept._parts.values())

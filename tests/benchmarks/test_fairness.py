@@ -3,7 +3,7 @@
 import math
 
 from benchmarks.fairness.week import CONFIGURATION, fairness, week
-from kai_py.config import Eviction
+from kai_py.config import EvictionConfig
 from kai_py.simulate.scenario import NodeGroup, Scenario, ScenarioJob, ScenarioQueue
 from kai_py.simulate.simulation import simulate
 
@@ -48,7 +48,7 @@ def test_a_gang_that_would_have_finished_alone_is_not_left_out():
     """The other queue holds both nodes to the end, and nobody may be evicted."""
     jobs = [eight("a", "queue-0"), eight("b", "queue-0", at=1), eight("c", "queue-1", at=2)]
     world = scenario(*jobs)
-    patient = CONFIGURATION.model_copy(update={"eviction": Eviction(reclaim=False)})
+    patient = CONFIGURATION.model_copy(update={"eviction": EvictionConfig(reclaim=False)})
     short = world.model_copy(update={"hours": 0.9})
     assert fairness(short, simulate(short, patient)).slowest_gang == math.inf
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Pod, Requirement
+from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement
 from kai_py.api.records.resource import (
     AllocationResult,
     DeviceAllocationResult,
@@ -208,7 +208,7 @@ def device(name: str, node: str, **fields) -> AllocationResult:
     result = DeviceRequestAllocationResult(
         request="gpu", driver=DRIVER, pool=node, device=name, **fields
     )
-    pinned = Requirement(key="metadata.name", operator="In", values=(node,))
+    pinned = SelectorRequirement(key="metadata.name", operator="In", values=(node,))
     return AllocationResult(
         devices=DeviceAllocationResult(results=(result,)),
         node_selector=NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(pinned,)),)),

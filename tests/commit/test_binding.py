@@ -1,6 +1,6 @@
 """What a pod and its volumes are told before it is bound."""
 
-from kai_py.api.gpu_share import SharedGpu, marks
+from kai_py.api.gpu_share import SharedGpu, shared_gpu_metadata
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.binding import BindingOutcome
 from kai_py.embedded.resources import VOLUME_CLAIMS, VOLUMES
@@ -10,7 +10,7 @@ from tests.commit.cluster import NAMESPACE, gang_of, run
 
 async def test_a_pod_is_told_its_part_of_a_gpu_before_it_is_bound(cluster):
     former = (SharedGpu("old-1"), SharedGpu("old-2"))
-    stale, _ = marks(former)
+    stale, _ = shared_gpu_metadata(former)
     pod = cluster.add_pod("part", labels=stale)
     placement = Placement(pod, "node-a", gpus=(SharedGpu("g", 2),), former_gpus=former)
     outcome = await run(cluster, gang_of(placement))

@@ -6,11 +6,11 @@ import contextlib
 import pytest
 
 from kai_py.commit.claims.device_conflicts import DeviceConflictResolver
-from kai_py.config import DoubleAllocation
+from kai_py.config import DoubleAllocationPolicy
 from kai_py.embedded.resources import CLAIMS, PODS
 from tests.commit.cluster import NAMESPACE, SCHEDULER, Cluster, device, refuse
 
-RULE = DoubleAllocation
+RULE = DoubleAllocationPolicy
 GPU = device("gpu-0", "node-a")
 
 
@@ -27,7 +27,7 @@ class Told:
 class World(Cluster):
     """A pod of ours, bound and holding a device, and the watch for clashes."""
 
-    def __init__(self, rule=RULE.BEFORE_START):
+    def __init__(self, rule=RULE.GIVE_WAY_BEFORE_START):
         super().__init__()
         self.told, self.counted, self.carried = Told(), 0, False
         self.clashes = DeviceConflictResolver(
@@ -81,10 +81,10 @@ class World(Cluster):
 @pytest.mark.parametrize(
     ("rule", "phase", "gone"),
     [
-        (RULE.BEFORE_START, "Pending", True),
-        (RULE.BEFORE_START, "Running", False),
-        (RULE.ALWAYS, "Running", True),
-        (RULE.NEVER, "Pending", False),
+        (RULE.GIVE_WAY_BEFORE_START, "Pending", True),
+        (RULE.GIVE_WAY_BEFORE_START, "Running", False),
+        (RULE.GIVE_WAY, "Running", True),
+        (RULE.KEEP, "Pending", False),
     ],
 )
 async def test_the_rule_says_who_gives_way(rule, phase, gone):
@@ -149,7 +149,7 @@ async def test_an_eviction_that_is_refused_is_tried_again_and_told_once():
 
 
 async def test_pods_of_a_group_give_way_together():
-    world = World(RULE.ALWAYS)
+    world = World(RULE.GIVE_WAY)
     await world.ours(schedulingGroup={"podGroupName": "train"})
     consumer = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "train"}
     held = world.api.find(CLAIMS, "ours", NAMESPACE)

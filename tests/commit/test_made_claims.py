@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai_py.api.records.core import ExtendedResourceRequest, ObjectMeta, OwnerReference
+from kai_py.api.records.core import ContainerExtendedResourceRequest, ObjectMeta, OwnerReference
 from kai_py.api.records.resource import (
     DeviceClaim,
     DeviceRequest,
@@ -46,7 +46,7 @@ def placement(cluster, index=0, count=1, on=""):
         spec=spec,
         status=ResourceClaimStatus(allocation=device(on or f"gpu-{index}", "node-a")),
     )
-    use = ExtendedResourceRequest("main", "nvidia.com/gpu", "gpu")
+    use = ContainerExtendedResourceRequest("main", "nvidia.com/gpu", "gpu")
     return Placement(pod, "node-a", create_claim=ClaimToCreate(claim, (use,)))
 
 

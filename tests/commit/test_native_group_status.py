@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from kai_py.api.records.core import ObjectMeta
-from kai_py.api.records.document import Document
+from kai_py.api.records.document import Unstructured
 from kai_py.commit.statuses.native_pod_group import (
     composite_group_reports,
     native_group_patch,
@@ -24,7 +24,7 @@ def conditions(cluster, name="train", before=(), version="v1alpha2", disrupted=N
     reports = native_group_reports(
         cluster.planner.decide(snapshot), snapshot.gangs.values(), disrupted or {}
     )
-    known = Document(
+    known = Unstructured(
         api_version=f"scheduling.k8s.io/{version}",
         kind="PodGroup",
         metadata=ObjectMeta(name=name, namespace="default", uid="u", resource_version="7"),
@@ -118,7 +118,7 @@ def test_groups_of_groups_say_when_their_floor_runs():
 def composite_conditions(cluster, name, before=()):
     snapshot = cluster.snapshot()
     reports = composite_group_reports(cluster.planner.decide(snapshot), snapshot.gangs.values(), {})
-    known = Document(
+    known = Unstructured(
         api_version="scheduling.k8s.io/v1alpha3",
         kind="CompositePodGroup",
         metadata=ObjectMeta(name=name, namespace="default", uid="u", resource_version="7"),

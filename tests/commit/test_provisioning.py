@@ -1,8 +1,8 @@
 """Which requests a plan makes for gangs that wait for room, and what is told of them."""
 
-from kai_py.api.autoscaling import Provisioning
+from kai_py.api.autoscaling import ProvisioningConfig
 from kai_py.api.records.core import ObjectMeta
-from kai_py.api.records.document import Document
+from kai_py.api.records.document import Unstructured
 from kai_py.commit.provisioning_request import (
     desired_requests,
     failed_at,
@@ -14,7 +14,7 @@ from kai_py.commit.provisioning_request import (
 from tests.dialects.feeding import Cluster, node, pod
 from tests.dialects.test_native_groups import QUEUE
 
-ATOMIC = Provisioning(class_name="atomic")
+ATOMIC = ProvisioningConfig(class_name="atomic")
 CLASS = "scheduling.kai.io/provisioning-class-name"
 FLOOR = "scheduling.kai.io/min-available"
 TRAIN = "default/Job/train"
@@ -56,7 +56,7 @@ def stands(*types, message="", at="2026-05-01T12:00:00Z"):
         {"type": each, "status": "True", "message": message, "lastTransitionTime": at}
         for each in types
     ]
-    return Document(
+    return Unstructured(
         metadata=ObjectMeta(name="r", namespace="default", uid="u"),
         content={"status": {"conditions": conditions}},
     )
@@ -81,10 +81,10 @@ def test_who_has_room_or_waits_for_something_else_asks_for_nothing():
 
 def test_the_annotation_goes_before_the_configuration():
     wanted = Cluster(QUEUE, node("n", 2), train(4, **{CLASS: "check-capacity"}))
-    assert asked(wanted, Provisioning()) == {TRAIN: ("check-capacity", [4])}
+    assert asked(wanted, ProvisioningConfig()) == {TRAIN: ("check-capacity", [4])}
     assert asked(wanted) == {TRAIN: ("check-capacity", [4])}
     assert asked(Cluster(QUEUE, node("n", 2), train(4, **{CLASS: "none"}))) == {}
-    assert asked(Cluster(QUEUE, node("n", 2), train(4)), Provisioning()) == {}
+    assert asked(Cluster(QUEUE, node("n", 2), train(4)), ProvisioningConfig()) == {}
 
 
 def test_a_gang_that_has_started_asks_for_nothing_more():

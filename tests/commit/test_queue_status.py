@@ -18,7 +18,7 @@ from kai_py.commit.statuses.queue import (
 )
 from kai_py.embedded.patches.merge import apply_merge_patch
 from kai_py.plan.plan import Plan
-from kai_py.snapshot.queue_objects import queue_spec
+from kai_py.snapshot.queue_objects import queue_info
 from kai_py.snapshot.queue_specs import EvictionRecord, UsageRecord
 from kai_py.watch.kinds import WatchedQueue
 from tests.support.scenario import cluster as scenario
@@ -177,7 +177,7 @@ def test_past_use_is_written_once_a_period_and_reads_back():
     first = Plan(queues=(replace(share, past_usage=held),))
     status = status_of(first, "q")
     assert status["usage"]["used"] == {"gpus": 7.5, "cpu": 1.5}
-    assert queue_spec(known("q", **status).queue).usage == held
+    assert queue_info(known("q", **status).queue).usage == held
     soon = replace(held, at=held.at + 1, held={"gpu": 8.5})
     (soon_report,) = queue_reports(Plan(queues=(replace(share, past_usage=soon),)))
     assert soon_report == queue_reports(first)[0], "no news"
@@ -197,7 +197,7 @@ def test_past_evictions_are_written_and_read_back():
     status = status_of(Plan(queues=(replace(share, evictions=told),)), "q")
     (shown,) = status["evictions"]
     assert (shown["workload"], shown["pods"]) == ("default/Job/train", 3)
-    assert queue_spec(known("q", **status).queue).evictions == told
+    assert queue_info(known("q", **status).queue).evictions == told
     (report,) = queue_reports(Plan(queues=(replace(share, evictions=told),)))
     assert (
         queue_status_patch(desired_status(report, known("q", **status), NOW), known("q", **status))

@@ -20,7 +20,7 @@ from kai_py.api.records.core import (
     Pod,
     PodAffinity,
     PodAffinityTerm,
-    Requirement,
+    SelectorRequirement,
 )
 from kai_py.api.records.node_topology import (
     NodeResourceTopology,
@@ -33,12 +33,12 @@ from kai_py.grouping.gang import Owner, Subgroup, TopologyConstraint
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.alignment import Alignment, alignment, observed_zones
 from kai_py.snapshot.gangs import Gang, Member, PodState
-from kai_py.snapshot.gpu_holdings import shared_holding
+from kai_py.snapshot.gpu_holdings import shared_gpu_usage
 from kai_py.snapshot.gpu_sharing import MEMORY_LABEL, NOMINAL_MIB
-from kai_py.snapshot.ledger import Holding, NodeLedger
-from kai_py.snapshot.neighbour import Neighbour
+from kai_py.snapshot.ledger import NodeUsageTable, PodUsage
+from kai_py.snapshot.neighbour import PlacedPod
 from kai_py.snapshot.numa import numa_node
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_specs import QueueInfo
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -63,7 +63,7 @@ HOLDING = (PodState.BOUND, PodState.RELEASING)
 
 def snapshot_of(cluster: Mapping, accounting) -> Snapshot:
     """Build the snapshot a cycle would see."""
-    ledger, shapes = NodeLedger(), {}
+    ledger, shapes = NodeUsageTable(), {}
     for node in cluster["nodes"]:
         ledger.set_node(node["name"], _node(node))
     legacy = {name for node in cluster["nodes"] for name in node.get("legacy_mig_tasks", ())}
@@ -73,12 +73,12 @@ def snapshot_of(cluster: Mapping, accounting) -> Snapshot:
     gangs = [_gang(job, cluster, shapes, accounting) for job in cluster["jobs"]]
     for gang in gangs:
         for member in gang.members:
-            ledger.know_resources(member.shape.requests)
+            ledger.add_resources(member.shape.requests)
             if member.node:
                 leaving = member.state == PodState.RELEASING
                 releasing = leaving and member.pod.uid not in stuck
-                shared = shared_holding(member.shape, member.gpus)
-                holding = Holding(
+                shared = shared_gpu_usage(member.shape, member.gpus)
+                holding = PodUsage(
                     member.node,
                     member.shape.requests,
                     (),
@@ -86,8 +86,8 @@ def snapshot_of(cluster: Mapping, accounting) -> Snapshot:
                     shared,
                     legacy_mig=member.pod.uid in legacy,
                 )
-                ledger.set_holding(member.pod.uid, holding)
-    state = ledger.freeze()
+                ledger.set_usage(member.pod.uid, holding)
+    state = ledger.snapshot()
     return Snapshot(
         now=NOW,
         resources=state.resources,
@@ -97,15 +97,17 @@ def snapshot_of(cluster: Mapping, accounting) -> Snapshot:
         gangs={gang.key: gang for gang in gangs},
         pending=tuple(sorted(gang.key for gang in gangs if gang.pending)),
         queues=tuple(_queue(queue) for queue in cluster["queues"]),
-        queue_usage=_per_queue(gangs, lambda gang: gang.allocated),
-        queue_demand=_per_queue(gangs, lambda gang: gang.requested),
-        queue_fixed=_per_queue([g for g in gangs if not g.preemptible], lambda g: g.allocated),
-        short=tuple(gang.key for gang in gangs if gang.stale_since is not None),
+        queue_allocated=_per_queue(gangs, lambda gang: gang.allocated),
+        queue_requested=_per_queue(gangs, lambda gang: gang.requested),
+        queue_non_preemptible=_per_queue(
+            [g for g in gangs if not g.preemptible], lambda g: g.allocated
+        ),
+        below_min_members=tuple(gang.key for gang in gangs if gang.stale_since is not None),
         topologies=_topologies(cluster),
-        neighbours=_neighbours(gangs),
+        placed_pods=_neighbours(gangs),
         gpu_sharing=state.gpu_sharing,
         numa=_numa(cluster),
-        leaving=tuple(m for g in gangs for m in g.members if m.state == PodState.RELEASING),
+        terminating=tuple(m for g in gangs for m in g.members if m.state == PodState.RELEASING),
     )
 
 
@@ -261,7 +263,7 @@ def _member(job: Mapping, task: Mapping, shapes: dict, accounting, memory: Mappi
     return Member(
         pod=PodRef(job.get("namespace", ""), task["name"], task["name"]),
         shape=shape,
-        leaf=task.get("sub_group", "default"),
+        subgroup=task.get("sub_group", "default"),
         state=state,
         node=task.get("node", "") if state in HOLDING else "",
         nominated="",
@@ -271,7 +273,9 @@ def _member(job: Mapping, task: Mapping, shapes: dict, accounting, memory: Mappi
         charge=total(charges),
         gpus=tuple(SharedGpu(group) for group in task.get("gpu_groups", ())),
         order=_order(task),
-        zones=observed_zones(Pod(metadata=ObjectMeta(annotations=task.get("annotations", {})))),
+        numa_zones=observed_zones(
+            Pod(metadata=ObjectMeta(annotations=task.get("annotations", {})))
+        ),
     )
 
 
@@ -281,7 +285,7 @@ def _share(task: Mapping) -> GpuShare | None:
         return None
     if asked.get("memory_mib"):
         return GpuShare(memory=float(asked["memory_mib"]), devices=asked["devices"])
-    return GpuShare(portion=asked["portion"], devices=asked["devices"])
+    return GpuShare(fraction=asked["portion"], devices=asked["devices"])
 
 
 def _affinity(task: Mapping) -> Affinity | None:
@@ -301,7 +305,9 @@ def _node_affinity(terms) -> NodeAffinity:
     made = [
         NodeSelectorTerm(
             match_expressions=tuple(
-                Requirement(key=e["key"], operator=e["operator"], values=tuple(e.get("values", ())))
+                SelectorRequirement(
+                    key=e["key"], operator=e["operator"], values=tuple(e.get("values", ()))
+                )
                 for e in term
             )
         )
@@ -322,13 +328,13 @@ def _pod_affinity(terms) -> PodAffinity:
     )
 
 
-def _neighbours(gangs) -> tuple[Neighbour, ...]:
+def _neighbours(gangs) -> tuple[PlacedPod, ...]:
     """Pods on nodes, if any pod has rules about others."""
     members = [m for gang in gangs for m in gang.members]
     if not any(m.shape.pod_affinity or m.shape.pod_anti_affinity for m in members):
         return ()
     return tuple(
-        Neighbour(
+        PlacedPod(
             m.pod.uid,
             m.node,
             m.pod.namespace,
@@ -368,7 +374,7 @@ def _tree(group: Mapping) -> Subgroup:
     )
 
 
-def _queue(queue: Mapping) -> QueueSpec:
+def _queue(queue: Mapping) -> QueueInfo:
     units = {"gpu": 1.0, "cpu": 1.0, "memory": 1e6}
 
     def amounts(key: str) -> dict[str, float]:
@@ -378,7 +384,7 @@ def _queue(queue: Mapping) -> QueueSpec:
             for name, amount in found.items()
         }
 
-    return QueueSpec(
+    return QueueInfo(
         name=queue["name"],
         parent=queue["parent"],
         deserved=amounts("quota"),

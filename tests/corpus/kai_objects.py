@@ -7,17 +7,17 @@ from typing import Any
 import msgspec
 
 from kai_py.api.gpu_share import MIG_PREFIX
-from kai_py.api.timestamp import timestamp
-from kai_py.dra.cluster_devices import GpuRules
+from kai_py.api.timestamp import format_time
+from kai_py.dra.cluster_devices import GpuDefinition
 from kai_py.policy.fairness_rules import KAI
 from kai_py.snapshot.accounting import Accounting
-from kai_py.snapshot.overdue import OVERDUE_SECONDS
+from kai_py.snapshot.overdue import STUCK_AFTER_SECONDS
 from kai_py.snapshot.snapshot import Snapshot
 from tests.corpus.kai_cluster import GPU, GUARANTEED, NOW, node_labels, numa_report
 from tests.dialects.feeding import Cluster, Document
 
 RUNNING = ("Bound", "Binding", "Running", "Releasing", "StuckInReleasing")
-LEFT_SINCE = {"Releasing": 0.0, "StuckInReleasing": 2 * OVERDUE_SECONDS}
+LEFT_SINCE = {"Releasing": 0.0, "StuckInReleasing": 2 * STUCK_AFTER_SECONDS}
 """Seconds for which a pod of this status should have been gone."""
 ENDED = ("Succeeded", "Failed")
 DEVICES = "resource.k8s.io/v1"
@@ -32,9 +32,9 @@ def snapshot_of_objects(cluster: Mapping, accounting: Accounting) -> Snapshot:
     return Cluster(objects_of(cluster), rules="kai", devices=devices).snapshot(NOW)
 
 
-def gpu_rules(cluster: Mapping) -> GpuRules:
+def gpu_rules(cluster: Mapping) -> GpuDefinition:
     """What counts as GPUs: drivers of classes that say so in their names, and slices of MIG."""
-    return GpuRules(_gpu_drivers(cluster), mig_slices_per_gpu=KAI.mig_slices_per_gpu)
+    return GpuDefinition(_gpu_drivers(cluster), mig_slices_per_gpu=KAI.mig_slices_per_gpu)
 
 
 def _gpu_drivers(cluster: Mapping) -> tuple[str, ...]:
@@ -115,7 +115,7 @@ def _queue(queue: Mapping) -> Document:
         seconds = queue.get(f"{ours}_min_runtime_seconds")
         if seconds is not None:
             spec[theirs] = f"{seconds}s"
-    created = {"creationTimestamp": timestamp(NOW - 1e6 + queue["creation_rank"])}
+    created = {"creationTimestamp": format_time(NOW - 1e6 + queue["creation_rank"])}
     return _object("scheduling.run.ai/v2", "Queue", queue["name"], metadata=created, spec=spec)
 
 
@@ -185,7 +185,9 @@ def _pod_group(job: Mapping) -> Document:
             spec[theirs] = f"{job[ours]}s"
     stale = job.get("stale_seconds")
     marks = (
-        {} if stale is None else {"kai.scheduler/stale-podgroup-timestamp": timestamp(NOW - stale)}
+        {}
+        if stale is None
+        else {"kai.scheduler/stale-podgroup-timestamp": format_time(NOW - stale)}
     )
     return _object(
         "scheduling.run.ai/v2alpha2",
@@ -193,7 +195,7 @@ def _pod_group(job: Mapping) -> Document:
         job["name"],
         metadata={
             "namespace": job.get("namespace") or "default",
-            "creationTimestamp": timestamp(NOW - 60 * job["age_minutes"]),
+            "creationTimestamp": format_time(NOW - 60 * job["age_minutes"]),
             "annotations": marks,
         },
         spec=spec,
@@ -231,7 +233,7 @@ def _pod(job: Mapping, task: Mapping, profiles: Mapping[str, list[str]]) -> Docu
     labels = dict(task.get("labels", {}))
     if "sub_group" in task:
         labels["kai.scheduler/subgroup-name"] = task["sub_group"]
-    started = timestamp(NOW - (job.get("last_start_age_seconds") or 0))
+    started = format_time(NOW - (job.get("last_start_age_seconds") or 0))
     metadata = {
         "namespace": job.get("namespace") or "default",
         "uid": task["name"],
@@ -242,10 +244,10 @@ def _pod(job: Mapping, task: Mapping, profiles: Mapping[str, list[str]]) -> Docu
             **task.get("annotations", {}),
             **(dict.fromkeys(profiles[task["node"]], "1") if task.get("legacy_mig") else {}),
         },
-        "creationTimestamp": timestamp(NOW - 60 * job["age_minutes"]),
+        "creationTimestamp": format_time(NOW - 60 * job["age_minutes"]),
     }
     if task["status"] in LEFT_SINCE:
-        metadata["deletionTimestamp"] = timestamp(NOW - LEFT_SINCE[task["status"]])
+        metadata["deletionTimestamp"] = format_time(NOW - LEFT_SINCE[task["status"]])
     by_claim = "dra" in task["gpu_request"]
     not_asked = {"pods", "gpu"} if _gpu_share(task) or by_claim else {"pods"}
     requests = {name: amount for name, amount in task["request"].items() if name not in not_asked}

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from kai_py.snapshot.queue_specs import QueueSpec
-from kai_py.snapshot.queues import build_queues
+from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.queues import build_queue_table
 
 RESOURCES = ("gpu", "cpu", "memory")
 
@@ -18,7 +18,7 @@ def spec(queue):
     def row(key):
         return {name: unlimited((queue.get(name) or {}).get(key, 0)) for name in RESOURCES}
 
-    return QueueSpec(
+    return QueueInfo(
         name=queue["uid"],
         parent=queue.get("parent", ""),
         deserved=row("deserved"),
@@ -32,7 +32,7 @@ def spec(queue):
 
 
 def table(queues):
-    built, problems = build_queues(map(spec, queues), RESOURCES)
+    built, problems = build_queue_table(map(spec, queues), RESOURCES)
     assert problems == ()
     return built
 

@@ -9,10 +9,10 @@ from kai_py.api.quantity import parse_quantity
 from kai_py.api.records.core import Node
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.records.resource_versions import encode_allocation, from_json
-from kai_py.dra.allocator import Allocated, NoFit, allocate
+from kai_py.dra.allocator import Allocation, Infeasible, allocate
 from kai_py.dra.errors import AllocationError
-from kai_py.dra.features import Choice, Features
-from kai_py.dra.holdings import DeviceState, Holding
+from kai_py.dra.features import AllocationStrategy, Features
+from kai_py.dra.holdings import DeviceAllocation, DeviceState
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.inventory import Inventory
 
@@ -41,9 +41,9 @@ def test_case(case):
             assert text in str(answer)
         return
     if not expected["results"]:
-        assert answer == Allocated(()) or isinstance(answer, NoFit), answer
+        assert answer == Allocation(()) or isinstance(answer, Infeasible), answer
         return
-    assert isinstance(answer, Allocated), answer
+    assert isinstance(answer, Allocation), answer
     got = [as_json(each) for each in answer.allocations]
     assert same_claims(got, expected["results"]), json.dumps(got, indent=1)
 
@@ -69,7 +69,7 @@ def answer_of(case):
     inventory = Inventory.of(
         [from_json(ResourceSlice, each) for each in given["slices"]],
         features=Features.only(*(SWITCHES[name] for name in case["features"])),
-        choice=Choice.FIRST_FIT,
+        strategy=AllocationStrategy.FIRST_FIT,
     )
     classes = {each["metadata"]["name"]: from_json(DeviceClass, each) for each in given["classes"]}
     claims = [from_json(ResourceClaim, each) for each in given["claims"]]
@@ -81,20 +81,20 @@ def state_of(given, inventory):
     state = DeviceState(inventory.device)
     holdings = {}
     for each in given["allocatedDevices"]:
-        holdings[device_id(each)] = Holding(whole=1)
+        holdings[device_id(each)] = DeviceAllocation(exclusive_holders=1)
     for each in given["allocatedSharedDeviceIDs"]:
-        before = holdings.get(device_id(each), Holding())
-        holdings[device_id(each)] = Holding(shares=before.shares + 1)
+        before = holdings.get(device_id(each), DeviceAllocation())
+        holdings[device_id(each)] = DeviceAllocation(shares=before.shares + 1)
     for each in given["allocatedCapacityDevices"]:
         consumed = {
             name: parse_quantity(amount).nano for name, amount in each["consumedCapacity"].items()
         }
-        before = holdings.get(device_id(each), Holding())
-        holdings[device_id(each)] = Holding(
+        before = holdings.get(device_id(each), DeviceAllocation())
+        holdings[device_id(each)] = DeviceAllocation(
             before.whole, before.shares, tuple(sorted((k, v) for k, v in consumed.items() if v))
         )
     for device, holding in holdings.items():
-        state.set_holding(device, holding)
+        state.set_device_allocation(device, holding)
     return state
 
 

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 import yaml
 
-from kai_py.api.records.core import ObjectMetadata, Pod
-from kai_py.api.records.document import document
+from kai_py.api.records.core import PartialObjectMetadata, Pod
+from kai_py.api.records.document import unstructured
 from kai_py.api.records.job import Job
 from kai_py.dialects.kai.grouping import KaiGrouping
-from kai_py.dialects.kai.workloads import Addressing
+from kai_py.dialects.kai.workloads import KaiQueueNaming
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import Subgroup
 from kai_py.grouping.owners import GroupKind
@@ -40,7 +40,7 @@ def test_pods_become_the_gangs_of_their_framework(path):
             "queue": gang.queue,
             "tree": written(gang.tree),
             "pods": by_leaf(gang),
-            "waiting": {m.pod.name: m.waiting for m in gang.members if m.waiting},
+            "waiting": {m.pod.name: m.waiting_for for m in gang.members if m.waiting_for},
         }
         expected = {
             "queue": wanted["queue"],
@@ -69,7 +69,7 @@ def told(snapshot):
 
 
 def grouped(case, *, pods_first: bool = False) -> tuple[Snapshot, dict[str, str]]:
-    grouping, classes = KaiGrouping(RuleTable(shipped_rules()), Addressing()), {}
+    grouping, classes = KaiGrouping(RuleTable(shipped_rules()), KaiQueueNaming()), {}
 
     def identify(pod, owners):
         spec = grouping.identify(pod, owners)
@@ -84,7 +84,7 @@ def grouped(case, *, pods_first: bool = False) -> tuple[Snapshot, dict[str, str]
     pods = [("pods", pod(name, each, versions)) for each in case["pods"] for name in each["names"]]
     for collection, each in pods[::-1] + owners[::-1] if pods_first else owners + pods:
         builder.apply(collection, None, each)
-    return builder.freeze(0.0), classes
+    return builder.snapshot(0.0), classes
 
 
 def record(each, versions):
@@ -102,10 +102,10 @@ def record(each, versions):
     built_in = "." not in group or group.endswith(".k8s.io")
     collection = f"{each['kind'].lower()}s" + ("" if built_in else f".{group}")
     if each["kind"] in ("PodGroup", "PodGang", "Workload"):
-        return collection, document(whole, ["spec"])
+        return collection, unstructured(whole, ["spec"])
     if paths:
-        return collection, document(whole, paths)
-    return collection, msgspec.convert(whole, ObjectMetadata)
+        return collection, unstructured(whole, paths)
+    return collection, msgspec.convert(whole, PartialObjectMetadata)
 
 
 def pod(name, each, versions) -> Pod:

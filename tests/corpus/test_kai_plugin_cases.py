@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kai_py.grouping.gang import Subgroup, satisfied
+from kai_py.grouping.gang import Subgroup, is_satisfied
 from kai_py.policy.fairness_rules import KAI, MinRuntimeMethod
 from kai_py.policy.limits import check_deserved, check_limits, check_max
 from kai_py.policy.min_runtime import (
@@ -210,7 +210,7 @@ def loses_only_surplus(victim):
     leaves, gone = victim["pod_sets"], set(victim["evicted_tasks"])
     floors = [Subgroup(name, min_members=leaf["min_available"]) for name, leaf in leaves.items()]
     left = {name: leaf["active"] - len(gone & set(leaf["tasks"])) for name, leaf in leaves.items()}
-    return satisfied(Subgroup("gang", children=tuple(floors)), left)
+    return is_satisfied(Subgroup("gang", children=tuple(floors)), left)
 
 
 CHECKS = {

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kai_py.api.gpu_share import CARD
+from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.grouping.gang import satisfied
+from kai_py.grouping.gang import is_satisfied
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.plan import Action
 from kai_py.policy.fairness_rules import KAI, NATIVE
@@ -117,7 +117,7 @@ def check_nodes(snapshot, plan, came, went):
             post(member, moved[member.pod.uid], 1)
     over = (held > snapshot.nodes.allocatable + SLACK) & (held > before + SLACK)
     if any(m.shape.gpu_share for gang in snapshot.gangs.values() for m in gang.members):
-        over[resources.get(CARD, slice(0, 0))] = False  # parts of GPUs are no whole ones
+        over[resources.get(GPU_RESOURCE, slice(0, 0))] = False  # parts of GPUs are no whole ones
     assert not over.any(), np.argwhere(over)
 
 
@@ -125,10 +125,10 @@ def check_floors(snapshot, came, went, stay):
     for key, gang in snapshot.gangs.items():
         if came[key]:
             leaves = Counter(m.leaf for m in (*stay[key], *(m for m, _ in came[key])))
-            assert satisfied(gang.tree, leaves), f"{key} starts below its floor"
+            assert is_satisfied(gang.tree, leaves), f"{key} starts below its floor"
         if went[key] and stay[key] and gang.is_satisfied:
             leaves = Counter(m.leaf for m in stay[key])
-            assert satisfied(gang.tree, leaves), f"{key} is left below its floor"
+            assert is_satisfied(gang.tree, leaves), f"{key} is left below its floor"
 
 
 def check_victims(snapshot, plan):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kai_py.config import Configuration, LeaderElection, Webhook
+from kai_py.config import Configuration, LeaderElectionConfig, WebhookConfig
 from kai_py.deploy.chart import IMAGE, NAMESPACE, PORT, REPLICAS, SCHEDULER, WEBHOOK_PORT, chart
 from kai_py.deploy.objects import CONFIGURATION_FILE, Installation, manifests
 from tests.deploy.helm import render
@@ -93,7 +93,8 @@ def test_helm_renders_what_install_prints():
         namespace="gpu",
         replicas=2,
         configuration=Configuration(
-            leader_election=LeaderElection(namespace="gpu"), webhook=Webhook(namespace="gpu")
+            leader_election=LeaderElectionConfig(namespace="gpu"),
+            webhook=WebhookConfig(namespace="gpu"),
         ),
         monitoring=True,
         webhook=True,

@@ -148,7 +148,7 @@ def test_the_claim_is_paid_for_once_by_whoever_is_left():
     assert gpus(cluster) == 1.0
     cluster.add(members(1, nodeName="b"))
     assert gpus(cluster) == 1.0
-    assert cluster.snapshot().queue_demand["team"]["gpu"] == 1.0
+    assert cluster.snapshot().queue_requested["team"]["gpu"] == 1.0
 
 
 def test_a_pod_with_a_node_pays_before_one_that_waits():
@@ -156,7 +156,7 @@ def test_a_pod_with_a_node_pays_before_one_that_waits():
     assert gpus(cluster) == 0.0
     cluster.add(members(1, start=2, nodeName="b"))
     assert gpus(cluster) == 1.0
-    assert cluster.snapshot().queue_demand["team"]["gpu"] == 1.0
+    assert cluster.snapshot().queue_requested["team"]["gpu"] == 1.0
 
 
 def test_who_holds_the_device_are_the_pods_of_the_group():
@@ -278,7 +278,7 @@ def test_nobody_waits_for_the_devices_of_a_group_that_nobody_gives_back():
 
 def test_whose_a_group_without_pods_is_can_be_told():
     cluster = one_node(train(), claim(on="b"), urgent())
-    groups = cluster.planner.builder.vacated
+    groups = cluster.planner.builder.releasable_claims
     ((found, names),) = groups.unknown_groups().items()
     assert (found.name, names) == ("train-gpu", {"train"})
     groups.own_group("default", "train")
@@ -289,4 +289,7 @@ def test_whose_a_group_without_pods_is_can_be_told():
 @pytest.mark.parametrize("scheduler", ["kai-scheduler", "default-scheduler"])
 def test_whose_a_group_with_pods_is_needs_no_telling(scheduler):
     pods = members(schedulerName=scheduler, nodeName="b")
-    assert one_node(train(), claim(on="b"), pods).planner.builder.vacated.unknown_groups() == {}
+    assert (
+        one_node(train(), claim(on="b"), pods).planner.builder.releasable_claims.unknown_groups()
+        == {}
+    )

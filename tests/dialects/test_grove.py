@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from kai_py.api.records.core import ObjectMeta
-from kai_py.api.records.document import Document
+from kai_py.api.records.document import Unstructured
 from kai_py.commit.statuses.grove_pod_gang import pod_gang_patch, pod_gang_reports
 from tests.dialects.feeding import Cluster, node, placed, pod
 from tests.dialects.kai.test_pod_groups import pod_group
@@ -129,7 +129,7 @@ def test_scaled_gangs_of_the_newer_path_join_their_base_too():
         member("m", "more", base="base"),
     )
     assert placed(cluster.plan()) == {"m": "n1"}
-    assert not cluster.snapshot().disregarded
+    assert not cluster.snapshot().ignored_markers
 
 
 def test_a_gang_goes_back_to_the_nodes_that_it_names_for_reuse():
@@ -150,7 +150,7 @@ def test_a_gang_says_that_it_has_started_and_that_it_must_go():
     cluster = Cluster(QUEUE, node("n"), pod_gang("g", 1), members("g", 1, nodeName="n"))
     gang = cluster.gang(KEY.format("g"))
     theirs = {"type": "Initialized", "status": "True", "reason": "PodGangPodsCreated"}
-    known = Document(
+    known = Unstructured(
         metadata=ObjectMeta(name="g", namespace="default", uid="u", resource_version="7"),
         content={"status": {"conditions": [theirs]}},
     )

@@ -2,12 +2,12 @@
 
 import pytest
 
-from kai_py.config import Kueue
+from kai_py.config import KueueConfig
 from tests.dialects.feeding import Cluster, node, placed, pod
 
 RACK = "example.com/rack"
 NODES = [node("a1", labels={RACK: "a"}), node("b1", labels={RACK: "b"})]
-BESIDE = {"kueue": Kueue(coexistence=True)}
+BESIDE = {"kueue": KueueConfig(coexistence=True)}
 GROUP = "kueue.x-k8s.io/pod-group-name"
 COUNT = "kueue.x-k8s.io/pod-group-total-count"
 
@@ -59,7 +59,9 @@ def test_an_object_of_the_name_is_taken_instead():
 
 @pytest.mark.parametrize("beside", [True, False])
 def test_nothing_is_reclaimed_between_queues(beside):
-    settings = {"kueue": Kueue(coexistence=beside)} | ({} if beside else {"default_queue": "rest"})
+    settings = {"kueue": KueueConfig(coexistence=beside)} | (
+        {} if beside else {"default_queue": "rest"}
+    )
     rest = [] if beside else [queue("rest")]
     entitled = {"annotations": {"scheduling.kai.io/queue-name": "entitled"}}
     cluster = Cluster(
@@ -87,7 +89,7 @@ def test_domains_that_kueue_chose_are_not_searched_again(beside):
         pod("one", 8, nodeSelector={RACK: "a"}, **chosen),
         pod("two", 8, nodeSelector={RACK: "b"}, **chosen),
     ]
-    settings = {"kueue": Kueue(coexistence=beside), "default_queue": "all"}
+    settings = {"kueue": KueueConfig(coexistence=beside), "default_queue": "all"}
     cluster = Cluster(NODES, queue("all"), job, pods, **settings)
     assert len(placed(cluster.plan())) == (2 if beside else 0)
 

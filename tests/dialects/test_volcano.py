@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai_py.config import Volcano
+from kai_py.config import VolcanoConfig
 from tests.dialects.feeding import Cluster, node, placed, pod
 
 RACK = "example.com/rack"
@@ -63,7 +63,7 @@ def test_a_task_floor_that_is_no_number_is_told():
 def test_a_hard_tier_is_required_and_a_soft_one_preferred(topology, tiers, started):
     wanted = group(minMember=2, networkTopology=topology)
     pods = [member("w0", "worker", 8), member("w1", "worker", 8)]
-    cluster = Cluster(NODES, QUEUE, wanted, pods, volcano=Volcano(tiers=tiers))
+    cluster = Cluster(NODES, QUEUE, wanted, pods, volcano=VolcanoConfig(tiers=tiers))
     assert bool(placed(cluster.plan())) is started
 
 

@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
-from kai_py.dra.features import Choice
-from kai_py.dra.holdings import DeviceState, Holding
+from kai_py.dra.features import AllocationStrategy
+from kai_py.dra.holdings import DeviceAllocation, DeviceState
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.inventory import Inventory
 
@@ -141,14 +141,14 @@ def crowds(draw):
 
 def as_objects(question):
     """Return claims, inventory and state; the node is "n" with the label "rack: r"."""
-    inventory = Inventory.of(_slices(question), choice=Choice.BEST_FIT)
+    inventory = Inventory.of(_slices(question), strategy=AllocationStrategy.BEST_FIT)
     state = DeviceState(inventory.device)
     for device in question["devices"]:
         if device["held"] is not None:
             whole = device["held"] == "whole"
             amounts = () if whole else (("m", device["held"] * 10**9),)
-            held = Holding(int(whole), int(not whole), amounts)
-            state.set_holding(DeviceID("d", "p", device["name"]), held)
+            held = DeviceAllocation(int(whole), int(not whole), amounts)
+            state.set_device_allocation(DeviceID("d", "p", device["name"]), held)
     return [_claim(*each) for each in enumerate(question["claims"])], inventory, state
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
 from kai_py.dra.features import ALL_FEATURES
-from kai_py.dra.holdings import DeviceState, Holding
+from kai_py.dra.holdings import DeviceAllocation, DeviceState
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.inventory import Inventory
 
@@ -100,7 +100,7 @@ def questions(draw):
 
 def as_objects(question, *, choice, features=ALL_FEATURES):
     """Return claims, inventory and state of a naive question, on node "n"."""
-    inventory = Inventory.of(as_slices(question, "n"), features=features, choice=choice)
+    inventory = Inventory.of(as_slices(question, "n"), features=features, strategy=choice)
     state = DeviceState(inventory.device)
     hold_initial(question, state, "n")
     return as_claims(question), inventory, state
@@ -128,7 +128,7 @@ def hold_initial(question, state, node):
     for device in question.devices:
         if device["whole"] or device["held"]:
             consumed = (("m", device["held"] * 10**9),) if device["held"] else ()
-            held = Holding(int(device["whole"]), int(bool(consumed)), consumed)
+            held = DeviceAllocation(int(device["whole"]), int(bool(consumed)), consumed)
             state.set_holding(DeviceID("d", node, device["name"]), held)
 
 

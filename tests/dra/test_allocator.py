@@ -3,9 +3,9 @@ from hypothesis import HealthCheck, given, settings
 
 import kai_py.dra.search
 from kai_py.api.records.core import Node, ObjectMeta
-from kai_py.dra.allocator import Allocated, NoFit, Undecided, allocate
+from kai_py.dra.allocator import Allocation, BudgetExceeded, Infeasible, allocate
 from kai_py.dra.errors import AllocationError
-from kai_py.dra.features import Choice
+from kai_py.dra.features import AllocationStrategy
 
 from .instances import CLASSES, as_objects, crowded, questions
 from .naive import Fatal
@@ -26,17 +26,17 @@ def bounds(request, monkeypatch):
 )
 @given(question=questions())
 def test_w13_first_fit_is_what_exhaustive_search_finds(bounds, question):
-    claims, inventory, state = as_objects(question, choice=Choice.FIRST_FIT)
+    claims, inventory, state = as_objects(question, choice=AllocationStrategy.FIRST_FIT)
     answer = allocate(claims, NODE, inventory, state, CLASSES)
     try:
         expected = question.solve()
     except Fatal:
-        assert isinstance(answer, AllocationError | NoFit)
+        assert isinstance(answer, AllocationError | Infeasible)
         return
     if expected is None:
-        assert isinstance(answer, NoFit)
+        assert isinstance(answer, Infeasible)
         return
-    assert isinstance(answer, Allocated), expected
+    assert isinstance(answer, Allocation), expected
     got = [(r.request, r.device) for a in answer.allocations for r in a.devices.results]
     assert got == expected
 
@@ -45,16 +45,19 @@ def test_w13_first_fit_is_what_exhaustive_search_finds(bounds, question):
 @settings(max_examples=150, deadline=None)
 @given(question=questions())
 def test_no_device_gets_two_holders_and_no_counter_is_overdrawn(question):
-    claims, inventory, state = as_objects(question, choice=Choice.FIRST_FIT)
+    claims, inventory, state = as_objects(question, choice=AllocationStrategy.FIRST_FIT)
     before = dict(state.pools)
     answer = allocate(claims, NODE, inventory, state, CLASSES)
     assert state.pools == before
-    if not isinstance(answer, Allocated):
+    if not isinstance(answer, Allocation):
         return
-    undo = [state.hold(allocation) for allocation in answer.allocations]
+    undo = [state.mark_allocated(allocation) for allocation in answer.allocations]
     for pool, usage in state.pools.items():
-        newly = {n: h for n, h in usage.holdings.items() if not _held(before, pool, n)}
-        assert all(h.whole <= 1 and not (h.whole and h.shares) for h in newly.values())
+        newly = {n: h for n, h in usage.devices.items() if not _held(before, pool, n)}
+        assert all(
+            h.exclusive_holders <= 1 and not (h.exclusive_holders and h.shares)
+            for h in newly.values()
+        )
         values = {
             key: value
             for piece in inventory.slices().values()
@@ -76,13 +79,15 @@ def _drawn(pools, pool, counter):
 
 
 def test_a_search_that_exceeds_its_budget_says_so():
-    claims, inventory, state = as_objects(crowded(7, wanted=8), choice=Choice.FIRST_FIT)
+    claims, inventory, state = as_objects(crowded(7, wanted=8), choice=AllocationStrategy.FIRST_FIT)
     answer = allocate(claims, NODE, inventory, state, CLASSES, budget=3)
-    assert isinstance(answer, Undecided)
+    assert isinstance(answer, BudgetExceeded)
     assert answer.steps > 3
 
 
 def test_one_device_too_few_is_found_out_by_counting():
-    claims, inventory, state = as_objects(crowded(20, wanted=21), choice=Choice.FIRST_FIT)
+    claims, inventory, state = as_objects(
+        crowded(20, wanted=21), choice=AllocationStrategy.FIRST_FIT
+    )
     answer = allocate(claims, NODE, inventory, state, CLASSES, budget=100)
-    assert isinstance(answer, NoFit)
+    assert isinstance(answer, Infeasible)

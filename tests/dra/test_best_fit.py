@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from kai_py.api.records.core import Node, ObjectMeta
-from kai_py.dra.allocator import Allocated, NoFit, allocate
+from kai_py.dra.allocator import Allocation, Infeasible, allocate
 
 from .crowds import CLASSES, as_objects, crowds
 from .feasible import assignments, is_valid
@@ -19,8 +19,8 @@ def test_an_answer_is_found_where_there_is_one(question):
     claims, inventory, state = as_objects(question)
     answer = allocate(claims, NODE, inventory, state, CLASSES)
     possible = assignments(question["claims"], question["devices"])
-    if not isinstance(answer, Allocated):
-        assert isinstance(answer, NoFit), answer
+    if not isinstance(answer, Allocation):
+        assert isinstance(answer, Infeasible), answer
         assert not any(is_valid(picks, question) for picks in possible)
         return
     assert is_valid(chosen(question, answer), question)

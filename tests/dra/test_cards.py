@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from kai_py.api.records.core import Node, ObjectMeta
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
-from kai_py.dra.allocator import Allocated, allocate
-from kai_py.dra.features import Choice
-from kai_py.dra.fleet import Fleet
+from kai_py.dra.allocator import Allocation, allocate
+from kai_py.dra.features import AllocationStrategy
+from kai_py.dra.fleet import ClusterAllocator
 from kai_py.dra.holdings import DeviceState
 from kai_py.dra.inventory import Inventory
 
@@ -61,11 +61,11 @@ STEPS = st.lists(
 
 
 @settings(max_examples=60, deadline=None)
-@given(steps=STEPS, choice=st.sampled_from(Choice))
+@given(steps=STEPS, choice=st.sampled_from(AllocationStrategy))
 def test_a_walk_of_the_fleet_is_that_of_the_allocator(steps, choice):
     pieces = [piece for node in NODES for piece in slices(node.metadata.name)]
-    inventory = Inventory.of(pieces, choice=choice)
-    fleet, state, held = Fleet(inventory, CLASSES), DeviceState(inventory.device), []
+    inventory = Inventory.of(pieces, strategy=choice)
+    fleet, state, held = ClusterAllocator(inventory, CLASSES), DeviceState(inventory.device), []
     for profile, row, admin in steps:
         if profile == "free":
             if held:
@@ -75,20 +75,20 @@ def test_a_walk_of_the_fleet_is_that_of_the_allocator(steps, choice):
         plain = allocate(wanted, NODES[row], inventory, state, CLASSES)
         assert fleet.allocate(wanted, NODES, row, state) == plain
         fits = fleet.count_fits(wanted, NODES, state, limit=1)
-        assert bool(fits[row]) is isinstance(plain, Allocated)
-        if isinstance(plain, Allocated) and not admin:
+        assert bool(fits[row]) is isinstance(plain, Allocation)
+        if isinstance(plain, Allocation) and not admin:
             held += plain.allocations
-            state.hold(plain.allocations[0])
+            state.mark_allocated(plain.allocations[0])
 
 
 def test_what_is_held_of_a_spent_card_makes_no_difference():
     inventory = Inventory.of([piece for n in NODES for piece in slices(n.metadata.name)])
-    fleet, state = Fleet(inventory, CLASSES), DeviceState(inventory.device)
+    fleet, state = ClusterAllocator(inventory, CLASSES), DeviceState(inventory.device)
     for row, profiles in enumerate((["whole"], ["large", "large"], ["large", "small"])):
         for profile in profiles:
             answer = fleet.allocate([claim(profile)], NODES, row, state)
-            state.hold(answer.allocations[0])
-    _, numbers = fleet.look([claim("small")], NODES, state)
+            state.mark_allocated(answer.allocations[0])
+    _, numbers = fleet.query([claim("small")], NODES, state)
     assert numbers[0] == numbers[1] != numbers[2]
     small = fleet.count_fits([claim("small")], NODES, state, limit=9)
     assert small.tolist() == [4, 4, 5]

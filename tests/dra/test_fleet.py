@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.api.records.core import Node, ObjectMeta
-from kai_py.dra.allocator import Allocated, allocate
-from kai_py.dra.features import Choice
-from kai_py.dra.fleet import Fleet
+from kai_py.dra.allocator import Allocation, allocate
+from kai_py.dra.features import AllocationStrategy
+from kai_py.dra.fleet import ClusterAllocator
 from kai_py.dra.holdings import DeviceState
 from kai_py.dra.inventory import Inventory
 
@@ -31,7 +31,7 @@ def fleets(draw):
 
 def build(on_nodes, choice):
     nodes = tuple(Node(metadata=ObjectMeta(name=f"n{i}")) for i in range(len(on_nodes)))
-    inventory = Inventory(choice=choice)
+    inventory = Inventory(strategy=choice)
     state = DeviceState(inventory.device)
     for node, question in zip(nodes, on_nodes, strict=True):
         for piece in as_slices(question, node.metadata.name):
@@ -44,7 +44,7 @@ def one_by_one(claims, node, inventory, state, limit):
     state, count = state.copy(), 0
     while count < limit:
         answer = allocate(claims, node, inventory, state, CLASSES)
-        if not isinstance(answer, Allocated):
+        if not isinstance(answer, Allocation):
             break
         for allocation in answer.allocations:
             state.hold(allocation)
@@ -54,15 +54,15 @@ def one_by_one(claims, node, inventory, state, limit):
 
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
-@given(on_nodes=fleets(), choice=st.sampled_from(Choice))
+@given(on_nodes=fleets(), choice=st.sampled_from(AllocationStrategy))
 def test_a_fleet_answers_what_the_allocator_answers_node_by_node(on_nodes, choice):
     nodes, inventory, state, claims = build(on_nodes, choice)
-    fleet = Fleet(inventory, CLASSES)
+    fleet = ClusterAllocator(inventory, CLASSES)
     counts = fleet.count_fits(claims, nodes, state, limit=3)
     for row, node in enumerate(nodes):
         plain = allocate(claims, node, inventory, state, CLASSES)
         answer = fleet.allocate(claims, nodes, row, state)
-        if isinstance(plain, Allocated):
+        if isinstance(plain, Allocation):
             assert answer == plain
         else:
             assert (type(answer), str(answer)) == (type(plain), str(plain))
@@ -73,16 +73,16 @@ def test_a_fleet_answers_what_the_allocator_answers_node_by_node(on_nodes, choic
 @settings(max_examples=60, deadline=None)
 @given(on_nodes=fleets())
 def test_answers_follow_the_state_and_return_with_it(on_nodes):
-    nodes, inventory, state, claims = build(on_nodes, Choice.BEST_FIT)
-    fleet = Fleet(inventory, CLASSES)
+    nodes, inventory, state, claims = build(on_nodes, AllocationStrategy.BEST_FIT)
+    fleet = ClusterAllocator(inventory, CLASSES)
     before = fleet.count_fits(claims, nodes, state, limit=3)
     undo = []
     for row in range(len(nodes)):
         answer = fleet.allocate(claims, nodes, row, state)
-        if isinstance(answer, Allocated):
-            undo += [state.hold(allocation) for allocation in answer.allocations]
+        if isinstance(answer, Allocation):
+            undo += [state.mark_allocated(allocation) for allocation in answer.allocations]
     held = fleet.count_fits(claims, nodes, state, limit=3)
-    fresh = Fleet(inventory, CLASSES).count_fits(claims, nodes, state, limit=3)
+    fresh = ClusterAllocator(inventory, CLASSES).count_fits(claims, nodes, state, limit=3)
     assert held.tolist() == fresh.tolist()
     assert np.all(held <= before)
     fork = state.copy()
@@ -95,18 +95,18 @@ def test_answers_follow_the_state_and_return_with_it(on_nodes):
 
 def test_rows_left_out_and_claims_that_cannot_be_judged_fit_nowhere():
     on_nodes = [crowded(2, wanted=1)] * 3
-    nodes, inventory, state, claims = build(on_nodes, Choice.BEST_FIT)
-    fleet = Fleet(inventory, CLASSES)
+    nodes, inventory, state, claims = build(on_nodes, AllocationStrategy.BEST_FIT)
+    fleet = ClusterAllocator(inventory, CLASSES)
     among = np.array([2, 0])
-    assert fleet.count_fits(claims, nodes, state, limit=5, among=among).tolist() == [2, 0, 2]
-    unknown_class = Fleet(inventory, {})
+    assert fleet.count_fits(claims, nodes, state, limit=5, node_rows=among).tolist() == [2, 0, 2]
+    unknown_class = ClusterAllocator(inventory, {})
     assert unknown_class.count_fits(claims, nodes, state, limit=5).tolist() == [0, 0, 0]
     assert fleet.count_fits([], nodes, state, limit=5).tolist() == [5, 5, 5]
 
 
 def test_a_changed_slice_changes_the_answer():
-    nodes, inventory, state, claims = build([crowded(2, wanted=1)] * 2, Choice.BEST_FIT)
-    fleet = Fleet(inventory, CLASSES)
+    nodes, inventory, state, claims = build([crowded(2, wanted=1)] * 2, AllocationStrategy.BEST_FIT)
+    fleet = ClusterAllocator(inventory, CLASSES)
     assert fleet.count_fits(claims, nodes, state, limit=9).tolist() == [2, 2]
     for piece in as_slices(crowded(5, wanted=1), "n1"):
         inventory.put(piece)

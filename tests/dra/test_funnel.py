@@ -8,14 +8,14 @@ from kai_py.api.records.core import Node, ObjectMeta
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
 from kai_py.dra.errors import AllocationError
-from kai_py.dra.features import Choice
-from kai_py.dra.fleet import Fleet
-from kai_py.dra.funnel import device_funnel
-from kai_py.dra.funnel_text import tell
-from kai_py.dra.holdings import DeviceState, Holding
+from kai_py.dra.features import AllocationStrategy
+from kai_py.dra.fleet import ClusterAllocator
+from kai_py.dra.funnel import diagnose_allocation
+from kai_py.dra.funnel_text import diagnosis_message
+from kai_py.dra.holdings import DeviceAllocation, DeviceState
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.inventory import Inventory
-from kai_py.dra.selection import Step
+from kai_py.dra.selection import DeviceCheck
 
 from .instances import CLASSES
 from .test_fleet import build, fleets
@@ -57,9 +57,13 @@ def funnel_of(slices, claims, *, held=(), among=None):
     inventory = Inventory.of(slices)
     state = DeviceState(inventory.device)
     for device in held:
-        state.set_holding(DeviceID(DRIVER, *device), Holding(whole=1))
+        state.set_device_allocation(
+            DeviceID(DRIVER, *device), DeviceAllocation(exclusive_holders=1)
+        )
     rows = np.arange(len(nodes), dtype=np.int64) if among is None else np.array(among)
-    return device_funnel(Fleet(inventory, {"gpu": CLASS}), claims, nodes, state, rows)
+    return diagnose_allocation(
+        ClusterAllocator(inventory, {"gpu": CLASS}), claims, nodes, state, rows
+    )
 
 
 def removed(funnel, step):
@@ -73,10 +77,10 @@ def test_the_failing_condition_and_the_nearest_device_are_named():
     funnel = funnel_of(slices, [wanted])
     [option] = funnel.options
     assert (option.matching, option.free) == (0, 0)
-    assert removed(funnel, Step.SELECTOR) == funnel.devices == 3
-    assert option.nearest.condition == f'{product} == "H200"'
-    assert option.nearest.values == ((f"{DRIVER}/productName", '"H100"'),)
-    text = tell(funnel, [wanted])
+    assert removed(funnel, DeviceCheck.SELECTOR) == funnel.devices == 3
+    assert option.closest.condition == f'{product} == "H200"'
+    assert option.closest.values == ((f"{DRIVER}/productName", '"H100"'),)
+    text = diagnosis_message(funnel, [wanted])
     assert text.startswith("claim ns/c, request gpus: no device matches selector: of 3 devices 3 ")
     assert f'claim ns/c: selector #0 ({product} == "H200")' in text
     assert f'nearest is {DRIVER}/n0/a, where {DRIVER}/productName is "H100"' in text
@@ -89,8 +93,8 @@ def test_the_failing_condition_and_the_nearest_device_are_named():
 def test_a_selector_that_throws_is_told_apart_from_one_that_says_no(attribute, held, error):
     wanted = claim_for(1, f'device.attributes["{DRIVER}"].{attribute} > 3')
     funnel = funnel_of([slice_of("n0", [gpu("a")])], [wanted])
-    assert funnel.options[0].removed[0].cause.endswith(f"{attribute} > 3, error: {error})")
-    assert funnel.options[0].nearest.values == ((f"{DRIVER}/{attribute}", held),)
+    assert funnel.options[0].rejected[0].cause.endswith(f"{attribute} > 3, error: {error})")
+    assert funnel.options[0].closest.values == ((f"{DRIVER}/{attribute}", held),)
 
 
 def test_devices_in_use_tainted_and_free_are_told_apart():
@@ -98,9 +102,9 @@ def test_devices_in_use_tainted_and_free_are_told_apart():
     slices = [slice_of("n0", [gpu("a"), gpu("b", taints=taints), gpu("c"), gpu("d")])]
     wanted = claim_for(3)
     funnel = funnel_of(slices, [wanted], held=[("n0", "a"), ("n0", "c")])
-    assert (removed(funnel, Step.IN_USE), removed(funnel, Step.TAINT)) == (2, 1)
-    assert (funnel.options[0].free, funnel.options[0].most) == (1, 1)
-    text = tell(funnel, [wanted])
+    assert (removed(funnel, DeviceCheck.IN_USE), removed(funnel, DeviceCheck.TAINT)) == (2, 1)
+    assert (funnel.options[0].free, funnel.options[0].max_on_one_node) == (1, 1)
+    text = diagnosis_message(funnel, [wanted])
     assert "insufficient allocatable devices: wants 3 of class gpu, at most 1 on a node" in text
     assert "of 4 devices 1 tainted xid=79:NoSchedule, 2 in use" in text
 
@@ -114,21 +118,21 @@ def test_partitions_without_counters_left_are_told():
         slice_of("n0", [], 2, name="counters", sharedCounters=counters),
     ]
     funnel = funnel_of(slices, [claim_for(3)], held=[("n0", "part-0"), ("n0", "part-1")])
-    assert (removed(funnel, Step.IN_USE), removed(funnel, Step.COUNTERS)) == (2, 2)
-    assert "2 out of counters" in tell(funnel, [claim_for(3)])
+    assert (removed(funnel, DeviceCheck.IN_USE), removed(funnel, DeviceCheck.COUNTERS)) == (2, 2)
+    assert "2 out of counters" in diagnosis_message(funnel, [claim_for(3)])
 
 
 def test_incomplete_pools_are_named_and_their_devices_not_counted():
     funnel = funnel_of([slice_of("n0", [gpu("a")], 3)], [claim_for()])
     assert funnel.devices == 0
-    text = tell(funnel, [claim_for()])
+    text = diagnosis_message(funnel, [claim_for()])
     assert "insufficient allocatable devices: no device is published" in text
     assert f"pool {DRIVER}/n0 incomplete (1 of 3 slices)" in text
 
 
 def test_each_request_alone_but_not_together():
     claims = [claim_for(1), claim_for(1)]
-    text = tell(funnel_of([slice_of("n0", [gpu("a")])], claims), claims)
+    text = diagnosis_message(funnel_of([slice_of("n0", [gpu("a")])], claims), claims)
     assert "insufficient allocatable devices: not enough together" in text
 
 
@@ -152,7 +156,7 @@ def test_a_device_that_many_nodes_see_counts_once():
     )
     local = [slice_of("n0", [gpu("x")]), slice_of("n1", [gpu("x")])]
     funnel = funnel_of([shared, *local], [claim_for(9)])
-    assert (funnel.devices, funnel.options[0].free, funnel.options[0].most) == (4, 4, 3)
+    assert (funnel.devices, funnel.options[0].free, funnel.options[0].max_on_one_node) == (4, 4, 3)
 
 
 def test_a_fault_in_the_claim_comes_instead():
@@ -165,13 +169,13 @@ def test_a_fault_in_the_claim_comes_instead():
 @settings(max_examples=80, deadline=None)
 @given(on_nodes=fleets())
 def test_every_device_is_counted_once_per_option(on_nodes):
-    nodes, inventory, state, claims = build(on_nodes, Choice.BEST_FIT)
+    nodes, inventory, state, claims = build(on_nodes, AllocationStrategy.BEST_FIT)
     rows = np.arange(len(nodes), dtype=np.int64)
-    funnel = device_funnel(Fleet(inventory, CLASSES), claims, nodes, state, rows)
+    funnel = diagnose_allocation(ClusterAllocator(inventory, CLASSES), claims, nodes, state, rows)
     if isinstance(funnel, AllocationError):
         return
     for option in funnel.options:
-        assert option.free + sum(each.devices for each in option.removed) == funnel.devices
-        assert option.most <= option.free <= option.matching
-        assert (option.nearest is None) == bool(option.matching or not funnel.devices)
-    assert tell(funnel, claims)
+        assert option.free + sum(each.devices for each in option.rejected) == funnel.devices
+        assert option.max_on_one_node <= option.free <= option.matching
+        assert (option.closest is None) == bool(option.matching or not funnel.devices)
+    assert diagnosis_message(funnel, claims)

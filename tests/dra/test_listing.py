@@ -30,7 +30,7 @@ def running(name, *devices):
 def test_a_held_device_names_claim_pod_gang_and_queue():
     found = entries(gpu_slice("n0", 2), *running("p", "gpu-1"))
     assert found["gpu-0"].status is DeviceStatus.FREE
-    assert found["gpu-1"].status is DeviceStatus.HELD
+    assert found["gpu-1"].status is DeviceStatus.ALLOCATED
     [holder] = found["gpu-1"].holders
     assert (holder.claim, holder.pods, holder.queue) == ("default/p-gpu", ("p",), "team")
     assert holder.gang == "default/Pod/p"
@@ -40,14 +40,14 @@ def test_a_held_device_names_claim_pod_gang_and_queue():
 def test_partitions_are_blocked_when_their_counters_are_used_up():
     parts = list(slices("n0"))
     found = entries(*parts, *running("p", "part-0", "part-1", "part-2"))
-    assert found["part-3"].status is DeviceStatus.BLOCKED
+    assert found["part-3"].status is DeviceStatus.COUNTERS_EXHAUSTED
     found = entries(*parts, *running("p", "part-0", "part-1"))
     assert found["part-3"].status is DeviceStatus.FREE
 
 
 def test_a_device_that_vanished_while_held_is_listed():
     found = entries(gpu_slice("n0", 1), *running("p", "gpu-7"))
-    assert found["gpu-7"].status is DeviceStatus.GONE
+    assert found["gpu-7"].status is DeviceStatus.REMOVED
     assert found["gpu-7"].holders
 
 

@@ -3,10 +3,10 @@
 import pytest
 
 from kai_py.api.records.core import OwnerReference
-from kai_py.api.records.document import Document
-from kai_py.grouping.blueprint import Workload
+from kai_py.api.records.document import Unstructured
+from kai_py.grouping.blueprint import WorkloadOwner
 from kai_py.grouping.frameworks.pytorch import PYTORCH_JOB
-from kai_py.grouping.lineage import Link
+from kai_py.grouping.lineage import OwnerLink
 from kai_py.grouping.owners import GroupKind
 from kai_py.grouping.queue_choice import Defaults
 from kai_py.plan.plan import Stage
@@ -52,9 +52,9 @@ def test_a_size_that_makes_no_sense_is_told_with_its_key():
 def test_segments_of_a_pytorch_job_have_both_spellings(prefix):
     template = {"metadata": {"annotations": {f"{prefix}/segment-size": "2"}}}
     workers = {"Worker": {"replicas": 4, "template": template}}
-    found = Document(content={"spec": {"pytorchReplicaSpecs": workers}})
-    link = Link(OwnerReference(), found, GroupKind("kubeflow.org", "PyTorchJob"))
-    drawn = PYTORCH_JOB.blueprint(Workload(link, Defaults.NATIVE, True, None))
+    found = Unstructured(content={"spec": {"pytorchReplicaSpecs": workers}})
+    link = OwnerLink(OwnerReference(), found, GroupKind("kubeflow.org", "PyTorchJob"))
+    drawn = PYTORCH_JOB.gang_template(WorkloadOwner(link, Defaults.NATIVE, True, None))
     assert [leaf.min_members for leaf in drawn.tree.leaves()] == [2, 2]
 
 

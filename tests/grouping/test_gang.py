@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.grouping.gang import Subgroup, satisfied
+from kai_py.grouping.gang import Subgroup, is_satisfied
 
 LEADER = Subgroup(name="leader", min_members=1)
 WORKERS = Subgroup(name="workers", min_members=3)
@@ -26,13 +26,13 @@ EITHER = Subgroup(min_subgroups=1, children=(LEADER, WORKERS))
     ],
 )
 def test_a_tree_is_satisfied_when_enough_of_its_children_are(tree, members, reached):
-    assert satisfied(tree, members) is reached
+    assert is_satisfied(tree, members) is reached
 
 
 def test_the_floor_takes_the_cheapest_children_that_are_enough():
-    assert BOTH.floor() == 4
-    assert EITHER.floor() == 1
-    assert Subgroup(children=(BOTH, EITHER), min_subgroups=1).floor() == 1
+    assert BOTH.min_pods() == 4
+    assert EITHER.min_pods() == 1
+    assert Subgroup(children=(BOTH, EITHER), min_subgroups=1).min_pods() == 1
 
 
 leaves = st.lists(st.integers(0, 3), min_size=1, max_size=4)
@@ -43,7 +43,7 @@ def test_nothing_below_the_floor_satisfies_and_more_members_never_hurt(floors, n
     children = tuple(Subgroup(name=str(i), min_members=n) for i, n in enumerate(floors))
     tree = Subgroup(min_subgroups=min(needed, len(children)), children=children)
     members = {str(i): data.draw(st.integers(0, 4)) for i in range(len(floors))}
-    reached = satisfied(tree, members)
+    reached = is_satisfied(tree, members)
     if reached:
-        assert sum(members.values()) >= tree.floor()
-        assert satisfied(tree, {name: count + 1 for name, count in members.items()})
+        assert sum(members.values()) >= tree.min_pods()
+        assert is_satisfied(tree, {name: count + 1 for name, count in members.items()})

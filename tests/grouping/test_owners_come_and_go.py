@@ -4,15 +4,15 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from kai_py.api.records.core import ObjectMeta, ObjectMetadata, OwnerReference, Pod, PodSpec
-from kai_py.api.records.document import document
+from kai_py.api.records.core import ObjectMeta, OwnerReference, PartialObjectMetadata, Pod, PodSpec
+from kai_py.api.records.document import unstructured
 from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.grouping.explicit import EXPLICIT
+from kai_py.grouping.explicit import POD_GROUP_ANNOTATION
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.grouping.identify import Grouper
 from kai_py.grouping.owners import GroupKind
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
-from kai_py.grouping.sources import Source
+from kai_py.grouping.sources import GroupSource
 from kai_py.snapshot.builder import SnapshotBuilder
 
 LWS = GroupKind("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
@@ -33,7 +33,7 @@ def lws(size=2, version="1", **spec):
         },
         "spec": {"leaderWorkerTemplate": {"size": size}} | spec,
     }
-    return document(whole, RuleTable(shipped_rules()).paths(LWS))
+    return unstructured(whole, RuleTable(shipped_rules()).paths(LWS))
 
 
 def pod(name, owner=LWS, uid="lws", **meta) -> Pod:
@@ -62,7 +62,7 @@ class World:
     def __post_init__(self):
         self.asked = 0
         self.builder = SnapshotBuilder(
-            self.identify, ClusterDevices(), lambda spec: spec, follow=self.followed.append
+            self.identify, ClusterDevices(), lambda spec: spec, watch_kind=self.followed.append
         )
 
     def identify(self, each, owners) -> GangSpec:
@@ -71,7 +71,7 @@ class World:
 
     @property
     def gangs(self):
-        return self.builder.freeze(0.0).gangs
+        return self.builder.snapshot(0.0).gangs
 
 
 def test_a_kind_is_asked_for_once_and_its_pods_wait_until_it_is_known():
@@ -117,7 +117,7 @@ def test_an_owner_that_comes_back_decides_anew():
     world.builder.apply("pods", None, pod("a"))
     world.builder.apply(COLLECTION, lws(), None)
     world.builder.apply(COLLECTION, None, lws(size=5, version="2"))
-    assert world.gangs["default/LeaderWorkerSet/llm/0"].tree.floor() == 5
+    assert world.gangs["default/LeaderWorkerSet/llm/0"].tree.min_pods() == 5
 
 
 def test_pods_are_derived_again_when_an_owner_says_something_else_only():
@@ -129,14 +129,14 @@ def test_pods_are_derived_again_when_an_owner_says_something_else_only():
     assert world.asked == asked
     world.builder.apply(COLLECTION, lws(version="2"), lws(size=4, version="3"))
     assert world.asked == asked + 1
-    assert world.gangs["default/LeaderWorkerSet/llm/0"].tree.floor() == 4
+    assert world.gangs["default/LeaderWorkerSet/llm/0"].tree.min_pods() == 4
 
 
 def test_what_an_owner_says_is_worked_out_once(monkeypatch):
     world = World()
     drawn = []
-    framework = "kai_py.grouping.identify._drawn"
-    original = __import__("kai_py.grouping.identify", fromlist=["_drawn"])._drawn
+    framework = "kai_py.grouping.identify._gang_template"
+    original = __import__("kai_py.grouping.identify", fromlist=["_gang_template"])._gang_template
     monkeypatch.setattr(framework, lambda *args: drawn.append(1) or original(*args))
     world.builder.apply(COLLECTION, None, lws(size=100))
     for number in range(100):
@@ -148,7 +148,7 @@ def test_an_owner_of_a_broken_spec_holds_up_nobody_else():
     world = World()
     world.builder.apply(COLLECTION, None, lws(size="huge"))
     world.builder.apply("pods", None, pod("a"))
-    alone = ObjectMetadata(metadata=ObjectMeta(name="nb", namespace="default", uid="nb"))
+    alone = PartialObjectMetadata(metadata=ObjectMeta(name="nb", namespace="default", uid="nb"))
     notebook = GroupKind("kubeflow.org", "Notebook")
     world.builder.apply("notebooks.kubeflow.org", None, alone)
     world.builder.apply("pods", None, pod("b", owner=notebook, uid="nb"))
@@ -166,17 +166,17 @@ def test_of_several_marks_the_first_source_decides_and_the_rest_are_named():
     def other(asked):
         return GangSpec("other", Owner("", "", "", "", ""), "", Subgroup())
 
-    source = Source(mark=lambda _lineage: 'label other/group "x"', gang=other)
-    world = World(grouper=Grouper(sources=(EXPLICIT, source)))
+    source = GroupSource(marker=lambda _lineage: 'label other/group "x"', gang_spec=other)
+    world = World(grouper=Grouper(sources=(POD_GROUP_ANNOTATION, source)))
     marked = pod("a", annotations={"scheduling.kai.io/pod-group": "ring"})
     world.builder.apply("pods", None, marked)
     world.builder.apply("pods", None, pod("b"))
     assert sorted(world.gangs) == ["default/PodGroup/ring", "other"]
-    (torn,) = world.builder.freeze(0.0).disregarded
+    (torn,) = world.builder.snapshot(0.0).ignored_markers
     assert (torn.pod.name, torn.gang) == ("a", "default/PodGroup/ring")
-    assert torn.marks == ('label other/group "x"',)
+    assert torn.markers == ('label other/group "x"',)
     world.builder.apply("pods", marked, None)
-    assert world.builder.freeze(0.0).disregarded == ()
+    assert world.builder.snapshot(0.0).ignored_markers == ()
 
 
 def test_the_owner_chain_may_be_a_circle():

@@ -14,7 +14,7 @@ from kai_py.observe.http_access import TOKEN_VARIABLE, HttpAccess
 from kai_py.observe.suggestion import InvalidQuestionError, QueueChange, Suggestion
 from kai_py.plan.plan import Stage
 from kai_py.simulate.what_if import Comparison, NodesNeeded, PlacedGang, WaitingGang
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_specs import QueueInfo
 from tests.dra.test_listing import mig
 from tests.observe.browser import browsing, find_browser
 from tests.observe.shown import Shown, large_cluster
@@ -170,7 +170,7 @@ CHOOSE = """(() => { const it = document.querySelector("%s"); it.value = "%s";
 async def test_gangs_that_run_are_listed_by_queue_and_name(tab):
     runs = [gang(name, pods=1, gpus=2, node="n1", queue=queue) for name, queue in
             (("train", "a"), ("tune", "a"), ("serve", "b"))]  # fmt: skip
-    specs = [QueueSpec(name=name) for name in "ab"]
+    specs = [QueueInfo(name=name) for name in "ab"]
     shown = Shown(world({"n1": 8}, *runs, queues=specs).snapshot(60.0))
     names = "[...document.querySelectorAll('#gangs strong')].map((e) => e.innerText).join()"
     async with serve(shown.probes(), HttpAccess("127.0.0.1"), 0) as port:
@@ -297,7 +297,7 @@ async def test_all_text_is_told_from_its_ground(tab, dark):
     gangs = [gang(f"{queue}-{n}", pods=1, gpus=1, queue=queue, node="n1")
              for queue in names for n in range(3)]  # fmt: skip
     waiting = gang("train", pods=2, gpus=80, queue="queue-1")
-    specs = [QueueSpec(name=name) for name in names]
+    specs = [QueueInfo(name=name) for name in names]
     shown = Shown(world({"n1": 64}, *gangs, waiting, queues=specs).snapshot(0.0))
     async with serve(shown.probes(), HttpAccess("127.0.0.1"), 0) as port:
         await look(tab, f"http://127.0.0.1:{port}/", dark=dark)

@@ -5,7 +5,7 @@ from prometheus_client import CollectorRegistry
 
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics, size_label
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_specs import QueueInfo
 from tests.observe.views import view_of
 from tests.support.worlds import gang, world
 
@@ -53,7 +53,7 @@ def test_a_gang_that_grows_has_not_waited():
 def test_an_eviction_loses_what_its_pods_had_run():
     runs = gang("low", pods=2, gpus=4, node="n1", created=0.0)
     urgent = gang("high", pods=1, gpus=8, created=50.0, priority=9)
-    queues = [QueueSpec(name="team", deserved={"gpu": 8.0}, max={"gpu": 8.0})]
+    queues = [QueueInfo(name="team", deserved={"gpu": 8.0}, max={"gpu": 8.0})]
     value = counted(world({"n1": 8}, runs, urgent, queues=queues).snapshot(60.0))
     assert value("kai_py_lost_gpu_seconds_total", {"action": "preempt"}) == 8 * 60.0
     assert value("kai_py_lost_gpu_seconds_total", {"action": "reclaim"}) == 0.0

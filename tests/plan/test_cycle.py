@@ -1,11 +1,15 @@
 """What one cycle decides: gangs whole or not at all, within bounds, by priority, explained."""
 
 from kai_py.api.records.core import (
-    ClaimVolume,
+    ClaimVolumeSource,
     ObjectMeta,
     Volume,
 )
-from kai_py.api.records.storage import PersistentVolumeClaim, StorageClass, VolumeClaimSpec
+from kai_py.api.records.storage import (
+    PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    StorageClass,
+)
 from kai_py.plan.plan import Stage
 from tests.support.scenario import (
     START,
@@ -302,12 +306,12 @@ def test_nvlink_domains_are_a_level():
 def test_volume_claims_to_provision_go_with_the_placement():
     claim = PersistentVolumeClaim(
         metadata=ObjectMeta(name="data", namespace="default", uid="claim"),
-        spec=VolumeClaimSpec(storage_class_name="local"),
+        spec=PersistentVolumeClaimSpec(storage_class_name="local"),
     )
     storage = StorageClass(
         metadata=ObjectMeta(name="local"), volume_binding_mode="WaitForFirstConsumer"
     )
-    volume = Volume(name="v", persistent_volume_claim=ClaimVolume(claim_name="data"))
+    volume = Volume(name="v", persistent_volume_claim=ClaimVolumeSource(claim_name="data"))
     world = cluster(node("a"), queue("team", 8), pod("p", queue="team", volumes=(volume,)))
     assert placed(world.plan()) == {}
     world.builder.apply("persistentvolumeclaims", None, claim)

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from kai_py.config import Configuration, Eviction
+from kai_py.config import Configuration, EvictionConfig
 from kai_py.plan.cycle import next_deadline
 from kai_py.planner import cycle_settings
 from tests.dialects.feeding import CREATED
@@ -34,7 +34,7 @@ def test_the_end_of_a_grace_is_a_deadline_until_it_has_passed():
     assert next_deadline(world.snapshot(1000.0), SETTINGS) == START + 1060
     assert next_deadline(world.snapshot(1059.5), SETTINGS) == START + 1060
     assert next_deadline(world.snapshot(1060.0), SETTINGS) is None
-    endless = cycle_settings(Configuration(eviction=Eviction(staleness_grace=0.0)))
+    endless = cycle_settings(Configuration(eviction=EvictionConfig(staleness_grace=0.0)))
     assert next_deadline(world.snapshot(1060.0), endless) is None
 
 
@@ -50,7 +50,7 @@ def started(pods, at_second):
 
 def test_min_runtimes_are_due_only_while_somebody_waits():
     safe = cycle_settings(
-        Configuration(eviction=Eviction(preempt_min_runtime=90.0, reclaim_min_runtime=30.5))
+        Configuration(eviction=EvictionConfig(preempt_min_runtime=90.0, reclaim_min_runtime=30.5))
     )
     owner, *pods = job_with_pods("runs", 2, queue="team", node="a")
     runs = [owner, *started(pods, 980.0)]

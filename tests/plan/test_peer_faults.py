@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.plan.plan import Action
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_specs import QueueInfo
 from tests.support.scenario import cluster, evicted, job, node, placed, pod, queue
 from tests.support.worlds import gang, member, subgroup, world
 
@@ -19,7 +19,7 @@ PAIR = subgroup("", needs=1, children=[subgroup("a", 1), subgroup("b", 1)])
 
 
 def test_w1_a_gang_that_needs_one_of_two_subgroups_reclaims():
-    queues = [QueueSpec(name="rich"), QueueSpec(name="poor", deserved={"gpu": 1.0})]
+    queues = [QueueInfo(name="rich"), QueueInfo(name="poor", deserved={"gpu": 1.0})]
     plan = world(
         {"n": 2},
         *(gang(f"r{i}", pods=1, node="n", queue="rich", created=i) for i in range(2)),

@@ -16,9 +16,9 @@ from kai_py.api.records.core import (
     PodAffinityTerm,
 )
 from kai_py.api.records.disruption import (
-    DisruptionBudgetSpec,
-    DisruptionBudgetStatus,
     PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+    PodDisruptionBudgetStatus,
 )
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.plan import Action, Stage
@@ -143,8 +143,8 @@ class Course:
 def budget(allowed):
     return PodDisruptionBudget(
         metadata=ObjectMeta(name="spared", namespace="default", uid="spared"),
-        spec=DisruptionBudgetSpec(selector=LabelSelector(match_labels={"app": "app-1"})),
-        status=DisruptionBudgetStatus(disruptions_allowed=allowed),
+        spec=PodDisruptionBudgetSpec(selector=LabelSelector(match_labels={"app": "app-1"})),
+        status=PodDisruptionBudgetStatus(disruptions_allowed=allowed),
     )
 
 

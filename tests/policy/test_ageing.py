@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kai_py.policy.ageing import NO_AGEING, Ageing, QueueAgeing
 from kai_py.policy.gang_order import gang_key
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_specs import QueueInfo
 from tests.support.scenario import START
 from tests.support.worlds import gang
 
@@ -29,9 +29,9 @@ def test_waiting_counts_as_priority_up_to_the_limit():
 
 
 def test_the_gang_comes_before_its_queue_the_queue_before_those_above_and_the_configuration():
-    org = QueueSpec(name="org", ageing=50.0, ageing_limit=15)
-    team, own = QueueSpec(name="team", parent="org"), QueueSpec(name="own", parent="org", ageing=0)
-    rules = ageing(org, team, own, QueueSpec(name="other"), default=Ageing(10.0, limit=30))
+    org = QueueInfo(name="org", ageing=50.0, ageing_limit=15)
+    team, own = QueueInfo(name="team", parent="org"), QueueInfo(name="own", parent="org", ageing=0)
+    rules = ageing(org, team, own, QueueInfo(name="other"), default=Ageing(10.0, limit=30))
     gained = {
         queue: rules.points(gang("g", pods=1, queue=queue)) for queue in ("team", "own", "other")
     }
@@ -60,9 +60,9 @@ drawn_gangs = st.lists(
     max_size=6,
 )
 QUEUES = (
-    QueueSpec(name="slow", ageing=300.0),
-    QueueSpec(name="fast", ageing=3.0, ageing_limit=5),
-    QueueSpec(name="none"),
+    QueueInfo(name="slow", ageing=300.0),
+    QueueInfo(name="fast", ageing=3.0, ageing_limit=5),
+    QueueInfo(name="none"),
 )
 
 
@@ -96,7 +96,7 @@ def test_the_order_is_total_whatever_ages_how(drawn, chance):
 @given(st.integers(0, 20), st.floats(1.0, 30.0))
 def test_nobody_starves_behind_work_that_keeps_coming(above, seconds):
     """One place a second; every second comes a gang that is ``above`` higher in priority."""
-    rules = (QueueSpec(name="team", ageing=seconds),)
+    rules = (QueueInfo(name="team", ageing=seconds),)
     waiting = [gang("low", pods=1)]
     longest = int((above + 1) * seconds) + 2
     for second in range(longest + 1):

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kai_py.policy.fair_share import fair_share, usable_demand
 from kai_py.policy.fairness_rules import KAI, NATIVE
-from kai_py.snapshot.queue_specs import QueueSpec
-from kai_py.snapshot.queues import build_queues
+from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.queues import build_queue_table
 from tests.policy.exact_shares import shares
 
 INF = float("inf")
@@ -44,7 +44,7 @@ weights_of_usage = st.sampled_from([0.0, 0.5, 1.0, 2.0])
 
 def tree(queues):
     specs = [
-        QueueSpec(
+        QueueInfo(
             name=name,
             parent=queue["parent"],
             deserved={"gpu": queue["deserved"]},
@@ -54,7 +54,7 @@ def tree(queues):
         )
         for name, queue in queues.items()
     ]
-    return build_queues(specs, ("gpu",))[0]
+    return build_queue_table(specs, ("gpu",))[0]
 
 
 def column(table, queues, key):
@@ -184,7 +184,7 @@ def test_surplus_that_past_usage_leaves_unclaimed_is_still_given():
 
 
 def test_no_queues_leave_everything():
-    table = build_queues([], ("gpu",))[0]
+    table = build_queue_table([], ("gpu",))[0]
     for rules in (NATIVE, KAI):
         ours = fair_share(table, np.array([5.0]), np.zeros((1, 0)), rules)
         assert ours.remaining.tolist() == [5]
@@ -194,7 +194,7 @@ def test_no_queues_leave_everything():
 def test_a_thousand_queues_take_milliseconds(rules):
     chance = np.random.default_rng(7)
     specs = [
-        QueueSpec(
+        QueueInfo(
             name=f"q{i}",
             parent="" if i < 50 else f"q{chance.integers(0, 50)}",
             deserved={"gpu": float(chance.integers(0, 9)), "memory": 0},
@@ -203,7 +203,7 @@ def test_a_thousand_queues_take_milliseconds(rules):
         )
         for i in range(1000)
     ]
-    table = build_queues(specs, ("gpu", "cpu", "memory"))[0]
+    table = build_queue_table(specs, ("gpu", "cpu", "memory"))[0]
     demand = table.subtree_sums(chance.integers(0, 30, (3, 1000)).astype(float) * table.is_leaf)
     start = time.perf_counter()
     ours = fair_share(table, np.array([4000.0, 20000.0, 9000.0]), demand, rules)

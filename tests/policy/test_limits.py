@@ -3,15 +3,15 @@ import pytest
 
 from kai_py.policy.limits import QuotaBound, check_limits
 from kai_py.policy.queue_usage import QueueUsage
-from kai_py.snapshot.queue_specs import QueueSpec
-from kai_py.snapshot.queues import build_queues
+from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.queues import build_queue_table
 
 RESOURCES = ("cpu", "memory", "gpu")
 
 
 def stand(specs, allocated=None, non_preemptible=None):
     """Standing of queues that hold ``{name: {resource: amount}}`` of their own."""
-    table = build_queues(specs, RESOURCES)[0]
+    table = build_queue_table(specs, RESOURCES)[0]
 
     def held(by_queue):
         own = np.zeros((len(RESOURCES), len(table)))
@@ -29,9 +29,9 @@ def ask(**amounts):
     return np.array([float(amounts.get(name, 0)) for name in RESOURCES])
 
 
-PARENT = QueueSpec(name="dept", max={"gpu": 10}, deserved={"gpu": 6, "cpu": 8000})
-CHILD = QueueSpec(name="team", parent="dept", max={"gpu": 8}, deserved={"gpu": 6, "cpu": 9000})
-SIBLING = QueueSpec(name="other", parent="dept")
+PARENT = QueueInfo(name="dept", max={"gpu": 10}, deserved={"gpu": 6, "cpu": 8000})
+CHILD = QueueInfo(name="team", parent="dept", max={"gpu": 8}, deserved={"gpu": 6, "cpu": 9000})
+SIBLING = QueueInfo(name="other", parent="dept")
 
 
 def check(standing, request, *, preemptible=True):
@@ -62,7 +62,7 @@ def test_non_preemptible_work_stays_within_deserved_at_every_level():
 
 
 def test_sums_of_fractions_are_not_refused_for_float_noise():
-    team = QueueSpec(name="team", max={"gpu": 0.3})
+    team = QueueInfo(name="team", max={"gpu": 0.3})
     standing = stand([team], {"team": {"gpu": 0.1 + 0.1}})
     assert 0.1 + 0.1 + 0.1 > 0.3
     assert check(standing, ask(gpu=0.1)) is None

@@ -10,19 +10,19 @@ from kai_py.policy.min_runtime import (
     reclaim_min_runtime,
     within_min_runtime,
 )
-from kai_py.snapshot.queue_specs import QueueSpec
-from kai_py.snapshot.queues import build_queues
+from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.queues import build_queue_table
 
 RULES = FairnessRules(default_preempt_min_runtime=2, default_reclaim_min_runtime=1)
-QUEUES = build_queues(
+QUEUES = build_queue_table(
     [
-        QueueSpec(name="prod", reclaim_min_runtime=30),
-        QueueSpec(name="dev", preempt_min_runtime=5),
-        QueueSpec(name="web", parent="prod", reclaim_min_runtime=20),
-        QueueSpec(name="batch", parent="prod"),
-        QueueSpec(name="front", parent="web", reclaim_min_runtime=10, preempt_min_runtime=7),
-        QueueSpec(name="back", parent="web"),
-        QueueSpec(name="lab", parent="dev"),
+        QueueInfo(name="prod", reclaim_min_runtime=30),
+        QueueInfo(name="dev", preempt_min_runtime=5),
+        QueueInfo(name="web", parent="prod", reclaim_min_runtime=20),
+        QueueInfo(name="batch", parent="prod"),
+        QueueInfo(name="front", parent="web", reclaim_min_runtime=10, preempt_min_runtime=7),
+        QueueInfo(name="back", parent="web"),
+        QueueInfo(name="lab", parent="dev"),
     ],
     ("gpu",),
 )[0]

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Requirement
+from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, SelectorRequirement
 from kai_py.policy.node_selector import matches_labels, matches_selector
 from kai_py.snapshot.nodes import node_columns
 from kai_py.snapshot.resources import ResourceIndex
@@ -39,18 +39,22 @@ labels = st.lists(
 )
 requirements = st.one_of(
     st.builds(
-        lambda key, operator, values: Requirement(key=key, operator=operator, values=tuple(values)),
+        lambda key, operator, values: SelectorRequirement(
+            key=key, operator=operator, values=tuple(values)
+        ),
         st.sampled_from(KEYS),
         st.sampled_from(["In", "NotIn"]),
         st.lists(st.sampled_from(VALUES), min_size=1, max_size=3),
     ),
     st.builds(
-        lambda key, operator: Requirement(key=key, operator=operator),
+        lambda key, operator: SelectorRequirement(key=key, operator=operator),
         st.sampled_from(KEYS),
         st.sampled_from(["Exists", "DoesNotExist"]),
     ),
     st.builds(
-        lambda key, operator, value: Requirement(key=key, operator=operator, values=(value,)),
+        lambda key, operator, value: SelectorRequirement(
+            key=key, operator=operator, values=(value,)
+        ),
         st.sampled_from(KEYS),
         st.sampled_from(["Gt", "Lt"]),
         st.sampled_from(VALUES),
@@ -73,7 +77,7 @@ def test_columns_equal_one_by_one(labels, terms):
 
 def test_fields_select_by_name_and_unknown_fields_select_nothing():
     def by(key):
-        field = Requirement(key=key, operator="In", values=("n1",))
+        field = SelectorRequirement(key=key, operator="In", values=("n1",))
         return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(field,)),))
 
     nodes = columns([{}, {}])

@@ -143,7 +143,7 @@ def by_trying_all(node, free, wanted):
         return sum(amounts[z][at] for z in zones) >= amount
 
     def accepted(zones):
-        if node.policy is NumaPolicy.SINGLE:
+        if node.policy is NumaPolicy.SINGLE_NUMA_NODE:
             return len(zones) == 1
         return not any(
             has(fewer, node.allocatable, at, amount)

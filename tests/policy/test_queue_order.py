@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.policy.queue_order import QueueOrder, order_keys
 from kai_py.policy.queue_usage import QueueUsage
-from kai_py.snapshot.queue_specs import QueueSpec
-from kai_py.snapshot.queues import build_queues
+from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.queues import build_queue_table
 
 RESOURCES = ("cpu", "gpu")
 INF = float("inf")
@@ -17,7 +17,7 @@ INF = float("inf")
 
 def stand(specs, held, fair, total=(100.0, 100.0)):
     """Standing from ``{queue: (cpu, gpu)}``."""
-    table = build_queues(specs, RESOURCES)[0]
+    table = build_queue_table(specs, RESOURCES)[0]
 
     def rows(by_queue):
         return np.array([by_queue.get(name, (0, 0)) for name in table.names], np.float64).T
@@ -64,8 +64,8 @@ def next_queue(standing, request, waiting, rules):
 def two(**fields_of_b):
     shares = {"deserved": {"cpu": INF, "gpu": 4}}
     return [
-        QueueSpec(name="a", created=1, **shares),
-        QueueSpec(name="b", created=2, **(shares | fields_of_b)),
+        QueueInfo(name="a", created=1, **shares),
+        QueueInfo(name="b", created=2, **(shares | fields_of_b)),
     ]
 
 
@@ -102,7 +102,7 @@ CASES = {
         "b",
     ),
     "what it may not hold goes last": (
-        [QueueSpec(name=name, deserved={"cpu": 0}) for name in "ab"],
+        [QueueInfo(name=name, deserved={"cpu": 0}) for name in "ab"],
         {"a": (8, 0)},
         {"a": (8, 8), "b": (0, 8)},
         {"a": (1, 0), "b": (0.001, 0)},
@@ -136,11 +136,11 @@ def test_profiles_differ_in_the_resources_that_count():
 
 def test_inner_queue_stands_for_its_best_child():
     specs = [
-        QueueSpec(name="x", deserved={"gpu": 10}, created=1),
-        QueueSpec(name="y", deserved={"gpu": 10}, created=2),
-        QueueSpec(name="x1", parent="x", deserved={"gpu": 5}, created=3),
-        QueueSpec(name="x2", parent="x", deserved={"gpu": 5}, created=4),
-        QueueSpec(name="y1", parent="y", deserved={"gpu": 10}, created=5),
+        QueueInfo(name="x", deserved={"gpu": 10}, created=1),
+        QueueInfo(name="y", deserved={"gpu": 10}, created=2),
+        QueueInfo(name="x1", parent="x", deserved={"gpu": 5}, created=3),
+        QueueInfo(name="x2", parent="x", deserved={"gpu": 5}, created=4),
+        QueueInfo(name="y1", parent="y", deserved={"gpu": 10}, created=5),
     ]
     held = {"x": (0, 6), "x1": (0, 1), "x2": (0, 5), "y": (0, 7), "y1": (0, 7)}
     fair = dict.fromkeys(("x", "y", "x1", "x2", "y1"), (0, 10))
@@ -169,7 +169,7 @@ def scenes(draw):
         {name: st.sampled_from([0.0, 1.0, 3.0, INF]) for name in RESOURCES}
     )
     specs = [
-        QueueSpec(
+        QueueInfo(
             name=name,
             parent=draw(st.sampled_from(["", *names[:i]])),
             deserved=draw(bound),
@@ -203,8 +203,8 @@ def test_line_equals_sorting_anew_after_every_change(scene, rules):
 
 
 def test_thousands_of_steps_in_milliseconds():
-    specs = [QueueSpec(name=f"d{i}", created=i) for i in range(10)]
-    specs += [QueueSpec(name=f"q{i}", parent=f"d{i % 10}", created=i) for i in range(100)]
+    specs = [QueueInfo(name=f"d{i}", created=i) for i in range(10)]
+    specs += [QueueInfo(name=f"q{i}", parent=f"d{i % 10}", created=i) for i in range(100)]
     standing = stand(specs, {}, {spec.name: (10, 10) for spec in specs})
     line = QueueOrder(standing, NATIVE)
     gang = np.array([1.0, 1.0])

@@ -14,7 +14,7 @@ from kai_py.policy.reclaim_rules import (
     may_reclaim,
     reclaimable_queues,
 )
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_specs import QueueInfo
 from tests.policy.test_reclaim_rules import RESOURCES, as_victims, asks, queue, stand
 
 TREE = (("x", ""), ("y", ""), ("x1", "x"), ("x2", "x"), ("y1", "y"), ("z", ""))
@@ -28,7 +28,7 @@ def scenes(draw):
     bound = st.sampled_from([0.0, 2.0, 4.0, INF])
     most = st.sampled_from([3.0, INF, INF])
     specs = [
-        QueueSpec(
+        QueueInfo(
             name=name,
             parent=parent,
             deserved={each: draw(bound) for each in RESOURCES},

@@ -14,8 +14,8 @@ from kai_py.policy.reclaim_rules import (
     may_reclaim,
     reclaimable_queues,
 )
-from kai_py.snapshot.queue_specs import QueueSpec
-from kai_py.snapshot.queues import build_queues
+from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.queues import build_queue_table
 
 RESOURCES = ("cpu", "gpu")
 INF = float("inf")
@@ -23,7 +23,7 @@ INF = float("inf")
 
 def stand(specs, held, fair, non_preemptible=None):
     """Standing from the own amounts ``{leaf: (cpu, gpu)}`` and the fair shares of all queues."""
-    table = build_queues(specs, RESOURCES)[0]
+    table = build_queue_table(specs, RESOURCES)[0]
 
     def rows(by_queue):
         by_queue = by_queue or {}
@@ -35,7 +35,7 @@ def stand(specs, held, fair, non_preemptible=None):
 
 def queue(name, gpu=0, parent="", cpu=INF, priority=100):
     deserved = {"cpu": cpu, "gpu": gpu}
-    return QueueSpec(name=name, parent=parent, deserved=deserved, priority=priority)
+    return QueueInfo(name=name, parent=parent, deserved=deserved, priority=priority)
 
 
 def asks(standing, name, cpu=0, gpu=1, preemptible=True):
@@ -171,7 +171,7 @@ bounds = st.sampled_from([0.0, 1.0, 3.0, INF])
 def scenes(draw):
     names = [f"q{i}" for i in range(draw(st.integers(2, 9)))]
     specs = [
-        QueueSpec(
+        QueueInfo(
             name=name,
             parent=draw(st.sampled_from(["", *names[:i]])),
             deserved={resource: draw(bounds) for resource in RESOURCES},
@@ -179,7 +179,7 @@ def scenes(draw):
         )
         for i, name in enumerate(names)
     ]
-    table = build_queues(specs, RESOURCES)[0]
+    table = build_queue_table(specs, RESOURCES)[0]
     leaves = np.flatnonzero(table.is_leaf).tolist()
     reclaiming = draw(st.sampled_from(leaves))
     others = [leaf for leaf in leaves if leaf != reclaiming]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from kai_py.policy.topology import candidate_domains
-from kai_py.snapshot.labels import NOWHERE
+from kai_py.snapshot.labels import NO_DOMAIN
 from kai_py.snapshot.nodes import node_columns, with_node
 from kai_py.snapshot.resources import ResourceIndex
 from tests.support.scenario import node
@@ -30,7 +30,7 @@ def names(copies, count, **bounds):
 def test_racks_of_two_zones_are_different_domains():
     zone, rack = levels()
     assert rack.names == ("z1/r1", "z1/r2", "z2/r1")
-    assert list(rack.codes) == [0, 0, 1, 2, NOWHERE]
+    assert list(rack.codes) == [0, 0, 1, 2, NO_DOMAIN]
     assert list(zone.codes) == [0, 0, 0, 1, 1], "a node without a rack still has its zone"
 
 
@@ -103,7 +103,7 @@ def test_nodes_without_a_coarse_label_still_count_for_the_finer_ones():
     nodes = [node(f"n{i}", labels=each) for i, each in enumerate(labels)]
     made = node_columns(nodes, ResourceIndex(), 1).levels(("zone", "rack"))
     zone, rack = made
-    assert list(zone.codes) == [NOWHERE, NOWHERE, 0, NOWHERE]
+    assert list(zone.codes) == [NO_DOMAIN, NO_DOMAIN, 0, NO_DOMAIN]
     assert rack.names == ("/r1", "z/r1"), "the racks of a zone and of none are different"
     copies = [np.array([2, 2, 3, 9])]
 
@@ -120,7 +120,7 @@ def test_nodes_without_a_coarse_label_still_count_for_the_finer_ones():
 def test_a_node_that_changes_its_label_changes_its_domain():
     nodes = [node(f"n{i}", labels=labels) for i, labels in enumerate(LABELS)]
     before = node_columns(nodes, ResourceIndex(), 1)
-    assert before.levels(("zone", "rack"))[1].codes.tolist() == [0, 0, 1, 2, NOWHERE]
+    assert before.levels(("zone", "rack"))[1].codes.tolist() == [0, 0, 1, 2, NO_DOMAIN]
     moved = node("n4", labels={"zone": "z1", "rack": "r2"})
     after = with_node(before, moved, ResourceIndex(), 2)
     assert after.levels(("zone", "rack"))[1].codes.tolist() == [0, 0, 1, 2, 1]

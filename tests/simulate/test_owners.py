@@ -53,7 +53,7 @@ def loaded(*documents):
 def test_pods_of_an_owner_in_the_snapshot_are_its_gang():
     cluster = loaded(leader_worker_set(3), *members(2))
     (gang,) = cluster.snapshot().gangs.values()
-    assert (gang.key, gang.queue, gang.tree.floor()) == (
+    assert (gang.key, gang.queue, gang.tree.min_pods()) == (
         "default/LeaderWorkerSet/serve/0",
         "team",
         3,

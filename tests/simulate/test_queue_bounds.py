@@ -5,10 +5,10 @@ import pytest
 
 from kai_py.api.queue import read_queue
 from kai_py.api.records.kai import KaiQueue
-from kai_py.dialects.kai.queues import kai_queue_spec
+from kai_py.dialects.kai.queues import kai_queue_info
 from kai_py.embedded.patches.merge import apply_merge_patch
 from kai_py.simulate.queue_bounds import QueueBound, RaisedBound, bound_patch, bound_patches
-from kai_py.snapshot.queue_objects import queue_spec
+from kai_py.snapshot.queue_objects import queue_info
 from tests.dialects.kai.test_queues import kai_queue
 from tests.simulate.clusters import queue
 
@@ -21,9 +21,9 @@ KAIS = {**kai_queue("team", quota=1, limit=1), "metadata": {"name": "team"}}
 def amounts(document):
     """What each bound of a Queue is, by resource."""
     if document["apiVersion"] == KAIS["apiVersion"]:
-        spec = kai_queue_spec(msgspec.convert(document, KaiQueue))
+        spec = kai_queue_info(msgspec.convert(document, KaiQueue))
     else:
-        spec = queue_spec(read_queue(document, unknown="forbid"))
+        spec = queue_info(read_queue(document, unknown="forbid"))
     return {QueueBound.DESERVED: spec.deserved, QueueBound.MAX: spec.max}
 
 

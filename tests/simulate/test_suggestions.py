@@ -104,7 +104,7 @@ def test_with_any_of_them_the_gang_starts(sizes, wanted, maximum):
         ApplySteps(suggestion.steps).apply(again)
         again.settle(600)
         gang = again.snapshot().gangs["default/Job/wanted"]
-        assert len(gang.bound) >= min(gang.tree.floor(), wanted), suggestion.text
+        assert len(gang.bound) >= min(gang.tree.min_pods(), wanted), suggestion.text
     if not suggestions(cluster, "wanted"):
         assert "wanted" in running(cluster)
 

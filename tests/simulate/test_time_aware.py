@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai_py.config import Configuration, FairShare
+from kai_py.config import Configuration, FairShareConfig
 from kai_py.simulate.cluster import SimulatedCluster
 from tests.simulate.clusters import NOW, job, queue, simulated
 
@@ -12,7 +12,7 @@ HOUR = 3600.0
 def contest(half_life, wait=0.0):
     """GPUs that a and b are entitled to after two hours of a alone, and a while of nobody."""
     template = simulated(queue("a"), queue("b"), nodes=1, gpus=8)
-    configuration = Configuration(fair_share=FairShare(half_life=half_life))
+    configuration = Configuration(fair_share=FairShareConfig(half_life=half_life))
     cluster = SimulatedCluster(configuration, start=NOW, seed=1)
     cluster.load(template.documents())
     cluster.embedded.create(job("alone", 8, "a", seconds=2 * HOUR))

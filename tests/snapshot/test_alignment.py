@@ -1,14 +1,14 @@
 """What of a pod kubelets align, by its QoS class."""
 
-from kai_py.api.records.core import Container, ObjectMeta, Pod, PodSpec, Resources
-from kai_py.snapshot.alignment import OBSERVED, alignment, observed_zones
+from kai_py.api.records.core import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
+from kai_py.snapshot.alignment import OBSERVED_ZONES_KEY, alignment, observed_zones
 
 GPU = "nvidia.com/gpu"
 ALL = {"cpu": "2", "memory": "1Gi"}
 
 
 def container(limits, requests=None, *, sidecar=False):
-    asked = Resources(limits=limits, requests=limits if requests is None else requests)
+    asked = ResourceRequirements(limits=limits, requests=limits if requests is None else requests)
     return Container(resources=asked, restart_policy="Always" if sidecar else "")
 
 
@@ -43,7 +43,7 @@ def test_init_containers_count_alone_and_sidecars_beside_the_others():
 
 def test_what_a_node_says_of_zones_is_read_and_nonsense_is_not():
     def seen(text):
-        return observed_zones(Pod(metadata=ObjectMeta(annotations={OBSERVED: text})))
+        return observed_zones(Pod(metadata=ObjectMeta(annotations={OBSERVED_ZONES_KEY: text})))
 
     assert seen('[{"zone": "node-1", "amount": {"cpu": "3"}}]') == (("node-1", {"cpu": 3000}),)
     assert seen('[{"zone": "node-1", "amount": {"cpu": "many"}}]') == ()
@@ -51,4 +51,4 @@ def test_what_a_node_says_of_zones_is_read_and_nonsense_is_not():
 
 
 def test_resources_of_a_pod_as_a_whole_are_not_aligned():
-    assert aligned(container(ALL), resources=Resources(limits=ALL, requests=ALL)) is None
+    assert aligned(container(ALL), resources=ResourceRequirements(limits=ALL, requests=ALL)) is None

@@ -133,12 +133,14 @@ def test_incremental_equals_rebuilt(changes):
     for gang in followed.gangs.values():
         assert list(gang.members) == sorted(gang.members, key=lambda m: (m.created, m.pod))
     assert followed.pending == fresh.pending
-    assert nonzero(followed.queue_usage) == nonzero(fresh.queue_usage)
-    assert nonzero(followed.queue_demand) == nonzero(fresh.queue_demand)
-    assert nonzero(followed.queue_fixed) == nonzero(fresh.queue_fixed)
+    assert nonzero(followed.queue_allocated) == nonzero(fresh.queue_allocated)
+    assert nonzero(followed.queue_requested) == nonzero(fresh.queue_requested)
+    assert nonzero(followed.queue_non_preemptible) == nonzero(fresh.queue_non_preemptible)
     gangs = sorted(followed.gangs.items())
-    assert followed.short == tuple(key for key, g in gangs if g.stale_since is not None)
-    assert followed.staged == tuple(key for key, g in gangs if g.staged and g.bound)
+    assert followed.below_min_members == tuple(key for key, g in gangs if g.stale_since is not None)
+    assert followed.started_in_part == tuple(
+        key for key, g in gangs if g.starts_in_part and g.bound
+    )
 
 
 def nonzero(ledger):
@@ -177,7 +179,7 @@ def test_an_assumed_pod_holds_its_room_until_forgotten():
     assumed = world.snapshot()
     assert used(assumed, "a")[GPU] == 2
     assert assumed.pending == ()
-    assert assumed.queue_usage["team"]["gpu"] == 2
+    assert assumed.queue_allocated["team"]["gpu"] == 2
     world.builder.forget(reference.uid)
     assert used(world.snapshot(), "a") == {}
     assert world.snapshot().pending == ("default/Pod/p",)
@@ -228,13 +230,13 @@ def test_a_pod_under_eviction_counts_as_leaving_until_it_is_refused():
     world.builder.expect_leaving(running.metadata.uid)
     leaving = world.snapshot()
     assert leaving.releasing[leaving.resources.positions[GPU], 0] == 2
-    assert [m.pod.name for m in leaving.leaving] == ["p"]
-    assert not leaving.queue_usage["team"].get("gpu")
+    assert [m.pod.name for m in leaving.terminating] == ["p"]
+    assert not leaving.queue_allocated["team"].get("gpu")
     world.builder.expect_staying(running.metadata.uid)
     staying = world.snapshot()
     assert not staying.releasing.any()
-    assert staying.leaving == ()
-    assert staying.queue_usage["team"]["gpu"] == 2
+    assert staying.terminating == ()
+    assert staying.queue_allocated["team"]["gpu"] == 2
 
 
 def test_a_gang_remembers_who_ran_to_the_end():

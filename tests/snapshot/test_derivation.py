@@ -1,12 +1,12 @@
 import pytest
 
 from kai_py.api.gpu_share import SharedGpu, gpu_share
-from kai_py.api.records.core import SchedulingGate
+from kai_py.api.records.core import PodSchedulingGate
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.snapshot.accounting import Accounting
-from kai_py.snapshot.assumptions import Standing
+from kai_py.snapshot.assumptions import PodPlacement
 from kai_py.snapshot.claims import pod_claims
-from kai_py.snapshot.derivation import Demand, charge, gpus_of, holding, member
+from kai_py.snapshot.derivation import PodDemand, charge, member, pod_usage, shared_gpus_of
 from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.shape import ShapeTable
 from tests.support.scenario import claim, claiming, pod, shared
@@ -27,42 +27,42 @@ def asked(each, *claims):
     known = {(one.metadata.namespace, one.metadata.name): one for one in claims}
     resolved = pod_claims(each, lambda namespace, name: known.get((namespace, name)))
     share = gpu_share(each)
-    return Demand(ShapeTable().intern(each, resolved.uses, gpu_share=share), resolved, share)
+    return PodDemand(ShapeTable().intern(each, resolved.uses, gpu_share=share), resolved, share)
 
 
 def cost(asks, *, pays=True):
-    return charge(asks, ACCOUNTING, card_memory=80_000.0, pays_for=lambda _: pays)
+    return charge(asks, ACCOUNTING, gpu_memory=80_000.0, is_charged=lambda _: pays)
 
 
 @pytest.mark.parametrize(
     ("standing", "gated", "state"),
     [
-        (Standing(""), False, PodState.PENDING),
-        (Standing(""), True, PodState.GATED),
-        (Standing("node"), True, PodState.BOUND),
-        (Standing("node", leaving=True), False, PodState.RELEASING),
-        (Standing("", leaving=True), True, PodState.RELEASING),
+        (PodPlacement(""), False, PodState.PENDING),
+        (PodPlacement(""), True, PodState.GATED),
+        (PodPlacement("node"), True, PodState.BOUND),
+        (PodPlacement("node", terminating=True), False, PodState.RELEASING),
+        (PodPlacement("", terminating=True), True, PodState.RELEASING),
     ],
 )
 def test_the_state_of_a_member_follows_from_where_it_stands(standing, gated, state):
-    each = pod("p", scheduling_gates=(SchedulingGate(name="wait"),) if gated else ())
+    each = pod("p", scheduling_gates=(PodSchedulingGate(name="wait"),) if gated else ())
     joined = member(each, asked(each), standing, gpus=(), spec=SPEC, cost={})
     assert (joined.state, joined.node) == (state, standing.node)
 
 
 def test_a_pod_without_a_node_holds_nothing():
     each = pod("p")
-    assert holding(each, asked(each), Standing("", promised="node"), ()) is None
-    held = holding(each, asked(each), Standing("node", leaving=True), ())
+    assert pod_usage(each, asked(each), PodPlacement("", nominated="node"), ()) is None
+    held = pod_usage(each, asked(each), PodPlacement("node", terminating=True), ())
     assert (held.node, held.requests["nvidia.com/gpu"], held.releasing) == ("node", 1.0, True)
 
 
 def test_gpus_being_written_go_before_those_that_the_labels_name():
     each = shared(pod("p", 0), "0.5", group="labelled")
     asks = asked(each)
-    assert [gpu.group for gpu in gpus_of(each, asks, Standing(""))] == ["labelled"]
+    assert [gpu.group for gpu in shared_gpus_of(each, asks, PodPlacement(""))] == ["labelled"]
     written = (SharedGpu("written"),)
-    assert gpus_of(each, asks, Standing("node", gpus=written)) == written
+    assert shared_gpus_of(each, asks, PodPlacement("node", gpus=written)) == written
 
 
 def test_a_pod_pays_for_its_own_claim_and_for_a_shared_one_only_if_it_is_asked_to():
@@ -76,4 +76,4 @@ def test_a_pod_pays_for_its_own_claim_and_for_a_shared_one_only_if_it_is_asked_t
 def test_a_part_of_a_gpu_costs_that_part():
     asks = asked(shared(pod("p", 0), "0.25"))
     assert cost(asks)["gpu"] == 0.25
-    assert not asks.costs_by_shape
+    assert not asks.charged_by_shape

@@ -3,7 +3,7 @@
 import pytest
 
 from kai_py.api.quantity import QuantityError
-from kai_py.api.records.core import Container, ObjectMeta, Pod, PodSpec, Resources
+from kai_py.api.records.core import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
 from kai_py.api.records.resource import DeviceClass, DeviceClassSpec
 from kai_py.snapshot.extended_resources import (
     NO_EXTENDED_RESOURCES,
@@ -21,7 +21,9 @@ CLASSES = {GPU: "gpu.nvidia.com", "example.com/nic": "nic"}
 def container(name, *, restart="", limits=None, **requests):
     named = {NAMES.get(key, key): value for key, value in requests.items()}
     return Container(
-        name=name, resources=Resources(requests=named, limits=limits or {}), restart_policy=restart
+        name=name,
+        resources=ResourceRequirements(requests=named, limits=limits or {}),
+        restart_policy=restart,
     )
 
 

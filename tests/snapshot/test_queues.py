@@ -5,24 +5,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.snapshot.queue_specs import QueueFault, QueueSpec
-from kai_py.snapshot.queues import build_queues
+from kai_py.snapshot.queue_specs import QueueFault, QueueInfo
+from kai_py.snapshot.queues import build_queue_table
 
 RESOURCES = ("cpu", "gpu")
 
 
 def build(*specs):
-    return build_queues(specs, RESOURCES)
+    return build_queue_table(specs, RESOURCES)
 
 
 def test_levels_siblings_and_paths():
     table, problems = build(
-        QueueSpec(name="b1", parent="b", created=3),
-        QueueSpec(name="a", created=2),
-        QueueSpec(name="b", created=1),
-        QueueSpec(name="a2", parent="a", created=5),
-        QueueSpec(name="a1", parent="a", created=4),
-        QueueSpec(name="deep", parent="b1", created=0),
+        QueueInfo(name="b1", parent="b", created=3),
+        QueueInfo(name="a", created=2),
+        QueueInfo(name="b", created=1),
+        QueueInfo(name="a2", parent="a", created=5),
+        QueueInfo(name="a1", parent="a", created=4),
+        QueueInfo(name="deep", parent="b1", created=0),
     )
     assert problems == ()
     assert table.names == ("b", "a", "b1", "a1", "a2", "deep")
@@ -36,10 +36,10 @@ def test_levels_siblings_and_paths():
 
 
 def test_silence_rations_no_base_resource_and_guarantees_no_other():
-    silent, _ = build(QueueSpec(name="q"))
+    silent, _ = build(QueueInfo(name="q"))
     assert silent.deserved[:, 0].tolist() == [np.inf, 0]
     table, _ = build(
-        QueueSpec(name="q", deserved={"cpu": 0, "gpu": 8}, weight=2, weights={"gpu": 5})
+        QueueInfo(name="q", deserved={"cpu": 0, "gpu": 8}, weight=2, weights={"gpu": 5})
     )
     assert table.deserved[:, 0].tolist() == [0, 8]
     assert table.max[:, 0].tolist() == [np.inf, np.inf]
@@ -55,9 +55,9 @@ def test_no_queues_make_an_empty_table():
 
 def test_w25_queue_without_parent_stays_as_orphan_with_its_subtree():
     table, problems = build(
-        QueueSpec(name="lost", parent="gone"),
-        QueueSpec(name="below", parent="lost"),
-        QueueSpec(name="fine"),
+        QueueInfo(name="lost", parent="gone"),
+        QueueInfo(name="below", parent="lost"),
+        QueueInfo(name="fine"),
     )
     assert [(problem.queue, problem.fault) for problem in problems] == [
         ("lost", QueueFault.MISSING_PARENT)
@@ -71,8 +71,8 @@ def test_w25_queue_without_parent_stays_as_orphan_with_its_subtree():
 
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_w25_members_of_a_cycle_become_roots(size):
-    ring = [QueueSpec(name=f"q{i}", parent=f"q{(i + 1) % size}") for i in range(size)]
-    table, problems = build(*ring, QueueSpec(name="child", parent="q0"))
+    ring = [QueueInfo(name=f"q{i}", parent=f"q{(i + 1) % size}") for i in range(size)]
+    table, problems = build(*ring, QueueInfo(name="child", parent="q0"))
     assert [problem.fault for problem in problems] == [QueueFault.CYCLE] * size
     assert table.parent[: table.positions["child"]].tolist() == [-1] * size
     assert table.names[table.parent[table.positions["child"]]] == "q0"
@@ -81,7 +81,7 @@ def test_w25_members_of_a_cycle_become_roots(size):
 
 def test_of_two_declarations_the_older_counts():
     table, problems = build(
-        QueueSpec(name="q", created=2, priority=1), QueueSpec(name="q", created=1, priority=7)
+        QueueInfo(name="q", created=2, priority=1), QueueInfo(name="q", created=1, priority=7)
     )
     assert (table.names, table.priority.tolist()) == (("q",), [7])
     assert problems[0].fault is QueueFault.DUPLICATE
@@ -90,9 +90,9 @@ def test_of_two_declarations_the_older_counts():
 @pytest.mark.parametrize(
     ("spec", "field"),
     [
-        (QueueSpec(name="q", deserved={"gpu": -2}), "deserved[gpu]"),
-        (QueueSpec(name="q", max={"cpu": float("nan")}), "max[cpu]"),
-        (QueueSpec(name="q", weight=float("inf")), "weight"),
+        (QueueInfo(name="q", deserved={"gpu": -2}), "deserved[gpu]"),
+        (QueueInfo(name="q", max={"cpu": float("nan")}), "max[cpu]"),
+        (QueueInfo(name="q", weight=float("inf")), "weight"),
     ],
 )
 def test_impossible_numbers_count_as_none_and_are_reported(spec, field):
@@ -106,7 +106,7 @@ def test_impossible_numbers_count_as_none_and_are_reported(spec, field):
 names = st.sampled_from([f"q{i}" for i in range(12)])
 forests = st.lists(
     st.builds(
-        QueueSpec, name=names, parent=st.one_of(st.just(""), names), created=st.integers(0, 3)
+        QueueInfo, name=names, parent=st.one_of(st.just(""), names), created=st.integers(0, 3)
     ),
     max_size=14,
 )

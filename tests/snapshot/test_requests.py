@@ -1,13 +1,13 @@
 """Requests of pods as Kubernetes computes them."""
 
-from kai_py.api.records.core import Container, Pod, PodSpec, Resources
+from kai_py.api.records.core import Container, Pod, PodSpec, ResourceRequirements
 from kai_py.snapshot.requests import pod_requests
 
 
 def container(cpu="", sidecar=False, **limits):
     requests = {"cpu": cpu} if cpu else {}
     return Container(
-        resources=Resources(requests=requests, limits=limits),
+        resources=ResourceRequirements(requests=requests, limits=limits),
         restart_policy="Always" if sidecar else "",
     )
 
@@ -39,7 +39,7 @@ def test_sidecars_run_beside_what_starts_after_them():
 def test_pod_level_requests_replace_the_sum_and_overhead_comes_on_top():
     found = requests(
         containers=(container("1"),),
-        resources=Resources(requests={"cpu": "8"}),
+        resources=ResourceRequirements(requests={"cpu": "8"}),
         overhead={"cpu": "250m"},
     )
     assert found["cpu"] == 8250

@@ -1,6 +1,6 @@
 """Since when a gang runs below its floor, as a process knows that has just started."""
 
-from kai_py.api.timestamp import timestamp
+from kai_py.api.timestamp import format_time
 from tests.dialects.feeding import NOW, Cluster, node, pod
 
 JOB = {
@@ -21,7 +21,7 @@ QUEUE = {
 
 
 def ago(seconds):
-    return timestamp(NOW - seconds)
+    return format_time(NOW - seconds)
 
 
 def runs(name, since):

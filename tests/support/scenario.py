@@ -20,10 +20,10 @@ from kai_py.api.records.core import (
     OwnerReference,
     Pod,
     PodResourceClaim,
+    PodResourceClaimStatus,
     PodSpec,
     PodStatus,
-    ResourceClaimStatus,
-    Resources,
+    ResourceRequirements,
 )
 from kai_py.api.records.job import Job, JobSpec
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
@@ -33,7 +33,7 @@ from kai_py.grouping.identify import Grouper
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.builder import SnapshotBuilder
-from kai_py.snapshot.queue_objects import queue_spec
+from kai_py.snapshot.queue_objects import queue_info
 
 QUEUE = "scheduling.kai.io/queue-name"
 START = 1_800_000_000.0
@@ -117,7 +117,7 @@ def pod(
             scheduler_name=spec.pop("scheduler_name", "kai-scheduler"),
             node_name=node,
             priority=priority,
-            containers=(Container(name="main", resources=Resources(requests=wanted)),),
+            containers=(Container(name="main", resources=ResourceRequirements(requests=wanted)),),
             **spec,
         ),
         status=PodStatus(phase=phase or ("Running" if node else "Pending")),
@@ -133,7 +133,7 @@ def queue(name: str, deserved: float = 0, maximum: float | None = None, **spec):
     document = {"metadata": {"name": name}, "spec": {"deservedGPUs": deserved, **spec}}
     if maximum is not None:
         document["spec"]["maxGPUs"] = maximum
-    return queue_spec(read_queue(document))
+    return queue_info(read_queue(document))
 
 
 def gpu_slice(node_name: str, gpus: int = 8, product: str = "NVIDIA H100 80GB HBM3"):
@@ -217,7 +217,9 @@ def claiming(each: Pod, claim_name: str, *, template: bool = True) -> Pod:
         resource_claim_template_name="gpu" if template else "",
         resource_claim_name="" if template else claim_name,
     )
-    status = (ResourceClaimStatus(name="gpu", resource_claim_name=claim_name),) if template else ()
+    status = (
+        (PodResourceClaimStatus(name="gpu", resource_claim_name=claim_name),) if template else ()
+    )
     return replace(
         each,
         spec=replace(each.spec, resource_claims=(wanted,)),
@@ -288,7 +290,7 @@ class Cluster:
         return self
 
     def snapshot(self, now: float = 1000.0):
-        return self.builder.freeze(START + now)
+        return self.builder.snapshot(START + now)
 
     def plan(self, now: float = 1000.0) -> Plan:
         settings = CycleSettings(**self.settings)

@@ -16,8 +16,8 @@ from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Charge, Gang, Member, PodState
-from kai_py.snapshot.ledger import Holding, NodeLedger
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.ledger import NodeUsageTable, PodUsage
+from kai_py.snapshot.queue_specs import QueueInfo
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 from tests.support.scenario import START
@@ -76,7 +76,7 @@ def member(
     return Member(
         pod=PodRef("default", name, name),
         shape=Shape(number=gpus, requests={"cpu": 1000.0, "pods": 1.0, GPU: float(gpus)}),
-        leaf=leaf,
+        subgroup=leaf,
         state=PodState.BOUND if node else PodState.PENDING,
         node=node,
         nominated="",
@@ -93,20 +93,20 @@ class World:
 
     nodes: Mapping[str, int]
     gangs: tuple[Gang, ...]
-    queues: tuple[QueueSpec, ...] = ()
+    queues: tuple[QueueInfo, ...] = ()
     settings: Mapping = field(default_factory=dict)
 
     def snapshot(self, now: float) -> Snapshot:
-        ledger = NodeLedger()
+        ledger = NodeUsageTable()
         for name, gpus in self.nodes.items():
             ledger.set_node(name, _node(name, gpus))
         for each in self.gangs:
             for m in each.members:
-                ledger.know_resources(m.shape.requests)
+                ledger.add_resources(m.shape.requests)
                 if m.node:
                     leaving = m.state == PodState.RELEASING
-                    ledger.set_holding(m.pod.uid, Holding(m.node, m.shape.requests, (), leaving))
-        state = ledger.freeze()
+                    ledger.set_usage(m.pod.uid, PodUsage(m.node, m.shape.requests, (), leaving))
+        state = ledger.snapshot()
         return Snapshot(
             now=START + now,
             resources=state.resources,
@@ -116,12 +116,16 @@ class World:
             gpu_sharing=state.gpu_sharing,
             gangs={each.key: each for each in self.gangs},
             pending=tuple(sorted(each.key for each in self.gangs if each.pending)),
-            queues=self.queues or (QueueSpec(name="team", deserved={"gpu": 1000.0}),),
-            queue_usage=_sums(self.gangs, lambda each: each.allocated),
-            queue_demand=_sums(self.gangs, lambda each: each.requested),
-            queue_fixed=_sums(self.gangs, lambda each: each.fixed),
-            short=tuple(each.key for each in self.gangs if each.stale_since is not None),
-            staged=tuple(each.key for each in self.gangs if each.staged and each.bound),
+            queues=self.queues or (QueueInfo(name="team", deserved={"gpu": 1000.0}),),
+            queue_allocated=_sums(self.gangs, lambda each: each.allocated),
+            queue_requested=_sums(self.gangs, lambda each: each.requested),
+            queue_non_preemptible=_sums(self.gangs, lambda each: each.fixed),
+            below_min_members=tuple(
+                each.key for each in self.gangs if each.stale_since is not None
+            ),
+            started_in_part=tuple(
+                each.key for each in self.gangs if each.starts_in_part and each.bound
+            ),
         )
 
     def plan(self, now: float = 1000.0) -> Plan:

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from kai_py.api.measured_usage import MeasuredUsage, UsageWindow, WindowType
+from kai_py.api.measured_usage import PrometheusUsage, UsageWindow, WindowType
 from kai_py.watch.prometheus_usage import UsageError, follow_usage, measured_usage, window_start
 from tests.support.prometheus import prometheus
 
@@ -50,7 +50,7 @@ CRON = {"type": WindowType.CRON, "cron": f"0 {hours_ago(5).hour} * * *"}
     ids=["sliding", "short", "tumbling", "cron", "sliding-halved", "cron-halved"],
 )
 async def test_w16_windows_of_every_kind(url, window, half_life, early, late):
-    asked = MeasuredUsage(url=url, window=UsageWindow(**window))
+    asked = PrometheusUsage(url=url, window=UsageWindow(**window))
     async with aiohttp.ClientSession() as session:
         amounts = await measured_usage(session, asked, half_life, float(NOW))
     found = {queue: amounts.get(queue, {}).get("gpu", 0.0) for queue in HELD}
@@ -58,14 +58,14 @@ async def test_w16_windows_of_every_kind(url, window, half_life, early, late):
 
 
 async def test_a_question_that_makes_no_sense_is_told(url):
-    asked = MeasuredUsage(url=url, used="rate(")
+    asked = PrometheusUsage(url=url, used="rate(")
     async with aiohttp.ClientSession() as session:
         with pytest.raises(UsageError, match="parse error"):
             await measured_usage(session, asked, None, float(NOW))
 
 
 async def test_a_server_that_is_not_there_is_told():
-    asked = MeasuredUsage(url="http://127.0.0.1:9")
+    asked = PrometheusUsage(url="http://127.0.0.1:9")
     async with aiohttp.ClientSession() as session:
         with pytest.raises(UsageError, match=r"127\.0\.0\.1:9"):
             await measured_usage(session, asked, None, float(NOW))
@@ -130,13 +130,13 @@ async def never():
 async def test_what_is_no_answer_is_told_in_words(answer, text):
     async with serving(answer) as url, aiohttp.ClientSession() as session:
         with pytest.raises(UsageError, match=text):
-            await measured_usage(session, MeasuredUsage(url=url, timeout=0.2), None, float(NOW))
+            await measured_usage(session, PrometheusUsage(url=url, timeout=0.2), None, float(NOW))
 
 
 async def test_what_is_no_amount_counts_as_nothing():
     answer = samples(a="many", b="NaN", c="-3", d="+Inf", e="2.5")
     async with serving(answer) as url, aiohttp.ClientSession() as session:
-        found = await measured_usage(session, MeasuredUsage(url=url), None, float(NOW))
+        found = await measured_usage(session, PrometheusUsage(url=url), None, float(NOW))
     assert found == {"e": {"gpu": 2.5}}
 
 
@@ -144,7 +144,7 @@ async def test_a_server_that_fails_is_told_of_once_and_when_it_is_back(caplog):
     caplog.set_level("INFO", "kai_py.watch.prometheus_usage")
     known = asyncio.Event()
     async with serving(saying(b"x"), saying(b"y"), samples(a="1")) as url:
-        settings = MeasuredUsage(url=url, interval=0.01)
+        settings = PrometheusUsage(url=url, interval=0.01)
         asking = asyncio.create_task(follow_usage(settings, None, lambda *_: known.set()))
         await asyncio.wait_for(known.wait(), 10)
         await asyncio.sleep(0)

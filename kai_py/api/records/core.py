@@ -44,7 +44,7 @@ class ObjectMeta(Record, frozen=True):
     finalizers: tuple[str, ...] = ()
 
 
-class Requirement(Record, frozen=True):
+class SelectorRequirement(Record, frozen=True):
     """One expression of a label selector or node selector; operators as in the API."""
 
     key: str = ""
@@ -56,14 +56,14 @@ class LabelSelector(Record, frozen=True):
     """metav1.LabelSelector: an empty one selects everything, None selects nothing."""
 
     match_labels: dict[str, str] = {}
-    match_expressions: tuple[Requirement, ...] = ()
+    match_expressions: tuple[SelectorRequirement, ...] = ()
 
 
 class NodeSelectorTerm(Record, frozen=True):
     """Expressions of one term are AND-ed; an empty term matches no node."""
 
-    match_expressions: tuple[Requirement, ...] = ()
-    match_fields: tuple[Requirement, ...] = ()
+    match_expressions: tuple[SelectorRequirement, ...] = ()
+    match_fields: tuple[SelectorRequirement, ...] = ()
 
 
 class NodeSelector(Record, frozen=True):
@@ -72,7 +72,7 @@ class NodeSelector(Record, frozen=True):
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-class PreferredTerm(Record, frozen=True):
+class PreferredSchedulingTerm(Record, frozen=True):
     """A preferred node affinity term with its weight, 1 to 100."""
 
     weight: int = 0
@@ -85,7 +85,7 @@ class NodeAffinity(Record, frozen=True):
     required: NodeSelector | None = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default=None
     )
-    preferred: tuple[PreferredTerm, ...] = msgspec.field(
+    preferred: tuple[PreferredSchedulingTerm, ...] = msgspec.field(
         name="preferredDuringSchedulingIgnoredDuringExecution", default=()
     )
 
@@ -150,19 +150,19 @@ class TopologySpreadConstraint(Record, frozen=True):
     match_label_keys: tuple[str, ...] = ()
 
 
-class ContainerClaim(Record, frozen=True):
+class ContainerResourceClaim(Record, frozen=True):
     """container.resources.claims[]: the pod-level claim name and optionally one request of it."""
 
     name: str = ""
     request: str = ""
 
 
-class Resources(Record, frozen=True):
+class ResourceRequirements(Record, frozen=True):
     """Requests and limits by resource name; a limit without a request is a request too."""
 
     requests: dict[str, QuantityText] = {}
     limits: dict[str, QuantityText] = {}
-    claims: tuple[ContainerClaim, ...] = ()
+    claims: tuple[ContainerResourceClaim, ...] = ()
 
 
 class ContainerPort(Record, frozen=True):
@@ -177,7 +177,7 @@ class Container(Record, frozen=True):
     """A container; ``restart_policy`` Always on an init container makes it a sidecar."""
 
     name: str = ""
-    resources: Resources = Resources()
+    resources: ResourceRequirements = ResourceRequirements()
     ports: tuple[ContainerPort, ...] = ()
     restart_policy: str = ""
 
@@ -190,13 +190,13 @@ class PodResourceClaim(Record, frozen=True):
     resource_claim_template_name: str = ""
 
 
-class ClaimVolume(Record, frozen=True):
+class ClaimVolumeSource(Record, frozen=True):
     """volume.persistentVolumeClaim."""
 
     claim_name: str = ""
 
 
-class EphemeralVolume(Record, frozen=True):
+class EphemeralVolumeSource(Record, frozen=True):
     """volume.ephemeral: the claim is named POD-VOLUME and owned by the pod."""
 
 
@@ -204,17 +204,17 @@ class Volume(Record, frozen=True):
     """pod.spec.volumes[]: only volumes that need a PersistentVolumeClaim matter."""
 
     name: str = ""
-    persistent_volume_claim: ClaimVolume | None = None
-    ephemeral: EphemeralVolume | None = None
+    persistent_volume_claim: ClaimVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
 
 
-class SchedulingGate(Record, frozen=True):
+class PodSchedulingGate(Record, frozen=True):
     """A pod with any gate must not be bound."""
 
     name: str = ""
 
 
-class SchedulingGroup(Record, frozen=True):
+class PodSchedulingGroup(Record, frozen=True):
     """pod.spec.schedulingGroup (1.36): the PodGroup the pod belongs to."""
 
     pod_group_name: str = ""
@@ -242,11 +242,11 @@ class PodSpec(Record, frozen=True):
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
-    resources: Resources | None = None
+    resources: ResourceRequirements | None = None
     overhead: dict[str, QuantityText] = {}
     resource_claims: tuple[PodResourceClaim, ...] = ()
-    scheduling_gates: tuple[SchedulingGate, ...] = ()
-    scheduling_group: SchedulingGroup | None = None
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
     workload_ref: WorkloadReference | None = None
     volumes: tuple[Volume, ...] = ()
 
@@ -261,14 +261,14 @@ class Condition(Record, frozen=True):
     last_transition_time: datetime | None = None
 
 
-class ResourceClaimStatus(Record, frozen=True):
+class PodResourceClaimStatus(Record, frozen=True):
     """pod.status.resourceClaimStatuses[]: a missing claim name means no claim is needed."""
 
     name: str = ""
     resource_claim_name: str | None = None
 
 
-class ExtendedResourceRequest(Record, frozen=True):
+class ContainerExtendedResourceRequest(Record, frozen=True):
     """Which request of a claim serves a container's extended resource."""
 
     container_name: str = ""
@@ -276,11 +276,11 @@ class ExtendedResourceRequest(Record, frozen=True):
     request_name: str = ""
 
 
-class ExtendedResourceClaimStatus(Record, frozen=True):
+class PodExtendedResourceClaimStatus(Record, frozen=True):
     """pod.status.extendedResourceClaimStatus: the claim made for the pod's extended resources."""
 
     resource_claim_name: str = ""
-    request_mappings: tuple[ExtendedResourceRequest, ...] = ()
+    request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
 
 
 class PodStatus(Record, frozen=True):
@@ -290,8 +290,8 @@ class PodStatus(Record, frozen=True):
     conditions: tuple[Condition, ...] = ()
     nominated_node_name: str = ""
     start_time: datetime | None = None
-    resource_claim_statuses: tuple[ResourceClaimStatus, ...] = ()
-    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
 
 
 class Pod(Record, frozen=True):
@@ -334,7 +334,7 @@ class Node(Record, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
-class ObjectMetadata(Record, frozen=True):
+class PartialObjectMetadata(Record, frozen=True):
     """Any object, metadata only (meta.k8s.io/v1 PartialObjectMetadata): namespaces, owners."""
 
     api_version: str = ""

@@ -3,13 +3,13 @@
 from kai_py.api.records.core import LabelSelector, ObjectMeta, Record
 
 
-class DisruptionBudgetSpec(Record, frozen=True):
+class PodDisruptionBudgetSpec(Record, frozen=True):
     """Which pods a budget protects."""
 
     selector: LabelSelector | None = None
 
 
-class DisruptionBudgetStatus(Record, frozen=True):
+class PodDisruptionBudgetStatus(Record, frozen=True):
     """How many of them may be evicted now."""
 
     disruptions_allowed: int = 0
@@ -19,5 +19,5 @@ class PodDisruptionBudget(Record, frozen=True):
     """policy/v1 PodDisruptionBudget."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
-    status: DisruptionBudgetStatus = DisruptionBudgetStatus()
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()

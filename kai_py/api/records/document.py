@@ -17,7 +17,7 @@ Trie = dict[str, "Trie"]
 """Wanted fields by name; an empty one wants everything below."""
 
 
-class Document(Record, frozen=True):
+class Unstructured(Record, frozen=True):
     """Any object: metadata and the kept part of what it says, keys as the API spells them."""
 
     api_version: str = ""
@@ -40,26 +40,26 @@ class _Envelope(Record, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-def document_decoder(paths: Iterable[str]) -> Callable[[bytes | msgspec.Raw], Document]:
+def unstructured_decoder(paths: Iterable[str]) -> Callable[[bytes | msgspec.Raw], Unstructured]:
     """A decoder that keeps metadata and the fields at ``paths``."""
     wanted = _trie(paths)
     envelope = msgspec.json.Decoder(_Envelope)
 
-    def decode(raw: bytes | msgspec.Raw) -> Document:
+    def decode(raw: bytes | msgspec.Raw) -> Unstructured:
         head = envelope.decode(raw)
-        return Document(
+        return Unstructured(
             api_version=head.api_version,
             kind=head.kind,
             metadata=head.metadata,
-            content=_kept(msgspec.json.decode(raw), wanted),
+            content=_wanted_fields(msgspec.json.decode(raw), wanted),
         )
 
     return decode
 
 
-def document(value: Mapping[str, Any], paths: Iterable[str]) -> Document:
+def unstructured(value: Mapping[str, Any], paths: Iterable[str]) -> Unstructured:
     """The document that a decoder for ``paths`` makes of an object given as a mapping."""
-    return document_decoder(paths)(msgspec.json.encode(value))
+    return unstructured_decoder(paths)(msgspec.json.encode(value))
 
 
 def values_at(value: Any, path: str) -> Iterator[Any]:
@@ -88,14 +88,14 @@ def _trie(paths: Iterable[str]) -> Trie:
         whole.append(node)
     for node in whole:
         node.clear()
-    return _spread(root)
+    return _expand_wildcards(root)
 
 
-def _spread(node: Trie) -> Trie:
+def _expand_wildcards(node: Trie) -> Trie:
     """What is wanted of every field is also wanted of the fields that are named."""
     every = node.get(EACH)
     return {
-        name: _spread(below if every is None or name == EACH else _union(below, every))
+        name: _expand_wildcards(below if every is None or name == EACH else _union(below, every))
         for name, below in node.items()
     }
 
@@ -112,12 +112,12 @@ def _union(one: Trie, other: Trie) -> Trie:
     }
 
 
-def _kept(value: Any, wanted: Trie) -> Any:
+def _wanted_fields(value: Any, wanted: Trie) -> Any:
     if not wanted:
         return value
     if isinstance(value, list):
         below = wanted.get(EACH)
-        return [] if below is None else [_kept(each, below) for each in value]
+        return [] if below is None else [_wanted_fields(each, below) for each in value]
     if not isinstance(value, dict):
         return value
     every = wanted.get(EACH)
@@ -125,5 +125,5 @@ def _kept(value: Any, wanted: Trie) -> Any:
     for key, each in value.items():
         below = wanted.get(key, every)
         if below is not None:
-            kept[key] = _kept(each, below)
+            kept[key] = _wanted_fields(each, below)
     return kept

@@ -9,21 +9,21 @@ class GangPolicy(Record, frozen=True):
     min_count: int = 0
 
 
-class EmptyPolicy(Record, frozen=True):
+class BasicPolicy(Record, frozen=True):
     """A policy that has nothing to say but its name."""
 
 
-class SchedulingPolicy(Record, frozen=True):
+class JobSchedulingPolicy(Record, frozen=True):
     """spec.scheduling.schedulingPolicy of a Job: a gang, or pod by pod."""
 
     gang: GangPolicy | None = None
-    basic: EmptyPolicy | None = None
+    basic: BasicPolicy | None = None
 
 
 class JobScheduling(Record, frozen=True):
     """spec.scheduling of a Job (Kubernetes 1.37)."""
 
-    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    scheduling_policy: JobSchedulingPolicy = JobSchedulingPolicy()
 
 
 class JobSpec(Record, frozen=True):

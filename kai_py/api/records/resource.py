@@ -31,7 +31,7 @@ class DeviceAttribute(Record, frozen=True, omit_defaults=True):
     version_values: tuple[str, ...] | None = msgspec.field(name="versions", default=None)
 
 
-class CapacityRange(Record, frozen=True, omit_defaults=True):
+class CapacityRequestPolicyRange(Record, frozen=True, omit_defaults=True):
     """requestPolicy.validRange: a request is rounded up to ``min`` plus a multiple of ``step``."""
 
     min: QuantityText | None = None
@@ -39,11 +39,11 @@ class CapacityRange(Record, frozen=True, omit_defaults=True):
     step: QuantityText | None = None
 
 
-class CapacityPolicy(Record, frozen=True, omit_defaults=True):
+class CapacityRequestPolicy(Record, frozen=True, omit_defaults=True):
     """How requests for a part of a capacity are rounded and bounded."""
 
     default: QuantityText | None = None
-    valid_range: CapacityRange | None = None
+    valid_range: CapacityRequestPolicyRange | None = None
     valid_values: tuple[QuantityText, ...] = ()
 
 
@@ -51,7 +51,7 @@ class DeviceCapacity(Record, frozen=True, omit_defaults=True):
     """One capacity of a device; the policy only matters when the device can be shared."""
 
     value: QuantityText = "0"
-    request_policy: CapacityPolicy | None = None
+    request_policy: CapacityRequestPolicy | None = None
 
 
 class Counter(Record, frozen=True, omit_defaults=True):
@@ -274,7 +274,7 @@ class AllocationResult(Record, frozen=True, omit_defaults=True):
     allocation_timestamp: datetime | None = None
 
 
-class ConsumerReference(Record, frozen=True, omit_defaults=True):
+class ResourceClaimConsumerReference(Record, frozen=True, omit_defaults=True):
     """claim.status.reservedFor[]: a pod, or a PodGroup of scheduling.k8s.io."""
 
     api_group: str = ""
@@ -297,7 +297,7 @@ class ResourceClaimStatus(Record, frozen=True, omit_defaults=True):
     """claim.status; the allocation is immutable once set and can only be cleared."""
 
     allocation: AllocationResult | None = None
-    reserved_for: tuple[ConsumerReference, ...] = ()
+    reserved_for: tuple[ResourceClaimConsumerReference, ...] = ()
     devices: tuple[AllocatedDeviceStatus, ...] = ()
 
 

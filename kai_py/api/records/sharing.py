@@ -17,72 +17,72 @@ from msgspec.structs import fields, force_setattr
 
 T = TypeVar("T")
 
-MOST_REMEMBERED = 20_000
+MAX_INTERNED = 20_000
 """Parts of one field, or words, that are remembered."""
 
-UNIQUE = frozenset({"name", "uid", "resource_version"})
+UNIQUE_FIELDS = frozenset({"name", "uid", "resource_version"})
 """Words that hardly any other object shares."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Sharing:
+class Interning:
     """Parts seen so far; ``record`` makes one more record share them."""
 
     def __init__(self) -> None:
         """Nothing was seen."""
-        self._words: dict[str, str] = {}
+        self._strings: dict[str, str] = {}
         self._parts: dict[tuple[type, str], dict[bytes, Any]] = {}
 
-    def record(self, record: T) -> T:
+    def intern(self, record: T) -> T:
         """Give a record that nobody else knows yet, its parts replaced by equal ones."""
         kind: type = type(record)
         for name in _names(kind):
             part = getattr(record, name)
             if isinstance(part, msgspec.Struct):
-                self._within(part)
+                self._intern_fields(part)
         return record
 
-    def _within(self, struct: msgspec.Struct) -> None:
+    def _intern_fields(self, struct: msgspec.Struct) -> None:
         kind = type(struct)
         for name in _names(kind):
             part = getattr(struct, name)
-            known = self._one(kind, name, part)
+            known = self._intern_part(kind, name, part)
             if known is not part:
                 force_setattr(struct, name, known)
 
-    def _one(self, kind: type, name: str, part: Any) -> Any:
+    def _intern_part(self, kind: type, name: str, part: Any) -> Any:
         if type(part) is str:
-            return part if name in UNIQUE else _remember(self._words, part, part)
+            return part if name in UNIQUE_FIELDS else _intern_value(self._strings, part, part)
         if part is None or part == () or isinstance(part, int | float):
             return part
         key, table = _encode(part), self._parts.setdefault((kind, name), {})
         known = table.get(key)
         if known is None:
-            self._inside(part)
-            known = _remember(table, key, part)
+            self._intern_inside(part)
+            known = _intern_value(table, key, part)
         return known
 
-    def _inside(self, part: Any) -> None:
+    def _intern_inside(self, part: Any) -> None:
         if isinstance(part, tuple):
             for each in part:
-                self._inside(each)
+                self._intern_inside(each)
         elif isinstance(part, msgspec.Struct):
-            self._within(part)
+            self._intern_fields(part)
         elif isinstance(part, dict):
             for key, value in part.items():
                 if type(value) is str:
-                    part[key] = _remember(self._words, value, value)
+                    part[key] = _intern_value(self._strings, value, value)
 
 
-def shared(decode: Callable[[Any], T]) -> Callable[[Any], T]:
+def interned(decode: Callable[[Any], T]) -> Callable[[Any], T]:
     """``decode``, with equal parts of everything it decodes kept once."""
-    sharing = Sharing()
-    return lambda raw: sharing.record(decode(raw))
+    sharing = Interning()
+    return lambda raw: sharing.intern(decode(raw))
 
 
-def _remember(table: dict[Any, Any], key: Any, value: Any) -> Any:
-    if len(table) >= MOST_REMEMBERED and key not in table:
+def _intern_value(table: dict[Any, Any], key: Any, value: Any) -> Any:
+    if len(table) >= MAX_INTERNED and key not in table:
         table.clear()
     return table.setdefault(key, value)
 

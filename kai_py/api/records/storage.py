@@ -9,19 +9,19 @@ NO_PROVISIONER = "kubernetes.io/no-provisioner"
 """Of a StorageClass whose volumes somebody makes beforehand."""
 
 
-class VolumeClaimResources(Record, frozen=True):
+class VolumeResourceRequirements(Record, frozen=True):
     """How much is asked for."""
 
     requests: dict[str, QuantityText] = msgspec.field(default_factory=dict)
 
 
-class VolumeClaimSpec(Record, frozen=True):
+class PersistentVolumeClaimSpec(Record, frozen=True):
     """Where a volume claim is bound, or what it asks of the volume that it gets."""
 
     volume_name: str = ""
     storage_class_name: str | None = None
     access_modes: tuple[str, ...] = ()
-    resources: VolumeClaimResources = VolumeClaimResources()
+    resources: VolumeResourceRequirements = VolumeResourceRequirements()
     selector: LabelSelector | None = None
     volume_mode: str = "Filesystem"
 
@@ -30,7 +30,7 @@ class PersistentVolumeClaim(Record, frozen=True):
     """v1 PersistentVolumeClaim."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: VolumeClaimSpec = VolumeClaimSpec()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
 
 
 class VolumeNodeAffinity(Record, frozen=True):
@@ -39,14 +39,14 @@ class VolumeNodeAffinity(Record, frozen=True):
     required: NodeSelector | None = None
 
 
-class CsiSource(Record, frozen=True):
+class CSIPersistentVolumeSource(Record, frozen=True):
     """The driver that attaches a volume, and its name for it."""
 
     driver: str = ""
     volume_handle: str = ""
 
 
-class ClaimReference(Record, frozen=True):
+class ObjectReference(Record, frozen=True):
     """The claim that a volume is, or shall be, bound to."""
 
     namespace: str = ""
@@ -54,13 +54,13 @@ class ClaimReference(Record, frozen=True):
     uid: str = ""
 
 
-class VolumeSpec(Record, frozen=True):
+class PersistentVolumeSpec(Record, frozen=True):
     """What a volume offers, and to whom."""
 
     node_affinity: VolumeNodeAffinity | None = None
     storage_class_name: str = ""
-    csi: CsiSource | None = None
-    claim_ref: ClaimReference | None = None
+    csi: CSIPersistentVolumeSource | None = None
+    claim_ref: ObjectReference | None = None
     capacity: dict[str, QuantityText] = msgspec.field(default_factory=dict)
     access_modes: tuple[str, ...] = ()
     volume_mode: str = "Filesystem"
@@ -70,10 +70,10 @@ class PersistentVolume(Record, frozen=True):
     """v1 PersistentVolume."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: VolumeSpec = VolumeSpec()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
 
 
-class TopologySelectorRequirement(Record, frozen=True):
+class TopologySelectorLabelRequirement(Record, frozen=True):
     """One label and its values of a StorageClass's allowed topologies."""
 
     key: str = ""
@@ -83,7 +83,7 @@ class TopologySelectorRequirement(Record, frozen=True):
 class TopologySelectorTerm(Record, frozen=True):
     """Requirements are AND-ed; terms are OR-ed."""
 
-    match_label_expressions: tuple[TopologySelectorRequirement, ...] = ()
+    match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
 
 
 class StorageClass(Record, frozen=True):
@@ -95,33 +95,33 @@ class StorageClass(Record, frozen=True):
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
 
 
-class AttachLimit(Record, frozen=True):
+class VolumeNodeResources(Record, frozen=True):
     """How many volumes a driver can attach to a node; None where it does not say."""
 
     count: int | None = None
 
 
-class CsiNodeDriver(Record, frozen=True):
+class CSINodeDriver(Record, frozen=True):
     """A driver that runs on a node."""
 
     name: str = ""
-    allocatable: AttachLimit | None = None
+    allocatable: VolumeNodeResources | None = None
 
 
-class CsiNodeSpec(Record, frozen=True):
+class CSINodeSpec(Record, frozen=True):
     """csiNode.spec."""
 
-    drivers: tuple[CsiNodeDriver, ...] = ()
+    drivers: tuple[CSINodeDriver, ...] = ()
 
 
 class CSINode(Record, frozen=True):
     """storage.k8s.io/v1 CSINode, named like its node."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: CsiNodeSpec = CsiNodeSpec()
+    spec: CSINodeSpec = CSINodeSpec()
 
 
-class CsiDriverSpec(Record, frozen=True):
+class CSIDriverSpec(Record, frozen=True):
     """csiDriver.spec; ``storage_capacity``: it tells how much storage it has left, and where."""
 
     storage_capacity: bool | None = None
@@ -131,7 +131,7 @@ class CSIDriver(Record, frozen=True):
     """storage.k8s.io/v1 CSIDriver, named like the provisioner of its classes."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: CsiDriverSpec = CsiDriverSpec()
+    spec: CSIDriverSpec = CSIDriverSpec()
 
 
 class CSIStorageCapacity(Record, frozen=True):
@@ -144,7 +144,7 @@ class CSIStorageCapacity(Record, frozen=True):
     maximum_volume_size: QuantityText | None = None
 
 
-class AttachedSource(Record, frozen=True):
+class VolumeAttachmentSource(Record, frozen=True):
     """The volume that is attached."""
 
     persistent_volume_name: str = ""
@@ -155,7 +155,7 @@ class VolumeAttachmentSpec(Record, frozen=True):
 
     attacher: str = ""
     node_name: str = ""
-    source: AttachedSource = AttachedSource()
+    source: VolumeAttachmentSource = VolumeAttachmentSource()
 
 
 class VolumeAttachment(Record, frozen=True):

@@ -58,7 +58,7 @@ def as_integer(value: Quantity) -> int:
 @function("Quantity.asApproximateFloat() -> double")
 def as_float(value: Quantity) -> float:
     """Give the nearest double."""
-    return value.number()
+    return value.as_float()
 
 
 @function("sign(Quantity) -> int")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.resource import ConsumerReference
+from kai_py.api.records.resource import ResourceClaimConsumerReference
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.binding import is_unbound
@@ -25,9 +25,9 @@ from kai_py.commit.claims.device_holders import DeviceConflict, DeviceHolders
 from kai_py.commit.claims.reconcile import release_claim
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.eviction import EvictionOutcome, evict_pod
-from kai_py.config import DoubleAllocation
-from kai_py.snapshot.assumptions import FINISHED
-from kai_py.snapshot.group_claims import GROUPS, group_of
+from kai_py.config import DoubleAllocationPolicy
+from kai_py.snapshot.assumptions import FINISHED_PHASES
+from kai_py.snapshot.group_claims import POD_GROUPS, pod_group_of
 from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class DeviceConflictResolver:
     is_committing: Callable[[str], bool]
     event_writer: EventWriter
     count: Callable[[], None]
-    policy: DoubleAllocation
+    policy: DoubleAllocationPolicy
     _unresolved: dict[DeviceConflict, bool] = field(default_factory=dict)
     """Clashes with whether they were told."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -100,14 +100,15 @@ class DeviceConflictResolver:
         return [
             pod
             for pod in found
-            if pod.spec.scheduler_name in self.scheduler_names and pod.status.phase not in FINISHED
+            if pod.spec.scheduler_name in self.scheduler_names
+            and pod.status.phase not in FINISHED_PHASES
         ]
 
     def _keep_reason(self, pods: Iterable[Pod]) -> str:
-        if self.policy is DoubleAllocation.NEVER:
+        if self.policy is DoubleAllocationPolicy.KEEP:
             return "nothing is done, as configured"
         started = next((pod for pod in pods if pod.status.phase != "Pending"), None)
-        if self.policy is DoubleAllocation.ALWAYS or started is None:
+        if self.policy is DoubleAllocationPolicy.GIVE_WAY or started is None:
             return ""
         return f"pod {started.metadata.namespace}/{started.metadata.name} has started and stays"
 
@@ -144,9 +145,9 @@ class DeviceConflictResolver:
 
 
 def _pods_of(
-    namespace: str, consumer: ConsumerReference, pods: Mapping[tuple[str, str], Pod]
+    namespace: str, consumer: ResourceClaimConsumerReference, pods: Mapping[tuple[str, str], Pod]
 ) -> list[Pod]:
-    if consumer.resource != GROUPS:
+    if consumer.resource != POD_GROUPS:
         pod = pods.get((namespace, consumer.name))
         return [pod] if pod is not None and pod.metadata.uid == consumer.uid else []
-    return [pod for pod in pods.values() if group_of(pod) == (namespace, consumer.name)]
+    return [pod for pod in pods.values() if pod_group_of(pod) == (namespace, consumer.name)]

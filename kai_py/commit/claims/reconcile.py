@@ -33,8 +33,8 @@ from kai_py.api.records.resource import (
     DELETE_PROTECTION_FINALIZER,
     MAX_RESERVED_FOR,
     AllocationResult,
-    ConsumerReference,
     ResourceClaim,
+    ResourceClaimConsumerReference,
 )
 from kai_py.api.records.resource_versions import encode_allocation
 from kai_py.api.references import ClaimRef, PodRef
@@ -56,7 +56,7 @@ class DesiredClaim:
 
     claim: ClaimRef
     pods: tuple[PodRef, ...]
-    consumers: tuple[ConsumerReference, ...]
+    consumers: tuple[ResourceClaimConsumerReference, ...]
     nodes: tuple[str, ...]
     allocation: AllocationResult | None
 
@@ -100,7 +100,7 @@ def desired_claims(gang: GangPlacement) -> tuple[DesiredClaim, ...]:
     """Goals of every claim that a gang's pods use, in the order in which pods mention them."""
     claims: dict[str, ClaimRef] = {}
     pods: dict[str, list[PodRef]] = {}
-    consumers: dict[str, dict[str, ConsumerReference]] = {}
+    consumers: dict[str, dict[str, ResourceClaimConsumerReference]] = {}
     nodes: dict[str, list[str]] = {}
     allocations: dict[str, AllocationResult] = {}
     for placement in gang.pods:
@@ -192,7 +192,7 @@ def selects_node(selector: NodeSelector | None, node: str) -> bool:
 
 def _missing_consumers(
     desired: DesiredClaim, claim: ResourceClaim
-) -> tuple[ConsumerReference, ...]:
+) -> tuple[ResourceClaimConsumerReference, ...]:
     listed = {consumer.uid for consumer in claim.status.reserved_for}
     return tuple(each for each in desired.consumers if each.uid not in listed)
 
@@ -205,7 +205,7 @@ def _finalizer_patch(claim: ResourceClaim) -> ClaimPatch:
 
 def _status_patch(
     claim: ResourceClaim,
-    added: Iterable[ConsumerReference],
+    added: Iterable[ResourceClaimConsumerReference],
     allocation: AllocationResult | None,
 ) -> ClaimPatch:
     status: dict[str, Any] = {

@@ -27,14 +27,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.document import Document, document_decoder
+from kai_py.api.records.document import Unstructured, unstructured_decoder
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef
 from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.plan.plan import Plan
-from kai_py.snapshot.assumptions import FINISHED
-from kai_py.snapshot.group_claims import GROUPS, GroupKey, group_of
+from kai_py.snapshot.assumptions import FINISHED_PHASES
+from kai_py.snapshot.group_claims import POD_GROUPS, GroupKey, pod_group_of
 from kai_py.watch.errors import ApiError, NotFound
 from kai_py.watch.kinds import RESOURCE_CLAIMS
 from kai_py.watch.resource import Kind
@@ -94,8 +94,8 @@ def _unused_groups(
     """PodGroups all of whose pods that have not ended are ``idle``."""
     found = dict.fromkeys(groups, True)
     for pod in pods:
-        key = group_of(pod)
-        if key is not None and pod.status.phase not in FINISHED:
+        key = pod_group_of(pod)
+        if key is not None and pod.status.phase not in FINISHED_PHASES:
             found[key] = found.get(key, True) and pod.metadata.uid in unused
     return frozenset(key for key, every in found.items() if every)
 
@@ -111,7 +111,8 @@ def _removable_consumers(
         leaving = frozenset(
             each.uid
             for each in claim.status.reserved_for
-            if each.uid in unused or (each.resource == GROUPS and (namespace, each.name) in groups)
+            if each.uid in unused
+            or (each.resource == POD_GROUPS and (namespace, each.name) in groups)
         )
         return leaving or None
     owned = any(owner.uid in unused for owner in claim.metadata.owner_references)
@@ -134,11 +135,13 @@ class LeftoverTracker:
 
 log = logging.getLogger(__name__)
 
-CLAIMS_WITH_MANAGERS: Kind[Document] = Kind(
+CLAIMS_WITH_MANAGERS: Kind[Unstructured] = Kind(
     name=RESOURCE_CLAIMS.name,
     plural=RESOURCE_CLAIMS.plural,
     group=RESOURCE_CLAIMS.group,
-    versions=dict.fromkeys(RESOURCE_CLAIMS.versions, document_decoder(("metadata.managedFields",))),
+    versions=dict.fromkeys(
+        RESOURCE_CLAIMS.versions, unstructured_decoder(("metadata.managedFields",))
+    ),
 )
 """Claims, read for who wrote them."""
 

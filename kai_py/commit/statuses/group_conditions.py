@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kai_py.api.records.document import Document
-from kai_py.api.timestamp import timestamp
+from kai_py.api.records.document import Unstructured
+from kai_py.api.timestamp import format_time
 from kai_py.commit.eviction import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from kai_py.commit.patches import preconditions
 from kai_py.plan.plan import Plan
@@ -29,13 +29,13 @@ DesiredConditions = Mapping[str, DesiredCondition | None]
 """What a condition of this type must say; None takes it away, if it is of ours."""
 
 
-def condition_statuses(known: Document) -> dict[str, str]:
+def condition_statuses(known: Unstructured) -> dict[str, str]:
     """Status by type of condition, as the object has them."""
     return {each["type"]: each.get("status", "") for each in _conditions_of(known)}
 
 
 def conditions_patch(
-    known: Document, desired: DesiredConditions, now: datetime
+    known: Unstructured, desired: DesiredConditions, now: datetime
 ) -> dict[str, Any] | None:
     """The merge patch of the status, or None if the object says it already."""
     stated = {each["type"]: each for each in _conditions_of(known)}
@@ -50,7 +50,7 @@ def conditions_patch(
     return {"metadata": preconditions(known), "status": {"conditions": list(conditions.values())}}
 
 
-def disruption_condition(known: Document, reason: str) -> DesiredConditions:
+def disruption_condition(known: Unstructured, reason: str) -> DesiredConditions:
     """DisruptionTarget while a gang is evicted; one that we wrote before goes afterwards."""
     if reason:
         return {DISRUPTION_TARGET: DesiredCondition("True", PREEMPTION_BY_SCHEDULER, reason)}
@@ -77,7 +77,7 @@ class DisruptionReasons:
         return self._reasons
 
 
-def _conditions_of(known: Document) -> list[dict[str, Any]]:
+def _conditions_of(known: Unstructured) -> list[dict[str, Any]]:
     return known.content.get("status", {}).get("conditions") or []
 
 
@@ -86,6 +86,6 @@ def _condition(
 ) -> dict[str, Any]:
     said = {"status": desired.status, "reason": desired.reason, "message": desired.message}
     if current is None or current.get("status") != desired.status:
-        moment = timestamp(now)
+        moment = format_time(now)
         return {"type": kind, "lastTransitionTime": moment, **said}
     return {**current, **said}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kai_py.api.records.document import Document
+from kai_py.api.records.document import Unstructured
 from kai_py.commit.settings import CommitSettings
 from kai_py.commit.statuses.group_conditions import (
     DesiredCondition,
@@ -55,7 +55,9 @@ def pod_gang_reports(
     }
 
 
-def pod_gang_patch(report: PodGangReport, known: Document, now: datetime) -> dict[str, Any] | None:
+def pod_gang_patch(
+    report: PodGangReport, known: Unstructured, now: datetime
+) -> dict[str, Any] | None:
     """The merge patch of the status, or None if the PodGang says it already."""
     wanted = dict(disruption_condition(known, report.disrupted))
     if report.scheduled and condition_statuses(known).get(SCHEDULED) != "True":

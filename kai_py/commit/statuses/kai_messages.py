@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from kai_py.api.timestamp import timestamp
+from kai_py.api.timestamp import format_time
 from kai_py.grouping.terms import Wording
 from kai_py.plan.plan import Action, Eviction, Plan, QueueShare, Shortage, Stage, Unplaced
 from kai_py.policy.min_runtime import preemption_delay
@@ -76,7 +76,7 @@ def _pending_message(unplaced: Unplaced, gang: Gang, now: float) -> str:
     delayed = preemption_delay(gang.created, gang.last_evicted, gang.preemption_delay, now)
     if unplaced.shortage is None or delayed is None:
         return kai_message(unplaced)
-    until = timestamp(math.ceil(delayed.until))
+    until = format_time(math.ceil(delayed.until))
     return (
         f"{kai_message(unplaced)} Workload is within its preemption delay window "
         f"({_go_duration(delayed.delay)}) and may not trigger evictions before {until}"
@@ -92,7 +92,7 @@ def _not_ready(gang: Gang) -> str:
     named = f" for SubGroup {leaf.name}" if leaf.name else ""
     exist = have.get(leaf.name, 0) + gated.get(leaf.name, 0)
     return (
-        f"Job is not ready for scheduling. Waiting for {leaf.floor()} pods{named}, "
+        f"Job is not ready for scheduling. Waiting for {leaf.min_pods()} pods{named}, "
         f"currently {exist} exist, {gated.get(leaf.name, 0)} are gated"
     )
 
@@ -111,7 +111,7 @@ def _eviction_message(eviction: Eviction, gang: Gang, shares: Mapping[str, Queue
             "(resource consolidation) procedure"
         )
     return (
-        f"Workload doesn't meet the minimum required number of pods ({gang.tree.floor()}), "
+        f"Workload doesn't meet the minimum required number of pods ({gang.tree.min_pods()}), "
         f"evicting remaining pod: {eviction.pod}"
     )
 

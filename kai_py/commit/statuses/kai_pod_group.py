@@ -27,13 +27,13 @@ from kai_py.api.records.kai import (
     KaiReason,
     KaiSchedulingCondition,
 )
-from kai_py.api.timestamp import timestamp
+from kai_py.api.timestamp import format_time
 from kai_py.commit.patches import preconditions
 from kai_py.commit.statuses.amounts import kai_resource_list
 from kai_py.commit.statuses.kai_messages import kai_message
 from kai_py.commit.statuses.queue import merge_patch
 from kai_py.dialects.kai.keys import LAST_EVICTION, STALE_SINCE
-from kai_py.dialects.kai.times import moment
+from kai_py.dialects.kai.times import parse_time
 from kai_py.plan.plan import SHORT_OF_CAPACITY, Plan, QueueShare, Stage, Unplaced
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang
@@ -76,7 +76,7 @@ def kai_pod_group_reports(
             uid=gang.owner.uid,
             resources=_resources(gang),
             reason=_unschedulable_reason(waiting.get(gang.key), gang, shares),
-            keep_condition=gang.attempted,
+            keep_condition=gang.attempts_exhausted,
         )
         for gang in gangs
         if gang.owner.api_version == POD_GROUP_API_VERSION
@@ -104,7 +104,7 @@ def kai_pod_group_patch(
 def _resources(gang: Gang) -> dict[str, dict[str, str]]:
     return {
         "allocated": kai_resource_list(gang.allocated),
-        "allocatedNonPreemptible": kai_resource_list(gang.fixed),
+        "allocatedNonPreemptible": kai_resource_list(gang.non_preemptible),
         "requested": kai_resource_list(gang.requested),
     }
 
@@ -122,7 +122,7 @@ def _unschedulable_reason(
 
 
 def _queue_details(share: QueueShare, gang: Gang) -> dict[str, Any]:
-    fixed = total(m.charge for m in (*gang.bound, *gang.pending) if gang.is_fixed(m))
+    fixed = total(m.charge for m in (*gang.bound, *gang.pending) if gang.is_non_preemptible(m))
     return {
         "name": share.queue,
         "queueRequestedResources": kai_resource_list(share.requested),
@@ -166,7 +166,7 @@ def _condition(
             else {**reason, "details": unschedulable.details}
         ],
         "transitionID": str(int(transition) + 1 if transition.isdecimal() else 1),
-        "lastTransitionTime": timestamp(now),
+        "lastTransitionTime": format_time(now),
     }
 
 
@@ -231,7 +231,7 @@ def kai_pod_group_annotations_patch(
     }
     if (
         annotations.last_evicted is not None
-        and (moment(said.get(LAST_EVICTION, "")) or 0.0) < annotations.last_evicted
+        and (parse_time(said.get(LAST_EVICTION, "")) or 0.0) < annotations.last_evicted
     ):
         wanted[LAST_EVICTION] = _timestamp_up(annotations.last_evicted)
     changed = {key: text for key, text in wanted.items() if said.get(key) != text}
@@ -242,4 +242,4 @@ def kai_pod_group_annotations_patch(
 
 def _timestamp_up(seconds: float) -> str:
     """Rounded up: nobody is evicted before the grace has passed."""
-    return timestamp(math.ceil(seconds))
+    return format_time(math.ceil(seconds))

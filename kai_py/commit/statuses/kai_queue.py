@@ -13,7 +13,7 @@ from typing import Any
 from kai_py.api.queue_status import ORPHAN, OVER_DESERVED, READY
 from kai_py.api.records.core import Condition
 from kai_py.api.records.kai import KaiQueue
-from kai_py.api.timestamp import timestamp
+from kai_py.api.timestamp import format_time
 from kai_py.commit.patches import preconditions
 from kai_py.commit.statuses.amounts import kai_resource_list
 from kai_py.commit.statuses.queue_conditions import QueueCondition, queue_conditions
@@ -121,5 +121,5 @@ def _condition_document(condition: Condition) -> dict[str, Any]:
         "message": condition.message,
     }
     if condition.last_transition_time is not None:
-        document["lastTransitionTime"] = timestamp(condition.last_transition_time)
+        document["lastTransitionTime"] = format_time(condition.last_transition_time)
     return document

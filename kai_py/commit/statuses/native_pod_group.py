@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kai_py.api.records.document import Document
+from kai_py.api.records.document import Unstructured
 from kai_py.commit.settings import CommitSettings
 from kai_py.commit.statuses.group_conditions import (
     DesiredCondition,
@@ -30,7 +30,7 @@ from kai_py.commit.statuses.group_conditions import (
 )
 from kai_py.commit.statuses.pod import SCHEDULER_ERROR, UNSCHEDULABLE
 from kai_py.commit.statuses.report_writer import report_writer
-from kai_py.grouping.gang import Subgroup, satisfied
+from kai_py.grouping.gang import Subgroup, is_satisfied
 from kai_py.plan.plan import Plan, Stage, Unplaced
 from kai_py.snapshot.gangs import Gang, PodState
 from kai_py.watch.client import Client
@@ -76,7 +76,7 @@ def is_native(gang: Gang) -> bool:
 
 
 def native_group_patch(
-    report: NativeGroupReport, known: Document, now: datetime
+    report: NativeGroupReport, known: Unstructured, now: datetime
 ) -> dict[str, Any] | None:
     """The merge patch of the status, or None if the group says it already."""
     wanted = dict(disruption_condition(known, report.disrupted))
@@ -118,7 +118,7 @@ def _reports_of(
     bound = gang.counts(PodState.BOUND)
     for group in groups:
         key = gang.owner.namespace, group.name or gang.owner.name
-        if satisfied(group, bound):
+        if is_satisfied(group, bound):
             yield key, NativeGroupReport(SCHEDULED, "")
         elif unplaced is None or unplaced.stage in UNTRIED_STAGES:
             yield key, NativeGroupReport("", "", disrupted)
@@ -127,7 +127,7 @@ def _reports_of(
             yield key, NativeGroupReport(reason, unplaced.message, disrupted)
 
 
-def _condition_type(known: Document) -> str:
+def _condition_type(known: Unstructured) -> str:
     if known.api_version.endswith("v1alpha2"):
         return "PodGroupScheduled"
     return f"{known.kind}InitiallyScheduled"

@@ -30,7 +30,7 @@ from typing import Any
 
 from kai_py.api.records.core import Condition, Pod
 from kai_py.api.references import PodRef
-from kai_py.api.timestamp import timestamp
+from kai_py.api.timestamp import format_time
 from kai_py.commit.api_access import ApiAccess, is_gone
 from kai_py.commit.retry import TRANSIENT
 from kai_py.plan.plan import SHORT_OF_CAPACITY, Plan, Stage, Unplaced
@@ -139,7 +139,7 @@ def pod_status_patch(desired: PendingPodStatus, pod: Pod, now: datetime) -> dict
             "message": desired.message,
         }
         if _written_condition(pod) is None:
-            condition["lastTransitionTime"] = timestamp(now)
+            condition["lastTransitionTime"] = format_time(now)
         status["conditions"] = [condition]
     return {"metadata": {"uid": desired.pod.uid}, "status": status}
 

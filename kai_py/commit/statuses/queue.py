@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from kai_py.api.quantity import Quantity
-from kai_py.api.queue_status import Condition, PendingReason, QueueStatus, Usage
+from kai_py.api.queue_status import PendingReason, QueueStatus, QueueStatusCondition, RecordedUsage
 from kai_py.commit.patches import preconditions
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.commit.statuses.amounts import quantity_of
@@ -114,7 +114,7 @@ def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any
     return changes
 
 
-def _usage(report: QueueStatusReport, current: QueueStatus) -> Usage | None:
+def _usage(report: QueueStatusReport, current: QueueStatus) -> RecordedUsage | None:
     """What was written in this period stays."""
     usage = report.share.past_usage
     if usage is None:
@@ -134,12 +134,12 @@ def _count_pending(waiting: dict[str, PendingReason], reason: str, pods: int) ->
 
 
 def _condition(
-    condition: QueueCondition, before: Condition | None, generation: int, now: datetime
-) -> Condition:
+    condition: QueueCondition, before: QueueStatusCondition | None, generation: int, now: datetime
+) -> QueueStatusCondition:
     since = now.replace(microsecond=0)
     if before is not None and before.status == condition.status:
         since = before.last_transition_time
-    return Condition(
+    return QueueStatusCondition(
         type=condition.type,
         status=condition.status,
         reason=condition.reason,

@@ -16,7 +16,7 @@ from typing import Literal
 
 from kai_py.api.queue_status import ORPHAN, OVER_DESERVED, OVER_MAX, READY
 from kai_py.plan.plan import QueueShare
-from kai_py.snapshot.queue_objects import amount_text, field_of
+from kai_py.snapshot.queue_objects import amount_text, field_path
 from kai_py.snapshot.queue_specs import QueueFault, QueueProblem
 
 BROKEN_PARENT = (QueueFault.MISSING_PARENT, QueueFault.CYCLE)
@@ -72,7 +72,7 @@ def _orphan(share: QueueShare, above: str) -> QueueCondition:
 
 def _over_deserved(share: QueueShare) -> QueueCondition:
     above = "; ".join(
-        f"{amount_text(held, resource)} allocated, {field_of(resource, 'deserved')} is "
+        f"{amount_text(held, resource)} allocated, {field_path(resource, 'deserved')} is "
         f"{amount_text(bound, resource)}: queues below their fair share may reclaim the rest"
         for resource, held, bound in _exceeded(share, share.deserved)
     )
@@ -83,7 +83,7 @@ def _over_deserved(share: QueueShare) -> QueueCondition:
 
 def _over_max(share: QueueShare) -> QueueCondition:
     above = "; ".join(
-        f"{amount_text(held, resource)} allocated, {field_of(resource, 'max')} is "
+        f"{amount_text(held, resource)} allocated, {field_path(resource, 'max')} is "
         f"{amount_text(bound, resource)}: nothing starts until pods end or it is raised"
         for resource, held, bound in _exceeded(share, share.maximum)
     )
@@ -112,7 +112,7 @@ def _with_field(problem: QueueProblem) -> str:
 def _cut_message(share: QueueShare, resource: str) -> str:
     deserved, left = share.deserved[resource], share.scaled_deserved[resource]
     return (
-        f"{field_of(resource, 'deserved')} is {amount_text(deserved, resource)}, of which "
+        f"{field_path(resource, 'deserved')} is {amount_text(deserved, resource)}, of which "
         f"{amount_text(left, resource)} can be guaranteed: there is less than all queues deserve"
     )
 

@@ -12,22 +12,22 @@ from types import MappingProxyType
 from kai_py.api.records.core import Pod
 from kai_py.api.records.kai import POD_GROUP_API_VERSION
 from kai_py.dialects.coscheduling import COSCHEDULING
-from kai_py.dialects.grove import GROVE, near_its_base
-from kai_py.dialects.kai.pod_groups import POD_GROUP, in_known_group
-from kai_py.dialects.kai.workloads import Addressing, with_kai_defaults
+from kai_py.dialects.grove import GROVE, with_base_gang_affinity
+from kai_py.dialects.kai.pod_groups import POD_GROUP, in_existing_group
+from kai_py.dialects.kai.workloads import KaiQueueNaming, with_kai_defaults
 from kai_py.dialects.kueue import KUEUE, is_placed_by_kueue, without_topology
 from kai_py.dialects.native_groups import NATIVE_GROUP, NATIVE_WORKLOAD
-from kai_py.dialects.volcano import volcano
+from kai_py.dialects.volcano import volcano_source
 from kai_py.dialects.yunikorn import YUNIKORN
-from kai_py.grouping.explicit import EXPLICIT, POD_GROUP_KEY
+from kai_py.grouping.explicit import POD_GROUP_ANNOTATION, POD_GROUP_KEY
 from kai_py.grouping.frameworks.spark import SPARK
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.identify import Grouper
-from kai_py.grouping.marks import marked
+from kai_py.grouping.marks import annotation_or_label
 from kai_py.grouping.owners import Owners
 from kai_py.grouping.queue_choice import Defaults
 from kai_py.grouping.rule_table import RuleTable
-from kai_py.grouping.sources import Source
+from kai_py.grouping.sources import GroupSource
 from kai_py.grouping.terms import Wording
 
 
@@ -41,49 +41,51 @@ class KaiGrouping:
     def __init__(
         self,
         table: RuleTable,
-        addressing: Addressing,
+        queue_naming: KaiQueueNaming,
         *,
-        kueue_places: bool = False,
+        kueue_assigns_nodes: bool = False,
         tiers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._addressing = addressing
-        self._kueue_places = kueue_places
+        self._queue_naming = queue_naming
+        self._kueue_assigns_nodes = kueue_assigns_nodes
         self._grouper = Grouper(
             table,
             sources=_sources(tiers),
-            default_queue=addressing.default_queue,
-            defaults=Defaults.KAI if addressing.everything else Defaults.NATIVE,
+            default_queue=queue_naming.default_queue,
+            defaults=Defaults.KAI if queue_naming.all_workloads else Defaults.NATIVE,
         )
 
     def identify(self, pod: Pod, owners: Owners) -> GangSpec:
         """The gang of ``pod``."""
         spec = self._identified(pod, owners)
-        if self._kueue_places and is_placed_by_kueue(pod):
+        if self._kueue_assigns_nodes and is_placed_by_kueue(pod):
             return replace(spec, tree=without_topology(spec.tree))
         return spec
 
     def _identified(self, pod: Pod, owners: Owners) -> GangSpec:
-        asked = self._grouper.ask(pod, owners)
-        spec = near_its_base(self._grouper.answer(asked), asked.lineage)
+        asked = self._grouper.context(pod, owners)
+        spec = with_base_gang_affinity(self._grouper.gang_spec(asked), asked.chain)
         if spec.owner.api_version != POD_GROUP_API_VERSION:
-            spec = with_kai_defaults(spec, asked, self._addressing)
-            if spec.terms.wording is Wording.KAI and not marked(pod.metadata, POD_GROUP_KEY):
-                spec = in_known_group(spec, asked)
-        if not self._addressing.everything or spec.terms.wording is Wording.KAI:
+            spec = with_kai_defaults(spec, asked, self._queue_naming)
+            if spec.settings.wording is Wording.KAI and not annotation_or_label(
+                pod.metadata, POD_GROUP_KEY
+            ):
+                spec = in_existing_group(spec, asked)
+        if not self._queue_naming.all_workloads or spec.settings.wording is Wording.KAI:
             return spec
-        return replace(spec, terms=replace(spec.terms, wording=Wording.KAI))
+        return replace(spec, settings=replace(spec.settings, wording=Wording.KAI))
 
 
-def _sources(tiers: Mapping[str, str]) -> tuple[Source, ...]:
+def _sources(tiers: Mapping[str, str]) -> tuple[GroupSource, ...]:
     """Who decides of several; see ``grouping.sources``."""
     return (
-        EXPLICIT,
+        POD_GROUP_ANNOTATION,
         POD_GROUP,
         GROVE,
         NATIVE_GROUP,
         NATIVE_WORKLOAD,
         COSCHEDULING,
-        volcano(tiers),
+        volcano_source(tiers),
         YUNIKORN,
         KUEUE,
         SPARK,

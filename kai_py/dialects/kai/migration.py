@@ -15,11 +15,11 @@ from kai_py.api.records.kai import KaiPodGroup, KaiQueue
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.subgroups import problems_of
 
-Document = Mapping[str, Any]
+RawObject = Mapping[str, Any]
 RESOURCES = ("gpu", "cpu", "memory")
 
 
-class Verdict(StrEnum):
+class Compatibility(StrEnum):
     """What becomes of something, the least welcome last."""
 
     WORKS = "works"
@@ -28,47 +28,56 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class MigrationNote:
     """``subject`` is Kind/namespace/name or Kind/name, ``field`` may be empty."""
 
-    verdict: Verdict
+    compatibility: Compatibility
     subject: str
     field: str
     text: str
 
 
-UNREAD_MARKS: Mapping[str, str] = {
+IGNORED_ANNOTATIONS: Mapping[str, str] = {
     "kai.scheduler/numa-placement-predicted": "NUMA zones are not predicted",
     "runai/shared-gpu-configmap": "no ConfigMap is made; see docs/gpu-sharing.md",
     "kai.scheduler/ignore-workload-api": "has no meaning",
 }
 """Labels and annotations of workloads that nobody reads here, and what that means."""
 
-SETTINGS: Mapping[str, tuple[Verdict, str]] = {
-    "partitionLabelValue": (Verdict.DIFFERS, "set nodePool.name in the configuration"),
-    "placementStrategy": (Verdict.DIFFERS, "set placement.gpu and placement.cpu"),
+SHARD_SETTINGS: Mapping[str, tuple[Compatibility, str]] = {
+    "partitionLabelValue": (Compatibility.DIFFERS, "set nodePool.name in the configuration"),
+    "placementStrategy": (Compatibility.DIFFERS, "set placement.gpu and placement.cpu"),
     "minRuntime": (
-        Verdict.DIFFERS,
+        Compatibility.DIFFERS,
         "set eviction.preemptMinRuntime and eviction.reclaimMinRuntime",
     ),
-    "kValue": (Verdict.DIFFERS, "past use is weighed by settings of our own configuration"),
-    "usageDBConfig": (Verdict.DIFFERS, "past use is kept in Queue statuses, not in Prometheus"),
-    "queueDepthPerAction": (Verdict.MISSING, "every waiting gang is looked at in every cycle"),
-    "scenarioSearchBudgets": (Verdict.DIFFERS, "set budgets.victims and budgets.victimsPerGang"),
-    "plugins": (Verdict.MISSING, "what plugins do is built in; placement.* and rules choose"),
-    "actions": (Verdict.DIFFERS, "set eviction.preempt, .reclaim and .consolidate"),
-    "args": (Verdict.DIFFERS, "see `kai-py run --help` and the configuration"),
+    "kValue": (Compatibility.DIFFERS, "past use is weighed by settings of our own configuration"),
+    "usageDBConfig": (
+        Compatibility.DIFFERS,
+        "past use is kept in Queue statuses, not in Prometheus",
+    ),
+    "queueDepthPerAction": (
+        Compatibility.MISSING,
+        "every waiting gang is looked at in every cycle",
+    ),
+    "scenarioSearchBudgets": (
+        Compatibility.DIFFERS,
+        "set budgets.victims and budgets.victimsPerGang",
+    ),
+    "plugins": (Compatibility.MISSING, "what plugins do is built in; placement.* and rules choose"),
+    "actions": (Compatibility.DIFFERS, "set eviction.preempt, .reclaim and .consolidate"),
+    "args": (Compatibility.DIFFERS, "see `kai-py run --help` and the configuration"),
 }
 """Fields of a SchedulingShard."""
 
-GONE: Mapping[tuple[str, str], str] = {
+UNSUPPORTED_KINDS: Mapping[tuple[str, str], str] = {
     ("scheduling.run.ai", "BindRequest"): "pods are bound directly; nobody writes or reads these",
     ("kai.scheduler", "Config"): "there is no operator; one process does all, see docs/install.md",
     ("kai.scheduler", "Karta"): "declare the kind in grouping.rules of the configuration",
 }
 
 
-def migration_notes(documents: Iterable[Document]) -> Iterator[Note]:
+def migration_notes(documents: Iterable[RawObject]) -> Iterator[MigrationNote]:
     """Notes on ``documents``, in their order."""
     known = list(documents)
     queues = {_name(each) for each in known if _is(each, "scheduling.run.ai", "Queue")}
@@ -80,74 +89,76 @@ def migration_notes(documents: Iterable[Document]) -> Iterator[Note]:
         elif _is(document, "scheduling.run.ai", "PodGroup"):
             yield from _pod_group(document)
         elif _is(document, "kai.scheduler", "Topology"):
-            yield _note(Verdict.WORKS, document, "", "read as it is")
+            yield _note(Compatibility.WORKS, document, "", "read as it is")
         elif _is(document, "kai.scheduler", "SchedulingShard"):
             yield from _shard(document)
-        elif (group, kind) in GONE:
-            yield _note(Verdict.MISSING, document, "", GONE[group, kind])
+        elif (group, kind) in UNSUPPORTED_KINDS:
+            yield _note(Compatibility.MISSING, document, "", UNSUPPORTED_KINDS[group, kind])
         else:
             yield from _workload(document)
 
 
-def _queue(document: Document, queues: set[str], native: set[str]) -> Iterator[Note]:
+def _queue(document: RawObject, queues: set[str], native: set[str]) -> Iterator[MigrationNote]:
     try:
         queue = msgspec.convert(document, KaiQueue, strict=False)
     except ValueError as error:
-        yield _note(Verdict.MISSING, document, "", f"cannot be read: {error}")
+        yield _note(Compatibility.MISSING, document, "", f"cannot be read: {error}")
         return
-    yield _note(Verdict.WORKS, document, "", "read as it is, beside queues of scheduling.kai.io")
+    yield _note(
+        Compatibility.WORKS, document, "", "read as it is, beside queues of scheduling.kai.io"
+    )
     written = document.get("spec", {}).get("resources") or {}
     for resource in RESOURCES:
         if "limit" not in (written.get(resource) or {}):
             field = f"spec.resources.{resource}.limit"
             text = "is left out: as in KAI nothing may use it; write -1 for no limit"
-            yield _note(Verdict.WORKS, document, field, text)
+            yield _note(Compatibility.WORKS, document, field, text)
     parent = queue.spec.parent_queue
     if parent and parent not in queues:
         text = f'"{parent}" is not there: KAI leaves the queue out, here it stands as a root'
-        yield _note(Verdict.DIFFERS, document, "spec.parentQueue", text)
+        yield _note(Compatibility.DIFFERS, document, "spec.parentQueue", text)
     if queue.metadata.name in native:
         text = "a Queue of scheduling.kai.io has this name too; the older one counts: delete one"
-        yield _note(Verdict.DIFFERS, document, "metadata.name", text)
+        yield _note(Compatibility.DIFFERS, document, "metadata.name", text)
 
 
-def _pod_group(document: Document) -> Iterator[Note]:
+def _pod_group(document: RawObject) -> Iterator[MigrationNote]:
     try:
         group = msgspec.convert(document, KaiPodGroup, strict=False)
     except ValueError as error:
-        yield _note(Verdict.MISSING, document, "", f"cannot be read: {error}")
+        yield _note(Compatibility.MISSING, document, "", f"cannot be read: {error}")
         return
-    yield _note(Verdict.WORKS, document, "", "read as it is")
+    yield _note(Compatibility.WORKS, document, "", "read as it is")
     for problem in problems_of(group.spec):
         text = f"{problem}: the gang waits until this is corrected"
-        yield _note(Verdict.DIFFERS, document, "spec.subGroups", text)
+        yield _note(Compatibility.DIFFERS, document, "spec.subGroups", text)
     if group.spec.sub_groups and group.spec.min_member is not None:
         text = "does not count beside subGroups: theirs do, as in KAI"
-        yield _note(Verdict.WORKS, document, "spec.minMember", text)
+        yield _note(Compatibility.WORKS, document, "spec.minMember", text)
     if group.spec.min_sub_group is not None:
         text = "such gangs may also reclaim and preempt here, and are not stale while enough run"
-        yield _note(Verdict.DIFFERS, document, "spec.minSubGroup", text)
+        yield _note(Compatibility.DIFFERS, document, "spec.minSubGroup", text)
 
 
-def _shard(document: Document) -> Iterator[Note]:
+def _shard(document: RawObject) -> Iterator[MigrationNote]:
     text = "is not read: one process per node pool, each with a configuration file"
-    yield _note(Verdict.MISSING, document, "", text)
+    yield _note(Compatibility.MISSING, document, "", text)
     for field in document.get("spec") or {}:
-        verdict, advice = SETTINGS.get(field, (Verdict.MISSING, "has no counterpart"))
+        verdict, advice = SHARD_SETTINGS.get(field, (Compatibility.MISSING, "has no counterpart"))
         yield _note(verdict, document, f"spec.{field}", advice)
 
 
-def _workload(document: Document) -> Iterator[Note]:
-    for where, marks in _marks(document):
-        for key, text in UNREAD_MARKS.items():
+def _workload(document: RawObject) -> Iterator[MigrationNote]:
+    for where, marks in _annotation_maps(document):
+        for key, text in IGNORED_ANNOTATIONS.items():
             if key in marks:
-                yield _note(Verdict.MISSING, document, f"{where}[{key}]", text)
+                yield _note(Compatibility.MISSING, document, f"{where}[{key}]", text)
         if keys.QUEUE in marks and "scheduling.kai.io/queue-name" in marks:
             text = "scheduling.kai.io/queue-name goes before it"
-            yield _note(Verdict.DIFFERS, document, f"{where}[{keys.QUEUE}]", text)
+            yield _note(Compatibility.DIFFERS, document, f"{where}[{keys.QUEUE}]", text)
 
 
-def _marks(document: Document) -> Iterator[tuple[str, Mapping[str, str]]]:
+def _annotation_maps(document: RawObject) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Labels and annotations of the object and of its pod template, with their path."""
     spec = document.get("spec")
     template = spec.get("template") if isinstance(spec, Mapping) else None
@@ -159,19 +170,21 @@ def _marks(document: Document) -> Iterator[tuple[str, Mapping[str, str]]]:
                 yield f"{path}.{field}", marks
 
 
-def _note(verdict: Verdict, document: Document, field: str, text: str) -> Note:
+def _note(
+    compatibility: Compatibility, document: RawObject, field: str, text: str
+) -> MigrationNote:
     namespace = (document.get("metadata") or {}).get("namespace", "")
     parts = (document.get("kind", ""), namespace, _name(document))
-    return Note(verdict, "/".join(part for part in parts if part), field, text)
+    return MigrationNote(compatibility, "/".join(part for part in parts if part), field, text)
 
 
-def _is(document: Document, group: str, kind: str) -> bool:
+def _is(document: RawObject, group: str, kind: str) -> bool:
     return _group(document) == group and document.get("kind") == kind
 
 
-def _group(document: Document) -> str:
+def _group(document: RawObject) -> str:
     return str(document.get("apiVersion", "")).rpartition("/")[0]
 
 
-def _name(document: Document) -> str:
+def _name(document: RawObject) -> str:
     return str((document.get("metadata") or {}).get("name", ""))

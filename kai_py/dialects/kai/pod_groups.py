@@ -18,32 +18,32 @@ from kai_py.api.records.kai import POD_GROUP_API_VERSION, KaiPodGroup
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.priority import is_preemptible, priority_of
 from kai_py.dialects.kai.subgroups import problems_of, tree_of
-from kai_py.dialects.kai.times import first_duration, moment
+from kai_py.dialects.kai.times import first_duration, parse_time
 from kai_py.dialects.kai.topology import constraint_of
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
-from kai_py.grouping.lineage import Lineage
+from kai_py.grouping.lineage import OwnerChain
 from kai_py.grouping.owners import Owners
 from kai_py.grouping.preemptibility import Preemptibility
-from kai_py.grouping.sources import Asked, Source
-from kai_py.grouping.terms import Terms, Wording
+from kai_py.grouping.sources import GroupSource, PodContext
+from kai_py.grouping.terms import GangSettings, Wording
 
-POD_GROUPS = "podgroups.scheduling.run.ai"
+POD_GROUP_COLLECTION = "podgroups.scheduling.run.ai"
 KIND = "PodGroup.scheduling.run.ai"
 DEFAULT_SUBGROUP = "default"
-FIRST, SECOND, UNLABELLED = -(1 << 50), -(1 << 49), 1 << 48
+LEADER_ORDER, HEAD_ORDER, UNLABELLED_ORDER = -(1 << 50), -(1 << 49), 1 << 48
 
 
-def _mark(lineage: Lineage) -> str:
-    name = lineage.pod.metadata.annotations.get(keys.POD_GROUP, "")
+def _marker(chain: OwnerChain) -> str:
+    name = chain.pod.metadata.annotations.get(keys.POD_GROUP, "")
     return f'annotation {keys.POD_GROUP} "{name}"' if name else ""
 
 
-def _gang(asked: Asked) -> GangSpec:
-    pod, queue = asked.lineage.pod, asked.queue.name
+def _gang(context: PodContext) -> GangSpec:
+    pod, queue = context.chain.pod, context.queue.name
     namespace, name = pod.metadata.namespace, pod.metadata.annotations[keys.POD_GROUP]
-    found = asked.owners.named(POD_GROUPS, namespace, name)
+    found = context.owners.named(POD_GROUP_COLLECTION, namespace, name)
     if isinstance(found, KaiPodGroup):
-        return gang_of(found, pod, asked.owners, queue=queue)
+        return gang_from_pod_group(found, pod, context.owners, queue=queue)
     return GangSpec(
         key=f"{namespace}/{KIND}/{name}",
         owner=Owner("v1", "Pod", namespace, pod.metadata.name, pod.metadata.uid),
@@ -53,22 +53,22 @@ def _gang(asked: Asked) -> GangSpec:
     )
 
 
-POD_GROUP = Source(mark=_mark, gang=_gang)
+POD_GROUP = GroupSource(marker=_marker, gang_spec=_gang)
 
 
-def in_known_group(spec: GangSpec, asked: Asked) -> GangSpec:
+def in_existing_group(spec: GangSpec, context: PodContext) -> GangSpec:
     """The gang of the PodGroup that KAI made for the owner of ``spec``, else ``spec`` as it is.
 
     Pods that come after KAI's grouper has stopped name no PodGroup; those that came before do.
     """
-    owner, pod = spec.owner, asked.lineage.pod
-    found = asked.owners.named(POD_GROUPS, owner.namespace, _name_by_kai(spec))
+    owner, pod = spec.owner, context.chain.pod
+    found = context.owners.named(POD_GROUP_COLLECTION, owner.namespace, _kai_group_name(spec))
     if not isinstance(found, KaiPodGroup):
         return spec
-    return gang_of(found, pod, asked.owners, queue=spec.queue, leaf=spec.leaf)
+    return gang_from_pod_group(found, pod, context.owners, queue=spec.queue, subgroup=spec.subgroup)
 
 
-def _name_by_kai(spec: GangSpec) -> str:
+def _kai_group_name(spec: GangSpec) -> str:
     """What KAI's grouper calls a gang: groups of a LeaderWorkerSet have their index behind."""
     owner = spec.owner
     name = f"pg-{owner.name}-{owner.uid}"
@@ -77,8 +77,8 @@ def _name_by_kai(spec: GangSpec) -> str:
     return f"{name}-group-{spec.key.rpartition('/')[2]}"
 
 
-def gang_of(
-    group: KaiPodGroup, pod: Pod, owners: Owners, *, queue: str, leaf: str = ""
+def gang_from_pod_group(
+    group: KaiPodGroup, pod: Pod, owners: Owners, *, queue: str, subgroup: str = ""
 ) -> GangSpec:
     """The gang of ``group`` as ``pod`` belongs to it.
 
@@ -86,45 +86,45 @@ def gang_of(
     """
     meta, spec = group.metadata, group.spec
     tree = tree_of(spec, lambda written: constraint_of(written, owners))
-    terms, problems = _terms(group, owners)
-    named = pod.metadata.labels.get(keys.SUBGROUP, "") or (leaf if tree.children else "")
-    leaf = "" if named == DEFAULT_SUBGROUP and not tree.children else named
+    terms, problems = _gang_settings(group, owners)
+    named = pod.metadata.labels.get(keys.SUBGROUP, "") or (subgroup if tree.children else "")
+    subgroup = "" if named == DEFAULT_SUBGROUP and not tree.children else named
     problem = "; ".join((*problems_of(spec), *problems))
     return GangSpec(
         key=f"{meta.namespace}/{KIND}/{meta.name}",
         owner=Owner(POD_GROUP_API_VERSION, "PodGroup", meta.namespace, meta.name, meta.uid),
         queue=spec.queue or meta.labels.get(keys.QUEUE, "") or queue,
         tree=tree,
-        leaf=leaf,
+        subgroup=subgroup,
         order=order_of(pod.metadata.labels),
         preemptible=is_preemptible(spec.preemptibility, terms.priority or 0),
-        semi_preemptible=spec.preemptibility == Preemptibility.SEMI,
+        semi_preemptible=spec.preemptibility == Preemptibility.SEMI_PREEMPTIBLE,
         problem=f"PodGroup {meta.namespace}/{meta.name}: {problem}" if problem else "",
-        pod_problem=_leaf_problem(meta.name, leaf, tree),
-        terms=terms,
+        pod_problem=_subgroup_problem(meta.name, subgroup, tree),
+        settings=terms,
     )
 
 
 def order_of(labels: Mapping[str, str], rank: int = 0) -> int:
     """Where a pod stands in its gang, lower is placed first; ``rank`` if no label says it."""
     if labels.get(keys.KUBEFLOW_ROLE) in ("master", "launcher"):
-        return FIRST
+        return LEADER_ORDER
     if labels.get(keys.RAY_NODE_TYPE) == "head":
-        return SECOND
+        return HEAD_ORDER
     try:
         return -int(labels[keys.TASK_PRIORITY])
     except (KeyError, ValueError):
-        return UNLABELLED + rank
+        return UNLABELLED_ORDER + rank
 
 
-def _leaf_problem(group: str, leaf: str, tree: Subgroup) -> str:
-    if leaf in {each.name for each in tree.leaves()}:
+def _subgroup_problem(group: str, subgroup: str, tree: Subgroup) -> str:
+    if subgroup in {each.name for each in tree.leaves()}:
         return ""
-    named = f'names the subgroup "{leaf}"' if leaf else "names no subgroup"
+    named = f'names the subgroup "{subgroup}"' if subgroup else "names no subgroup"
     return f"label {keys.SUBGROUP} {named}, which is no leaf of PodGroup {group}"
 
 
-def _terms(group: KaiPodGroup, owners: Owners) -> tuple[Terms, list[str]]:
+def _gang_settings(group: KaiPodGroup, owners: Owners) -> tuple[GangSettings, list[str]]:
     meta, spec = group.metadata, group.spec
     grace, bad_grace = first_duration(
         ("spec.stalenessGracePeriod", spec.staleness_grace_period),
@@ -135,20 +135,20 @@ def _terms(group: KaiPodGroup, owners: Owners) -> tuple[Terms, list[str]]:
         (keys.PREEMPTION_DELAY, meta.annotations.get(keys.PREEMPTION_DELAY)),
     )
     created = meta.creation_timestamp
-    terms = Terms(
+    terms = GangSettings(
         priority=priority_of(spec.priority_class_name, owners),
         created=created.timestamp() if created else None,
         staleness_grace=grace,
-        stale_since=moment(meta.annotations.get(keys.STALE_SINCE, "")),
+        stale_since=parse_time(meta.annotations.get(keys.STALE_SINCE, "")),
         preemption_delay=delay or 0.0,
-        last_evicted=moment(meta.annotations.get(keys.LAST_EVICTION, "")),
-        attempted=spec.scheduling_backoff == 1 and _was_refused(group),
+        last_evicted=parse_time(meta.annotations.get(keys.LAST_EVICTION, "")),
+        attempts_exhausted=spec.scheduling_backoff == 1 and _was_attempted(group),
         mark_unschedulable=spec.mark_unschedulable is not False,
         wording=Wording.KAI,
     )
     return terms, [bad for bad in (bad_grace, bad_delay) if bad]
 
 
-def _was_refused(group: KaiPodGroup) -> bool:
+def _was_attempted(group: KaiPodGroup) -> bool:
     pool = group.metadata.labels.get(keys.NODE_POOL) or keys.DEFAULT_POOL
     return any(each.node_pool == pool for each in group.status.scheduling_conditions)

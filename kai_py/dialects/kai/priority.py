@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from kai_py.api.records.core import PriorityClass
 from kai_py.grouping.owners import Owners
-from kai_py.grouping.preemptibility import Preemptibility, read_preemptibility
+from kai_py.grouping.preemptibility import Preemptibility, parse_preemptibility
 
 PRIORITY_CLASSES = "priorityclasses"
 CLUSTER_DEFAULT = ""
@@ -23,7 +23,7 @@ CLASS_VALUES: Mapping[str, int] = {
     "build": 100,
     "inference": 125,
 }
-FALLBACK = 50
+DEFAULT_PRIORITY = 50
 NON_PREEMPTIBLE_FROM = 100
 
 
@@ -36,10 +36,10 @@ def priority_of(class_name: str, owners: Owners) -> int:
         if class_name in CLASS_VALUES:
             return CLASS_VALUES[class_name]
     default = owners.named(PRIORITY_CLASSES, "", CLUSTER_DEFAULT)
-    return default.value if isinstance(default, PriorityClass) else FALLBACK
+    return default.value if isinstance(default, PriorityClass) else DEFAULT_PRIORITY
 
 
-def known_class(names: Iterable[str], owners: Owners) -> str:
+def existing_class(names: Iterable[str], owners: Owners) -> str:
     """The first of some classes that exists, empty if none does."""
     return next(
         (
@@ -52,9 +52,9 @@ def known_class(names: Iterable[str], owners: Owners) -> str:
     )
 
 
-def is_preemptible(said: str, priority: int) -> bool:
+def is_preemptible(preemptibility: str, priority: int) -> bool:
     """Whether a workload that says ``said`` of its preemptibility may be evicted."""
-    read = read_preemptibility(said)
+    read = parse_preemptibility(preemptibility)
     if read is None:
         return priority < NON_PREEMPTIBLE_FROM
     return read is not Preemptibility.NON_PREEMPTIBLE

@@ -25,20 +25,20 @@ from kai_py.api.records.kai import (
     KaiShare,
 )
 from kai_py.snapshot.accounting import GPU
-from kai_py.snapshot.queue_specs import QueueFault, QueueProblem, QueueSpec
+from kai_py.snapshot.queue_specs import QueueFault, QueueInfo, QueueProblem
 
-ROW_UNITS: Mapping[str, float] = {GPU: 1.0, "cpu": 1.0, "memory": 1e6}
+RESOURCE_UNITS: Mapping[str, float] = {GPU: 1.0, "cpu": 1.0, "memory": 1e6}
 """How much of a resource row one of KAI's units is."""
 
 
-def kai_queue_spec(queue: KaiQueue) -> QueueSpec:
+def kai_queue_info(queue: KaiQueue) -> QueueInfo:
     """The spec of ``queue``."""
     spec, created = queue.spec, queue.metadata.creation_timestamp
-    shares = {name: _share(queue, name) for name in ROW_UNITS}
+    shares = {name: _share(queue, name) for name in RESOURCE_UNITS}
     problems: list[QueueProblem] = []
     preempt = _seconds(queue, "preemptMinRuntime", spec.preempt_min_runtime, problems)
     reclaim = _seconds(queue, "reclaimMinRuntime", spec.reclaim_min_runtime, problems)
-    return QueueSpec(
+    return QueueInfo(
         name=queue.metadata.name,
         parent=spec.parent_queue,
         deserved={name: _amount(share.quota, name) for name, share in shares.items()},
@@ -59,7 +59,7 @@ def _share(queue: KaiQueue, resource: str) -> KaiShare:
 
 
 def _amount(amount: float, resource: str) -> float:
-    return math.inf if amount == UNLIMITED else amount * ROW_UNITS[resource]
+    return math.inf if amount == UNLIMITED else amount * RESOURCE_UNITS[resource]
 
 
 def _seconds(

@@ -12,7 +12,7 @@ def signed_duration(text: str) -> float:
     return parse_duration(text)
 
 
-def moment(text: str) -> float | None:
+def parse_time(text: str) -> float | None:
     """Seconds since the epoch of an RFC 3339 time; None for any other text."""
     try:
         return datetime.fromisoformat(text).timestamp()

@@ -26,61 +26,63 @@ from kai_py.api.records.job import Job
 from kai_py.api.records.kai import KaiTopologyConstraint
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.pod_groups import order_of
-from kai_py.dialects.kai.priority import is_preemptible, known_class, priority_of
+from kai_py.dialects.kai.priority import existing_class, is_preemptible, priority_of
 from kai_py.dialects.kai.times import first_duration
 from kai_py.dialects.kai.topology import constraint_of
-from kai_py.grouping.frameworks.job import reachable
+from kai_py.grouping.frameworks.job import reachable_min_members
 from kai_py.grouping.gang import GangSpec, TopologyConstraint
-from kai_py.grouping.lineage import Lineage
+from kai_py.grouping.lineage import OwnerChain
 from kai_py.grouping.owners import Owners
 from kai_py.grouping.preemptibility import Preemptibility
-from kai_py.grouping.segments import in_segments
-from kai_py.grouping.sources import Asked
-from kai_py.grouping.terms import Terms, Wording
+from kai_py.grouping.segments import split_into_segments
+from kai_py.grouping.sources import PodContext
+from kai_py.grouping.terms import GangSettings, Wording
 
-TRAIN = "train"
+TRAIN_CLASS = "train"
 
 
 @dataclass(frozen=True, slots=True)
-class Addressing:
+class KaiQueueNaming:
     """How KAI's users say which queue; ``everything`` that names no queue of ours is KAI's."""
 
     queue_label: str = keys.QUEUE
-    everything: bool = False
+    all_workloads: bool = False
     default_queue: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class _Marks:
+class _WorkloadMetadata:
     """Metadata of the group that the pod names, then of the top owner, and last of the pod."""
 
     metas: tuple[ObjectMeta, ...]
 
-    def said(self, key: str) -> str:
+    def value(self, key: str) -> str:
         """A label or annotation of the topmost object that has it."""
         found = (meta.labels.get(key) or meta.annotations.get(key) or "" for meta in self.metas)
         return next((text for text in found if text), "")
 
 
-def with_kai_defaults(spec: GangSpec, asked: Asked, addressing: Addressing) -> GangSpec:
+def with_kai_defaults(spec: GangSpec, context: PodContext, naming: KaiQueueNaming) -> GangSpec:
     """``spec`` with KAI's defaults if the workload is addressed in KAI's way, else as it is."""
-    pod, owners = asked.lineage.pod, asked.owners
-    marks = _Marks((*asked.lineage.groups, *reversed(asked.lineage.metas)))
-    if marks.said(QUEUE_NAME_KEY) or _namespace_queue(pod, owners):
+    pod, owners = context.chain.pod, context.owners
+    marks = _WorkloadMetadata((*context.chain.groups, *reversed(context.chain.metas)))
+    if marks.value(QUEUE_NAME_KEY) or _namespace_queue(pod, owners):
         return spec
-    queue = marks.said(addressing.queue_label)
-    if not queue and not addressing.everything:
+    queue = marks.value(naming.queue_label)
+    if not queue and not naming.all_workloads:
         return spec
-    of_group = spec.queue if spec.queue != asked.queue.name else ""
-    queue = queue or of_group or _fallback_queue(marks, pod, addressing)
-    return _defaulted(spec, asked, marks, queue)
+    of_group = spec.queue if spec.queue != context.queue.name else ""
+    queue = queue or of_group or _fallback_queue(marks, pod, naming)
+    return _with_defaults(spec, context, marks, queue)
 
 
-def _defaulted(spec: GangSpec, asked: Asked, marks: _Marks, queue: str) -> GangSpec:
-    pod, owners = asked.lineage.pod, asked.owners
-    terms, problem = _terms(spec, pod, owners, marks)
-    floor, bad_floor = _floor(spec, asked.lineage, marks)
-    constraint = _constraint(marks, owners, keys.TOPOLOGY_REQUIRED, keys.TOPOLOGY_PREFERRED)
+def _with_defaults(
+    spec: GangSpec, context: PodContext, metadata: _WorkloadMetadata, queue: str
+) -> GangSpec:
+    pod, owners = context.chain.pod, context.owners
+    terms, problem = _gang_settings(spec, pod, owners, metadata)
+    floor, bad_floor = _min_members(spec, context.chain, metadata)
+    constraint = _constraint(metadata, owners, keys.TOPOLOGY_REQUIRED, keys.TOPOLOGY_PREFERRED)
     problem = spec.problem or problem or bad_floor
     found = replace(
         spec,
@@ -92,20 +94,20 @@ def _defaulted(spec: GangSpec, asked: Asked, marks: _Marks, queue: str) -> GangS
         ),
         order=order_of(pod.metadata.labels, spec.order),
         problem=problem,
-        terms=terms,
+        settings=terms,
     )
     if spec.preemptible is None:
-        said = marks.said(keys.PREEMPTIBILITY)
+        said = metadata.value(keys.PREEMPTIBILITY)
         found = replace(
             found,
             preemptible=is_preemptible(said, terms.priority or 0),
-            semi_preemptible=said == Preemptibility.SEMI,
+            semi_preemptible=said == Preemptibility.SEMI_PREEMPTIBLE,
         )
-    size = marks.said(keys.SEGMENT_SIZE)
+    size = metadata.value(keys.SEGMENT_SIZE)
     if not size:
         return found
-    each = _constraint(marks, owners, keys.SEGMENT_REQUIRED, keys.SEGMENT_PREFERRED)
-    return in_segments(found, pod, keys.SEGMENT_SIZE, size, each)
+    each = _constraint(metadata, owners, keys.SEGMENT_REQUIRED, keys.SEGMENT_PREFERRED)
+    return split_into_segments(found, pod, keys.SEGMENT_SIZE, size, each)
 
 
 def _namespace_queue(pod: Pod, owners: Owners) -> str:
@@ -116,54 +118,58 @@ def _namespace_queue(pod: Pod, owners: Owners) -> str:
     return meta.annotations.get(QUEUE_NAME_KEY) or meta.labels.get(QUEUE_NAME_KEY) or ""
 
 
-def _fallback_queue(marks: _Marks, pod: Pod, addressing: Addressing) -> str:
-    project, pool = marks.said(keys.PROJECT), pod.metadata.labels.get(keys.NODE_POOL, "")
+def _fallback_queue(metadata: _WorkloadMetadata, pod: Pod, naming: KaiQueueNaming) -> str:
+    project, pool = metadata.value(keys.PROJECT), pod.metadata.labels.get(keys.NODE_POOL, "")
     if not project:
-        return addressing.default_queue
+        return naming.default_queue
     return f"{project}-{pool}" if pool else project
 
 
-def _floor(spec: GangSpec, lineage: Lineage, marks: _Marks) -> tuple[int, str]:
+def _min_members(spec: GangSpec, chain: OwnerChain, metadata: _WorkloadMetadata) -> tuple[int, str]:
     """The floor of a Job as annotated, else as it is; any other's as it is."""
-    text = marks.said(keys.BATCH_MIN_MEMBER)
+    text = metadata.value(keys.BATCH_MIN_MEMBER)
     if spec.tree.children or spec.owner.kind != "Job" or not text:
         return spec.tree.min_members, ""
     where = f"Job {spec.owner.namespace}/{spec.owner.name}: "
     if not text.isdecimal() or int(text) == 0:
         must = f'must be a whole number of at least 1, is "{text}"'
         return 1, f"{where}annotation {keys.BATCH_MIN_MEMBER} {must}"
-    jobs = (each.found for each in lineage.owners if each.reference.uid == spec.owner.uid)
+    jobs = (each.found for each in chain.owners if each.reference.uid == spec.owner.uid)
     job = next(jobs, None)
     if not isinstance(job, Job):
         return int(text), ""
-    floor, problem = reachable(job, int(text))
+    floor, problem = reachable_min_members(job, int(text))
     return floor, where + problem if problem else ""
 
 
 def _constraint(
-    marks: _Marks, owners: Owners, required: str, preferred: str
+    metadata: _WorkloadMetadata, owners: Owners, required: str, preferred: str
 ) -> TopologyConstraint | None:
     written = KaiTopologyConstraint(
-        topology=marks.said(keys.TOPOLOGY),
-        required_topology_level=marks.said(required),
-        preferred_topology_level=marks.said(preferred),
+        topology=metadata.value(keys.TOPOLOGY),
+        required_topology_level=metadata.value(required),
+        preferred_topology_level=metadata.value(preferred),
     )
     return constraint_of(written, owners)
 
 
-def _terms(spec: GangSpec, pod: Pod, owners: Owners, marks: _Marks) -> tuple[Terms, str]:
-    labelled = (marks.said(keys.PRIORITY_CLASS), marks.said(keys.RAY_PRIORITY_CLASS))
-    named = known_class((*labelled, pod.spec.priority_class_name), owners)
-    grace, bad_grace = first_duration((keys.STALENESS_GRACE, marks.said(keys.STALENESS_GRACE)))
-    delay, bad_delay = first_duration((keys.PREEMPTION_DELAY, marks.said(keys.PREEMPTION_DELAY)))
-    priority = spec.terms.priority
+def _gang_settings(
+    spec: GangSpec, pod: Pod, owners: Owners, metadata: _WorkloadMetadata
+) -> tuple[GangSettings, str]:
+    labelled = (metadata.value(keys.PRIORITY_CLASS), metadata.value(keys.RAY_PRIORITY_CLASS))
+    named = existing_class((*labelled, pod.spec.priority_class_name), owners)
+    grace, bad_grace = first_duration((keys.STALENESS_GRACE, metadata.value(keys.STALENESS_GRACE)))
+    delay, bad_delay = first_duration(
+        (keys.PREEMPTION_DELAY, metadata.value(keys.PREEMPTION_DELAY))
+    )
+    priority = spec.settings.priority
     if priority is None:
-        priority = priority_of(named or spec.workload_class or TRAIN, owners)
+        priority = priority_of(named or spec.workload_class or TRAIN_CLASS, owners)
     terms = replace(
-        spec.terms,
+        spec.settings,
         priority=priority,
-        staleness_grace=spec.terms.staleness_grace if grace is None else grace,
-        preemption_delay=spec.terms.preemption_delay if delay is None else delay,
+        staleness_grace=spec.settings.staleness_grace if grace is None else grace,
+        preemption_delay=spec.settings.preemption_delay if delay is None else delay,
         wording=Wording.KAI,
     )
     problem = bad_grace or bad_delay

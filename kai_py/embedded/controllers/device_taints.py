@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.api.timestamp import timestamp
+from kai_py.api.timestamp import format_time
 from kai_py.embedded.conditions import with_condition
 from kai_py.embedded.controllers.owned_pods import is_active
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
@@ -93,7 +93,7 @@ def _evict(work: Work, pod: Json) -> None:
         "type": "DisruptionTarget",
         "status": "True",
         "reason": "DeletionByDeviceTaintManager",
-        "message": f"Device taint: deleting due to NoExecute at {timestamp(work.now)}",
+        "message": f"Device taint: deleting due to NoExecute at {format_time(work.now)}",
     }
     status = with_condition(pod["status"], condition, now=work.now)
     work.api.patch_status(PODS, pod, {"conditions": status["conditions"]})

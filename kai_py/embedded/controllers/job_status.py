@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kai_py.api.timestamp import timestamp
+from kai_py.api.timestamp import format_time
 from kai_py.embedded.conditions import is_true, with_condition
 from kai_py.embedded.controllers.failure_policy import FailureAction, failure_action
 from kai_py.embedded.controllers.indexes import format_indexes, index_of, parse_indexes
@@ -92,7 +92,7 @@ def status_of(work: Work, job: Json, pods: Sequence[Json], tally: PodTally) -> J
     if is_true(job, "Suspended"):
         resumed = {"type": "Suspended", "status": "False", "reason": "JobResumed"}
         status = with_condition(status, resumed, now=now)
-    status["startTime"] = status.get("startTime") or timestamp(now)
+    status["startTime"] = status.get("startTime") or format_time(now)
     if failure := tally.failure or _exceeded_limit(work, job, pods, tally, status):
         return _failed(status, failure, now)
     if _is_complete(job, len(active), tally):
@@ -134,7 +134,7 @@ def _complete(status: Json, now: float) -> Json:
     }
     for kind in ("SuccessCriteriaMet", "Complete"):
         status = with_condition(status, {"type": kind, "status": "True", **reason}, now=now)
-    return {**status, "completionTime": timestamp(now)}
+    return {**status, "completionTime": format_time(now)}
 
 
 def _failed(status: Json, failure: tuple[str, str], now: float) -> Json:

@@ -9,15 +9,21 @@ last pods of a Job would wait for ever. A Job without a queue is no gang: nobody
 """
 
 from kai_py.api.records.job import Job
-from kai_py.grouping.blueprint import Blueprint, Framework, Unusable, Workload, number_label
-from kai_py.grouping.counts import marked_count
+from kai_py.grouping.blueprint import (
+    Framework,
+    GangTemplate,
+    InvalidWorkloadError,
+    WorkloadOwner,
+    number_label_reader,
+)
+from kai_py.grouping.counts import annotated_count
 from kai_py.grouping.explicit import MIN_AVAILABLE_KEY
 from kai_py.grouping.gang import Subgroup
-from kai_py.grouping.marks import marked
+from kai_py.grouping.marks import annotation_or_label
 from kai_py.grouping.queue_choice import Defaults
 
 COMPLETION_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
-FLOOR_KEYS = (
+MIN_MEMBERS_KEYS = (
     MIN_AVAILABLE_KEY,
     "kai.scheduler/batch-min-member",
     "kueue.x-k8s.io/job-min-parallelism",
@@ -34,25 +40,27 @@ def active_pods(job: Job) -> int:
     return max(min(parallelism, job.spec.completions - job.status.succeeded), 0)
 
 
-def _blueprint(workload: Workload) -> Blueprint:
+def _gang_template(workload: WorkloadOwner) -> GangTemplate:
     job = workload.link.found
     if not isinstance(job, Job):
-        raise Unusable("its spec is not known, so neither is the size of the gang")
+        raise InvalidWorkloadError("its spec is not known, so neither is the size of the gang")
     parallel = active_pods(job)
-    floor, problem = _floor(job, workload, parallel)
-    return Blueprint(
+    floor, problem = _min_members(job, workload, parallel)
+    return GangTemplate(
         tree=Subgroup(min_members=floor),
-        rank=number_label(COMPLETION_INDEX_LABEL),
-        expected_pods=parallel,
+        order_of=number_label_reader(COMPLETION_INDEX_LABEL),
+        total_pods=parallel,
         problem=problem,
     )
 
 
-def _floor(job: Job, workload: Workload, parallel: int) -> tuple[int, str]:
+def _min_members(job: Job, workload: WorkloadOwner, parallel: int) -> tuple[int, str]:
     in_kai_words = workload.defaults is Defaults.KAI
-    written = marked_count(job.metadata, *(FLOOR_KEYS[:1] if in_kai_words else FLOOR_KEYS))
+    written = annotated_count(
+        job.metadata, *(MIN_MEMBERS_KEYS[:1] if in_kai_words else MIN_MEMBERS_KEYS)
+    )
     if written is not None:
-        return reachable(job, written)
+        return reachable_min_members(job, written)
     policy = job.spec.scheduling.scheduling_policy if job.spec.scheduling is not None else None
     if policy is not None and policy.gang is not None:
         return min(policy.gang.min_count or parallel, parallel), ""
@@ -63,16 +71,19 @@ def _floor(job: Job, workload: Workload, parallel: int) -> tuple[int, str]:
 
 def _is_elastic(job: Job) -> bool:
     """Whether Kueue lets the Job grow while it runs: what is added later must not be missed."""
-    return marked(job.metadata, ELASTIC_KEY) == "true"
+    return annotation_or_label(job.metadata, ELASTIC_KEY) == "true"
 
 
-def reachable(job: Job, floor: int) -> tuple[int, str]:
+def reachable_min_members(job: Job, min_members: int) -> tuple[int, str]:
     """``floor``, as far as pods are left to complete, and what is wrong with it."""
     parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
     most = min(parallelism, parallelism if job.spec.completions is None else job.spec.completions)
-    if floor > most:
-        return floor, f"a gang of {floor} can never start: at most {most} pods exist at once"
-    return min(floor, active_pods(job)), ""
+    if min_members > most:
+        return (
+            min_members,
+            f"a gang of {min_members} can never start: at most {most} pods exist at once",
+        )
+    return min(min_members, active_pods(job)), ""
 
 
-JOB = Framework(paths=(), blueprint=_blueprint)
+JOB = Framework(field_paths=(), gang_template=_gang_template)

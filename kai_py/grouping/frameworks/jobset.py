@@ -16,17 +16,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.document import Document
+from kai_py.api.records.document import Unstructured
 from kai_py.api.records.job import Job
 from kai_py.grouping.blueprint import (
-    Blueprint,
     Framework,
-    Unusable,
-    Workload,
-    number_label,
-    whole_document,
+    GangTemplate,
+    InvalidWorkloadError,
+    WorkloadOwner,
+    full_owner,
+    number_label_reader,
 )
-from kai_py.grouping.counts import count_at, entries, marked_count, whole
+from kai_py.grouping.counts import annotated_count, count_at, entries, parse_count
 from kai_py.grouping.frameworks.job import COMPLETION_INDEX_LABEL, active_pods
 from kai_py.grouping.gang import Subgroup
 
@@ -39,14 +39,14 @@ READY = "Ready"
 
 
 @dataclass(frozen=True, slots=True)
-class _Replicated:
+class _ReplicatedJob:
     """A replicated job; ``after``: names it depends on, and the state they must have."""
 
     name: str
     replicas: int
     tree: Subgroup
     pods: int
-    after: tuple[tuple[str, str], ...]
+    depends_on: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,37 +55,37 @@ class _Status:
     succeeded: int = 0
 
 
-def _blueprint(workload: Workload) -> Blueprint:
-    found = whole_document(workload)
+def _gang_template(workload: WorkloadOwner) -> GangTemplate:
+    found = full_owner(workload)
     statuses = {str(each.get("name")): _status(each) for each in entries(found.content, STATUSES)}
     jobs = _replicated_jobs(found, workload, statuses)
     if not jobs:
-        raise Unusable("spec.replicatedJobs is empty")
+        raise InvalidWorkloadError("spec.replicatedJobs is empty")
     by_name = {job.name: job for job in jobs}
-    due = [job.name for job in jobs if _is_due(job, by_name, statuses)]
-    least = marked_count(found.metadata, MIN_MEMBERS_KEY)
+    due = [job.name for job in jobs if _is_started(job, by_name, statuses)]
+    least = annotated_count(found.metadata, MIN_MEMBERS_KEY)
     waiting = [job for job in jobs if job.name not in due]
     tree = _tree(jobs, due, least)
     trees = {job.name: _tree(jobs, [*due, job.name], least) for job in waiting}
-    return Blueprint(
+    return GangTemplate(
         tree=tree,
-        grown=lambda pod: trees.get(pod.metadata.labels.get(REPLICATED_JOB_LABEL, ""), tree),
-        leaf=_leaf,
-        rank=_rank([job.name for job in jobs]),
-        expected_pods=sum(job.pods for job in jobs if job.name in due),
+        tree_with=lambda pod: trees.get(pod.metadata.labels.get(REPLICATED_JOB_LABEL, ""), tree),
+        subgroup_of=_leaf,
+        order_of=_rank([job.name for job in jobs]),
+        total_pods=sum(job.pods for job in jobs if job.name in due),
     )
 
 
 def _replicated_jobs(
-    found: Document, workload: Workload, statuses: Mapping[str, _Status]
-) -> tuple[_Replicated, ...]:
+    found: Unstructured, workload: WorkloadOwner, statuses: Mapping[str, _Status]
+) -> tuple[_ReplicatedJob, ...]:
     in_order = found.first_at("spec.startupPolicy.startupPolicyOrder") == "InOrder"
-    jobs: list[_Replicated] = []
+    jobs: list[_ReplicatedJob] = []
     for position, each in enumerate(entries(found.content, JOBS)):
         name = str(each.get("name", ""))
         where = f"spec.replicatedJobs[{position}]"
-        replicas = count_at(each, "replicas", 1, where=where)
-        floors = [_leaf_floor(each, where, workload, name, index) for index in range(replicas)]
+        replicas = count_at(each, "replicas", 1, location=where)
+        floors = [_job_min_members(each, where, workload, name, index) for index in range(replicas)]
         leaves = tuple(
             Subgroup(name=f"{name}-{index}", min_members=floor)
             for index, floor in enumerate(floors)
@@ -97,18 +97,18 @@ def _replicated_jobs(
         if in_order and jobs:
             after += [(before.name, READY) for before in jobs]
         tree = Subgroup(name=name, min_subgroups=needed if leaves else None, children=leaves)
-        jobs.append(_Replicated(name, replicas, tree, sum(floors), tuple(after)))
+        jobs.append(_ReplicatedJob(name, replicas, tree, sum(floors), tuple(after)))
     return tuple(jobs)
 
 
-def _leaf_floor(
-    each: Mapping[str, Any], where: str, workload: Workload, name: str, index: int
+def _job_min_members(
+    each: Mapping[str, Any], location: str, workload: WorkloadOwner, name: str, index: int
 ) -> int:
     marks = next(iter(entries(each, "template.metadata.annotations")), {})
     if MIN_MEMBERS_KEY in marks:
-        return whole(marks[MIN_MEMBERS_KEY], f"{where}: {MIN_MEMBERS_KEY}")
-    parallelism = count_at(each, "template.spec.parallelism", 1, where=where)
-    completions = count_at(each, "template.spec.completions", parallelism, where=where)
+        return parse_count(marks[MIN_MEMBERS_KEY], f"{location}: {MIN_MEMBERS_KEY}")
+    parallelism = count_at(each, "template.spec.parallelism", 1, location=location)
+    completions = count_at(each, "template.spec.completions", parallelism, location=location)
     if completions <= parallelism:
         return completions
     meta = workload.link.found.metadata
@@ -116,10 +116,10 @@ def _leaf_floor(
     return active_pods(job) if isinstance(job, Job) else parallelism
 
 
-def _is_due(
-    job: _Replicated, jobs: Mapping[str, _Replicated], statuses: Mapping[str, _Status]
+def _is_started(
+    job: _ReplicatedJob, jobs: Mapping[str, _ReplicatedJob], statuses: Mapping[str, _Status]
 ) -> bool:
-    for name, wanted in job.after:
+    for name, wanted in job.depends_on:
         status = statuses.get(name, _Status())
         done = status.succeeded + (status.ready if wanted == READY else 0)
         if name in jobs and done < jobs[name].replicas:
@@ -127,13 +127,19 @@ def _is_due(
     return True
 
 
-def _tree(jobs: Sequence[_Replicated], due: Sequence[str], least: int | None) -> Subgroup:
+def _tree(
+    jobs: Sequence[_ReplicatedJob], started: Sequence[str], min_members: int | None
+) -> Subgroup:
     """``least``: how many of the due replicated jobs are enough."""
     children = tuple(
-        job.tree if job.name in due or not job.tree.children else replace(job.tree, min_subgroups=0)
+        job.tree
+        if job.name in started or not job.tree.children
+        else replace(job.tree, min_subgroups=0)
         for job in jobs
     )
-    needed = None if least is None else min(least, len(due)) + len(jobs) - len(due)
+    needed = (
+        None if min_members is None else min(min_members, len(started)) + len(jobs) - len(started)
+    )
     return Subgroup(min_subgroups=needed, children=children)
 
 
@@ -149,7 +155,10 @@ def _leaf(pod: Pod) -> str:
 def _rank(names: Sequence[str]) -> Callable[[Pod], int]:
     """Replicated jobs in listing order, in each the Jobs and their pods by index."""
     positions = {name: position for position, name in enumerate(names)}
-    job_index, pod_index = number_label(JOB_INDEX_LABEL), number_label(COMPLETION_INDEX_LABEL)
+    job_index, pod_index = (
+        number_label_reader(JOB_INDEX_LABEL),
+        number_label_reader(COMPLETION_INDEX_LABEL),
+    )
 
     def rank(pod: Pod) -> int:
         position = positions.get(pod.metadata.labels.get(REPLICATED_JOB_LABEL, ""), 0)
@@ -159,7 +168,7 @@ def _rank(names: Sequence[str]) -> Callable[[Pod], int]:
 
 
 JOB_SET = Framework(
-    paths=(
+    field_paths=(
         "spec.startupPolicy.startupPolicyOrder",
         f"{JOBS}.name",
         f"{JOBS}.replicas",
@@ -171,5 +180,5 @@ JOB_SET = Framework(
         f"{STATUSES}.ready",
         f"{STATUSES}.succeeded",
     ),
-    blueprint=_blueprint,
+    gang_template=_gang_template,
 )

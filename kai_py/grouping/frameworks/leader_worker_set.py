@@ -8,17 +8,17 @@ Source: leaderworkerset.x-k8s.io/v1 (labels of its webhook, subgroup arithmetic 
 """
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.document import Document
+from kai_py.api.records.document import Unstructured
 from kai_py.grouping.blueprint import (
-    Blueprint,
     Framework,
-    Unusable,
-    Workload,
-    number_label,
-    whole_document,
+    GangTemplate,
+    InvalidWorkloadError,
+    WorkloadOwner,
+    full_owner,
+    number_label_reader,
 )
 from kai_py.grouping.counts import count_at, entries
-from kai_py.grouping.gang import Awaited, Subgroup
+from kai_py.grouping.gang import ExpectedPods, Subgroup
 from kai_py.grouping.pod_template import pod_of_template, template_paths
 
 GROUP_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
@@ -32,13 +32,13 @@ LEADER = "leader"
 WORKERS = "workers"
 
 
-def _blueprint(workload: Workload) -> Blueprint:
-    found = whole_document(workload)
+def _gang_template(workload: WorkloadOwner) -> GangTemplate:
+    found = full_owner(workload)
     size = count_at(found.content, SIZE, 1)
     if size < 1:
-        raise Unusable(f"{SIZE} must be at least 1")
+        raise InvalidWorkloadError(f"{SIZE} must be at least 1")
     names = _leaf_names(found, size)
-    rank = number_label(WORKER_INDEX_LABEL)
+    rank = number_label_reader(WORKER_INDEX_LABEL)
 
     def leaf(pod: Pod) -> str:
         index = rank(pod)
@@ -46,27 +46,27 @@ def _blueprint(workload: Workload) -> Blueprint:
 
     whole, start = _tree(names, size), _tree(names, 1)
     leader_first = found.first_at(STARTUP) == "LeaderReady"
-    return Blueprint(
+    return GangTemplate(
         tree=start if leader_first else whole,
-        grown=(lambda pod: whole if rank(pod) else start) if leader_first else None,
-        leaf=leaf,
-        rank=rank,
-        part=lambda pod: pod.metadata.labels.get(GROUP_INDEX_LABEL, ""),
-        expected_pods=size,
-        awaited=_workers(found, names) if leader_first else (),
+        tree_with=(lambda pod: whole if rank(pod) else start) if leader_first else None,
+        subgroup_of=leaf,
+        order_of=rank,
+        gang_suffix_of=lambda pod: pod.metadata.labels.get(GROUP_INDEX_LABEL, ""),
+        total_pods=size,
+        expected=_expected_workers(found, names) if leader_first else (),
     )
 
 
-def _workers(found: Document, names: tuple[str, ...]) -> tuple[Awaited, ...]:
+def _expected_workers(found: Unstructured, names: tuple[str, ...]) -> tuple[ExpectedPods, ...]:
     template = next(iter(entries(found.content, WORKER)), None)
     if template is None:
         return ()
     pod = pod_of_template(template, found.metadata, WORKER)
     leaves = dict.fromkeys(names[1:])
-    return tuple(Awaited(leaf, names.count(leaf), pod) for leaf in leaves)
+    return tuple(ExpectedPods(leaf, names.count(leaf), pod) for leaf in leaves)
 
 
-def _leaf_names(found: Document, size: int) -> tuple[str, ...]:
+def _leaf_names(found: Unstructured, size: int) -> tuple[str, ...]:
     """The leaf of every pod of a group, by worker index; the leader's is 0."""
     per_segment = count_at(found.content, SEGMENT_SIZE, 0)
     if not per_segment:
@@ -91,6 +91,6 @@ def _tree(names: tuple[str, ...], needed: int) -> Subgroup:
 
 
 LEADER_WORKER_SET = Framework(
-    paths=(SIZE, SEGMENT_SIZE, SEGMENT_TYPE, STARTUP, *template_paths(WORKER)),
-    blueprint=_blueprint,
+    field_paths=(SIZE, SEGMENT_SIZE, SEGMENT_TYPE, STARTUP, *template_paths(WORKER)),
+    gang_template=_gang_template,
 )

@@ -7,52 +7,54 @@ Source: kubeflow.org/v1 and v2beta1.
 """
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.document import Document
+from kai_py.api.records.document import Unstructured
 from kai_py.grouping.blueprint import (
-    Blueprint,
     Framework,
-    Unusable,
-    Workload,
-    number_label,
-    whole_document,
+    GangTemplate,
+    InvalidWorkloadError,
+    WorkloadOwner,
+    full_owner,
+    number_label_reader,
 )
 from kai_py.grouping.counts import count_at, entries
 from kai_py.grouping.gang import Subgroup
 
 ROLE_LABELS = ("training.kubeflow.org/job-role", "training.kubeflow.org/replica-type")
-SPECS = "spec.mpiReplicaSpecs"
+REPLICA_SPECS = "spec.mpiReplicaSpecs"
 MIN_AVAILABLE = "spec.runPolicy.schedulingPolicy.minAvailable"
-CREATION = "spec.launcherCreationPolicy"
+CREATION_POLICY = "spec.launcherCreationPolicy"
 LAUNCHER = "launcher"
 WORKER = "worker"
 
-_index = number_label("training.kubeflow.org/replica-index")
+_index = number_label_reader("training.kubeflow.org/replica-index")
 
 
-def _blueprint(workload: Workload) -> Blueprint:
-    found = whole_document(workload)
+def _gang_template(workload: WorkloadOwner) -> GangTemplate:
+    found = full_owner(workload)
     launchers, workers = (_replicas(found, role) for role in ("Launcher", "Worker"))
     everyone = launchers + workers
     floor = count_at(found.content, MIN_AVAILABLE, everyone)
     if floor > everyone:
-        raise Unusable(f"a gang of {floor} can never start: at most {everyone} pods exist at once")
+        raise InvalidWorkloadError(
+            f"a gang of {floor} can never start: at most {everyone} pods exist at once"
+        )
     whole = _tree(min(launchers, floor), max(floor - launchers, 0))
     without = _tree(0, max(floor - launchers, 0))
-    later = found.first_at(CREATION) == "WaitForWorkersReady"
-    return Blueprint(
+    later = found.first_at(CREATION_POLICY) == "WaitForWorkersReady"
+    return GangTemplate(
         tree=without if later else whole,
-        grown=(lambda pod: whole if _role(pod) == LAUNCHER else without) if later else None,
-        leaf=_role,
-        rank=_rank,
-        expected_pods=everyone,
+        tree_with=(lambda pod: whole if _role(pod) == LAUNCHER else without) if later else None,
+        subgroup_of=_role,
+        order_of=_rank,
+        total_pods=everyone,
     )
 
 
-def _replicas(found: Document, role: str) -> int:
-    roles = entries(found.content, f"{SPECS}.{role}")
+def _replicas(found: Unstructured, role: str) -> int:
+    roles = entries(found.content, f"{REPLICA_SPECS}.{role}")
     if not roles:
-        raise Unusable(f"{SPECS}.{role} is missing")
-    return count_at(roles[0], "replicas", 1, where=f"{SPECS}.{role}")
+        raise InvalidWorkloadError(f"{REPLICA_SPECS}.{role} is missing")
+    return count_at(roles[0], "replicas", 1, location=f"{REPLICA_SPECS}.{role}")
 
 
 def _tree(launchers: int, workers: int) -> Subgroup:
@@ -74,4 +76,7 @@ def _rank(pod: Pod) -> int:
     return 0 if _role(pod) == LAUNCHER else 1 + _index(pod)
 
 
-MPI_JOB = Framework(paths=(MIN_AVAILABLE, CREATION, f"{SPECS}.*.replicas"), blueprint=_blueprint)
+MPI_JOB = Framework(
+    field_paths=(MIN_AVAILABLE, CREATION_POLICY, f"{REPLICA_SPECS}.*.replicas"),
+    gang_template=_gang_template,
+)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.document import Document
+from kai_py.api.records.document import Unstructured
 from kai_py.grouping.annotations import (
     SEGMENT_PREFERRED_KEY,
     SEGMENT_REQUIRED_KEY,
@@ -21,25 +21,25 @@ from kai_py.grouping.annotations import (
     TOPOLOGY_KEY,
 )
 from kai_py.grouping.blueprint import (
-    Blueprint,
     Framework,
-    Unusable,
-    Workload,
-    label,
-    number_label,
-    whole_document,
+    GangTemplate,
+    InvalidWorkloadError,
+    WorkloadOwner,
+    full_owner,
+    label_reader,
+    number_label_reader,
 )
-from kai_py.grouping.counts import count_at, entries, whole
+from kai_py.grouping.counts import count_at, entries, parse_count
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
-from kai_py.grouping.segments import segment_count, segments
+from kai_py.grouping.segments import segment_count, segment_subgroups
 
 ROLE_LABEL = "training.kubeflow.org/replica-type"
 INDEX_LABEL = "training.kubeflow.org/replica-index"
-SPECS = "spec.pytorchReplicaSpecs"
+REPLICA_SPECS = "spec.pytorchReplicaSpecs"
 MIN_AVAILABLE = "spec.runPolicy.schedulingPolicy.minAvailable"
-ELASTIC_LEAST = "spec.elasticPolicy.minReplicas"
-ELASTIC_MOST = "spec.elasticPolicy.maxReplicas"
-WORKER_MARKS = f"{SPECS}.Worker.template.metadata.annotations"
+ELASTIC_MIN_REPLICAS = "spec.elasticPolicy.minReplicas"
+ELASTIC_MAX_REPLICAS = "spec.elasticPolicy.maxReplicas"
+WORKER_ANNOTATIONS = f"{REPLICA_SPECS}.Worker.template.metadata.annotations"
 SIZE_KEYS = (SEGMENT_SIZE_KEY, "kai.scheduler/segment-size")
 REQUIRED_KEYS = (SEGMENT_REQUIRED_KEY, "kai.scheduler/segment-topology-required-placement")
 PREFERRED_KEYS = (SEGMENT_PREFERRED_KEY, "kai.scheduler/segment-topology-preferred-placement")
@@ -48,60 +48,65 @@ MASTER = "master"
 WORKER = "worker"
 
 
-def _blueprint(workload: Workload) -> Blueprint:
-    found = whole_document(workload)
+def _gang_template(workload: WorkloadOwner) -> GangTemplate:
+    found = full_owner(workload)
     masters, workers = (_replicas(found, role) for role in ("Master", "Worker"))
     everyone = masters + workers
     if not everyone:
-        raise Unusable(f"{SPECS} has neither a Master nor a Worker")
-    elastic = count_at(found.content, ELASTIC_LEAST, everyone)
+        raise InvalidWorkloadError(f"{REPLICA_SPECS} has neither a Master nor a Worker")
+    elastic = count_at(found.content, ELASTIC_MIN_REPLICAS, everyone)
     floor = count_at(found.content, MIN_AVAILABLE, elastic)
-    most = max(everyone, count_at(found.content, ELASTIC_MOST, 0))
+    most = max(everyone, count_at(found.content, ELASTIC_MAX_REPLICAS, 0))
     if floor > most:
-        raise Unusable(f"a gang of {floor} can never start: at most {most} pods exist at once")
-    marks = next(iter(entries(found.content, WORKER_MARKS)), {})
+        raise InvalidWorkloadError(
+            f"a gang of {floor} can never start: at most {most} pods exist at once"
+        )
+    marks = next(iter(entries(found.content, WORKER_ANNOTATIONS)), {})
     size_key = next((key for key in SIZE_KEYS if key in marks), SEGMENT_SIZE_KEY)
-    where = f"{WORKER_MARKS}: {size_key}"
-    segment = whole(marks.get(size_key, 0), where)
+    where = f"{WORKER_ANNOTATIONS}: {size_key}"
+    segment = parse_count(marks.get(size_key, 0), where)
     leaves = [Subgroup(name=MASTER, min_members=min(masters, floor))] if masters else []
     needed = max(floor - masters, 0)
     if segment:
         count = segment_count(workers, segment, where)
-        inside = segments(WORKER, count, segment, needed, _constraint(marks, found))
+        inside = segment_subgroups(WORKER, count, segment, needed, _constraint(marks, found))
         leaves.append(Subgroup(name=WORKER, children=inside))
     elif workers:
         leaves.append(Subgroup(name=WORKER, min_members=needed))
-    return Blueprint(
+    return GangTemplate(
         tree=Subgroup(children=tuple(leaves)),
-        leaf=_segment_of(segment) if segment else label(ROLE_LABEL),
-        rank=_rank,
-        expected_pods=everyone,
+        subgroup_of=_segment_of(segment) if segment else label_reader(ROLE_LABEL),
+        order_of=_rank,
+        total_pods=everyone,
     )
 
 
-def _replicas(found: Document, role: str) -> int:
-    roles = entries(found.content, f"{SPECS}.{role}")
-    return count_at(roles[0], "replicas", 1, where=f"{SPECS}.{role}") if roles else 0
+def _replicas(found: Unstructured, role: str) -> int:
+    roles = entries(found.content, f"{REPLICA_SPECS}.{role}")
+    return count_at(roles[0], "replicas", 1, location=f"{REPLICA_SPECS}.{role}") if roles else 0
 
 
-def _constraint(marks: Mapping[str, Any], found: Document) -> TopologyConstraint | None:
-    required, preferred = _said(marks, REQUIRED_KEYS), _said(marks, PREFERRED_KEYS)
+def _constraint(annotations: Mapping[str, Any], found: Unstructured) -> TopologyConstraint | None:
+    required, preferred = (
+        _first_value(annotations, REQUIRED_KEYS),
+        _first_value(annotations, PREFERRED_KEYS),
+    )
     if not required and not preferred:
         return None
-    named = marks.get(TOPOLOGY_KEY) or found.metadata.annotations.get(TOPOLOGY_KEY, "")
+    named = annotations.get(TOPOLOGY_KEY) or found.metadata.annotations.get(TOPOLOGY_KEY, "")
     return TopologyConstraint(str(named), required, preferred)
 
 
-def _said(marks: Mapping[str, Any], keys: Sequence[str]) -> str:
-    return next((str(marks[key]) for key in keys if marks.get(key)), "")
+def _first_value(annotations: Mapping[str, Any], keys: Sequence[str]) -> str:
+    return next((str(annotations[key]) for key in keys if annotations.get(key)), "")
 
 
 def _segment_of(size: int) -> Callable[[Pod], str]:
-    role, index = label(ROLE_LABEL), number_label(INDEX_LABEL)
+    role, index = label_reader(ROLE_LABEL), number_label_reader(INDEX_LABEL)
     return lambda pod: f"{WORKER}-{index(pod) // size}" if role(pod) == WORKER else role(pod)
 
 
-_role, _index = label(ROLE_LABEL), number_label(INDEX_LABEL)
+_role, _index = label_reader(ROLE_LABEL), number_label_reader(INDEX_LABEL)
 
 
 def _rank(pod: Pod) -> int:
@@ -110,6 +115,12 @@ def _rank(pod: Pod) -> int:
 
 
 PYTORCH_JOB = Framework(
-    paths=(MIN_AVAILABLE, ELASTIC_LEAST, ELASTIC_MOST, f"{SPECS}.*.replicas", WORKER_MARKS),
-    blueprint=_blueprint,
+    field_paths=(
+        MIN_AVAILABLE,
+        ELASTIC_MIN_REPLICAS,
+        ELASTIC_MAX_REPLICAS,
+        f"{REPLICA_SPECS}.*.replicas",
+        WORKER_ANNOTATIONS,
+    ),
+    gang_template=_gang_template,
 )

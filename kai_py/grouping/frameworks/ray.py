@@ -14,9 +14,9 @@ from typing import Any
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.document import values_at
-from kai_py.grouping.blueprint import Blueprint, Framework, Workload, whole_document
+from kai_py.grouping.blueprint import Framework, GangTemplate, WorkloadOwner, full_owner
 from kai_py.grouping.counts import count_at, entries
-from kai_py.grouping.gang import Awaited, Subgroup
+from kai_py.grouping.gang import ExpectedPods, Subgroup
 from kai_py.grouping.pod_template import pod_of_template, template_paths
 
 GROUP_LABEL = "ray.io/group"
@@ -28,56 +28,58 @@ CLUSTER_NAME = "status.rayClusterName"
 JOB_CLUSTER = "spec.rayClusterSpec"
 SUBMISSION_MODE = "spec.submissionMode"
 SUBMITTER_TEMPLATE = "spec.submitterPodTemplate"
-USUAL_SUBMITTER: Mapping[str, Any] = {
+DEFAULT_SUBMITTER: Mapping[str, Any] = {
     "spec": {"containers": [{"resources": {"requests": {"cpu": "500m", "memory": "200Mi"}}}]}
 }
 """What KubeRay asks for where the job says nothing."""
 
 
-def _cluster(workload: Workload) -> Blueprint:
+def _cluster(workload: WorkloadOwner) -> GangTemplate:
     leaves, pods = _leaves(_content(workload, "spec"), "spec")
-    return Blueprint(tree=Subgroup(children=leaves), leaf=_group, rank=_rank, expected_pods=pods)
-
-
-def _job(workload: Workload) -> Blueprint:
-    spec = _content(workload, JOB_CLUSTER)
-    leaves, pods = _leaves(spec, JOB_CLUSTER) if spec else ((), 0)
-    submitter = Subgroup(name=SUBMITTER, min_members=0)
-    current = str(next(values_at(whole_document(workload).content, CLUSTER_NAME), ""))
-    return Blueprint(
-        tree=Subgroup(children=(*leaves, submitter)),
-        leaf=lambda pod: _group(pod) or SUBMITTER,
-        rank=_rank,
-        part=lambda pod: pod.metadata.labels.get(CLUSTER_LABEL, current),
-        expected_pods=pods,
-        awaited=_submitter(workload) if leaves else (),
+    return GangTemplate(
+        tree=Subgroup(children=leaves), subgroup_of=_group, order_of=_rank, total_pods=pods
     )
 
 
-def _submitter(workload: Workload) -> tuple[Awaited, ...]:
+def _job(workload: WorkloadOwner) -> GangTemplate:
+    spec = _content(workload, JOB_CLUSTER)
+    leaves, pods = _leaves(spec, JOB_CLUSTER) if spec else ((), 0)
+    submitter = Subgroup(name=SUBMITTER, min_members=0)
+    current = str(next(values_at(full_owner(workload).content, CLUSTER_NAME), ""))
+    return GangTemplate(
+        tree=Subgroup(children=(*leaves, submitter)),
+        subgroup_of=lambda pod: _group(pod) or SUBMITTER,
+        order_of=_rank,
+        gang_suffix_of=lambda pod: pod.metadata.labels.get(CLUSTER_LABEL, current),
+        total_pods=pods,
+        expected=_submitter(workload) if leaves else (),
+    )
+
+
+def _submitter(workload: WorkloadOwner) -> tuple[ExpectedPods, ...]:
     """The pod that submits the job, unless something else does."""
-    found = whole_document(workload)
+    found = full_owner(workload)
     if found.first_at(SUBMISSION_MODE) not in (None, "K8sJobMode"):
         return ()
-    template = next(iter(entries(found.content, SUBMITTER_TEMPLATE)), USUAL_SUBMITTER)
+    template = next(iter(entries(found.content, SUBMITTER_TEMPLATE)), DEFAULT_SUBMITTER)
     pod = pod_of_template(template, found.metadata, SUBMITTER_TEMPLATE)
-    return (Awaited(SUBMITTER, 1, pod),)
+    return (ExpectedPods(SUBMITTER, 1, pod),)
 
 
-def _content(workload: Workload, path: str) -> Mapping[str, Any]:
-    return next(iter(entries(whole_document(workload).content, path)), {})
+def _content(workload: WorkloadOwner, path: str) -> Mapping[str, Any]:
+    return next(iter(entries(full_owner(workload).content, path)), {})
 
 
-def _leaves(spec: Mapping[str, Any], where: str) -> tuple[tuple[Subgroup, ...], int]:
+def _leaves(spec: Mapping[str, Any], location: str) -> tuple[tuple[Subgroup, ...], int]:
     """The leaves of a cluster, and how many pods it wants."""
     scaled = spec.get("enableInTreeAutoscaling") is True
     floors = {HEAD: 1}
     pods = 1
     for position, group in enumerate(entries(spec, "workerGroupSpecs.*")):
-        at = f"{where}.workerGroupSpecs[{position}]"
-        hosts = max(count_at(group, "numOfHosts", 1, where=at), 1)
-        least = count_at(group, "minReplicas", 0, where=at)
-        wanted = max(count_at(group, "replicas", 0, where=at), least)
+        at = f"{location}.workerGroupSpecs[{position}]"
+        hosts = max(count_at(group, "numOfHosts", 1, location=at), 1)
+        least = count_at(group, "minReplicas", 0, location=at)
+        wanted = max(count_at(group, "replicas", 0, location=at), least)
         floor = least if scaled or least else wanted
         if group.get("suspend") is True:
             wanted = floor = 0
@@ -106,13 +108,13 @@ def _paths(prefix: str) -> tuple[str, ...]:
     )
 
 
-RAY_CLUSTER = Framework(paths=_paths("spec"), blueprint=_cluster)
+RAY_CLUSTER = Framework(field_paths=_paths("spec"), gang_template=_cluster)
 RAY_JOB = Framework(
-    paths=(
+    field_paths=(
         *_paths(JOB_CLUSTER),
         CLUSTER_NAME,
         SUBMISSION_MODE,
         *template_paths(SUBMITTER_TEMPLATE),
     ),
-    blueprint=_job,
+    gang_template=_job,
 )

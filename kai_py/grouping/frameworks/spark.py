@@ -6,32 +6,32 @@ gang's floor is one pod.
 
 from kai_py.grouping.explicit import pod_owner
 from kai_py.grouping.gang import GangSpec, Subgroup
-from kai_py.grouping.lineage import Lineage
-from kai_py.grouping.sources import Asked, Source
+from kai_py.grouping.lineage import OwnerChain
+from kai_py.grouping.sources import GroupSource, PodContext
 
 APPLICATION_LABEL = "spark-app-selector"
 ROLE_LABEL = "spark-role"
 DRIVER = "driver"
 
 
-def _mark(lineage: Lineage) -> str:
-    name = lineage.pod.metadata.labels.get(APPLICATION_LABEL, "")
-    if not name or (lineage.owners and lineage.owners[-1].kind.kind != "Pod"):
+def _marker(chain: OwnerChain) -> str:
+    name = chain.pod.metadata.labels.get(APPLICATION_LABEL, "")
+    if not name or (chain.owners and chain.owners[-1].kind.kind != "Pod"):
         return ""
-    waits = lineage.unknown is not None and lineage.unknown.kind != "Pod"
+    waits = chain.unknown is not None and chain.unknown.kind != "Pod"
     return "" if waits else f'label {APPLICATION_LABEL} "{name}"'
 
 
-def _gang(asked: Asked) -> GangSpec:
-    meta = asked.lineage.pod.metadata
+def _gang(context: PodContext) -> GangSpec:
+    meta = context.chain.pod.metadata
     return GangSpec(
         key=f"{meta.namespace}/Spark/{meta.labels[APPLICATION_LABEL]}",
-        owner=pod_owner(asked.lineage),
-        queue=asked.queue.name,
+        owner=pod_owner(context.chain),
+        queue=context.queue.name,
         tree=Subgroup(min_members=1),
         order=0 if meta.labels.get(ROLE_LABEL) == DRIVER else 1,
         workload_class="train",
     )
 
 
-SPARK = Source(mark=_mark, gang=_gang)
+SPARK = GroupSource(marker=_marker, gang_spec=_gang)

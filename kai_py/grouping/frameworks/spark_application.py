@@ -11,40 +11,52 @@ Source: sparkoperator.k8s.io/v1beta2; Spark's spark.kubernetes.allocation.maxPen
 from typing import Any
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.document import Document
-from kai_py.grouping.blueprint import Blueprint, Framework, Workload, label, whole_document
-from kai_py.grouping.counts import count_at, entries, whole
+from kai_py.api.records.document import Unstructured
+from kai_py.grouping.blueprint import (
+    Framework,
+    GangTemplate,
+    WorkloadOwner,
+    full_owner,
+    label_reader,
+)
+from kai_py.grouping.counts import count_at, entries, parse_count
 from kai_py.grouping.frameworks.spark import DRIVER, ROLE_LABEL
 from kai_py.grouping.gang import Subgroup
 
 EXECUTOR = "executor"
-DYNAMIC = "spec.dynamicAllocation"
+DYNAMIC_ALLOCATION = "spec.dynamicAllocation"
 INSTANCES = "spec.executor.instances"
-SETTINGS = "spec.sparkConf"
-MOST_PENDING = "spark.kubernetes.allocation.maxPendingPods"
+SPARK_CONF = "spec.sparkConf"
+MAX_PENDING_PODS = "spark.kubernetes.allocation.maxPendingPods"
 
-_role = label(ROLE_LABEL)
+_role = label_reader(ROLE_LABEL)
 
 
-def _blueprint(workload: Workload) -> Blueprint:
-    executors = Subgroup(name=EXECUTOR, min_members=_floor(whole_document(workload)))
+def _gang_template(workload: WorkloadOwner) -> GangTemplate:
+    executors = Subgroup(name=EXECUTOR, min_members=_min_executors(full_owner(workload)))
     driver = Subgroup(name=DRIVER, min_members=1)
-    return Blueprint(
-        tree=Subgroup(min_subgroups=1, children=(driver, executors)), leaf=_leaf, rank=_rank
+    return GangTemplate(
+        tree=Subgroup(min_subgroups=1, children=(driver, executors)),
+        subgroup_of=_leaf,
+        order_of=_rank,
     )
 
 
-def _floor(found: Document) -> int:
+def _min_executors(found: Unstructured) -> int:
     floor = count_at(found.content, INSTANCES, 1)
-    dynamic = _mapping(found, DYNAMIC)
+    dynamic = _mapping(found, DYNAMIC_ALLOCATION)
     if dynamic and dynamic.get("enabled") is not False:
-        initial = count_at(dynamic, "initialExecutors", floor, where=DYNAMIC)
-        floor = count_at(dynamic, "minExecutors", initial, where=DYNAMIC)
-    most = _mapping(found, SETTINGS).get(MOST_PENDING)
-    return floor if most is None else min(floor, whole(most, f"{SETTINGS}[{MOST_PENDING}]"))
+        initial = count_at(dynamic, "initialExecutors", floor, location=DYNAMIC_ALLOCATION)
+        floor = count_at(dynamic, "minExecutors", initial, location=DYNAMIC_ALLOCATION)
+    most = _mapping(found, SPARK_CONF).get(MAX_PENDING_PODS)
+    return (
+        floor
+        if most is None
+        else min(floor, parse_count(most, f"{SPARK_CONF}[{MAX_PENDING_PODS}]"))
+    )
 
 
-def _mapping(found: Document, path: str) -> dict[str, Any]:
+def _mapping(found: Unstructured, path: str) -> dict[str, Any]:
     return dict(next(iter(entries(found.content, path)), {}))
 
 
@@ -57,4 +69,6 @@ def _rank(pod: Pod) -> int:
     return 0 if _leaf(pod) == DRIVER else 1
 
 
-SPARK_APPLICATION = Framework(paths=(INSTANCES, DYNAMIC, SETTINGS), blueprint=_blueprint)
+SPARK_APPLICATION = Framework(
+    field_paths=(INSTANCES, DYNAMIC_ALLOCATION, SPARK_CONF), gang_template=_gang_template
+)

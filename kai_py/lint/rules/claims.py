@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from kai_py.api.manifests import Mapping, Sequence
-from kai_py.api.problems import Path
+from kai_py.api.manifests import LineMapping, LineSequence
+from kai_py.api.problems import FieldPath
 from kai_py.lint.cel.published import published
 from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
@@ -27,7 +27,7 @@ _CONFIG = ("requests", "opaque")
 _CLASS = ("selectors", "config", "extendedResourceName")
 
 
-def spec_path(manifest: Manifest) -> Path | None:
+def spec_path(manifest: Manifest) -> FieldPath | None:
     """Give the path of the claim's spec in a ResourceClaim or ResourceClaimTemplate."""
     if manifest.is_a(RESOURCE_GROUP, "ResourceClaim"):
         return ("spec",)
@@ -88,16 +88,16 @@ def _devices_level(manifest: Manifest) -> Iterator[Finding]:
             move(spec, spec["devices"], key)
     devices = mapping_at(spec, "devices")
     for key in _DEVICES:
-        if isinstance(devices.get(key), Mapping):
+        if isinstance(devices.get(key), LineMapping):
             message = f"{key} is a list: write '- ' before its first field"
             yield manifest.error((*path, "devices", key), message, fixed=True)
-            single = Sequence(devices[key].line)
+            single = LineSequence(devices[key].line)
             single.append(devices[key])
             single.lines.append(devices[key].line)
             devices[key] = single
 
 
-def _plain_fields(manifest: Manifest, manifests: ManifestSet, path: Path) -> Iterator[Finding]:
+def _plain_fields(manifest: Manifest, manifests: ManifestSet, path: FieldPath) -> Iterator[Finding]:
     devices = mapping_at(manifest.value, *path)
     drivers = _drivers(manifests, devices)
     yield from unknown_fields(manifest, devices, path, _DEVICES)
@@ -115,7 +115,7 @@ def _plain_fields(manifest: Manifest, manifests: ManifestSet, path: Path) -> Ite
         yield from _qualified(manifest, entry, (*path, "constraints", index), drivers)
 
 
-def _drivers(manifests: ManifestSet, devices: Mapping) -> list[str]:
+def _drivers(manifests: ManifestSet, devices: LineMapping) -> list[str]:
     """Give the drivers whose devices a claim asks for, as far as its classes tell."""
     classes = [
         text_at(request, *place, "deviceClassName")
@@ -127,7 +127,7 @@ def _drivers(manifests: ManifestSet, devices: Mapping) -> list[str]:
 
 
 def _qualified(
-    manifest: Manifest, constraint: Mapping, path: Path, drivers: list[str]
+    manifest: Manifest, constraint: LineMapping, path: FieldPath, drivers: list[str]
 ) -> Iterator[Finding]:
     """An attribute in a constraint has the domain of its driver."""
     for key in ("matchAttribute", "distinctAttribute"):

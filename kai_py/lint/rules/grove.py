@@ -9,8 +9,8 @@ PodClique.
 import itertools
 from collections.abc import Iterator
 
-from kai_py.api.manifests import Mapping, Sequence
-from kai_py.api.problems import Path
+from kai_py.api.manifests import LineMapping, LineSequence
+from kai_py.api.problems import FieldPath
 from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
     Manifest,
@@ -73,7 +73,7 @@ def pod_clique_set(manifest: Manifest, manifests: ManifestSet) -> Iterator[Findi
         set_key(spec, "replicas", 1)
 
 
-def _levels(manifest: Manifest, spec: Mapping, template: Mapping) -> Iterator[Finding]:
+def _levels(manifest: Manifest, spec: LineMapping, template: LineMapping) -> Iterator[Finding]:
     for key in ("podCliques", "cliques"):
         if key in spec and "cliques" not in template:
             message = f"{key} is today spec.template.cliques"
@@ -85,7 +85,7 @@ def _levels(manifest: Manifest, spec: Mapping, template: Mapping) -> Iterator[Fi
             move(spec, template, key)
 
 
-def _clique(manifest: Manifest, clique: Mapping, path: Path) -> Iterator[Finding]:
+def _clique(manifest: Manifest, clique: LineMapping, path: FieldPath) -> Iterator[Finding]:
     """Sort the flat fields of a clique into its spec and its pods' spec."""
     flat = [key for key in clique if key not in _CLIQUE]
     if not flat:
@@ -112,9 +112,9 @@ def _clique(manifest: Manifest, clique: Mapping, path: Path) -> Iterator[Finding
             move(clique, spec["podSpec"], key)
 
 
-def _start_order(manifest: Manifest, spec: Mapping, template: Mapping) -> Iterator[Finding]:
+def _start_order(manifest: Manifest, spec: LineMapping, template: LineMapping) -> Iterator[Finding]:
     order = spec.get("startupOrder")
-    if not isinstance(order, Sequence):
+    if not isinstance(order, LineSequence):
         return
     cliques = {str(clique.get("name")): clique for _, clique in mappings_at(template, "cliques")}
     in_order = sorted(map(str, order)) == sorted(cliques)
@@ -137,7 +137,7 @@ def _start_order(manifest: Manifest, spec: Mapping, template: Mapping) -> Iterat
             set_key(cliques[name]["spec"], "startsAfter", [before])
 
 
-def _scaling(manifest: Manifest, spec: Mapping, template: Mapping) -> Iterator[Finding]:
+def _scaling(manifest: Manifest, spec: LineMapping, template: LineMapping) -> Iterator[Finding]:
     """Scale all cliques together: what one minimum and maximum for the set means."""
     scaling = mapping_at(spec, "scaling")
     if not scaling or "podCliqueScalingGroups" in template:

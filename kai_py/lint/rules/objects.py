@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from kai_py.api.model import NAME_PATTERN
-from kai_py.api.problems import Path
+from kai_py.api.problems import FieldPath
 from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import Manifest, ManifestSet, mapping_at, set_key, walk
 
@@ -98,7 +98,7 @@ def shapes(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
                 yield from _items(manifest, value, (*path, key))
 
 
-def _items(manifest: Manifest, items: object, path: Path) -> Iterator[Finding]:
+def _items(manifest: Manifest, items: object, path: FieldPath) -> Iterator[Finding]:
     if not isinstance(items, list):
         # A single mapping is corrected where its list is.
         if not isinstance(items, dict | None):

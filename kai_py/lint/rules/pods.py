@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from fractions import Fraction
 
-from kai_py.api.manifests import Mapping, Sequence
-from kai_py.api.problems import Path, nearest
+from kai_py.api.manifests import LineMapping, LineSequence
+from kai_py.api.problems import FieldPath, closest_match
 from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
@@ -30,7 +30,7 @@ def pod_claims(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
         for index, claim in mappings_at(spec, "resourceClaims"):
             place = (*path, "resourceClaims", index)
             source = claim.get("source")
-            if isinstance(source, Mapping):
+            if isinstance(source, LineMapping):
                 message = (
                     "source is gone: resourceClaimName or resourceClaimTemplateName stand here"
                 )
@@ -75,7 +75,9 @@ def extended_resources(manifest: Manifest, manifests: ManifestSet) -> Iterator[F
                 yield from _device_amounts(manifest, resources, place)
 
 
-def _limits_missing(manifest: Manifest, resources: Mapping, path: Path) -> Iterator[Finding]:
+def _limits_missing(
+    manifest: Manifest, resources: LineMapping, path: FieldPath
+) -> Iterator[Finding]:
     requests, limits = mapping_at(resources, "requests"), mapping_at(resources, "limits")
     for key in requests:
         if not _is_extended(key) or key in limits:
@@ -87,7 +89,9 @@ def _limits_missing(manifest: Manifest, resources: Mapping, path: Path) -> Itera
         set_key(limits, key, requests[key])
 
 
-def _device_amounts(manifest: Manifest, resources: Mapping, path: Path) -> Iterator[Finding]:
+def _device_amounts(
+    manifest: Manifest, resources: LineMapping, path: FieldPath
+) -> Iterator[Finding]:
     requests, limits = mapping_at(resources, "requests"), mapping_at(resources, "limits")
     for key in filter(_is_extended, limits):
         limit = _amount(limits[key])
@@ -114,7 +118,7 @@ def _amount(value: object) -> Fraction | None:
         return None
 
 
-def _claims_level(manifest: Manifest, container: Mapping, path: Path) -> Iterator[Finding]:
+def _claims_level(manifest: Manifest, container: LineMapping, path: FieldPath) -> Iterator[Finding]:
     """Move claims that stand beside resources, or in its limits or requests, where they belong."""
     resources = mapping_at(container, "resources")
     for owner, place in (
@@ -132,10 +136,10 @@ def _claims_level(manifest: Manifest, container: Mapping, path: Path) -> Iterato
 
 
 def _claim_names(
-    manifest: Manifest, container: Mapping, path: Path, names: list[str], used: list[str]
+    manifest: Manifest, container: LineMapping, path: FieldPath, names: list[str], used: list[str]
 ) -> Iterator[Finding]:
     claims = mapping_at(container, "resources").get("claims")
-    if not isinstance(claims, Sequence):
+    if not isinstance(claims, LineSequence):
         return
     path = (*path, "resources", "claims")
     for index, written in enumerate(claims):
@@ -146,7 +150,7 @@ def _claim_names(
         claim = mapping_at(claims, index)
         name = str(claim.get("name"))
         if name not in names:
-            meant = nearest(name, names) or (names[0] if len(names) == 1 else None)
+            meant = closest_match(name, names) or (names[0] if len(names) == 1 else None)
             advice = f"write {meant}" if meant else "add it to the pod's resourceClaims"
             message = f"{name} is no claim of this pod: {advice}"
             yield manifest.error((*path, index, "name"), message, fixed=meant is not None)

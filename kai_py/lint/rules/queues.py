@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from kai_py.api.manifests import Mapping
-from kai_py.api.problems import FieldProblem, Path, nearest
+from kai_py.api.manifests import LineMapping
+from kai_py.api.problems import FieldPath, FieldProblem, closest_match
 from kai_py.api.queue import (
     API_VERSION,
     GROUP,
@@ -74,7 +74,7 @@ def queue_keys(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
             message = f"{KAI_QUEUE_LABEL} is a label; as an annotation nothing reads it"
             yield manifest.error((*path, "annotations", KAI_QUEUE_LABEL), message, fixed=True)
             if "labels" not in metadata:
-                set_key(metadata, "labels", Mapping(metadata.line))
+                set_key(metadata, "labels", LineMapping(metadata.line))
             move(metadata["annotations"], metadata["labels"], KAI_QUEUE_LABEL)
             if not metadata["annotations"]:
                 del metadata["annotations"]
@@ -91,7 +91,7 @@ def queue_exists(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding
                 continue
             field = (*path, place, QUEUE_NAME_KEY)
             if name not in queues:
-                meant = nearest(name, queues)
+                meant = closest_match(name, queues)
                 advice = f": was {meant} meant?" if meant else ""
                 yield manifest.hint(field, f"queue {name} is not among these manifests{advice}")
                 continue
@@ -132,7 +132,7 @@ def _corrected(manifest: Manifest, problem: FieldProblem) -> bool:
     """Correct a misspelt field or a number written as text; tell whether that was possible."""
     *above, key = problem.path or ("",)
     parent = at(manifest.value, *above)
-    if not isinstance(parent, Mapping) or not isinstance(key, str) or key not in parent:
+    if not isinstance(parent, LineMapping) or not isinstance(key, str) or key not in parent:
         return False
     if problem.suggestion and problem.suggestion not in parent:
         rename(parent, key, problem.suggestion)
@@ -157,19 +157,19 @@ def _number(value: Any) -> int | float | str | None:
     return int(number) if number.is_integer() else number
 
 
-def _metadata_paths(manifest: Manifest) -> list[Path]:
+def _metadata_paths(manifest: Manifest) -> list[FieldPath]:
     """Give where metadata with a queue's name may stand."""
     template = template_path(manifest)
     return [("metadata",), *([(*template, "metadata")] if template else [])]
 
 
-def _queue_names(manifest: Manifest, path: Path) -> list[Any]:
+def _queue_names(manifest: Manifest, path: FieldPath) -> list[Any]:
     metadata = mapping_at(manifest.value, *path)
     keys = ((place, key) for place in _METADATA_FIELDS for key in (QUEUE_NAME_KEY, KAI_QUEUE_LABEL))
     return [found for place, key in keys if (found := at(metadata, place, key))]
 
 
-def _conflict(manifest: Manifest, metadata: Mapping, path: Path) -> Iterator[Finding]:
+def _conflict(manifest: Manifest, metadata: LineMapping, path: FieldPath) -> Iterator[Finding]:
     names = dict.fromkeys(at(metadata, place, QUEUE_NAME_KEY) for place in _METADATA_FIELDS)
     names.pop(None, None)
     if len(names) > 1:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from kai_py.api.manifests import Mapping
-from kai_py.api.problems import Path
+from kai_py.api.manifests import LineMapping
+from kai_py.api.problems import FieldPath
 from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.lint.cel.published import published
 from kai_py.lint.finding import Finding
@@ -24,7 +24,7 @@ _MAX_DEVICES = 32
 
 
 def correct_values(
-    manifest: Manifest, manifests: ManifestSet, request: Mapping, path: Path
+    manifest: Manifest, manifests: ManifestSet, request: LineMapping, path: FieldPath
 ) -> Iterator[Finding]:
     """Check and correct the fields of one ``exactly`` or one alternative."""
     if not request.get("deviceClassName"):
@@ -36,7 +36,7 @@ def correct_values(
         yield from _capacity(manifest, manifests, request, path)
 
 
-def _types(manifest: Manifest, request: Mapping, path: Path) -> Iterator[Finding]:
+def _types(manifest: Manifest, request: LineMapping, path: FieldPath) -> Iterator[Finding]:
     for key, read in (("count", _integer), ("adminAccess", _truth)):
         if key in request and isinstance(request[key], str):
             value = read(request[key])
@@ -46,7 +46,7 @@ def _types(manifest: Manifest, request: Mapping, path: Path) -> Iterator[Finding
                 set_key(request, key, value)
 
 
-def _mode_and_count(manifest: Manifest, request: Mapping, path: Path) -> Iterator[Finding]:
+def _mode_and_count(manifest: Manifest, request: LineMapping, path: FieldPath) -> Iterator[Finding]:
     mode, count = request.get("allocationMode", "ExactCount"), request.get("count")
     if mode not in ("ExactCount", "All"):
         meant = _MODES.get(str(mode).replace("-", "").replace("_", "").lower())
@@ -66,7 +66,7 @@ def _mode_and_count(manifest: Manifest, request: Mapping, path: Path) -> Iterato
 
 
 def _capacity(
-    manifest: Manifest, manifests: ManifestSet, request: Mapping, path: Path
+    manifest: Manifest, manifests: ManifestSet, request: LineMapping, path: FieldPath
 ) -> Iterator[Finding]:
     capacity, path = mapping_at(request, "capacity"), (*path, "capacity")
     if capacity and "requests" not in capacity:
@@ -89,7 +89,7 @@ def _capacity(
             rename(asked, key, name)
 
 
-def _amount(manifest: Manifest, value: Any, path: Path) -> Iterator[Finding]:
+def _amount(manifest: Manifest, value: Any, path: FieldPath) -> Iterator[Finding]:
     try:
         amount = parse_quantity(value)
     except (QuantityError, TypeError, AttributeError):

@@ -14,8 +14,8 @@ lists (selectors, tolerations) are joined, since all of them were meant.
 import re
 from collections.abc import Iterator
 
-from kai_py.api.manifests import Mapping
-from kai_py.api.problems import Path
+from kai_py.api.manifests import LineMapping
+from kai_py.api.problems import FieldPath
 from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
     Manifest,
@@ -55,7 +55,7 @@ def requests(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
 
 
 def _request(
-    manifest: Manifest, manifests: ManifestSet, request: Mapping, path: Path
+    manifest: Manifest, manifests: ManifestSet, request: LineMapping, path: FieldPath
 ) -> Iterator[Finding]:
     known = ("name", "exactly", "firstAvailable", *EXACT_FIELDS)
     yield from unknown_fields(manifest, request, path, known)
@@ -70,7 +70,7 @@ def _request(
         yield from _exactly(manifest, manifests, request, path)
 
 
-def _label(manifest: Manifest, request: Mapping, path: Path) -> Iterator[Finding]:
+def _label(manifest: Manifest, request: LineMapping, path: FieldPath) -> Iterator[Finding]:
     name = request["name"]
     if not (isinstance(name, str) and re.fullmatch(_LABEL, name)):
         message = f"{name!r} is no name of a request: lower-case letters, digits and '-' only"
@@ -78,10 +78,10 @@ def _label(manifest: Manifest, request: Mapping, path: Path) -> Iterator[Finding
 
 
 def _exactly(
-    manifest: Manifest, manifests: ManifestSet, request: Mapping, path: Path
+    manifest: Manifest, manifests: ManifestSet, request: LineMapping, path: FieldPath
 ) -> Iterator[Finding]:
     flat = [key for key in request if key in EXACT_FIELDS]
-    nested = isinstance(request.get("exactly"), Mapping)
+    nested = isinstance(request.get("exactly"), LineMapping)
     old = manifest.api_version.endswith(("/v1beta1", "/v1alpha3"))
     if not flat and not nested:
         message = "asks for nothing: it needs exactly (or firstAvailable) with a deviceClassName"
@@ -105,7 +105,7 @@ def _exactly(
 
 
 def _move_field(
-    manifest: Manifest, source: Mapping, target: Mapping, key: str, path: Path
+    manifest: Manifest, source: LineMapping, target: LineMapping, key: str, path: FieldPath
 ) -> Iterator[Finding]:
     """Move a field into a mapping that may have it already."""
     if key not in target:
@@ -120,7 +120,7 @@ def _move_field(
 
 
 def _alternatives(
-    manifest: Manifest, manifests: ManifestSet, request: Mapping, path: Path
+    manifest: Manifest, manifests: ManifestSet, request: LineMapping, path: FieldPath
 ) -> Iterator[Finding]:
     if "exactly" in request:
         yield manifest.error(path, "has both exactly and firstAvailable: keep one")
@@ -133,7 +133,7 @@ def _alternatives(
         if entry.get("name"):
             yield from _label(manifest, entry, (*path, "firstAvailable", index))
         place = (*path, "firstAvailable", index)
-        if isinstance(entry.get("exactly"), Mapping):
+        if isinstance(entry.get("exactly"), LineMapping):
             message = "an entry of firstAvailable has no exactly: its fields stand on the entry"
             yield manifest.error((*place, "exactly"), message, fixed=True)
             inner = entry.pop("exactly")
@@ -151,14 +151,14 @@ def _alternatives(
         del request[key]
 
 
-def _default(entry: Mapping, key: str, value: object) -> None:
+def _default(entry: LineMapping, key: str, value: object) -> None:
     if isinstance(value, list) and isinstance(entry.get(key), list):
         entry[key].extend(item for item in value if item not in entry[key])
     elif key not in entry:
         set_key(entry, key, value)
 
 
-def _class_first(exact: Mapping) -> None:
+def _class_first(exact: LineMapping) -> None:
     """Put the class first, as everybody writes it."""
     if "deviceClassName" in exact:
         rest = {key: value for key, value in exact.items() if key != "deviceClassName"}
@@ -167,7 +167,7 @@ def _class_first(exact: Mapping) -> None:
         exact.update({"deviceClassName": name}, **rest)
 
 
-def request_at(manifest: Manifest, path: Path) -> tuple[Mapping, ...]:
+def request_at(manifest: Manifest, path: FieldPath) -> tuple[LineMapping, ...]:
     """Give the mappings that may hold a selector's class: its alternative, exactly, the request."""
     if "requests" not in path:
         return ()

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from kai_py.api.manifests import Mapping, Sequence
-from kai_py.api.problems import Path
+from kai_py.api.manifests import LineMapping, LineSequence
+from kai_py.api.problems import FieldPath
 from kai_py.cel.expression import CompileError
 from kai_py.dra.selectors.cost import MAX_COST, max_cost
 from kai_py.dra.selectors.selector import compile_selector
@@ -40,7 +40,7 @@ def shapes(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
         if selectors is None:
             continue
         items = selectors if isinstance(selectors, list) else [selectors]
-        corrected = Sequence(getattr(selectors, "line", mapping.line_of("selectors")))
+        corrected = LineSequence(getattr(selectors, "line", mapping.line_of("selectors")))
         for item in items:
             corrected.append(_selector(item, corrected.line))
             corrected.lines.append(getattr(item, "line", corrected.line))
@@ -93,7 +93,7 @@ def _selector(item: Any, line: int) -> Any:
     """Give a selector in its form."""
     if isinstance(item, str):
         return mapping_at_line(line, cel=mapping_at_line(line, expression=item))
-    if not isinstance(item, Mapping):
+    if not isinstance(item, LineMapping):
         return item
     if isinstance(item.get("cel"), str):
         return mapping_at_line(
@@ -104,7 +104,7 @@ def _selector(item: Any, line: int) -> Any:
     return item
 
 
-def _driver(manifest: Manifest, manifests: ManifestSet, path: Path, source: str) -> str:
+def _driver(manifest: Manifest, manifests: ManifestSet, path: FieldPath, source: str) -> str:
     """Give the driver whose devices a selector is about."""
     siblings = at(manifest.value, *path[:-1]) if path else None
     texts = [text_at(item, "cel", "expression") for item in siblings or ()]
@@ -120,7 +120,7 @@ def _driver(manifest: Manifest, manifests: ManifestSet, path: Path, source: str)
     return driver_of_selectors([source, *texts]) or DEFAULT_DRIVER
 
 
-def _checked(manifest: Manifest, path: Path, source: str) -> Iterator[Finding]:
+def _checked(manifest: Manifest, path: FieldPath, source: str) -> Iterator[Finding]:
     compiled = compile_selector(source)
     if isinstance(compiled, CompileError):
         yield manifest.error(path, f"the API rejects it: {_first_lines(compiled.message)}")

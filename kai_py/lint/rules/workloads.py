@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from kai_py.api.manifests import Mapping
-from kai_py.api.problems import Path
+from kai_py.api.manifests import LineMapping
+from kai_py.api.problems import FieldPath
 from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
     Manifest,
@@ -15,7 +15,7 @@ from kai_py.lint.manifest import (
     walk,
 )
 
-TEMPLATES: dict[tuple[str, str], Path] = {
+TEMPLATES: dict[tuple[str, str], FieldPath] = {
     ("", "Pod"): (),
     ("", "ReplicationController"): ("spec", "template"),
     ("batch", "Job"): ("spec", "template"),
@@ -30,13 +30,13 @@ _SELECTOR_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
 _POD_FIELDS = ("schedulerName", "resourceClaims", "containers", "restartPolicy", "nodeSelector")
 
 
-def template_path(manifest: Manifest) -> Path | None:
+def template_path(manifest: Manifest) -> FieldPath | None:
     """Give the path of the pod template of a built-in kind."""
     group = manifest.group if manifest.group != "extensions" else "apps"
     return TEMPLATES.get((group, manifest.kind))
 
 
-def pod_specs(manifest: Manifest) -> list[tuple[Path, Mapping]]:
+def pod_specs(manifest: Manifest) -> list[tuple[FieldPath, LineMapping]]:
     """Give every pod spec in an object, of whatever kind: what has containers."""
     found = walk(mapping_at(manifest.value, "spec"), ("spec",))
     return [(path, spec) for path, spec in found if isinstance(spec.get("containers"), list)]

@@ -27,7 +27,7 @@ from kai_py.observe.live.membership import Membership
 from kai_py.observe.natural_order import natural
 from kai_py.plan.plan import Plan, QueueShare
 from kai_py.snapshot.accounting import GPU
-from kai_py.snapshot.group_claims import GROUPS, group_of
+from kai_py.snapshot.group_claims import POD_GROUPS, pod_group_of
 from kai_py.snapshot.requests import pod_requests
 from kai_py.watch.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from kai_py.watch.mirror import Mirror
@@ -105,7 +105,7 @@ def _allocated_devices(
     by_group = {
         group: pod
         for pod in by_uid.values()
-        if (group := group_of(pod)) is not None and pod.spec.node_name and not _is_finished(pod)
+        if (group := pod_group_of(pod)) is not None and pod.spec.node_name and not _is_finished(pod)
     }
     held: dict[tuple[str, str], GpuSlot] = {}
     for claim in claims:
@@ -113,7 +113,7 @@ def _allocated_devices(
             continue
         found = (
             by_group.get((claim.metadata.namespace, ref.name))
-            if ref.resource == GROUPS
+            if ref.resource == POD_GROUPS
             else by_uid.get(ref.uid)
             for ref in claim.status.reserved_for
         )
@@ -197,7 +197,7 @@ def _is_finished(pod: Pod) -> bool:
 
 def _gpus(amounts: Mapping[str, str | int | float]) -> float:
     return sum(
-        parse_quantity(amount).number()
+        parse_quantity(amount).as_float()
         for name, amount in amounts.items()
         if PLUGIN_RESOURCE.match(name)
     )

@@ -2,10 +2,10 @@
 
 from typing import Any, Protocol
 
-from kai_py.api.records.core import ObjectMetadata, OwnerReference, Pod
-from kai_py.api.records.document import Document
+from kai_py.api.records.core import OwnerReference, PartialObjectMetadata, Pod
+from kai_py.api.records.document import Unstructured
 from kai_py.dialects.kai.grouping import KaiGrouping
-from kai_py.dialects.kai.workloads import Addressing
+from kai_py.dialects.kai.workloads import KaiQueueNaming
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owners import Absence, OwnerObject
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
@@ -38,7 +38,7 @@ class MirroredOwners:
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
-        self._grouping = KaiGrouping(RuleTable(shipped_rules()), Addressing())
+        self._grouping = KaiGrouping(RuleTable(shipped_rules()), KaiQueueNaming())
 
     def gang_of(self, pod: Pod) -> GangSpec:
         """The pod's gang, as far as its owners are known."""
@@ -53,12 +53,12 @@ class _OwnersFor:
     def owner(self, reference: OwnerReference) -> OwnerObject | Absence:
         kind = OWNER_KINDS.get(reference.kind)
         if kind is None:
-            return Absence.CLOSED
+            return Absence.UNREADABLE
         found: OwnerObject | None = self._mirror.objects(kind).get(
             (self._namespace, reference.name)
         )
         if found is None or found.metadata.uid != reference.uid:
-            return Absence.UNKNOWN
+            return Absence.NOT_FOUND
         return found
 
     def named(self, collection: str, namespace: str, name: str) -> object | None:
@@ -69,11 +69,11 @@ class _OwnersFor:
             return None
         return self._mirror.objects(known).get((namespace, name))
 
-    def below(self, _collection: str, _namespace: str, _parent: str) -> tuple[Document, ...]:
+    def below(self, _collection: str, _namespace: str, _parent: str) -> tuple[Unstructured, ...]:
         return ()
 
     def schedulers(self, pod: Pod) -> tuple[str, ...]:
         return (pod.spec.scheduler_name,)
 
-    def namespace(self, name: str) -> ObjectMetadata | None:
+    def namespace(self, name: str) -> PartialObjectMetadata | None:
         return self._mirror.objects(NAMESPACES).get(("", name))

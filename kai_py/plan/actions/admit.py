@@ -40,7 +40,7 @@ def admit(state: CycleState, gangs: Iterable[Gang]) -> tuple[Admission, ...]:
 
 def has_only_our_gate(member: Member) -> bool:
     """Whether nothing but our gate holds the pod."""
-    return member.state is PodState.GATED and member.admissible
+    return member.state is PodState.GATED and member.gated_by_us_only
 
 
 def _already_admitted(state: CycleState, gang: Gang) -> list[Member]:
@@ -54,10 +54,10 @@ def _admissible_pods(state: CycleState, gang: Gang) -> Sequence[Member]:
     obstacle = precondition(opened, state.quota, state.snapshot.namespaces)
     if obstacle is not None or ask is None:
         return ()
-    everybody = [member for member in opened.pending if member.admissible]
+    everybody = [member for member in opened.pending if member.gated_by_us_only]
     if _check_quota(state, opened, everybody) is None:
         return everybody
-    needed = [member for member in ask.members if member.admissible]
+    needed = [member for member in ask.members if member.gated_by_us_only]
     over = _check_quota(state, opened, needed)
     if over is not None:
         state.mark_unschedulable(gang, over)
@@ -76,7 +76,8 @@ def _without_gate(member: Member) -> Member:
 def _charge(state: CycleState, gang: Gang, members: Sequence[Member]) -> Callable[[], None]:
     charge = state.quota.charge
     steps = [
-        charge(gang, each.charge, 1.0, non_preemptible=gang.is_fixed(each)) for each in members
+        charge(gang, each.charge, 1.0, non_preemptible=gang.is_non_preemptible(each))
+        for each in members
     ]
 
     def undo() -> None:

@@ -128,5 +128,5 @@ def _search_key(gang: Gang, request: PlacementRequest, shape: int | None) -> Sea
     """What decides over room, and how its lack is told."""
     if shape is None:
         return SearchKey(gang.key, gang)
-    leaves = tuple(dict.fromkeys(member.leaf for member in request.members))
-    return SearchKey((shape, len(request.members), leaves, gang.near))
+    leaves = tuple(dict.fromkeys(member.subgroup for member in request.members))
+    return SearchKey((shape, len(request.members), leaves, gang.gang_affinity))

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kai_py.api.gpu_share import CARD
-from kai_py.grouping.gang import constrained
+from kai_py.api.gpu_share import GPU_RESOURCE
+from kai_py.grouping.gang import has_topology_constraint
 from kai_py.plan.actions.allocate import allocate
 from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
@@ -50,13 +50,13 @@ GangClass = tuple[str, bool, str, tuple[tuple[int, int], ...]]
 
 def gang_class(gang: Gang, request: PlacementRequest) -> GangClass:
     """What gangs have in common that need the same room."""
-    own = gang.key if constrained(gang.tree) else ""
+    own = gang.key if has_topology_constraint(gang.tree) else ""
     if len(request.members) == 1:
         pods: tuple[tuple[int, int], ...] = ((request.members[0].shape.number, 1),)
     else:
         groups = by_shape(request.members)
         pods = tuple((group[0].shape.number, len(group)) for group in groups)
-    return gang.queue, gang.can_give_back(request.members), own, pods
+    return gang.queue, gang.is_preemptible(request.members), own, pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class BypassTracker:
         if shape.needs_devices:
             return any(each.member.shape.needs_devices and mask[each.row] for each in placed_since)
         asked = statement.request_vector(shape)
-        card = state.snapshot.resources.positions.get(CARD)
+        card = state.snapshot.resources.positions.get(GPU_RESOURCE)
         if shape.gpu_share is not None and card is not None:
             if any(each.gpus and mask[each.row] for each in placed_since):
                 return True
@@ -138,7 +138,7 @@ class BypassTracker:
         line = quota.queues.ancestors(queue)
         if not (quota.usage.allocated[:, line] > attempt.usage.allocated[:, line]).any():
             return False
-        preemptible = gang.can_give_back(attempt.request.members)
+        preemptible = gang.is_preemptible(attempt.request.members)
         reclaimer = Reclaimer(queue, cost, preemptible)
 
         def is_refused(usage: QueueUsage) -> tuple[bool, bool]:

@@ -19,7 +19,7 @@ from itertools import islice
 import numpy as np
 
 from kai_py.api.choices import FillStrategy
-from kai_py.api.gpu_share import CARD
+from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
@@ -104,7 +104,7 @@ def _helpers(state: CycleState, pool: VictimPool, rejected: VictimUnit) -> Itera
 def _total_future_idle(state: CycleState) -> Floats:
     """(resources,) the room that is free on all nodes together."""
     free: Floats = np.maximum(state.statement.future_idle, 0.0).sum(axis=1)
-    card = state.snapshot.resources.positions.get(CARD)
+    card = state.snapshot.resources.positions.get(GPU_RESOURCE)
     if card is not None:
         _, parts = state.statement.shared_gpus.all_free_fractions(Capacity.FUTURE_IDLE)
         free[card] += np.maximum(parts, 0.0).sum()
@@ -126,9 +126,9 @@ def _min_request(state: CycleState, member: Member) -> Floats:
     reported = member.shape.reported_requests
     known = {n: a for n, a in reported.items() if n in resources.positions}
     taken = resources.vector(known)
-    card = resources.positions.get(CARD)
+    card = resources.positions.get(GPU_RESOURCE)
     if share is not None and card is not None:
-        taken[card] += share.portion * share.devices
+        taken[card] += share.fraction * share.devices
     return taken
 
 
@@ -174,7 +174,7 @@ def _pods_to_evict(
 ) -> float:
     """Pods that must leave before one more pod like ``member`` fits on the node."""
     node, statement = state.snapshot.nodes.names[row], state.statement
-    card = state.snapshot.resources.positions.get(CARD)
+    card = state.snapshot.resources.positions.get(GPU_RESOURCE)
     lacking = _missing_for_one(_min_request(state, member), statement.future_idle[:, row])
     if card is not None and state.snapshot.gpu_sharing.rows.size:
         lacking[card] -= statement.shared_gpus.free_fractions(row, Capacity.FUTURE_IDLE).sum()

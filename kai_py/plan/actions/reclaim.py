@@ -116,7 +116,7 @@ def _batch_check(state: CycleState, gang: Gang) -> BatchCheck:
 
 def _reclaimer(state: CycleState, gang: Gang, members: Sequence[Member]) -> Reclaimer:
     queue, cost = state.quota.queues.positions[gang.queue], state.quota.cost_of(members)
-    return Reclaimer(queue, cost, gang.can_give_back(members))
+    return Reclaimer(queue, cost, gang.is_preemptible(members))
 
 
 def _units_by_queue(

@@ -84,7 +84,7 @@ def _waited_too_long(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
         wait = after.get(gang.queue)
         if wait is None or gang.queue in first or now < gang.waiting_since + wait:
             continue
-        promised = any(member.pod.uid in state.snapshot.holds for member in gang.pending)
+        promised = any(member.pod.uid in state.snapshot.nominations for member in gang.pending)
         if not promised and state.precondition(gang) is None:
             first[gang.queue] = gang
     return sorted(first.values(), key=lambda each: (each.waiting_since, each.key))
@@ -96,7 +96,7 @@ def _may_reserve(state: CycleState, gang: Gang, request: PlacementRequest) -> bo
     fair = quota.shares.fair[:, quota.queues.ancestors(queue)].min(axis=1)
     if exceeds_any(np.where(cost > 0, cost, 0.0)[:, None], fair[:, None]).any():
         return False
-    return gang.can_give_back(request.members) or check_deserved(quota.usage, queue, cost) is None
+    return gang.is_preemptible(request.members) or check_deserved(quota.usage, queue, cost) is None
 
 
 def _earliest_rows(

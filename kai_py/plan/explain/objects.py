@@ -31,9 +31,9 @@ def object_problems(snapshot: Snapshot, inventory: Inventory) -> tuple[ObjectPro
     torn_pods = [
         ObjectProblem(
             Owner("v1", "Pod", each.pod.namespace, each.pod.name, each.pod.uid),
-            f"belongs to gang {each.gang}; disregarded: {', '.join(each.marks)}",
+            f"belongs to gang {each.gang}; disregarded: {', '.join(each.markers)}",
         )
-        for each in snapshot.disregarded
+        for each in snapshot.ignored_markers
     ]
     return (*faulty_nodes, *faulty_reports, *faulty_pools, *torn_pods)
 

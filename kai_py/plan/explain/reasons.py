@@ -75,7 +75,7 @@ def for_gang(
     short = reason.shortage
     if short is None:
         return reason
-    if len(gang.members) == 1 and not gang.awaited:
+    if len(gang.members) == 1 and not gang.placeholders:
         if short.pod is None:
             return reason
         return replace(reason, shortage=Shortage(short.found, short.needed, short.causes))
@@ -83,13 +83,13 @@ def for_gang(
     asked = {member.pod.uid for member in members}
     others = [m for m in gang.members if m.pod.uid in placed and m.pod.uid not in asked]
     leaves = gang.tree.leaves()
-    floor = next((leaf.min_members for leaf in leaves if leaf.name == first.leaf), 0)
-    have = sum(member.leaf == first.leaf for member in (*gang.bound, *others))
+    floor = next((leaf.min_members for leaf in leaves if leaf.name == first.subgroup), 0)
+    have = sum(member.subgroup == first.subgroup for member in (*gang.bound, *others))
     single = have >= floor or all(leaf.min_members <= 1 for leaf in leaves)
     told = replace(
         short,
         pod=first.pod,
-        subgroup=first.leaf,
+        subgroup=first.subgroup,
         min_members=0 if single else floor,
         others=len(others),
     )

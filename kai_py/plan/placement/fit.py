@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kai_py.api.gpu_share import CARD
+from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.dra.question import Alternatives
 from kai_py.plan.placement.running_fit import RunningFit, is_resources_only
 from kai_py.plan.state.capacity import Capacity
@@ -75,7 +75,7 @@ def slack_row(shape: Shape, resources: ResourceIndex) -> int | None:
     """The row of that resource; None where no node has it."""
     extended = [name for name in shape.requests if name not in BASE_RESOURCES]
     if shape.gpu_share is not None:
-        extended.insert(0, CARD)
+        extended.insert(0, GPU_RESOURCE)
     return resources.positions.get(extended[0] if extended else "cpu")
 
 
@@ -124,7 +124,7 @@ class ShapeFits:
     def static_fit(self, statement: Statement, shape: Shape, capacity: Capacity) -> StaticFit:
         """The static verdict, narrowed by rules between pods where there are any."""
         static = self.static_fits.of(shape, statement.snapshot.nodes)
-        if not has_pod_rules(shape) and not statement.snapshot.neighbours:
+        if not has_pod_rules(shape) and not statement.snapshot.placed_pods:
             return static
         return apply_pod_rules(statement.pod_rules(capacity), shape, static)
 
@@ -227,7 +227,7 @@ def nodes_without_devices(statement: Statement, static: StaticFit) -> Bools:
 
 def only_resources_decide(statement: Statement, shape: Shape) -> bool:
     """Whether a pod fits a node that takes it as soon as what it requests is free there."""
-    return not statement.snapshot.neighbours and is_resources_only(shape, statement.limits)
+    return not statement.snapshot.placed_pods and is_resources_only(shape, statement.limits)
 
 
 def alternative_preference(capacity: ShapeCapacity) -> Floats | float:
@@ -269,7 +269,7 @@ def dominates(statement: Statement, fits: ShapeFits, shape: Shape, other: Shape)
 
 
 def _is_decided_by_resources(shape: Shape) -> bool:
-    return not (shape.uses_claims or shape.mirrored or has_pod_rules(shape))
+    return not (shape.has_claims or shape.plugin_equivalents or has_pod_rules(shape))
 
 
 def _gpu_share_dominates(shape: Shape, other: Shape) -> bool:
@@ -277,7 +277,7 @@ def _gpu_share_dominates(shape: Shape, other: Shape) -> bool:
     if theirs is None:
         return True
     if ours is None:
-        return not theirs.memory and shape.requests.get(CARD, 0.0) >= theirs.devices
+        return not theirs.memory and shape.requests.get(GPU_RESOURCE, 0.0) >= theirs.devices
     return ours.devices == theirs.devices and (
-        ours.portion >= theirs.portion and ours.memory >= theirs.memory
+        ours.fraction >= theirs.fraction and ours.memory >= theirs.memory
     )

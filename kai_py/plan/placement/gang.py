@@ -16,7 +16,7 @@ from functools import partial
 
 import numpy as np
 
-from kai_py.grouping.gang import Subgroup, constrained
+from kai_py.grouping.gang import Subgroup, has_topology_constraint
 from kai_py.plan.explain.reasons import UNEXPLAINED, Unschedulable, with_reserved_nodes
 from kai_py.plan.placement.fit import by_shape, largest_first
 from kai_py.plan.placement.pods import Attempt, NodeSet, ShapePlacer
@@ -46,7 +46,7 @@ def can_place_exactly(
     statement: Statement, parts: Sequence[Sequence[Member]], action: Action
 ) -> bool:
     """Whether the pods of ``parts``, one per shape, are such a gang."""
-    if len(parts) < 2 or action is not Action.ALLOCATE or statement.snapshot.neighbours:
+    if len(parts) < 2 or action is not Action.ALLOCATE or statement.snapshot.placed_pods:
         return False
     known = statement.snapshot.resources.positions
     plain = all(fits_by_resources(part[0].shape, statement.limits) for part in parts)
@@ -169,7 +169,7 @@ class Placer:
     def _place_inside(
         self, attempt: Attempt, group: Subgroup, members: Sequence[Member], node_set: NodeSet
     ) -> Unschedulable | None:
-        if not any(constrained(child) for child in group.children):
+        if not any(has_topology_constraint(child) for child in group.children):
             parts = self._most_constrained_first(attempt, by_shape(members), node_set)
             if can_place_exactly(attempt.statement, parts, attempt.action):
                 return self._place_mixed(attempt, parts, node_set)
@@ -216,4 +216,4 @@ class Placer:
 
 def _members_of(group: Subgroup, members: Sequence[Member]) -> list[Member]:
     leaves = {leaf.name for leaf in group.leaves()}
-    return [member for member in members if member.leaf in leaves]
+    return [member for member in members if member.subgroup in leaves]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kai_py.api.references import PodRef
-from kai_py.grouping.gang import Subgroup, satisfied
+from kai_py.grouping.gang import Subgroup, is_satisfied
 from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.state.queues import Quota
@@ -57,22 +57,22 @@ def precondition(gang: Gang, quota: Quota, namespaces: NamespaceLabels) -> Unsch
 
 def next_request(gang: Gang, statement: Statement) -> PlacementRequest | None:
     """The pods to place next, given what this cycle decided already; None when none is left."""
-    left = [m for m in gang.pending if m.pod.uid not in statement.placed and not m.waiting]
+    left = [m for m in gang.pending if m.pod.uid not in statement.placed and not m.waiting_for]
     if not left:
         return None
     if (
-        not gang.awaited
+        not gang.placeholders
         and not gang.tree.children
         and len(left) == len(gang.members) == gang.tree.min_members
     ):
         return PlacementRequest(tuple(left), is_elastic=False)
     have, by_leaf = active_counts(gang, statement), members_by_leaf(left)
-    surplus = satisfied(gang.tree, have)
+    surplus = is_satisfied(gang.tree, have)
     wanted = (_next_elastic_pods if surplus else _min_member_pods)(gang.tree, have, by_leaf)
     if not wanted:
         return None
     chosen = tuple(m for m in left if m.pod.uid in wanted)
-    later = () if surplus else gang.awaited
+    later = () if surplus else gang.placeholders
     return PlacementRequest((*chosen, *later), surplus, has_more=len(chosen) < len(left))
 
 
@@ -81,13 +81,13 @@ def elastic_pods(gang: Gang, statement: Statement) -> tuple[PodRef, ...]:
 
     Where one pod is enough, every pod stands for itself.
     """
-    floor = gang.tree.floor()
+    floor = gang.tree.min_pods()
     if floor <= 1 or len(gang.members) <= floor:
         return ()
     left = [m for m in gang.pending if m.pod.uid not in statement.placed]
     have = active_counts(gang, statement)
     core = _min_member_pods(gang.tree, have, members_by_leaf(left))
-    if not core and not satisfied(gang.tree, have):
+    if not core and not is_satisfied(gang.tree, have):
         return ()
     return tuple(m.pod for m in left if m.pod.uid not in core)
 
@@ -99,26 +99,26 @@ def active_counts(gang: Gang, statement: Statement) -> dict[str, int]:
         uid = member.pod.uid
         stays = member.state == PodState.BOUND and uid not in statement.evicted
         if stays or uid in statement.placed:
-            counts[member.leaf] = counts.get(member.leaf, 0) + 1
+            counts[member.subgroup] = counts.get(member.subgroup, 0) + 1
     return counts
 
 
 def elastic_rank(gang: Gang, statement: Statement) -> int:
     """0 below the floor, 1 exactly at it, 2 above: less served gangs come first."""
     have = active_counts(gang, statement)
-    if not satisfied(gang.tree, have):
+    if not is_satisfied(gang.tree, have):
         return 0
-    return 1 if sum(have.values()) <= gang.tree.floor() else 2
+    return 1 if sum(have.values()) <= gang.tree.min_pods() else 2
 
 
 def neediest_first(children: Iterable[Subgroup], have: Mapping[str, int]) -> list[Subgroup]:
     """Siblings below their floor first, required before optional, least of its floor, by name."""
 
     def rank(child: Subgroup) -> tuple[bool, bool, float, str]:
-        floor = child.floor()
+        floor = child.min_pods()
         held = sum(have.get(leaf.name, 0) for leaf in child.leaves())
         part = held / floor if floor else float(held)
-        return (satisfied(child, have), floor == 0, part, child.name)
+        return (is_satisfied(child, have), floor == 0, part, child.name)
 
     return sorted(children, key=rank)
 
@@ -142,36 +142,36 @@ def _members_missing(gang: Gang) -> Unschedulable | None:
     stage = Stage.SCHEDULING_GATED if gated else Stage.MEMBERS_MISSING
     waits = f"{exist} exist" + (f", {gated} are held by scheduling gates" if gated else "")
     leaves = {leaf.name for leaf in gang.tree.leaves()}
-    strange = next((m for m in gang.pending if m.waiting and m.leaf not in leaves), None)
-    why = f"; pod {strange.pod}: {strange.waiting}" if strange is not None else ""
-    return Unschedulable(stage, f"the gang starts with {gang.tree.floor()} pods; {waits}{why}.")
+    strange = next((m for m in gang.pending if m.waiting_for and m.subgroup not in leaves), None)
+    why = f"; pod {strange.pod}: {strange.waiting_for}" if strange is not None else ""
+    return Unschedulable(stage, f"the gang starts with {gang.tree.min_pods()} pods; {waits}{why}.")
 
 
 def _claims_missing(gang: Gang) -> Unschedulable | None:
-    waiting = next((m for m in gang.pending if m.waiting), None)
+    waiting = next((m for m in gang.pending if m.waiting_for), None)
     if waiting is None:
         return None
     able = gang.counts(PodState.BOUND)
     for member in gang.pending:
-        if not member.waiting:
-            able[member.leaf] = able.get(member.leaf, 0) + 1
-    if satisfied(gang.tree, able) and any(not m.waiting for m in gang.pending):
+        if not member.waiting_for:
+            able[member.subgroup] = able.get(member.subgroup, 0) + 1
+    if is_satisfied(gang.tree, able) and any(not m.waiting_for for m in gang.pending):
         return None
     return pod_not_ready(gang, waiting)
 
 
 def pod_not_ready(gang: Gang, member: Member) -> Unschedulable:
     """What a pod waits for by itself: its claims, or a subgroup that its gang has."""
-    strange = member.leaf not in {leaf.name for leaf in gang.tree.leaves()}
+    strange = member.subgroup not in {leaf.name for leaf in gang.tree.leaves()}
     stage = Stage.INVALID if strange else Stage.CLAIMS_NOT_READY
-    return Unschedulable(stage, f"pod {member.pod}: {member.waiting}.")
+    return Unschedulable(stage, f"pod {member.pod}: {member.waiting_for}.")
 
 
 def members_by_leaf(members: Iterable[Member]) -> dict[str, list[Member]]:
     """The pods of each leaf, in the order given."""
     leaves: dict[str, list[Member]] = {}
     for member in members:
-        leaves.setdefault(member.leaf, []).append(member)
+        leaves.setdefault(member.subgroup, []).append(member)
     return leaves
 
 
@@ -186,10 +186,10 @@ def _min_member_pods(
             return set()
         return {member.pod.uid for member in able[:missing]}
     needed = len(tree.children) if tree.min_subgroups is None else tree.min_subgroups
-    needed -= sum(satisfied(child, have) for child in tree.children)
+    needed -= sum(is_satisfied(child, have) for child in tree.children)
     chosen: set[str] = set()
     for child in neediest_first(tree.children, have):
-        if needed <= 0 or satisfied(child, have):
+        if needed <= 0 or is_satisfied(child, have):
             break
         uids = _min_member_pods(child, have, candidates)
         if uids:
@@ -202,7 +202,7 @@ def _next_elastic_pods(
     tree: Subgroup, have: Mapping[str, int], candidates: Mapping[str, list[Member]]
 ) -> set[str]:
     """Uids of the next surplus: one pod of a leaf, or what an optional subgroup starts with."""
-    if not satisfied(tree, have):
+    if not is_satisfied(tree, have):
         return _min_member_pods(tree, have, candidates)
     if not tree.children:
         return {member.pod.uid for member in candidates.get(tree.name, [])[:1]}

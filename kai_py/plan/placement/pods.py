@@ -123,7 +123,7 @@ class ShapePlacer:
         self, attempt: Attempt, members: Sequence[Member], node_set: NodeSet
     ) -> Unschedulable | None:
         scoring = self.scoring
-        if scoring is None or members[0].shape.uses_claims:
+        if scoring is None or members[0].shape.has_claims:
             return self._place_together(attempt, members, node_set)
         together = self._unscored_nodes(attempt, members, node_set, scoring)
         if together is None:

@@ -43,7 +43,9 @@ def is_resources_only(shape: Shape, limits: NodeLimits) -> bool:
 
 def fits_by_resources(shape: Shape, limits: NodeLimits) -> bool:
     """Whether nothing but the room on nodes decides where pods of the shape fit."""
-    special = shape.uses_claims or shape.mirrored or limits.refusing(shape) or shape.gpu_share
+    special = (
+        shape.has_claims or shape.plugin_equivalents or limits.refusing(shape) or shape.gpu_share
+    )
     return not special and bool(shape.requests) and not has_pod_rules(shape)
 
 

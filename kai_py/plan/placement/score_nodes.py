@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from kai_py.api.gpu_share import CARD
+from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import replicas_that_fit
@@ -74,7 +74,7 @@ class ScoredNodes:
         self._score = score
         self._capacity = capacity
         snapshot = statement.snapshot
-        self._gpu_row = snapshot.resources.positions.get(CARD)
+        self._gpu_row = snapshot.resources.positions.get(GPU_RESOURCE)
         nodes = len(snapshot.nodes)
         devices = np.zeros(nodes)
         if self._gpu_row is not None:
@@ -127,7 +127,7 @@ class ScoredNodes:
         free = self._free(at) - self._statement.request_vector(shape)[:, None] * taken
         parts = self._free_milli[at]
         whole = parts >= WHOLE_GPU
-        gone = taken * int(shape.requests.get(CARD, 0.0))
+        gone = taken * int(shape.requests.get(GPU_RESOURCE, 0.0))
         parts[whole & (whole.cumsum(axis=1) <= gone[:, None])] = 0.0
         level, _ = self._score_of(shape, at, free, parts)
         return level.reshape(len(rows), more)
@@ -198,7 +198,7 @@ class ScoredNodes:
         share = shape.gpu_share
         if share is None:
             whole = np.full(len(rows), WHOLE_GPU)
-            return GpuRequest(cpu, memory, int(shape.requests.get(CARD, 0.0)), whole)
+            return GpuRequest(cpu, memory, int(shape.requests.get(GPU_RESOURCE, 0.0)), whole)
         of_gpus = self._statement.snapshot.gpu_sharing.memory[rows]
         milli = np.round(
             self._statement.shared_gpus.required_mib(share)[rows] / of_gpus * WHOLE_GPU, DECIMALS

@@ -13,14 +13,14 @@ from dataclasses import replace
 import numpy as np
 
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
-from kai_py.grouping.terms import Near
+from kai_py.grouping.terms import GangAffinity
 from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import replicas_that_fit, static_fit
 from kai_py.policy.topology import DomainCandidate, candidate_domains
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.labels import NOWHERE, Level
+from kai_py.snapshot.labels import NO_DOMAIN, TopologyLevel
 from kai_py.snapshot.resources import Bools, Floats, Ints
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -66,11 +66,11 @@ def required_domains(statement: Statement, gang: Gang, group: Subgroup) -> Ints 
         return None
     level = _level(statement.snapshot, constraint, constraint.required_level)
     if level is None:
-        return np.full(len(statement.snapshot.nodes), NOWHERE)
+        return np.full(len(statement.snapshot.nodes), NO_DOMAIN)
     pinned = _occupied_nodes(statement, gang, group)
     if pinned is None:
         return level.codes
-    return np.where(np.isin(level.codes, level.codes[pinned]), level.codes, NOWHERE)
+    return np.where(np.isin(level.codes, level.codes[pinned]), level.codes, NO_DOMAIN)
 
 
 def resolved_constraint(
@@ -97,12 +97,12 @@ def _fits_empty(
     if level is None:
         return True
     leaves = {leaf.name for leaf in group.leaves()}
-    shapes = [m.shape for m in gang.members if m.leaf in leaves][: max(1, group.floor())]
+    shapes = [m.shape for m in gang.members if m.subgroup in leaves][: max(1, group.min_pods())]
     holds = np.ones(len(level.names), dtype=np.bool_)
     room = snapshot.nodes.allocatable
     for number in dict.fromkeys(shape.number for shape in shapes):
         alike = [shape for shape in shapes if shape.number == number]
-        if alike[0].uses_claims:
+        if alike[0].has_claims:
             return False
         mask = static_fit(alike[0], snapshot.nodes).mask
         copies = replicas_that_fit(alike[0], snapshot.resources, room, mask, room)
@@ -162,7 +162,7 @@ def _level_keys(snapshot: Snapshot, constraint: TopologyConstraint) -> tuple[str
     return tuple(dict.fromkeys(level for level in named if level))
 
 
-def _level(snapshot: Snapshot, constraint: TopologyConstraint, name: str) -> Level | None:
+def _level(snapshot: Snapshot, constraint: TopologyConstraint, name: str) -> TopologyLevel | None:
     """The domains of the level called ``name``; None where the topology has none of that name."""
     keys = _level_keys(snapshot, constraint)
     if keys is None or name not in keys:
@@ -181,14 +181,15 @@ def _occupied_nodes(statement: Statement, gang: Gang, group: Subgroup) -> Bools 
     rows = [
         nodes.positions[member.node]
         for member in gang.bound
-        if member.leaf in leaves
+        if member.subgroup in leaves
         and member.node in nodes.positions
         and member.pod.uid not in statement.evicted
     ]
     rows += [
         planned.row
         for member in gang.members
-        if member.leaf in leaves and (planned := statement.placed.get(member.pod.uid)) is not None
+        if member.subgroup in leaves
+        and (planned := statement.placed.get(member.pod.uid)) is not None
     ]
     if not rows:
         return None
@@ -203,7 +204,7 @@ NEAR_GANG_BONUS = 0.25
 
 def near_nodes(statement: Statement, gang: Gang) -> Bools | None:
     """(nodes,) bool: where the gang would rather be; None if it does not care."""
-    for wish in gang.near:
+    for wish in gang.gang_affinity:
         nodes = _nodes_near(statement, wish)
         if nodes.any():
             return nodes
@@ -217,7 +218,7 @@ def combined_preference(one: Floats | None, other: Floats | None) -> Floats | No
     return one + other
 
 
-def _nodes_near(statement: Statement, preference: Near) -> Bools:
+def _nodes_near(statement: Statement, preference: GangAffinity) -> Bools:
     columns = statement.snapshot.nodes
     inside = np.zeros(len(columns), dtype=np.bool_)
     other = statement.snapshot.gangs.get(preference.gang)

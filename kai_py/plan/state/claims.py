@@ -32,17 +32,17 @@ from kai_py.api.records.core import ObjectMeta, OwnerReference
 from kai_py.api.records.resource import (
     EXTENDED_RESOURCE_CLAIM_ANNOTATION,
     AllocationResult,
-    ConsumerReference,
     ResourceClaim,
+    ResourceClaimConsumerReference,
     ResourceClaimSpec,
     ResourceClaimStatus,
 )
 from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.grouping.gang import TopologyConstraint, constrained
+from kai_py.grouping.gang import TopologyConstraint, has_topology_constraint
 from kai_py.plan.plan import ClaimToCreate
 from kai_py.plan.state.device_api import Undo
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.group_claims import GROUPS
+from kai_py.snapshot.group_claims import POD_GROUPS
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
@@ -93,7 +93,7 @@ def claim_to_create(
     owner = OwnerReference(
         api_version="v1", kind="Pod", name=pod.name, uid=pod.uid, controller=True
     )
-    consumer = ConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
+    consumer = ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
     name = base[:MAX_BASE_LENGTH] + _name_suffix(pod.uid, spec.devices.requests)
     claim = ResourceClaim(
         metadata=ObjectMeta(
@@ -107,7 +107,7 @@ def claim_to_create(
         status=ResourceClaimStatus(allocation=allocation, reserved_for=(consumer,)),
     )
     asked = {request.name for request in spec.devices.requests}
-    uses = tuple(use for use in member.shape.extended.uses if use.request_name in asked)
+    uses = tuple(use for use in member.shape.extended.container_uses if use.request_name in asked)
     return ClaimToCreate(claim, uses)
 
 
@@ -150,8 +150,10 @@ class ClaimUsers:
         users |= self._joined.get(claim.metadata.uid, {}).keys()
         return not users <= self._left.get(claim.metadata.uid, {}).keys()
 
-    def _pods_of_consumer(self, consumer: ConsumerReference, claim_uid: str) -> Set[str]:
-        if consumer.resource != GROUPS:
+    def _pods_of_consumer(
+        self, consumer: ResourceClaimConsumerReference, claim_uid: str
+    ) -> Set[str]:
+        if consumer.resource != POD_GROUPS:
             return {consumer.uid}
         return self.group_pods.get(claim_uid, {consumer.uid})
 
@@ -179,7 +181,7 @@ def constrain_to_cliques(snapshot: Snapshot, devices: ClusterDevices) -> Snapsho
     kept = {
         key: _constrained_to_clique(snapshot.gangs[key], classes, largest)
         for key in snapshot.pending
-        if not constrained(snapshot.gangs[key].tree)
+        if not has_topology_constraint(snapshot.gangs[key].tree)
     }
     return replace(snapshot, gangs={**snapshot.gangs, **kept})
 

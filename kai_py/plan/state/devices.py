@@ -13,12 +13,12 @@ import numpy as np
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef
-from kai_py.dra.allocator import Allocated
+from kai_py.dra.allocator import Allocation
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.errors import AllocationError
-from kai_py.dra.freed import Freed
-from kai_py.dra.funnel import device_funnel
-from kai_py.dra.funnel_text import tell
+from kai_py.dra.freed import ReleasedAllocation
+from kai_py.dra.funnel import diagnose_allocation
+from kai_py.dra.funnel_text import diagnosis_message
 from kai_py.dra.holdings import DeviceState
 from kai_py.dra.question import Alternatives
 from kai_py.plan.plan import ClaimAllocation
@@ -36,7 +36,7 @@ from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.suspended import is_stand_in
+from kai_py.snapshot.suspended import is_placeholder
 
 
 class CycleDevices:
@@ -45,7 +45,7 @@ class CycleDevices:
     def __init__(self, devices: ClusterDevices, snapshot: Snapshot) -> None:
         """Start from what is allocated, without those who are leaving."""
         self._devices = devices
-        self._cluster = devices.fleet
+        self._cluster = devices.allocator
         self._snapshot = snapshot
         self._states = {
             Capacity.IDLE: devices.state.copy(),
@@ -53,13 +53,15 @@ class CycleDevices:
         }
         self._empty_state = DeviceState(devices.inventory.device)
         self._allocations: dict[str, AllocationResult] = {}
-        self._users = ClaimUsers({ref.uid: pods for ref, pods in snapshot.group_users.items()})
-        self._freed: dict[str, Freed] = {}
-        for of_group in snapshot.group_users:
+        self._users = ClaimUsers(
+            {ref.uid: pods for ref, pods in snapshot.group_claim_users.items()}
+        )
+        self._freed: dict[str, ReleasedAllocation] = {}
+        for of_group in snapshot.group_claim_users:
             self._free_unused(of_group)
-        for claim, ended_pod in snapshot.vacancies:
+        for claim, ended_pod in snapshot.releasable_claims:
             self._release_claim(claim, ended_pod)
-        for member in snapshot.leaving:
+        for member in snapshot.terminating:
             self.release(member)
 
     def replicas(self, shape: Shape, mask: Bools, count: int, capacity: Capacity) -> Ints:
@@ -72,7 +74,7 @@ class CycleDevices:
                 self._snapshot.nodes.records,
                 self._states[capacity],
                 limit=count,
-                among=rows,
+                node_rows=rows,
             )
         return found
 
@@ -88,7 +90,7 @@ class CycleDevices:
                 self._snapshot.nodes.records,
                 self._states[capacity],
                 limit=count,
-                among=rows,
+                node_rows=rows,
             )
             if part is None:
                 return None
@@ -105,13 +107,15 @@ class CycleDevices:
         answer = self._cluster.allocate(
             [*claims, *made], self._snapshot.nodes.records, row, self._states[capacity]
         )
-        if not isinstance(answer, Allocated) or self._are_reassigned(member.claims):
+        if not isinstance(answer, Allocation) or self._are_reassigned(member.claims):
             return None
         written = list(zip(missing, answer.allocations, strict=False))
         undo = [self._record_allocation(ref, allocation) for ref, allocation in written]
         make = claim_to_create(member, made[0], answer.allocations[-1]) if made else None
         if make is not None:
-            undo += [state.hold(answer.allocations[-1]) for state in self._states.values()]
+            undo += [
+                state.mark_allocated(answer.allocations[-1]) for state in self._states.values()
+            ]
         undo += [self._reallocate_freed(ref) for ref in member.claims if ref.uid in self._freed]
         undo += [self._users.join(ref.uid, member.pod.uid) for ref in member.claims]
         allocate = tuple(ClaimAllocation(ref, found) for ref, found in written)
@@ -120,9 +124,9 @@ class CycleDevices:
     def _refund(self, member: Member, allocated: Sequence[ClaimAllocation]) -> dict[str, float]:
         """What the gang pays less for claims that are its own."""
         uses = dict(zip(member.claims, member.shape.claims, strict=False))
-        group = member.for_group.claims if member.for_group is not None else ()
+        group = member.group_reservation.claims if member.group_reservation is not None else ()
         return total(
-            self._devices.saved(uses[new.claim].spec, new.allocation)
+            self._devices.refund(uses[new.claim].spec, new.allocation)
             for new in allocated
             if uses[new.claim].claim is None or new.claim in group
         )
@@ -140,7 +144,7 @@ class CycleDevices:
         everywhere = np.arange(len(nodes), dtype=np.int64)
         return any(
             self._cluster.count_fits(
-                [*missing, *made], nodes, self._empty_state, limit=1, among=rows
+                [*missing, *made], nodes, self._empty_state, limit=1, node_rows=rows
             ).any()
             for made, rows in extended_claims_by_node(shape, self._snapshot, everywhere)
         )
@@ -157,11 +161,11 @@ class CycleDevices:
         if not missing:
             return "the claim is about to lose its devices, which others were given"
         state, nodes = self._states[Capacity.IDLE], self._snapshot.nodes.records
-        funnel = device_funnel(self._cluster, missing, nodes, state, rows)
+        funnel = diagnose_allocation(self._cluster, missing, nodes, state, rows)
         if isinstance(funnel, AllocationError):
             return str(funnel)
         head = f"{len(rows) if made else int(np.count_nonzero(mask))} cannot allocate all claims"
-        return f"{head}: {tell(funnel, missing)}"
+        return f"{head}: {diagnosis_message(funnel, missing)}"
 
     def _shape_claims(self, shape: Shape, mask: Bools) -> tuple[Bools, list[ResourceClaim]]:
         """Nodes from which what is allocated can be reached, and the claims still to allocate."""
@@ -181,7 +185,7 @@ class CycleDevices:
     def _claim(self, member: Member, ref: ClaimRef) -> ResourceClaim:
         """The claim, or what it will be if it stands for one that is still to be made."""
         known = self._snapshot.devices.claims.get((ref.namespace, ref.name))
-        exists = member.state is not PodState.AWAITED and not is_stand_in(member.pod.uid)
+        exists = member.state is not PodState.EXPECTED and not is_placeholder(member.pod.uid)
         if known is not None and exists:
             return known
         meta = ObjectMeta(name=ref.name, namespace=ref.namespace, uid=ref.uid)
@@ -195,7 +199,7 @@ class CycleDevices:
 
     def _record_allocation(self, ref: ClaimRef, allocation: AllocationResult) -> Undo:
         self._allocations[ref.uid] = allocation
-        undo = [state.hold(allocation) for state in self._states.values()]
+        undo = [state.mark_allocated(allocation) for state in self._states.values()]
         return _undo_all([*undo, lambda: _delete(self._allocations, ref.uid)])
 
     def _release_claim(self, ref: ClaimRef, pod_uid: str) -> Undo:
@@ -216,12 +220,12 @@ class CycleDevices:
     def _free(self, ref: ClaimRef, allocation: AllocationResult) -> Undo:
         later = self._states[Capacity.FUTURE_IDLE]
         undo = later.release(allocation)
-        self._freed[ref.uid] = Freed.after(allocation, later)
+        self._freed[ref.uid] = ReleasedAllocation.capture(allocation, later)
         return _undo_all([undo, lambda: _delete(self._freed, ref.uid)])
 
     def _reallocate_freed(self, ref: ClaimRef) -> Undo:
         freed = self._freed.pop(ref.uid)
-        undo = self._states[Capacity.FUTURE_IDLE].hold(freed.allocation)
+        undo = self._states[Capacity.FUTURE_IDLE].mark_allocated(freed.allocation)
         return _undo_all([lambda: self._freed.update({ref.uid: freed}), undo])
 
     def _are_reassigned(self, claims: Sequence[ClaimRef]) -> bool:
@@ -230,7 +234,7 @@ class CycleDevices:
     def _is_reassigned(self, uid: str) -> bool:
         """Tell whether the claim is losing its devices and others were given some of them."""
         freed = self._freed.get(uid)
-        return freed is not None and not freed.still_free(self._states[Capacity.FUTURE_IDLE])
+        return freed is not None and not freed.can_restore(self._states[Capacity.FUTURE_IDLE])
 
 
 def _undo_all(steps: Sequence[Callable[[], None]]) -> Undo:
@@ -241,7 +245,7 @@ def _undo_all(steps: Sequence[Callable[[], None]]) -> Undo:
     return undo
 
 
-def _delete(table: dict[str, AllocationResult] | dict[str, Freed], key: str) -> None:
+def _delete(table: dict[str, AllocationResult] | dict[str, ReleasedAllocation], key: str) -> None:
     del table[key]
 
 

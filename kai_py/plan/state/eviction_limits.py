@@ -25,7 +25,7 @@ from typing import Protocol, TypeVar
 from kai_py.plan.plan import Action, Eviction
 from kai_py.plan.state.statement import Evicted
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.queue_specs import EvictionRecord, QueueSpec, inherited
+from kai_py.snapshot.queue_specs import EvictionRecord, QueueInfo, inherited
 from kai_py.snapshot.snapshot import Snapshot
 
 HOUR = 3600.0
@@ -40,7 +40,7 @@ class EvictionHistory:
     by_queue: dict[str, list[EvictionRecord]] = field(default_factory=dict)
     _known: set[str] = field(default_factory=set)
 
-    def restore(self, queues: Iterable[QueueSpec]) -> None:
+    def restore(self, queues: Iterable[QueueInfo]) -> None:
         """Take over what the statuses of queues say that were not seen before."""
         for spec in queues:
             if spec.name in self._known:

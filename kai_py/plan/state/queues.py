@@ -22,15 +22,15 @@ from kai_py.policy.round_robin import GangCosts, cumulative_usage
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU, Accounting, total
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.queue_specs import DEVICE_ATTRIBUTE, QueueProblem, QueueSpec, UsageRecord
-from kai_py.snapshot.queues import Index, QueueTable, build_queues
+from kai_py.snapshot.queue_specs import DEVICE_ATTRIBUTE, QueueInfo, QueueProblem, UsageRecord
+from kai_py.snapshot.queues import Index, QueueTable, build_queue_table
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 
 QueueTree = tuple[QueueTable, tuple[QueueProblem, ...]]
 """All queues, and what is wrong with which of them."""
 
-TreeInputs = tuple[tuple[QueueSpec, ...], tuple[str, ...]]
+TreeInputs = tuple[tuple[QueueInfo, ...], tuple[str, ...]]
 """The queues as users wrote them, and the resources that are counted."""
 
 ShareInputs = tuple[bytes, bytes, bytes | None, FairnessRules]
@@ -46,11 +46,11 @@ class FairShareCache:
     _share_inputs: ShareInputs | None = None
     _shares: FairShare | None = None
 
-    def tree(self, specs: Sequence[QueueSpec], resources: Sequence[str]) -> QueueTree:
+    def tree(self, specs: Sequence[QueueInfo], resources: Sequence[str]) -> QueueTree:
         """The queues of ``specs`` over ``resources``, as of ``build_queues``."""
         written = tuple(specs), tuple(resources)
         if self._tree is None or written != self._tree_inputs:
-            self._tree_inputs, self._tree = written, build_queues(specs, resources)
+            self._tree_inputs, self._tree = written, build_queue_table(specs, resources)
             self._shares = None
         return self._tree
 
@@ -206,7 +206,7 @@ def quota_of(
     positions = {name: row for row, name in enumerate(resources)}
     empty = np.zeros((len(resources), len(queues)))
     own, demand, fixed = empty.copy(), empty.copy(), empty.copy()
-    sums = (snapshot.queue_usage, snapshot.queue_demand, snapshot.queue_fixed)
+    sums = (snapshot.queue_allocated, snapshot.queue_requested, snapshot.queue_non_preemptible)
     for table, amounts in zip((own, demand, fixed), sums, strict=True):
         for queue, charge in amounts.items():
             _add_charge(table, queues, positions, queue, charge)
@@ -279,7 +279,7 @@ def _capacity(
             capacity[resources.index(name)] = nodes.allocatable[row, usable].sum()
     for row, name in enumerate(resources):
         if name.startswith((DEVICE_CLASS, DEVICE_ATTRIBUTE)):
-            capacity[row] = accounting.row_count(name)
+            capacity[row] = accounting.device_count(name)
     gpus = gpus_of_nodes(snapshot, accounting, device_gpus)
     capacity[resources.index(GPU)] = gpus[usable].sum()
     return capacity

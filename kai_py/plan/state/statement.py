@@ -19,7 +19,7 @@ import numpy as np
 from msgspec import Struct
 
 from kai_py.api.choices import FillStrategy
-from kai_py.api.gpu_share import CARD, SharedGpu
+from kai_py.api.gpu_share import GPU_RESOURCE, SharedGpu
 from kai_py.api.references import ClaimRef
 from kai_py.plan.plan import Action, ClaimAllocation, ClaimToCreate
 from kai_py.plan.state.capacity import Capacity
@@ -39,7 +39,7 @@ from kai_py.policy.pod_rules import PodRules
 from kai_py.policy.round_robin import GangCosts
 from kai_py.snapshot.accounting import GPU, total
 from kai_py.snapshot.gangs import Charge, Gang, Member
-from kai_py.snapshot.neighbour import Neighbour
+from kai_py.snapshot.neighbour import PlacedPod
 from kai_py.snapshot.queues import Index
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.shape import Shape
@@ -127,7 +127,7 @@ class Statement:
             else NodeLimits(limits, zones)
         )
         self._sharing_strategy = sharing
-        self._gpu_row = snapshot.resources.positions.get(CARD)
+        self._gpu_row = snapshot.resources.positions.get(GPU_RESOURCE)
         self.changed_rows: list[int] = []
         self.placed: dict[str, Assignment] = {}
         self.evicted: dict[str, Evicted] = {}
@@ -170,15 +170,15 @@ class Statement:
         known = self._vectors.get(shape.number)
         if known is None:
             positions = self.snapshot.resources.positions
-            asked = total((shape.requests, shape.mirrored))
+            asked = total((shape.requests, shape.plugin_equivalents))
             listed = {name: amount for name, amount in asked.items() if name in positions}
             known = self._vectors[shape.number] = self.snapshot.resources.vector(listed)
         return known
 
     @cached_property
-    def pods_on_nodes(self) -> Mapping[str, Neighbour]:
+    def pods_on_nodes(self) -> Mapping[str, PlacedPod]:
         """By uid, pods on nodes as rules between pods see them; nobody where there are none."""
-        return {pod.uid: pod for pod in self.snapshot.neighbours}
+        return {pod.uid: pod for pod in self.snapshot.placed_pods}
 
     def pod_rules(self, capacity: Capacity) -> PodRules:
         """Pods on nodes now, or once those who leave have left; with those placed so far."""
@@ -186,14 +186,14 @@ class Statement:
         gone = self.evicted if capacity is Capacity.FUTURE_IDLE else {}
         standing = [
             pod
-            for pod in self.snapshot.neighbours
+            for pod in self.snapshot.placed_pods
             if pod.node in nodes.positions and pod.uid not in gone
         ]
         for uid, planned in self.placed.items():
             shape = planned.member.shape
             refuses = shape.pod_anti_affinity.required if shape.pod_anti_affinity else ()
             node = nodes.names[planned.row]
-            standing.append(Neighbour(uid, node, shape.namespace, shape.labels, refuses))
+            standing.append(PlacedPod(uid, node, shape.namespace, shape.labels, refuses))
         return PodRules(nodes, standing, self.snapshot.namespaces)
 
     def place(
@@ -239,13 +239,15 @@ class Statement:
             )
             self._record(member.pod.uid, planned)
             if taken.refund:
-                self._charge(gang, taken.refund, -1.0, non_preemptible=gang.is_fixed(member))
+                self._charge(
+                    gang, taken.refund, -1.0, non_preemptible=gang.is_non_preemptible(member)
+                )
             placed += 1
         if placed:
             self._assume(members[0].shape, row, placed, capacity)
             for member in members[:placed]:
                 cost = self._cost_on(member, row)
-                self._charge(gang, cost, 1.0, non_preemptible=gang.is_fixed(member))
+                self._charge(gang, cost, 1.0, non_preemptible=gang.is_non_preemptible(member))
         return placed
 
     def place_resources_only(
@@ -259,7 +261,7 @@ class Statement:
         """Place pods of one shape, which asks for nothing but room on a node, each on its row."""
         self.assume_rows(members[0].shape, rows, capacity)
         self._record_all([(gang, member) for member in members], rows, action, capacity)
-        paying = Counter((id(member.charge), gang.is_fixed(member)) for member in members)
+        paying = Counter((id(member.charge), gang.is_non_preemptible(member)) for member in members)
         charges = {id(member.charge): member.charge for member in members}
         for (charge, fixed), count in paying.items():
             self._charge(gang, charges[charge], 1.0, count, non_preemptible=fixed)
@@ -301,7 +303,7 @@ class Statement:
                 ended, unshare = self.shared_gpus.release(member, row)
                 self._undo.append(unshare)
                 self._shift_gpus(row, ended, Capacity.FUTURE_IDLE)
-        fixed = victim.gang.is_fixed(member)
+        fixed = victim.gang.is_non_preemptible(member)
         self._charge(victim.gang, member.charge, -1.0, non_preemptible=fixed)
 
     def _allocate_gpu_share(

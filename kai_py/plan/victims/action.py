@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kai_py.grouping.terms import Near
+from kai_py.grouping.terms import GangAffinity
 from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.gang_queue import GangQueue
 from kai_py.plan.placement.fit import by_shape, dominates
@@ -38,7 +38,7 @@ StartSearch = Callable[[Gang, PlacementRequest], tuple[VictimSearch, Iterable[Vi
 PlaceBatch = Callable[[GangQueue, Gang], None]
 """Serves gangs that come after one that was placed, as far as they need no search."""
 
-PreemptorClass = tuple[str, bool, bool, tuple[Near, ...]]
+PreemptorClass = tuple[str, bool, bool, tuple[GangAffinity, ...]]
 """Queue, whether the pods and whether all of it can be taken back, where it would rather be."""
 
 UnschedulableRequests = dict[tuple[PreemptorClass, int], list[tuple[int, int]]]
@@ -127,7 +127,7 @@ def _may_preempt(state: CycleState, gang: Gang) -> bool:
 
 def _exceeds_deserved(state: CycleState, gang: Gang, request: PlacementRequest) -> bool:
     """Non-preemptible pods above what the queue deserves: nobody's leaving changes that."""
-    if gang.can_give_back(request.members):
+    if gang.is_preemptible(request.members):
         return False
     quota = state.quota
     cost = quota.cost_of(request.members)
@@ -166,7 +166,7 @@ def _signature(
     shape = request_signature(state, gang, request)
     if shape is None:
         return None
-    who = gang.queue, gang.can_give_back(request.members), gang.preemptible, gang.near
+    who = gang.queue, gang.is_preemptible(request.members), gang.preemptible, gang.gang_affinity
     return _RequestSignature(who, shape, gang.priority, len(request.members))
 
 

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from kai_py.api.gpu_share import CARD
-from kai_py.grouping.gang import constrained
+from kai_py.api.gpu_share import GPU_RESOURCE
+from kai_py.grouping.gang import has_topology_constraint
 from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.topology import required_domains
@@ -32,7 +32,7 @@ from kai_py.policy.queue_usage import diverging_siblings
 from kai_py.policy.reclaim_rules import Reclaimer, max_victims
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.labels import NOWHERE
+from kai_py.snapshot.labels import NO_DOMAIN
 from kai_py.snapshot.resources import Bools, Floats, Ints
 from kai_py.snapshot.shape import Shape
 
@@ -83,7 +83,7 @@ class CapacityCount:
 
     def _recount(self, row: int) -> None:
         domain = 0 if self._domains is None else int(self._domains[row])
-        if domain == NOWHERE:
+        if domain == NO_DOMAIN:
             return
         free, devices = self._free[row], self._freed_devices.get(row, 0.0)
         changed = False
@@ -139,7 +139,7 @@ class ShapeCount:
         ]
         self._one_per_node = bool(shape.host_ports)
         self._share = shape.gpu_share
-        self._gpu_row = resources.positions.get(CARD)
+        self._gpu_row = resources.positions.get(GPU_RESOURCE)
         self._allocatable = rows
         self._devices = group[0].charge.get(GPU, 0.0) if shape.needs_devices else 0.0
         self._mask = state.placer.shapes.fits.static_fits.of(shape, nodes).mask
@@ -217,7 +217,7 @@ def _sums_by_domain(fitting: Ints, domains: Ints | None) -> list[int]:
     if domains is None:
         return [int(fitting.sum())]
     sums = np.zeros(int(domains.max(initial=0)) + 1, dtype=np.int64)
-    inside = domains != NOWHERE
+    inside = domains != NO_DOMAIN
     np.add.at(sums, domains[inside], fitting[inside])
     listed: list[int] = sums.tolist()
     return listed
@@ -236,7 +236,7 @@ def max_freed(state: CycleState, member: Member) -> Floats:
     """(resources,) the most that a node has again when the pod leaves; a part counts as its GPU."""
     vector, card = (
         state.statement.request_vector(member.shape),
-        state.snapshot.resources.positions.get(CARD),
+        state.snapshot.resources.positions.get(GPU_RESOURCE),
     )
     share = member.shape.gpu_share
     if share is None or card is None:
@@ -251,10 +251,10 @@ def is_exact(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool:
     shape = members[0].shape
     return (
         all(member.shape is shape for member in members)
-        and not any(constrained(child) for child in gang.tree.children)
-        and not state.snapshot.neighbours
+        and not any(has_topology_constraint(child) for child in gang.tree.children)
+        and not state.snapshot.placed_pods
         and not has_pod_rules(shape)
-        and not shape.uses_claims
+        and not shape.has_claims
         and shape.gpu_share is None
         and not state.snapshot.gpu_sharing.rows.size
         and not state.statement.limits.refusing(shape)
@@ -269,7 +269,9 @@ def could_free_enough_gpus(
     reclaimable: Bools,
 ) -> bool:
     """Whether enough GPUs could come free; ``asked_queues``: (queues,) whose pods may be lost."""
-    needed = sum(member.shape.reported_requests.get(CARD, 0.0) for member in request.members)
+    needed = sum(
+        member.shape.reported_requests.get(GPU_RESOURCE, 0.0) for member in request.members
+    )
     free = _free_gpus(state)
     return needed <= free or needed <= free + _max_reclaimable_gpus(
         state, pool, reclaimer, reclaimable
@@ -277,7 +279,7 @@ def could_free_enough_gpus(
 
 
 def _free_gpus(state: CycleState) -> float:
-    card = state.snapshot.resources.positions.get(CARD)
+    card = state.snapshot.resources.positions.get(GPU_RESOURCE)
     if card is None:
         return 0.0
     _, parts = state.statement.shared_gpus.all_free_fractions(Capacity.FUTURE_IDLE)

@@ -29,7 +29,7 @@ def relocate(state: CycleState, units: Sequence[VictimUnit], action: Action) -> 
     for group in sorted(by_gang.values(), key=lambda group: _relocation_order(group[0].gang)):
         lost_leaves: set[str] = set()
         for unit in reversed(group):
-            orphaned = any(member.leaf in lost_leaves for member in unit.members)
+            orphaned = any(member.subgroup in lost_leaves for member in unit.members)
             if not orphaned and _relocate_unit(state, unit, action):
                 moved.add(id(unit))
             else:
@@ -144,7 +144,7 @@ def _with_own_labels(state: CycleState, member: Member) -> Member:
 def _with_new_claims(member: Member) -> Member:
     """``member`` as its successor; the number of the shape stays its own from cycle to cycle."""
     shape = member.shape
-    uses = tuple(replace(use, claim=None, pinned=None) for use in shape.claims)
+    uses = tuple(replace(use, claim=None, node_selector=None) for use in shape.claims)
     new = replace(shape, number=-2 - shape.number, claims=uses)
     kept = member.claims[: len(uses)]
     claims = tuple(replace(r, name=f"{r.name}/new", uid=f"{r.uid}/new") for r in kept)

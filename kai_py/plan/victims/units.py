@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kai_py.grouping.gang import Subgroup, satisfied
+from kai_py.grouping.gang import Subgroup, is_satisfied
 from kai_py.plan.placement.next_pods import active_counts, members_by_leaf, neediest_first
 from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.gangs import Gang, Member
@@ -58,7 +58,7 @@ def victim_units(gang: Gang, statement: Statement) -> list[VictimUnit]:
     units = _units_in_order(gang, statement)
     if not gang.semi_preemptible:
         return units
-    return [unit for unit in units if gang.can_give_back(unit.members)]
+    return [unit for unit in units if gang.is_preemptible(unit.members)]
 
 
 def _units_in_order(gang: Gang, statement: Statement) -> list[VictimUnit]:
@@ -66,17 +66,17 @@ def _units_in_order(gang: Gang, statement: Statement) -> list[VictimUnit]:
     if not staying:
         return []
     leaves = tuple(leaf.name for leaf in gang.tree.leaves())
-    if len(gang.members) == len(staying) == gang.tree.floor():
+    if len(gang.members) == len(staying) == gang.tree.min_pods():
         return [VictimUnit(gang, tuple(staying), leaves)]
-    starting = frozenset(m.leaf for m in gang.members if m.pod.uid in statement.placed)
-    stock = _RunningPods(Counter(m.leaf for m in staying), members_by_leaf(staying), starting)
+    starting = frozenset(m.subgroup for m in gang.members if m.pod.uid in statement.placed)
+    stock = _RunningPods(Counter(m.subgroup for m in staying), members_by_leaf(staying), starting)
     units: list[VictimUnit] = []
-    if satisfied(gang.tree, active_counts(gang, statement)):
+    if is_satisfied(gang.tree, active_counts(gang, statement)):
         while (
             unit := _elastic_pod(gang, gang.tree, stock) or _spare_subgroup(gang, gang.tree, stock)
         ) is not None:
             units.append(unit)
-    core = [member for member in staying if member in stock.candidates.get(member.leaf, ())]
+    core = [member for member in staying if member in stock.candidates.get(member.subgroup, ())]
     if core and not starting:
         units.append(VictimUnit(gang, tuple(core), leaves))
     return units
@@ -84,7 +84,7 @@ def _units_in_order(gang: Gang, statement: Statement) -> list[VictimUnit]:
 
 def is_orphaned(unit: VictimUnit, others: Iterable[VictimUnit]) -> bool:
     """Whether ``unit`` would be left in a leaf that one of ``others`` empties."""
-    leaves = {member.leaf for member in unit.members}
+    leaves = {member.subgroup for member in unit.members}
     return any(
         other is not unit
         and other.gang.key == unit.gang.key
@@ -117,7 +117,7 @@ class _RunningPods:
 
 def _elastic_pod(gang: Gang, tree: Subgroup, pods: _RunningPods) -> VictimUnit | None:
     """One pod above the floor of its leaf."""
-    if tree.leaves_whole:
+    if tree.evicted_together:
         return None
     if not tree.children:
         above = pods.running.get(tree.name, 0) > tree.min_members
@@ -133,12 +133,12 @@ def _elastic_pod(gang: Gang, tree: Subgroup, pods: _RunningPods) -> VictimUnit |
 
 def _spare_subgroup(gang: Gang, tree: Subgroup, pods: _RunningPods) -> VictimUnit | None:
     """All pods of one subgroup that its parent can do without."""
-    if tree.leaves_whole:
+    if tree.evicted_together:
         return None
     children = neediest_first(tree.children, pods.running)
-    reached = sum(satisfied(child, pods.running) for child in children)
+    reached = sum(is_satisfied(child, pods.running) for child in children)
     needed = len(children) if tree.min_subgroups is None else tree.min_subgroups
-    idle = [child for child in children if not satisfied(child, pods.running)]
+    idle = [child for child in children if not is_satisfied(child, pods.running)]
     for child in idle + (children[::-1] if reached > needed else []):
         taken = _whole_subgroup(child, pods)
         if taken:
@@ -194,10 +194,10 @@ def keeps_min_members(gang: Gang, units: Sequence[VictimUnit], statement: Statem
     left = _running_by_leaf(gang, statement)
     given = pods_of(unit for unit in units if unit.gang.key == gang.key)
     for member in given:
-        left[member.leaf] -= 1
+        left[member.subgroup] -= 1
     least = {leaf.name: leaf.min_members for leaf in gang.tree.leaves()}
-    whole = all(left[member.leaf] >= least.get(member.leaf, 0) for member in given)
-    return whole and satisfied(gang.tree, left)
+    whole = all(left[member.subgroup] >= least.get(member.subgroup, 0) for member in given)
+    return whole and is_satisfied(gang.tree, left)
 
 
 def _has_elastic_pods(gang: Gang, statement: Statement) -> bool:
@@ -208,7 +208,7 @@ def _has_elastic_pods(gang: Gang, statement: Statement) -> bool:
 
 
 def _evicted_whole(tree: Subgroup) -> bool:
-    return tree.leaves_whole or any(map(_evicted_whole, tree.children))
+    return tree.evicted_together or any(map(_evicted_whole, tree.children))
 
 
 def _running_by_leaf(gang: Gang, statement: Statement) -> dict[str, int]:
@@ -216,5 +216,5 @@ def _running_by_leaf(gang: Gang, statement: Statement) -> dict[str, int]:
     left: dict[str, int] = {}
     for member in gang.bound:
         if member.pod.uid not in statement.evicted:
-            left[member.leaf] = left.get(member.leaf, 0) + 1
+            left[member.subgroup] = left.get(member.subgroup, 0) + 1
     return left

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from kai_py.api.gpu_share import CARD
+from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.policy.fit import StaticFits
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.shape import Shape
@@ -24,8 +24,8 @@ def could_strand(shapes: Iterable[Shape], snapshot: Snapshot, static_fits: Stati
     """Whether pods of ``shapes`` could, on the nodes of ``snapshot``."""
     if snapshot.gpu_sharing.rows.size:
         return True
-    card = snapshot.resources.positions.get(CARD)
-    plain = [shape for shape in shapes if not shape.uses_claims]
+    card = snapshot.resources.positions.get(GPU_RESOURCE)
+    plain = [shape for shape in shapes if not shape.has_claims]
     if card is None:
         return False
     if any(shape.gpu_share is not None for shape in plain):
@@ -36,7 +36,7 @@ def could_strand(shapes: Iterable[Shape], snapshot: Snapshot, static_fits: Stati
         accepts = static_fits.of(shape, snapshot.nodes).mask & having
         if not accepts.any():
             continue
-        if CARD not in shape.requests or _exhausts_node_first(shape, snapshot, accepts):
+        if GPU_RESOURCE not in shape.requests or _exhausts_node_first(shape, snapshot, accepts):
             return True
         if accepted is not None and not np.array_equal(accepts, accepted):
             return True
@@ -46,7 +46,7 @@ def could_strand(shapes: Iterable[Shape], snapshot: Snapshot, static_fits: Stati
 
 def _exhausts_node_first(shape: Shape, snapshot: Snapshot, accepts: Bools) -> bool:
     """Whether pods of the shape alone fill the CPU or memory of a node before its GPUs."""
-    needed = _free(snapshot, CARD) / shape.requests[CARD]
+    needed = _free(snapshot, GPU_RESOURCE) / shape.requests[GPU_RESOURCE]
     return any(
         bool(((_free(snapshot, name) < shape.requests[name] * needed) & accepts).any())
         for name in ("cpu", "memory")

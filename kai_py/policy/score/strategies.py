@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from kai_py.api.gpu_share import CARD
+from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.best_fit import best_fit
 from kai_py.policy.score.clustering import clustering
@@ -109,9 +109,9 @@ def _supply(
 ) -> Floats:
     """(m,) the part of all GPUs that is on nodes which hold such a pod when they are empty."""
     positions, amounts = snapshot.resources.positions, snapshot.nodes.allocatable
-    if CARD not in positions:
+    if GPU_RESOURCE not in positions:
         return np.zeros(len(cpu))
-    gpus = np.floor(amounts[positions[CARD]])
+    gpus = np.floor(amounts[positions[GPU_RESOURCE]])
     holds = accepts & (gpus[:, None] >= devices)
     holds &= amounts[positions["cpu"]][:, None] >= cpu
     holds &= amounts[positions["memory"]][:, None] >= memory
@@ -122,5 +122,5 @@ def _gpu_request(shape: Shape, smallest: float) -> tuple[int, float]:
     """GPUs that a shape asks for, and milli of each; memory as a part of the smallest GPU."""
     share = shape.gpu_share
     if share is None:
-        return int(shape.requests.get(CARD, 0.0)), WHOLE_GPU
+        return int(shape.requests.get(GPU_RESOURCE, 0.0)), WHOLE_GPU
     return share.devices, WHOLE_GPU * share.gpus(smallest) / share.devices

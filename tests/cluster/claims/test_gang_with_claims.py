@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kai_py.api.crd import crds
-from kai_py.config import Configuration, LeaderElection
+from kai_py.config import Configuration, LeaderElectionConfig
 from kai_py.observe.metrics import Metrics
 from kai_py.scheduler import Scheduler
 from kai_py.watch.client import Client, connect
@@ -146,7 +146,7 @@ async def scheduling(cluster: Cluster):
 
 
 def make_scheduler(client: Client) -> Scheduler:
-    configuration = Configuration(leader_election=LeaderElection(enabled=False))
+    configuration = Configuration(leader_election=LeaderElectionConfig(enabled=False))
     return Scheduler(client, configuration, Metrics(CollectorRegistry()), identity="test")
 
 

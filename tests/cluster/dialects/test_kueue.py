@@ -2,14 +2,14 @@
 
 import pytest
 
-from kai_py.config import Kueue
+from kai_py.config import KueueConfig
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.manifests import pod, pod_spec
 from tests.support.cluster.scheduling import EAGER, scheduling
 from tests.support.cluster.view import View
 
-BESIDE = EAGER.model_copy(update={"kueue": Kueue(coexistence=True)})
+BESIDE = EAGER.model_copy(update={"kueue": KueueConfig(coexistence=True)})
 GATE = "kueue.x-k8s.io/admission"
 GROUP = {"kueue.x-k8s.io/pod-group-name": "train", "kueue.x-k8s.io/managed": "true"}
 COUNT = {"kueue.x-k8s.io/pod-group-total-count": "2"}

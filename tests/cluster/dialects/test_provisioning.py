@@ -6,8 +6,8 @@ The scheduler has the permissions that `kai-py install` gives it, so only on the
 import time
 from pathlib import Path
 
-from kai_py.api.autoscaling import Autoscaling, Provisioning
-from kai_py.api.timestamp import timestamp
+from kai_py.api.autoscaling import AutoscalingConfig, ProvisioningConfig
+from kai_py.api.timestamp import format_time
 from kai_py.deploy.objects import NAME
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.cluster.gangs.test_frameworks import Framework, served
@@ -26,7 +26,9 @@ TEMPLATES = "/api/v1/namespaces/default/podtemplates"
 CLASS = "check-capacity.autoscaling.x-k8s.io"
 ASKING = EAGER.model_copy(
     update={
-        "autoscaling": Autoscaling(provisioning=Provisioning(class_name=CLASS, retry_after=2.0))
+        "autoscaling": AutoscalingConfig(
+            provisioning=ProvisioningConfig(class_name=CLASS, retry_after=2.0)
+        )
     }
 )
 
@@ -133,7 +135,7 @@ async def answer(real: Cluster, asked: Document, kind: str, status: str) -> None
         "status": status,
         "reason": kind,
         "message": "so says the test" if kind != "Accepted" else "",
-        "lastTransitionTime": timestamp(time.time()),
+        "lastTransitionTime": format_time(time.time()),
     }
     path = f"{REQUESTS}/{asked['metadata']['name']}/status"
     await real.api.patch(path, {"status": {"conditions": [stated]}})

@@ -20,7 +20,7 @@ from typing import Any, Self
 import aiohttp
 import msgspec
 
-from kai_py.api.timestamp import timestamp
+from kai_py.api.timestamp import format_time
 from tests.cluster.fake_kubelet import pods
 from tests.cluster.fake_kubelet.admission import Admission
 from tests.cluster.fake_kubelet.devices import Devices
@@ -209,10 +209,10 @@ class FakeKubelet:
             await self._start(pod)
         elif step is _Step.FINISH:
             exit_code = int(pod.number(pods.EXIT_CODE) or 0)
-            await self._patch_status(pod, pods.finished(pod, exit_code, timestamp(time.time())))
+            await self._patch_status(pod, pods.finished(pod, exit_code, format_time(time.time())))
         else:
             if not pod.finished:
-                ended = pods.finished(pod, pods.STOPPED_BY_SIGNAL, timestamp(time.time()))
+                ended = pods.finished(pod, pods.STOPPED_BY_SIGNAL, format_time(time.time()))
                 await self._patch_status(pod, ended)
             options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}}
             await self._api.delete(pod.path, options)
@@ -228,7 +228,7 @@ class FakeKubelet:
             self._try_again(_Step.START, pod, obstacle)
             return
         self.waiting.pop(pod.key, None)
-        await self._patch_status(pod, pods.running(pod, timestamp(time.time())))
+        await self._patch_status(pod, pods.running(pod, format_time(time.time())))
 
     def _try_again(self, step: _Step, pod: Pod, reason: str) -> None:
         self.waiting[pod.key] = reason

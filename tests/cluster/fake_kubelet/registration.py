@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import aiohttp
 
-from kai_py.api.timestamp import timestamp
+from kai_py.api.timestamp import format_time
 from tests.cluster.fake_kubelet.nodes import (
     LEASE_NAMESPACE,
     Document,
@@ -56,7 +56,7 @@ async def renew_lease(api: Api, name: str) -> None:
 
 
 async def _register(api: Api, node: FakeNode) -> None:
-    made = await _ensure(api, "/api/v1/nodes", node_document(node, timestamp(time.time())))
+    made = await _ensure(api, "/api/v1/nodes", node_document(node, format_time(time.time())))
     uid = made["metadata"]["uid"]
     await _ensure(api, _LEASES, lease_document(node, uid, _now_micro()))
     if node.published_gpus:

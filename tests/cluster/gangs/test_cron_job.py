@@ -2,7 +2,7 @@
 
 import time
 
-from kai_py.api.timestamp import timestamp
+from kai_py.api.timestamp import format_time
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster
@@ -38,5 +38,5 @@ def cron_job(name: str, size: int) -> Document:
 
 async def is_due(real: Cluster, name: str) -> None:
     """Let the controller find that it missed the last new year."""
-    status = {"status": {"lastScheduleTime": timestamp(time.time() - LONGER_THAN_A_YEAR)}}
+    status = {"status": {"lastScheduleTime": format_time(time.time() - LONGER_THAN_A_YEAR)}}
     await real.api.patch(f"{CRON_JOBS}/{name}/status", status)

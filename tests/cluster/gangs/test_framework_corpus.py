@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from kai_py.grouping.gang import satisfied
+from kai_py.grouping.gang import is_satisfied
 from kai_py.snapshot.gangs import Gang, PodState
 from tests.cluster.fake_kubelet import FakeNode
 from tests.cluster.gangs.test_frameworks import Framework, definition
@@ -55,7 +55,7 @@ def resource_of(case: Case, gang: Gang) -> str:
 
 def starts(gang: Gang) -> bool:
     """Whether nothing but room keeps the gang from starting."""
-    waits = any(member.waiting or member.problem for member in gang.members)
+    waits = any(member.waiting_for or member.problem for member in gang.members)
     gated = any(member.state is PodState.GATED for member in gang.members)
     ready = gang.can_be_satisfied and bool(gang.queue)
     return ready and not gang.problem and not waits and not gated
@@ -96,7 +96,7 @@ def complete(pods: list[Document], gangs: Iterable[Gang]) -> None:
     entries = {name: each for each in pods for name in each["names"]}
     for gang in gangs:
         counts = gang.counts(*PodState)
-        like = {member.leaf: member.pod.name for member in gang.members}
+        like = {member.subgroup: member.pod.name for member in gang.members}
         for leaf in gang.tree.leaves():
             missing = leaf.min_members - counts.get(leaf.name, 0)
             if leaf.name in like:
@@ -119,7 +119,7 @@ async def test_gangs_of_all_frameworks_wait_whole_and_start_whole(real: Cluster)
     every = cases()
     assert len(every) >= 30
     whole = [(case, gang) for case in every for gang in case.gangs.values() if starts(gang)]
-    few = {resource_of(c, g): str(g.tree.floor() - 1) for c, g in whole if g.tree.floor() > 1}
+    few = {resource_of(c, g): str(g.tree.min_pods() - 1) for c, g in whole if g.tree.min_pods() > 1}
     many = {resource_of(c, g): str(ENOUGH) for c, g in whole}
     await install_definitions(real.api)
     names = {gang.queue for _, gang in whole}
@@ -156,8 +156,8 @@ async def all_run(real: Cluster, every: list[Case], made: list[Document]) -> boo
             counts: dict[str, int] = {}
             for member in gang.members:
                 if found[case.namespace, member.pod.name]["spec"].get("nodeName"):
-                    counts[member.leaf] = counts.get(member.leaf, 0) + 1
-            right = satisfied(gang.tree, counts) if starts(gang) else not counts
+                    counts[member.subgroup] = counts.get(member.subgroup, 0) + 1
+            right = is_satisfied(gang.tree, counts) if starts(gang) else not counts
             if not right:
                 wrong.append(f"{case.name}: {gang.key}: {counts}")
     assert not wrong

@@ -10,7 +10,7 @@ import yaml
 
 from kai_py.api.admission import ADMISSION_LABEL, ENABLED, WEBHOOK_NAME
 from kai_py.api.queue import ADMISSION_GATE
-from kai_py.config import Configuration, LeaderElection, Webhook
+from kai_py.config import Configuration, LeaderElectionConfig, WebhookConfig
 from tests.cluster.controlplane import binaries
 from tests.cluster.controlplane.ports import reserved_port
 from tests.cluster.controlplane.processes import Process, running
@@ -36,9 +36,9 @@ async def webhooks(real: Cluster, directory: Path) -> AsyncIterator[Process]:
     """`kai-py webhook` as its own account, called by the API server on loopback."""
     space = next(SPACES)
     with reserved_port() as port:
-        wanted = Webhook(host="127.0.0.1", port=port, namespace=space, names=("127.0.0.1",))
+        wanted = WebhookConfig(host="127.0.0.1", port=port, namespace=space, names=("127.0.0.1",))
         configuration = Configuration(
-            webhook=wanted, leader_election=LeaderElection(namespace=space)
+            webhook=wanted, leader_election=LeaderElectionConfig(namespace=space)
         )
         await install(real, space, configuration, webhook=True)
         await install_kai_definitions(real.api)

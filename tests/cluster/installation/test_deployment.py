@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from kai_py.cli.cluster_objects import read_now
 from kai_py.cli.connection import cluster_client
-from kai_py.config import Commit, Configuration, LeaderElection
+from kai_py.config import CommitConfig, Configuration, LeaderElectionConfig
 from kai_py.deploy.objects import NAME
 from kai_py.observe.metrics import Metrics
 from kai_py.scheduler import Scheduler
@@ -30,8 +30,8 @@ from tests.support.cluster.view import View
 def configured(space: str) -> Configuration:
     return Configuration(
         cycle_period=0.02,
-        leader_election=LeaderElection(namespace=space),
-        commit=Commit(queue_status_interval=0.2),
+        leader_election=LeaderElectionConfig(namespace=space),
+        commit=CommitConfig(queue_status_interval=0.2),
     )
 
 

@@ -23,7 +23,7 @@ from kai_py.admission.trust import publish_authority
 from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.api.queue import ADMISSION_GATE
 from kai_py.cli.connection import cluster_client
-from kai_py.config import Configuration, LeaderElection, Webhook
+from kai_py.config import Configuration, LeaderElectionConfig, WebhookConfig
 from kai_py.deploy.parts import permissions
 from kai_py.deploy.permissions import (
     READ,
@@ -68,7 +68,7 @@ from tests.support.cluster.view import View
 NUMBERS = itertools.count()
 PATIENCE = 30.0
 """Seconds, on a busy machine."""
-ELECTING = EAGER.model_copy(update={"leader_election": LeaderElection(namespace=NAMESPACE)})
+ELECTING = EAGER.model_copy(update={"leader_election": LeaderElectionConfig(namespace=NAMESPACE)})
 HIGH = pod_spec(template=TEMPLATE, priorityClassName="high")
 SERVED_LATER = "patch compositepodgroups/status"
 Permission = tuple[str, str, str]
@@ -378,8 +378,10 @@ async def test_without_it_the_webhooks_are_refused(
     real: Cluster, permission: Permission, tmp_path: Path
 ) -> None:
     space = next(SPACES)
-    wanted = Webhook(namespace=space)
-    configuration = Configuration(webhook=wanted, leader_election=LeaderElection(namespace=space))
+    wanted = WebhookConfig(namespace=space)
+    configuration = Configuration(
+        webhook=wanted, leader_election=LeaderElectionConfig(namespace=space)
+    )
     await install(real, space, configuration, webhook=True)
     kubeconfig = await account_without(
         real, {permission}, tmp_path / "kubeconfig", rules=webhook_rules(), namespace=space

@@ -6,7 +6,7 @@ import aiohttp
 from prometheus_client import CollectorRegistry
 
 from kai_py.cli.connection import cluster_client
-from kai_py.config import Configuration, LeaderElection
+from kai_py.config import Configuration, LeaderElectionConfig
 from kai_py.deploy.objects import NAME
 from kai_py.observe.http import serve
 from kai_py.observe.http_access import HttpAccess
@@ -46,7 +46,7 @@ async def let_read(real: Cluster, space: str, name: str) -> None:
 
 async def test_readers_are_those_whom_a_cluster_role_lets_read(real: Cluster, tmp_path) -> None:
     space = next(SPACES)
-    configuration = Configuration(leader_election=LeaderElection(namespace=space))
+    configuration = Configuration(leader_election=LeaderElectionConfig(namespace=space))
     await install(real, space, configuration)
     reader, stranger = next(NAMES), next(NAMES)
     tokens = {name: await token_of_new_account(real, space, name) for name in (reader, stranger)}

@@ -2,8 +2,8 @@
 
 import time
 
-from kai_py.api.measured_usage import MeasuredUsage, UsageWindow
-from kai_py.config import FairShare
+from kai_py.api.measured_usage import PrometheusUsage, UsageWindow
+from kai_py.config import FairShareConfig
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
@@ -33,8 +33,8 @@ async def test_who_used_the_cluster_lately_gets_less_of_what_is_left(cluster: Cl
         return found
 
     with prometheus(tmp_path, held, hours=2, until=until) as url:
-        measured = MeasuredUsage(url=url, window=UsageWindow(size=3600.0))
-        settings = EAGER.model_copy(update={"fair_share": FairShare(prometheus=measured)})
+        measured = PrometheusUsage(url=url, window=UsageWindow(size=3600.0))
+        settings = EAGER.model_copy(update={"fair_share": FairShareConfig(prometheus=measured)})
         nodes = gpu_nodes(1, published_gpus=8)
         async with cluster.run_nodes(nodes), scheduling(cluster, settings):
             for team, annotations in (("a", IN_TEAM_A), ("b", IN_TEAM_B)):

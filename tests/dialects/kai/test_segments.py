@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai_py.api.records.document import document
+from kai_py.api.records.document import unstructured
 from tests.dialects.feeding import Cluster, node, placed, pod
 from tests.dialects.kai.test_pod_groups import QUEUE, member, pod_group
 from tests.dialects.kai.test_workloads import job
@@ -107,7 +107,7 @@ def test_groups_of_a_leader_worker_set_are_told_apart_by_their_index():
     name = "pg-llm-uid-LeaderWorkerSet-llm-group-1"
     cluster = Cluster(QUEUE, pod_group(name, minMember=1), new)
     kind = "leaderworkersets.leaderworkerset.x-k8s.io"
-    cluster.planner.builder.apply(kind, None, document(owner, ["spec"]))
+    cluster.planner.builder.apply(kind, None, unstructured(owner, ["spec"]))
     assert sorted(cluster.snapshot().gangs) == [
         "default/LeaderWorkerSet/llm/0",
         f"default/PodGroup.scheduling.run.ai/{name}",

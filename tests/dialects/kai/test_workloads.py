@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai_py.config import NodePool
+from kai_py.config import NodePoolConfig
 from tests.dialects.feeding import Cluster, node, placed, pod
 from tests.dialects.kai.test_pod_groups import priority_class
 from tests.dialects.kai.test_queues import kai_queue, native_queue
@@ -68,7 +68,7 @@ def test_without_any_queue_the_kai_rules_use_project_then_the_default_queue():
     assert gang(pod("p"), key=alone, rules="kai", default_queue="mine").queue == "mine"
     assert gang(pod("p", labels={"project": "x"}), key=alone, rules="kai").queue == "x"
     pooled = pod("p", labels={"project": "x", "kai.scheduler/node-pool": "a100"})
-    pool = NodePool(name="a100")
+    pool = NodePoolConfig(name="a100")
     assert gang(pooled, key=alone, rules="kai", node_pool=pool).queue == "x-a100"
     assert gang(pod("p"), key=alone, rules="kai").priority == 50
 

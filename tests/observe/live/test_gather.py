@@ -10,16 +10,16 @@ from kai_py.api.records.core import (
     Pod,
     PodSpec,
     PodStatus,
-    Resources,
+    ResourceRequirements,
 )
 from kai_py.api.records.resource import (
     AllocationResult,
-    ConsumerReference,
     Device,
     DeviceAllocationResult,
     DeviceAttribute,
     DeviceRequestAllocationResult,
     ResourceClaim,
+    ResourceClaimConsumerReference,
     ResourceClaimStatus,
     ResourcePool,
     ResourceSlice,
@@ -83,7 +83,9 @@ def pod(name, on="n", phase="Running", *, plugin=0, leaving=False):
             creation_timestamp=NOW,
             deletion_timestamp=NOW if leaving else None,
         ),
-        spec=PodSpec(node_name=on, containers=(Container(resources=Resources(limits=limits)),)),
+        spec=PodSpec(
+            node_name=on, containers=(Container(resources=ResourceRequirements(limits=limits)),)
+        ),
         status=PodStatus(phase=phase),
     )
 
@@ -93,7 +95,7 @@ def claim(name, pool, *devices, user):
     allocation = AllocationResult(devices=DeviceAllocationResult(results=results))
     status = ResourceClaimStatus(
         allocation=allocation,
-        reserved_for=(ConsumerReference(resource="pods", name=user, uid=user),),
+        reserved_for=(ResourceClaimConsumerReference(resource="pods", name=user, uid=user),),
     )
     return ResourceClaim(metadata=ObjectMeta(name=name, namespace="default"), status=status)
 

@@ -13,8 +13,8 @@ from kai_py.plan.actions.allocate_batch import EquivalentGangs
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.gang_queue import GangQueue
 from kai_py.policy.fairness_rules import KAI, NATIVE
-from kai_py.snapshot.queue_specs import QueueSpec
-from kai_py.snapshot.snapshot import Hold
+from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.snapshot import NominatedNode
 from tests.support.worlds import World, gang, world
 
 LEAVES = ("a1", "a2", "b1", "c")
@@ -26,7 +26,7 @@ def worlds(draw):
     nodes = {f"n{i}": draw(st.integers(0, 6)) for i in range(draw(st.integers(1, 5)))}
     bound = st.sampled_from([1.0, 4.0, 9.0, float("inf")])
     queues = [
-        QueueSpec(
+        QueueInfo(
             name=name,
             parent=parent,
             deserved={"gpu": float(draw(st.integers(0, 6)))},
@@ -74,7 +74,7 @@ def test_the_plan_is_that_of_one_by_one(each: World):
 
 def test_alike_pods_of_all_queues_take_one_step():
     names = [f"q{i}" for i in range(3)]
-    queues = [QueueSpec(name=name, deserved={"gpu": 10.0}) for name in names]
+    queues = [QueueInfo(name=name, deserved={"gpu": 10.0}) for name in names]
     waiting = [gang(f"w{i:02d}", pods=1, queue=names[i % 3], created=i) for i in range(30)]
     with patch.object(GangQueue, "pop", autospec=True, return_value=None) as pop:
         plan = world({"n0": 16, "n1": 20}, *waiting, queues=queues).plan()
@@ -85,7 +85,7 @@ def test_alike_pods_of_all_queues_take_one_step():
 
 def test_queues_with_pods_of_kinds_of_their_own_take_one_step():
     names = [f"q{i}" for i in range(3)]
-    queues = [QueueSpec(name=name, deserved={"gpu": 30.0}) for name in names]
+    queues = [QueueInfo(name=name, deserved={"gpu": 30.0}) for name in names]
     waiting = [gang(f"w{i:02d}", gpus=1 + i % 3, queue=names[i % 3], pods=1) for i in range(30)]
     all_of_them = world({"n0": 16, "n1": 20, "n2": 24}, *waiting, queues=queues)
     with patch.object(GangQueue, "pop", autospec=True, return_value=None) as pop:
@@ -98,7 +98,7 @@ def test_queues_with_pods_of_kinds_of_their_own_take_one_step():
 
 def test_gangs_of_some_pods_take_one_step():
     names = [f"q{i}" for i in range(3)]
-    queues = [QueueSpec(name=name, deserved={"gpu": 30.0}) for name in names]
+    queues = [QueueInfo(name=name, deserved={"gpu": 30.0}) for name in names]
     waiting = [gang(f"w{i:02d}", pods=2 + i % 3, queue=names[i % 3]) for i in range(20)]
     all_of_them = world({f"n{i}": 8 for i in range(9)}, *waiting, queues=queues)
     with patch.object(GangQueue, "pop", autospec=True, return_value=None) as pop:
@@ -114,7 +114,7 @@ def test_a_pod_that_was_promised_room_is_placed_once():
     others = gang("first", pods=1, priority=1), gang("last", pods=1)
     snapshot = world({"n0": 3}, promised, *others).snapshot(0.0)
     uid = promised.members[0].pod.uid
-    held = replace(snapshot, holds={uid: Hold("n0", snapshot.now + 60)})
+    held = replace(snapshot, nominations={uid: NominatedNode("n0", snapshot.now + 60)})
     plan = run_cycle(held, CycleSettings(), CycleMemory(ClusterDevices()))
     assert sorted(each.gang for each in plan.placements) == sorted(
         each.key for each in (promised, *others)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kai_py.plan.actions import allocate_in_turn
 from kai_py.plan.plan import Action, Stage
 from kai_py.policy.fairness_rules import KAI, NATIVE, BypassPolicy
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_specs import QueueInfo
 from tests.support.scenario import cluster, evicted, node, placed, pod, queue
 from tests.support.worlds import gang, replayed, world
 
@@ -111,7 +111,7 @@ def test_a_later_gang_does_not_use_up_the_share_of_its_queue():
 
 
 def test_a_later_gang_does_not_use_up_the_max_of_its_queue():
-    capped = QueueSpec(name="team", deserved={"gpu": 8.0}, max={"gpu": 8.0})
+    capped = QueueInfo(name="team", deserved={"gpu": 8.0}, max={"gpu": 8.0})
     plan = world(
         {"a": 8, "b": 8},
         gang("runs", nodes="a", gpus=4),

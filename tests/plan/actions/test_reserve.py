@@ -7,7 +7,7 @@ import pytest
 
 from kai_py.api.records.core import PodStatus
 from kai_py.plan.plan import Stage
-from kai_py.snapshot.queue_specs import QueueSpec, inherited
+from kai_py.snapshot.queue_specs import QueueInfo, inherited
 from tests.support.scenario import at, cluster, job_with_pods, node, placed, pod, queue
 from tests.support.worlds import gang, world
 
@@ -113,7 +113,7 @@ def test_nodes_whose_pods_never_end_are_not_waited_for():
     batch = gang("batch", nodes="a", gpus=2)
     big = gang("big", pods=1, gpus=8)
     small = gang("small", pods=1, gpus=4, created=1)
-    kept = QueueSpec(name="team", deserved={"gpu": 16.0}, reserve_after=5.0)
+    kept = QueueInfo(name="team", deserved={"gpu": 16.0}, reserve_after=5.0)
     plan = world({"a": 8, "b": 8}, serving, batch, big, small, queues=[kept]).plan()
     assert placed(plan) == {"small-0": "b"}
 
@@ -164,11 +164,11 @@ def test_when_the_nodes_are_empty_the_gang_starts():
 
 def test_queues_inherit_it_and_cycles_end():
     specs = (
-        QueueSpec(name="org", reserve_after=60.0),
-        QueueSpec(name="team", parent="org"),
-        QueueSpec(name="own", parent="org", reserve_after=5.0),
-        QueueSpec(name="x", parent="y"),
-        QueueSpec(name="y", parent="x"),
+        QueueInfo(name="org", reserve_after=60.0),
+        QueueInfo(name="team", parent="org"),
+        QueueInfo(name="own", parent="org", reserve_after=5.0),
+        QueueInfo(name="x", parent="y"),
+        QueueInfo(name="y", parent="x"),
     )
     assert inherited(specs, lambda spec: spec.reserve_after) == {
         "org": 60.0,

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kai_py.api.records.document import document
+from kai_py.api.records.document import unstructured
 from kai_py.grouping.owners import GroupKind
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from tests.dialects.feeding import NOW, Cluster, node, placed, pod
@@ -49,7 +49,7 @@ def with_owners(cluster, *owners):
     for owner in owners:
         group = owner["apiVersion"].partition("/")[0]
         kind = GroupKind(group, owner["kind"])
-        record = document(json.loads(json.dumps(owner)), TABLE.paths(kind))
+        record = unstructured(json.loads(json.dumps(owner)), TABLE.paths(kind))
         cluster.planner.builder.apply(f"{owner['kind'].lower()}s.{group}", None, record)
     return cluster
 

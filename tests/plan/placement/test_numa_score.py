@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kai_py.api.choices import FillStrategy
-from kai_py.api.records.core import Container, Pod, Resources, Taint
+from kai_py.api.records.core import Container, Pod, ResourceRequirements, Taint
 from kai_py.policy.score.strategies import ScoreStrategy
 from tests.plan.state.limits.test_numa import report, whole
 from tests.support.scenario import cluster, job_with_pods, node, placed, queue
@@ -55,7 +55,7 @@ def test_the_words_of_the_old_version_tell_the_scope():
 
 def containers(*cpus):
     return tuple(
-        Container(name=f"c{i}", resources=Resources(requests=asked, limits=asked))
+        Container(name=f"c{i}", resources=ResourceRequirements(requests=asked, limits=asked))
         for i, cpu in enumerate(cpus)
         if (asked := {"cpu": str(cpu), "memory": "1Gi"})
     )

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from kai_py.api.records.core import LabelSelector, ObjectMeta
 from kai_py.api.records.disruption import (
-    DisruptionBudgetSpec,
-    DisruptionBudgetStatus,
     PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+    PodDisruptionBudgetStatus,
 )
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.state.eviction_limits import MAX_RECORDS, EvictionHistory
-from kai_py.snapshot.queue_specs import EvictionRecord, QueueSpec
+from kai_py.snapshot.queue_specs import EvictionRecord, QueueInfo
 from tests.support.scenario import cluster, evicted, node, pod, queue
 from tests.support.worlds import gang, world
 
@@ -22,8 +22,8 @@ from tests.support.worlds import gang, world
 def budget(allowed: int, app: str = "web") -> PodDisruptionBudget:
     return PodDisruptionBudget(
         metadata=ObjectMeta(name=app, namespace="default", uid=f"budget-{app}"),
-        spec=DisruptionBudgetSpec(selector=LabelSelector(match_labels={"app": app})),
-        status=DisruptionBudgetStatus(disruptions_allowed=allowed),
+        spec=PodDisruptionBudgetSpec(selector=LabelSelector(match_labels={"app": app})),
+        status=PodDisruptionBudgetStatus(disruptions_allowed=allowed),
     )
 
 
@@ -91,7 +91,7 @@ def test_no_more_leave_than_every_budget_allows(allowed, wanted, protected):
 def slowed(limit, **settings):
     """Eight low pods on eight GPUs; what is urgent comes later."""
     low = [gang(f"low{i}", node="a", pods=1, created=i) for i in range(8)]
-    team = QueueSpec(name="team", deserved={"gpu": 8.0}, max_evictions_per_hour=limit)
+    team = QueueInfo(name="team", deserved={"gpu": 8.0}, max_evictions_per_hour=limit)
     return lambda *more: world({"a": 8}, *low, *more, queues=[team], **settings)
 
 
@@ -127,7 +127,7 @@ def test_a_restart_does_not_forget_what_a_queue_has_lost():
 
 def test_a_restart_does_not_forget_who_was_just_evicted():
     low = [gang(name, node="a", pods=1, created=at) for at, name in enumerate("yx")]
-    team = [QueueSpec(name="team", deserved={"gpu": 8.0})]
+    team = [QueueInfo(name="team", deserved={"gpu": 8.0})]
     urgent = gang("urgent", pods=1, priority=10)
     each = world({"a": 2}, *low, urgent, queues=team, cooldown=600.0)
     plan = played(CycleMemory(ClusterDevices()), each, 1000.0)
@@ -146,7 +146,7 @@ def test_without_limit_and_cooldown_nothing_is_told():
 def test_of_many_evictions_the_oldest_are_told_as_one():
     past = EvictionHistory()
     past.restore(
-        [QueueSpec(name="q", evictions=tuple(EvictionRecord(f"g{i}", i, 2) for i in range(200)))]
+        [QueueInfo(name="q", evictions=tuple(EvictionRecord(f"g{i}", i, 2) for i in range(200)))]
     )
     past.prune(200.0, 0.0)
     kept = past.by_queue["q"]
@@ -157,7 +157,7 @@ def test_of_many_evictions_the_oldest_are_told_as_one():
 
 def test_a_core_larger_than_the_limit_goes_alone():
     core = gang("core", node="a", pods=8)
-    team = QueueSpec(name="team", deserved={"gpu": 8.0}, max_evictions_per_hour=2)
+    team = QueueInfo(name="team", deserved={"gpu": 8.0}, max_evictions_per_hour=2)
     plan = world({"a": 8}, core, gang("urgent", pods=1, priority=10), queues=[team]).plan()
     assert len(evicted(plan)) == 8
 

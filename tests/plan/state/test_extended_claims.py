@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from kai_py.api.records.core import ExtendedResourceClaimStatus
+from kai_py.api.records.core import PodExtendedResourceClaimStatus
 from kai_py.api.records.resource import DeviceClassSpec, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
 from kai_py.plan.plan import Stage
@@ -53,7 +53,7 @@ def carried_out(world, plan):
                 world.add(
                     replace(claim, metadata=replace(claim.metadata, uid=f"u-{claim.metadata.name}"))
                 )
-                told = ExtendedResourceClaimStatus(
+                told = PodExtendedResourceClaimStatus(
                     resource_claim_name=claim.metadata.name, request_mappings=each.make.uses
                 )
                 status = replace(status, extended_resource_claim_status=told)

@@ -6,10 +6,10 @@ import pytest
 from kai_py.plan.state import queues
 from kai_py.plan.state.queues import FairShareCache
 from kai_py.policy.fairness_rules import KAI, NATIVE
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_specs import QueueInfo
 
 RESOURCES = ("gpu", "cpu")
-QUEUES = (QueueSpec(name="a", deserved={"gpu": 4.0}), QueueSpec(name="b"))
+QUEUES = (QueueInfo(name="a", deserved={"gpu": 4.0}), QueueInfo(name="b"))
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_the_same_inputs_are_divided_once(divisions):
 @pytest.mark.parametrize(
     "change",
     [
-        {"queues": (QueueSpec(name="a", deserved={"gpu": 5.0}), QueueSpec(name="b"))},
+        {"queues": (QueueInfo(name="a", deserved={"gpu": 5.0}), QueueInfo(name="b"))},
         {"resources": ("gpu", "cpu", "memory"), "total": (8.0, 64.0, 1.0)},
         {"total": (7.0, 64.0)},
         {"gpus": 3.0},

@@ -10,7 +10,7 @@ from kai_py.plan.plan import Action
 from kai_py.plan.victims.batch import VictimBatch
 from kai_py.plan.victims.search import VictimSearch
 from kai_py.policy.fairness_rules import KAI, NATIVE
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_specs import QueueInfo
 from tests.support.worlds import World, gang, world
 
 LEAVES = ("a1", "a2", "b1", "b2", "c")
@@ -26,7 +26,7 @@ def worlds(draw):
     takers = draw(st.lists(st.sampled_from(LEAVES), min_size=1, max_size=2))
     due = [st.sampled_from([0, 0, total // 4]), st.sampled_from([total // 2, total])]
     queues = [
-        QueueSpec(
+        QueueInfo(
             name=name,
             parent=parent,
             deserved={"gpu": float(draw(due[name in takers or name in "ab"]))},
@@ -87,7 +87,7 @@ def test_the_plan_is_that_of_a_search_for_each(each: World):
 
 
 def test_one_search_is_enough_for_many_pods_that_are_alike():
-    queues = [QueueSpec(name="x"), QueueSpec(name="y", deserved={"gpu": 16.0})]
+    queues = [QueueInfo(name="x"), QueueInfo(name="y", deserved={"gpu": 16.0})]
     running = [gang(f"r{i:02d}", node=f"n{i % 4}", pods=1, queue="x", created=i) for i in range(16)]
     waiting = [gang(f"w{i:02d}", pods=1, queue="y", created=50 + i) for i in range(12)]
     full = world({f"n{i}": 4 for i in range(4)}, *running, *waiting, queues=queues)
@@ -101,7 +101,7 @@ def test_one_search_is_enough_for_many_pods_that_are_alike():
 
 
 def test_a_victim_that_finds_room_elsewhere_is_moved():
-    queues = [QueueSpec(name="x"), QueueSpec(name="y", deserved={"gpu": 8.0})]
+    queues = [QueueInfo(name="x"), QueueInfo(name="y", deserved={"gpu": 8.0})]
     running = [gang(f"r{i}", node=f"n{i}", pods=1, queue="x", created=i) for i in range(4)]
     waiting = [gang(f"w{i}", pods=1, gpus=2, queue="y", created=50 + i) for i in range(2)]
     half_full = world(
@@ -116,7 +116,7 @@ def test_a_victim_that_finds_room_elsewhere_is_moved():
 
 
 def test_steps_that_fairness_refuses_are_undone():
-    queues = [QueueSpec(name="x", deserved={"gpu": 4.0}), QueueSpec(name="y", deserved={"gpu": 6})]
+    queues = [QueueInfo(name="x", deserved={"gpu": 4.0}), QueueInfo(name="y", deserved={"gpu": 6})]
     running = [gang(f"r{i}", node="n", pods=1, queue="x", created=i) for i in range(10)]
     waiting = [gang(f"w{i}", pods=1, queue="y", created=50 + i) for i in range(8)]
     plan = world({"n": 10}, *running, *waiting, queues=queues).plan()

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kai_py.snapshot.gangs import PodState
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_specs import QueueInfo
 from tests.support.worlds import World, at_node, gang, replayed
 
 PARENTS = {"root": "", "left": "root", "right": "root", "l1": "left", "l2": "left", "r1": "right"}
@@ -24,7 +24,7 @@ def worlds(draw):
     """Three levels of queues with bounds anywhere, gangs that run, and more that wait."""
     nodes = {f"n{i}": 6 for i in range(3)}
     queues = tuple(
-        QueueSpec(
+        QueueInfo(
             name=name,
             parent=parent,
             deserved={"gpu": float(draw(st.integers(0, 8)))},

@@ -149,7 +149,7 @@ def test_a_trial_with_victims_leaves_the_cluster_state_alone():
     assert first.nominations == second.nominations == ()
     assert first.unplaced == second.unplaced
     [usage] = world.devices.state.pools.values()
-    assert list(usage.holdings) == ["gpu-0"]
+    assert list(usage.devices) == ["gpu-0"]
 
 
 def test_sharers_start_where_all_of_them_have_room():

@@ -8,7 +8,7 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.plan import Action, Stage
 from kai_py.policy.fairness_rules import KAI, NATIVE, BypassPolicy
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_specs import QueueInfo
 from tests.support.scenario import START, cluster, evicted, job, job_with_pods, node, pod, queue
 from tests.support.worlds import gang, kept_world, member, subgroup, world
 
@@ -65,7 +65,7 @@ def test_a_core_stays_where_other_pods_can_be_the_surplus():
 
 def test_a_gang_that_is_safe_gives_the_pods_in_the_way_as_its_surplus():
     def evicts(*others, floor, runtime):
-        safe = QueueSpec(name="team", deserved={"gpu": 9.0}, preempt_min_runtime=runtime)
+        safe = QueueInfo(name="team", deserved={"gpu": 9.0}, preempt_min_runtime=runtime)
         low = gang("low", nodes="ab", floor=floor)
         urgent = gang("urgent", pods=1, gpus=2, priority=10)
         return evicted(world({"a": 2, "b": 1}, low, *others, urgent, queues=(safe,)).plan())
@@ -317,8 +317,8 @@ def test_a_gang_with_pods_that_ended_well_is_not_short_of_them():
 def three_above_their_due(*more, **settings):
     """8 GPUs full of one-GPU pods; 3 of them may be lost."""
     queues = [
-        QueueSpec(name="rich", deserved={"gpu": 5.0}),
-        QueueSpec(name="poor", deserved={"gpu": 4.0}),
+        QueueInfo(name="rich", deserved={"gpu": 5.0}),
+        QueueInfo(name="poor", deserved={"gpu": 4.0}),
     ]
     running = [gang(f"r{i}", nodes="ab"[i // 4], queue="rich", created=i) for i in range(8)]
     return world({"a": 4, "b": 4}, *running, *more, queues=queues, rules=KAI, **settings)

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from kai_py.plan.plan import Action, Stage
 from kai_py.snapshot.gangs import PodState
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_specs import QueueInfo
 from tests.support.scenario import cluster, evicted, job, node, placed, pod, queue
 from tests.support.worlds import World, at_node, gang, replayed, subgroup, world
 
 KEY = "scheduling.kai.io/preemptibility"
 TWO = (
-    QueueSpec(name="mine", deserved={"gpu": 2.0}),
-    QueueSpec(name="yours", deserved={"gpu": 2.0}),
+    QueueInfo(name="mine", deserved={"gpu": 2.0}),
+    QueueInfo(name="yours", deserved={"gpu": 2.0}),
 )
 
 
@@ -63,7 +63,7 @@ def test_the_core_is_not_moved_either():
 def test_each_leaf_has_its_core():
     tree = subgroup("", children=[subgroup("a", 1), subgroup("b", 1)])
     both = gang("g", nodes="nnnn", leaves="aabb", tree=tree, queue="mine", semi=True)
-    assert both.fixed["gpu"] == 2
+    assert both.non_preemptible["gpu"] == 2
     asks = [gang(f"y{i}", nodes="-", queue="yours", created=5 + i) for i in range(4)]
     plan = world({"n": 4}, both, *asks, queues=TWO).plan()
     assert sorted(evicted(plan)) == ["g-1", "g-3"]
@@ -107,7 +107,7 @@ def worlds(draw):
         gangs.append(made)
     deserved = [{"gpu": float(draw(st.integers(0, 5)))} for _ in range(2)]
     queues = tuple(
-        QueueSpec(name=name, deserved=each)
+        QueueInfo(name=name, deserved=each)
         for name, each in zip(("mine", "yours"), deserved, strict=True)
     )
     return World({"a": 5, "b": 5}, tuple(gangs), queues)
@@ -123,7 +123,7 @@ def test_cores_stay_whole_and_within_what_is_deserved(world):
             assert bound >= before.tree.min_members, before.key
     for spec in world.queues:
         held = [
-            sum(g.fixed.get("gpu", 0.0) for g in each.gangs if g.queue == spec.name)
+            sum(g.non_preemptible.get("gpu", 0.0) for g in each.gangs if g.queue == spec.name)
             for each in (world, after)
         ]
         assert held[1] <= max(spec.deserved["gpu"], held[0])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kai_py.plan.plan import Action
 from kai_py.snapshot.gangs import PodState
-from kai_py.snapshot.queue_specs import QueueSpec
+from kai_py.snapshot.queue_specs import QueueInfo
 from tests.support.scenario import evicted
 from tests.support.worlds import World, at_node, gang, replayed, world
 
@@ -42,7 +42,7 @@ def worlds(draw):
         gangs.append(_gang(draw, f"wait{i}", draw(st.integers(1, 4)), [""] * pods, 50 + i))
     total = sum(nodes.values())
     queues = [
-        QueueSpec(name=name, deserved={"gpu": float(draw(st.integers(0, total)))})
+        QueueInfo(name=name, deserved={"gpu": float(draw(st.integers(0, total)))})
         for name in QUEUES
     ]
     return World(nodes, tuple(gangs), tuple(queues))
@@ -216,5 +216,5 @@ def fixed_world():
         gang("big", pods=2, gpus=3, queue="z", created=50),
         gang("high", pods=1, gpus=2, queue="x", priority=3, created=51),
     ]
-    queues = [QueueSpec(name=name, deserved={"gpu": 5.0}) for name in QUEUES]
+    queues = [QueueInfo(name=name, deserved={"gpu": 5.0}) for name in QUEUES]
     return World({f"n{i}": 4 for i in range(4)}, (*running, *waiting), tuple(queues))

@@ -15,7 +15,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from kai_py.cli.connection import cluster_client
-from kai_py.config import Commit, Configuration, LeaderElection
+from kai_py.config import CommitConfig, Configuration, LeaderElectionConfig
 from kai_py.observe.metrics import Metrics
 from kai_py.scheduler import Scheduler
 from tests.support.cluster.api import Api, ApiError, Document
@@ -27,8 +27,8 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CRDS = Path(__file__).parents[3] / "crds"
 EAGER = Configuration(
     cycle_period=0.02,
-    leader_election=LeaderElection(enabled=False),
-    commit=Commit(queue_status_interval=0.2),
+    leader_election=LeaderElectionConfig(enabled=False),
+    commit=CommitConfig(queue_status_interval=0.2),
 )
 STOP_SECONDS = 20.0
 

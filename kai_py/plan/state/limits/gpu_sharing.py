@@ -59,21 +59,21 @@ class SharedGpus:
 
     def __init__(self, sharing: GpuSharing) -> None:
         """Start from what the snapshot holds."""
-        self._memory = np.where(sharing.known, sharing.memory, 0.0)
+        self._memory = np.where(sharing.memory_known, sharing.memory, 0.0)
         self._nominal = sharing.memory
         free = sharing.memory[sharing.rows] - sharing.used
         self._count = len(free)
         self._rows = sharing.rows.copy()
         self._index = sharing.index.copy()
-        self._idle = np.where(sharing.ends, -np.inf, free)
-        self._future_idle = np.where(sharing.ends, -np.inf, free + sharing.leaving)
-        self._remaining_pods = sharing.staying.copy()
+        self._idle = np.where(sharing.fully_releasing, -np.inf, free)
+        self._future_idle = np.where(sharing.fully_releasing, -np.inf, free + sharing.releasing)
+        self._remaining_pods = sharing.remaining_pods.copy()
         self._groups: list[str] = [str(group) for group in sharing.groups]
 
     def required_mib(self, share: GpuShare) -> Floats:
         """(nodes,) MiB of each GPU; inf where nobody says how much memory a GPU has."""
         if not share.memory:
-            return share.portion * self._nominal
+            return share.fraction * self._nominal
         return np.where(self._memory > 0, share.memory, np.inf)
 
     def replicas(
@@ -140,7 +140,7 @@ class SharedGpus:
         share = member.shape.gpu_share
         if share is None or not member.gpus:
             return 0, _no_undo
-        need = float(share.portion * self._nominal[row] + share.memory)
+        need = float(share.fraction * self._nominal[row] + share.memory)
         groups = {gpu.group for gpu in member.gpus}
         slots = [int(slot) for slot in self._slots_on(row) if self._groups[slot] in groups]
         before = self._count, self._columns(slots)

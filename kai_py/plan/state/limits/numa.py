@@ -16,7 +16,7 @@ from kai_py.plan.state.limits.base import ReplicaCache, Undo
 from kai_py.policy.numa import free_after_end, free_after_start, replicas_by_zones, subtract
 from kai_py.snapshot.alignment import Alignment
 from kai_py.snapshot.gangs import Member
-from kai_py.snapshot.numa import Amounts, NumaNode
+from kai_py.snapshot.numa import AmountsByZone, NumaNode
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
@@ -26,9 +26,9 @@ from kai_py.snapshot.snapshot import Snapshot
 class _FreeZones:
     """What is left of a node's zones; ``start`` for who starts now and must fit later as well."""
 
-    idle: Amounts
-    future_idle: Amounts
-    startable: Amounts
+    idle: AmountsByZone
+    future_idle: AmountsByZone
+    startable: AmountsByZone
 
 
 class NumaZones:
@@ -47,7 +47,7 @@ class NumaZones:
         self._kinds: dict[NumaNode, int] = {}
         self._kind_by_row: dict[int, int] = {}
         self._free: dict[int, _FreeZones] = {}
-        self._replicas_by_state: dict[tuple[int, Amounts, int, int], tuple[int, ...]] = {}
+        self._replicas_by_state: dict[tuple[int, AmountsByZone, int, int], tuple[int, ...]] = {}
         most = max((len(node.zones) for node in self._nodes.values()), default=1)
         self._caches = [
             ReplicaCache(len(positions), self._nodes, partial(self._count_replicas, zones))
@@ -58,9 +58,9 @@ class NumaZones:
             for each in node.unreported:
                 free = free_after_start(node, free, each) or free
             self._free[row] = _FreeZones(free, free, free)
-        for member in snapshot.leaving if self._nodes else ():
+        for member in snapshot.terminating if self._nodes else ():
             row = positions.get(member.node, -1)
-            if row in self._nodes and not member.overdue:
+            if row in self._nodes and not member.stuck_terminating:
                 self.release(member, row)
 
     @property
@@ -112,10 +112,10 @@ class NumaZones:
             return _no_undo
         free = self._free[row]
         return self._set(
-            row, free.idle, free_after_end(node, free.future_idle, wanted, member.zones)
+            row, free.idle, free_after_end(node, free.future_idle, wanted, member.numa_zones)
         )
 
-    def _set(self, row: int, idle: Amounts, future_idle: Amounts) -> Undo:
+    def _set(self, row: int, idle: AmountsByZone, future_idle: AmountsByZone) -> Undo:
         before = self._free[row]
         start = tuple(tuple(map(min, *zone)) for zone in zip(idle, future_idle, strict=True))
         self._store(row, _FreeZones(idle, future_idle, start))

@@ -30,7 +30,12 @@ from functools import reduce
 
 import numpy as np
 
-from kai_py.api.records.core import LabelSelector, NodeSelector, NodeSelectorTerm, Requirement
+from kai_py.api.records.core import (
+    LabelSelector,
+    NodeSelector,
+    NodeSelectorTerm,
+    SelectorRequirement,
+)
 from kai_py.api.references import ClaimRef
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.limits.base import AllocatedItems, ReplicaCache, Undo
@@ -40,8 +45,8 @@ from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.unclaimed_volumes import UnclaimedVolume
-from kai_py.snapshot.volume_needs import Attachment, VolumeToMake, VolumeWish
+from kai_py.snapshot.unclaimed_volumes import AvailableVolume
+from kai_py.snapshot.volume_needs import Attachment, VolumeRequest, VolumeToProvision
 
 
 class StorageCapacity:
@@ -52,11 +57,11 @@ class StorageCapacity:
     def __init__(self, snapshot: Snapshot) -> None:
         """Nobody asked yet."""
         self._snapshot = snapshot
-        self._nodes_by_volume: dict[VolumeToMake, Bools] = {}
+        self._nodes_by_volume: dict[VolumeToProvision, Bools] = {}
 
     def applies_to(self, shape: Shape) -> bool:
         """Whether a driver that tells what it has left makes volumes for its pods."""
-        return bool(shape.volumes.made)
+        return bool(shape.volumes.to_provision)
 
     def replicas(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints:
         """(nodes,) ``most`` where there is storage for a pod, else 0."""
@@ -74,16 +79,17 @@ class StorageCapacity:
         return _no_undo
 
     def _nodes_with_storage(self, shape: Shape) -> Bools:
-        return reduce(np.logical_and, map(self._nodes_for, shape.volumes.made))
+        return reduce(np.logical_and, map(self._nodes_for, shape.volumes.to_provision))
 
-    def _nodes_for(self, volume: VolumeToMake) -> Bools:
+    def _nodes_for(self, volume: VolumeToProvision) -> Bools:
         """(nodes,) those that a volume can be made for; nodes x offers once per class and size."""
         known = self._nodes_by_volume.get(volume)
         if known is None:
             offers = (
                 each.nodes
-                for each in self._snapshot.storage_offers
-                if each.storage_class == volume.storage_class and each.largest >= volume.size
+                for each in self._snapshot.storage_capacities
+                if each.storage_class == volume.storage_class
+                and each.max_volume_size >= volume.size
             )
             known = self._nodes_by_volume[volume] = _selected_nodes(offers, self._snapshot.nodes)
         return known
@@ -99,7 +105,7 @@ def _selected_nodes(selectors: Iterable[LabelSelector], nodes: NodeColumns) -> B
             by_label.setdefault(key, {})[value] = None
             continue
         equal = (
-            Requirement(key=key, operator="In", values=(value,))
+            SelectorRequirement(key=key, operator="In", values=(value,))
             for key, value in each.match_labels.items()
         )
         expressions = (*equal, *each.match_expressions)
@@ -108,7 +114,7 @@ def _selected_nodes(selectors: Iterable[LabelSelector], nodes: NodeColumns) -> B
         term = NodeSelectorTerm(match_expressions=expressions)
         reached |= matches_selector(NodeSelector(node_selector_terms=(term,)), nodes)
     for key, values in by_label.items():
-        any_of = Requirement(key=key, operator="In", values=tuple(values))
+        any_of = SelectorRequirement(key=key, operator="In", values=tuple(values))
         term = NodeSelectorTerm(match_expressions=(any_of,))
         reached |= matches_selector(NodeSelector(node_selector_terms=(term,)), nodes)
     return reached
@@ -125,7 +131,7 @@ class AssumedVolumes:
         self._assumed: dict[str, None] = {}
         self._assumed_by_pod: dict[str, tuple[tuple[ClaimRef, str], ...]] = {}
         self._rows: dict[str, Ints] = {}
-        self._reachable: Mapping[int, list[UnclaimedVolume]] | None = None
+        self._reachable: Mapping[int, list[AvailableVolume]] | None = None
         self._cache = ReplicaCache(
             len(snapshot.nodes), range(len(snapshot.nodes)), self._count_replicas
         )
@@ -136,7 +142,7 @@ class AssumedVolumes:
 
     def applies_to(self, shape: Shape) -> bool:
         """Whether its pods have such claims."""
-        return bool(shape.volumes.wishes)
+        return bool(shape.volumes.volume_requests)
 
     def replicas(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints:
         """(nodes,) pods that find volumes; not to be written to."""
@@ -145,11 +151,13 @@ class AssumedVolumes:
     def allocate(self, member: Member, row: int, capacity: Capacity) -> Undo | None:
         """Choose volumes for the claims of the pod; None where there are not enough."""
         del capacity
-        picked = self._pick(row, member.shape.volumes.wishes, self._assumed)
+        picked = self._pick(row, member.shape.volumes.volume_requests, self._assumed)
         if picked is None:
             return None
         self._assumed.update(dict.fromkeys(picked))
-        self._assumed_by_pod[member.pod.uid] = tuple(zip(member.unbound, picked, strict=True))
+        self._assumed_by_pod[member.pod.uid] = tuple(
+            zip(member.unbound_volume_claims, picked, strict=True)
+        )
         self._mark_changed(picked)
 
         def undo() -> None:
@@ -169,14 +177,14 @@ class AssumedVolumes:
         del capacity
         taken = dict(self._assumed)
         for pods in range(max_replicas):
-            picked = self._pick(row, shape.volumes.wishes, taken)
+            picked = self._pick(row, shape.volumes.volume_requests, taken)
             if picked is None:
                 return pods
             taken.update(dict.fromkeys(picked))
         return max_replicas
 
     def _pick(
-        self, row: int, claims: tuple[VolumeWish, ...], assumed: Mapping[str, None]
+        self, row: int, claims: tuple[VolumeRequest, ...], assumed: Mapping[str, None]
     ) -> list[str] | None:
         reached = self._reachable_from(row)
         picked: list[str] = []
@@ -185,7 +193,7 @@ class AssumedVolumes:
                 (
                     each.name
                     for each in reached
-                    if each.name not in assumed and each.name not in picked and each.serves(wish)
+                    if each.name not in assumed and each.name not in picked and each.satisfies(wish)
                 ),
                 None,
             )
@@ -194,14 +202,14 @@ class AssumedVolumes:
             picked.append(found)
         return picked
 
-    def _reachable_from(self, row: int) -> list[UnclaimedVolume]:
+    def _reachable_from(self, row: int) -> list[AvailableVolume]:
         """Volumes that can be reached from a node, the smallest first."""
         if self._reachable is None:
-            reached: dict[int, list[UnclaimedVolume]] = {}
+            reached: dict[int, list[AvailableVolume]] = {}
             nodes = self._snapshot.nodes
             everywhere = np.arange(len(nodes))
-            for volume in self._snapshot.unclaimed_volumes:
-                selector = volume.reached_from
+            for volume in self._snapshot.available_volumes:
+                selector = volume.node_selector
                 rows = np.flatnonzero(matches_selector(selector, nodes)) if selector else everywhere
                 self._rows[volume.name] = rows
                 for at in rows.tolist():
@@ -327,7 +335,7 @@ class ExclusiveVolumes:
 
     def applies_to(self, shape: Shape) -> bool:
         """Whether its pods use such a claim."""
-        return bool(shape.volumes.exclusive)
+        return bool(shape.volumes.exclusive_claims)
 
     def replicas(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints:
         """(nodes,) 1 on all nodes while nobody uses the claims, else 0."""
@@ -340,13 +348,13 @@ class ExclusiveVolumes:
         del row
         if not self._is_free(member.shape, capacity):
             return None
-        return self._allocated.allocate(ALL_NODES, member.shape.volumes.exclusive)
+        return self._allocated.allocate(ALL_NODES, member.shape.volumes.exclusive_claims)
 
     def release(self, member: Member, row: int) -> Undo:
         """Leave the claims later."""
         del row
-        return self._allocated.release(ALL_NODES, member.shape.volumes.exclusive)
+        return self._allocated.release(ALL_NODES, member.shape.volumes.exclusive_claims)
 
     def _is_free(self, shape: Shape, capacity: Capacity) -> bool:
         used = self._allocated.on(ALL_NODES, capacity)
-        return not any(claim in used for claim in shape.volumes.exclusive)
+        return not any(claim in used for claim in shape.volumes.exclusive_claims)

@@ -108,7 +108,7 @@ def test_the_charge_follows_the_label_of_the_node():
     half = shared(pod("half", 0, queue="q", node="a"), group="g", gpu_memory="20400")
     world = cluster(queue("q", 8), half)
     world.snapshot()
-    usage = world.add(node("a", 1, labels=MEMORY)).snapshot().queue_usage["q"]
+    usage = world.add(node("a", 1, labels=MEMORY)).snapshot().queue_allocated["q"]
     assert usage["gpu"] == 20400 / 40900
 
 

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from kai_py.api.records.core import Container, Resources
+from kai_py.api.records.core import Container, ResourceRequirements
 from kai_py.api.records.node_topology import (
     NodeResourceTopology,
     TopologyAttribute,
@@ -10,7 +10,7 @@ from kai_py.api.records.node_topology import (
     ZoneResource,
 )
 from kai_py.api.references import PodRef
-from kai_py.snapshot.alignment import OBSERVED
+from kai_py.snapshot.alignment import OBSERVED_ZONES_KEY
 from tests.support.scenario import ObjectMeta, cluster, evicted, node, placed, pod, queue
 
 
@@ -35,10 +35,10 @@ def report(name, *available, policy="single-numa-node", scope="pod", old_word=""
 def whole(name, cpus, *, zone="", guaranteed=True, **options):
     """A pod of one container with whole CPUs; ``zone``: where its node says that it has them."""
     notes = f'[{{"zone": "{zone}", "amount": {{"cpu": "{cpus}"}}}}]'
-    annotations = {OBSERVED: notes} if zone else {}
+    annotations = {OBSERVED_ZONES_KEY: notes} if zone else {}
     made = pod(name, 0, queue="q", annotations=annotations, **options)
     asked = {"cpu": str(cpus), "memory": "1Gi"}
-    resources = Resources(requests=asked, limits=asked if guaranteed else {})
+    resources = ResourceRequirements(requests=asked, limits=asked if guaranteed else {})
     return replace(
         made, spec=replace(made.spec, containers=(Container(name="main", resources=resources),))
     )

@@ -19,12 +19,12 @@ MIB = 100.0
 
 
 def member(name, portion, devices=1):
-    share = GpuShare(portion=portion, devices=devices)
+    share = GpuShare(fraction=portion, devices=devices)
     shape = Shape(number=0, requests={}, gpu_share=share)
     return Member(
         pod=PodRef("", name, name),
         shape=shape,
-        leaf="",
+        subgroup="",
         state=PodState.PENDING,
         node="",
         nominated="",
@@ -36,7 +36,9 @@ def member(name, portion, devices=1):
 
 
 def gpus(nodes=1):
-    return SharedGpus(GpuSharing(memory=np.full(nodes, MIB), known=np.ones(nodes, dtype=bool)))
+    return SharedGpus(
+        GpuSharing(memory=np.full(nodes, MIB), memory_known=np.ones(nodes, dtype=bool))
+    )
 
 
 def most_pods(free, need, parts):
@@ -70,7 +72,7 @@ def test_room_is_what_trying_finds(taken, whole, portion, parts):
         )
         assert opened is not None
         assert opened.opened == 1
-    share = GpuShare(portion=portion / 10, devices=parts)
+    share = GpuShare(fraction=portion / 10, devices=parts)
     found = shared.replicas(share, np.array([float(whole)]), Capacity.IDLE, 50)
     free = [MIB * (1 - used / 10) for used in taken]
     assert found.total[0] == most_pods(free + [MIB] * whole, MIB * portion / 10, parts)
@@ -87,7 +89,9 @@ def test_no_gpu_is_given_out_twice(asked, strategy):
     used: dict[str, float] = {}
     undo = []
     for i, (tenth, devices, keep) in enumerate(asked):
-        before = shared.replicas(GpuShare(portion=0.1), np.array([float(whole)]), Capacity.IDLE, 99)
+        before = shared.replicas(
+            GpuShare(fraction=0.1), np.array([float(whole)]), Capacity.IDLE, 99
+        )
         taken = shared.allocate(
             member(f"p{i}", tenth / 10, devices), 0, Capacity.IDLE, float(whole), strategy
         )
@@ -96,7 +100,7 @@ def test_no_gpu_is_given_out_twice(asked, strategy):
         if not keep:
             taken.undo()
             after = shared.replicas(
-                GpuShare(portion=0.1), np.array([float(whole)]), Capacity.IDLE, 99
+                GpuShare(fraction=0.1), np.array([float(whole)]), Capacity.IDLE, 99
             )
             assert np.array_equal(after.total, before.total)
             continue
@@ -110,7 +114,7 @@ def test_no_gpu_is_given_out_twice(asked, strategy):
     assert all(amount <= 1 + 1e-9 for amount in used.values())
     for step in reversed(undo):
         step()
-    assert not shared.replicas(GpuShare(portion=0.1), np.zeros(1), Capacity.IDLE, 99).total[0]
+    assert not shared.replicas(GpuShare(fraction=0.1), np.zeros(1), Capacity.IDLE, 99).total[0]
 
 
 def test_packing_joins_the_fullest_gpu_that_has_room_and_spreading_opens_another():
@@ -131,7 +135,7 @@ def test_a_gpu_that_is_still_to_be_freed_can_be_shared_only_later():
     shared = gpus()
     first = shared.allocate(member("a", 0.5), 0, Capacity.FUTURE_IDLE, 1.0, FillStrategy.BINPACK)
     assert first.opened == 1
-    half = GpuShare(portion=0.5)
+    half = GpuShare(fraction=0.5)
     assert shared.replicas(half, np.zeros(1), Capacity.IDLE, 9).total[0] == 0
     assert shared.replicas(half, np.zeros(1), Capacity.FUTURE_IDLE, 9).total[0] == 1
 
@@ -144,7 +148,7 @@ def test_indices_are_the_lowest_that_nobody_has():
 
 
 def test_an_amount_of_memory_needs_a_node_that_says_how_much_it_has():
-    sharing = GpuSharing(memory=np.array([100.0, 300.0]), known=np.array([False, True]))
+    sharing = GpuSharing(memory=np.array([100.0, 300.0]), memory_known=np.array([False, True]))
     found = SharedGpus(sharing).replicas(GpuShare(memory=100), np.ones(2), Capacity.IDLE, 9)
     assert found.total.tolist() == [0, 3]
 
@@ -152,14 +156,14 @@ def test_an_amount_of_memory_needs_a_node_that_says_how_much_it_has():
 def test_a_shared_gpu_that_ends_on_such_a_node_has_no_room():
     sharing = GpuSharing(
         memory=np.array([100.0]),
-        known=np.array([False]),
+        memory_known=np.array([False]),
         rows=np.zeros(1, dtype=np.int64),
         groups=np.array(["a"], dtype=object),
         index=np.zeros(1, dtype=np.int64),
         used=np.full(1, 50.0),
-        leaving=np.full(1, 50.0),
-        staying=np.zeros(1, dtype=np.int64),
-        ends=np.ones(1, dtype=bool),
+        releasing=np.full(1, 50.0),
+        remaining_pods=np.zeros(1, dtype=np.int64),
+        fully_releasing=np.ones(1, dtype=bool),
     )
     found = SharedGpus(sharing).replicas(GpuShare(memory=100), np.ones(1), Capacity.FUTURE_IDLE, 9)
     assert found.total.tolist() == found.shared.tolist() == [0]
@@ -181,14 +185,14 @@ def test_of_alike_gpus_one_is_taken_whatever_the_order_of_the_columns():
         shared = SharedGpus(
             GpuSharing(
                 memory=np.full(1, MIB),
-                known=np.ones(1, dtype=bool),
+                memory_known=np.ones(1, dtype=bool),
                 rows=np.zeros(2, dtype=np.int64),
                 groups=np.array(groups, dtype=object),
                 index=np.full(2, UNKNOWN_INDEX),
                 used=np.full(2, 20.0),
-                leaving=np.zeros(2),
-                staying=np.ones(2, dtype=np.int64),
-                ends=np.zeros(2, dtype=bool),
+                releasing=np.zeros(2),
+                remaining_pods=np.ones(2, dtype=np.int64),
+                fully_releasing=np.zeros(2, dtype=bool),
             )
         )
         return (

@@ -3,35 +3,35 @@
 from msgspec.structs import replace
 
 from kai_py.api.records.core import (
-    ClaimVolume,
+    ClaimVolumeSource,
     LabelSelector,
     NodeSelector,
     NodeSelectorTerm,
     ObjectMeta,
-    Requirement,
+    SelectorRequirement,
     Volume,
 )
 from kai_py.api.records.storage import (
     NO_PROVISIONER,
-    AttachedSource,
-    AttachLimit,
-    ClaimReference,
     CSIDriver,
-    CsiDriverSpec,
+    CSIDriverSpec,
     CSINode,
-    CsiNodeDriver,
-    CsiNodeSpec,
-    CsiSource,
+    CSINodeDriver,
+    CSINodeSpec,
+    CSIPersistentVolumeSource,
     CSIStorageCapacity,
+    ObjectReference,
     PersistentVolume,
     PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    PersistentVolumeSpec,
     StorageClass,
     VolumeAttachment,
+    VolumeAttachmentSource,
     VolumeAttachmentSpec,
-    VolumeClaimResources,
-    VolumeClaimSpec,
     VolumeNodeAffinity,
-    VolumeSpec,
+    VolumeNodeResources,
+    VolumeResourceRequirements,
 )
 from kai_py.api.references import PodRef
 from tests.support.scenario import cluster, evicted, node, placed, pod, queue
@@ -44,14 +44,16 @@ def bound(names, *, modes=("ReadWriteOnce",)):
     claims = [
         PersistentVolumeClaim(
             metadata=ObjectMeta(name=name, namespace="default", uid=f"claim-{name}"),
-            spec=VolumeClaimSpec(volume_name=f"pv-{name}", access_modes=modes),
+            spec=PersistentVolumeClaimSpec(volume_name=f"pv-{name}", access_modes=modes),
         )
         for name in names
     ]
     volumes = [
         PersistentVolume(
             metadata=ObjectMeta(name=f"pv-{name}", uid=f"pv-{name}"),
-            spec=VolumeSpec(csi=CsiSource(driver=DISK, volume_handle=f"vol-{name}")),
+            spec=PersistentVolumeSpec(
+                csi=CSIPersistentVolumeSource(driver=DISK, volume_handle=f"vol-{name}")
+            ),
         )
         for name in names
     ]
@@ -62,7 +64,7 @@ def waiting_disk(name):
     """A claim whose volume is made once its pod has a node."""
     return PersistentVolumeClaim(
         metadata=ObjectMeta(name=name, namespace="default", uid=f"claim-{name}"),
-        spec=VolumeClaimSpec(storage_class_name="disks"),
+        spec=PersistentVolumeClaimSpec(storage_class_name="disks"),
     )
 
 
@@ -75,15 +77,16 @@ def disks():
 
 
 def takes(name, most):
-    drivers = (CsiNodeDriver(name=DISK, allocatable=AttachLimit(count=most)),)
+    drivers = (CSINodeDriver(name=DISK, allocatable=VolumeNodeResources(count=most)),)
     return CSINode(
-        metadata=ObjectMeta(name=name, uid=f"csi-{name}"), spec=CsiNodeSpec(drivers=drivers)
+        metadata=ObjectMeta(name=name, uid=f"csi-{name}"), spec=CSINodeSpec(drivers=drivers)
     )
 
 
 def using(name, *claims, **options):
     volumes = tuple(
-        Volume(name=each, persistent_volume_claim=ClaimVolume(claim_name=each)) for each in claims
+        Volume(name=each, persistent_volume_claim=ClaimVolumeSource(claim_name=each))
+        for each in claims
     )
     return pod(name, 0, queue="q", volumes=volumes, **options)
 
@@ -173,15 +176,15 @@ def test_the_pod_that_uses_such_a_claim_is_preempted_for_it():
 
 def local(name, *hosts, size="10Gi", storage_class="local", claimed=False):
     """A volume that somebody made on one node, or that some can reach."""
-    field = Requirement(key="kubernetes.io/hostname", operator="In", values=hosts)
+    field = SelectorRequirement(key="kubernetes.io/hostname", operator="In", values=hosts)
     term = NodeSelectorTerm(match_expressions=(field,))
     return PersistentVolume(
         metadata=ObjectMeta(name=name, uid=name),
-        spec=VolumeSpec(
+        spec=PersistentVolumeSpec(
             storage_class_name=storage_class,
             capacity={"storage": size},
             access_modes=("ReadWriteOnce",),
-            claim_ref=ClaimReference(namespace="default", name="other") if claimed else None,
+            claim_ref=ObjectReference(namespace="default", name="other") if claimed else None,
             node_affinity=VolumeNodeAffinity(required=NodeSelector(node_selector_terms=(term,))),
         ),
     )
@@ -196,10 +199,10 @@ def local_class():
 
 
 def unbound(*names, size="5Gi", **asks):
-    spec = VolumeClaimSpec(
+    spec = PersistentVolumeClaimSpec(
         storage_class_name="local",
         access_modes=("ReadWriteOnce",),
-        resources=VolumeClaimResources(requests={"storage": size}),
+        resources=VolumeResourceRequirements(requests={"storage": size}),
         **asks,
     )
     return [
@@ -276,14 +279,14 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 def sized(name, size):
-    resources = VolumeClaimResources(requests={"storage": size} if size else {})
+    resources = VolumeResourceRequirements(requests={"storage": size} if size else {})
     made = waiting_disk(name)
     return replace(made, spec=replace(made.spec, resources=resources))
 
 
 def tells(*, capacity=True):
     """The driver tells what storage it has left."""
-    return CSIDriver(metadata=ObjectMeta(name=DISK), spec=CsiDriverSpec(storage_capacity=capacity))
+    return CSIDriver(metadata=ObjectMeta(name=DISK), spec=CSIDriverSpec(storage_capacity=capacity))
 
 
 def offer(name, capacity, *, largest=None, storage_class="disks", nodes=None, zone=""):
@@ -338,7 +341,7 @@ def test_offers_without_size_or_topology_are_none():
 def test_segments_by_several_labels_and_expressions():
     both = LabelSelector(match_labels={ZONE: "x", "kubernetes.io/hostname": "n-x"})
     other = LabelSelector(match_labels={ZONE: "y", "kubernetes.io/hostname": "n-x"})
-    beyond = Requirement(key=ZONE, operator="NotIn", values=("x", "y"))
+    beyond = SelectorRequirement(key=ZONE, operator="NotIn", values=("x", "y"))
     rest = LabelSelector(match_expressions=(beyond,))
     assert ways(tells(), offer("a", "9Gi", nodes=both), offer("b", "9Gi", nodes=other)) == "x"
     assert ways(tells(), offer("a", "9Gi", nodes=rest)) == "z"
@@ -359,7 +362,7 @@ def test_offers_and_drivers_may_come_later_and_go():
 
 def attached(name, volume, at="n0", *, driver=DISK):
     """``volume`` is attached to a node, whoever uses it."""
-    source = AttachedSource(persistent_volume_name=volume)
+    source = VolumeAttachmentSource(persistent_volume_name=volume)
     spec = VolumeAttachmentSpec(attacher=driver, node_name=at, source=source)
     return VolumeAttachment(metadata=ObjectMeta(name=name), spec=spec)
 
