@@ -11,8 +11,8 @@ from dataclasses import replace
 from msgspec import Raw
 
 from kai_py.api.choices import FillStrategy, Profile
-from kai_py.api.records.document import Unstructured, unstructured_decoder
 from kai_py.api.records.kai import KaiQueue
+from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
 from kai_py.config import Configuration
 from kai_py.config import PlacementMode as PlacementChoice
 from kai_py.dialects.kai.grouping import KaiGrouping
@@ -32,11 +32,11 @@ from kai_py.policy.fairness_rules import PROFILES, FairnessRules
 from kai_py.policy.score.strategies import ScoreStrategy
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.builder import SnapshotBuilder
-from kai_py.snapshot.queue_objects import queue_info
-from kai_py.snapshot.queue_specs import QueueInfo
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.settings import SnapshotSettings
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.queue_objects import queue_info
+from kai_py.snapshot.tables.queues import QueueInfo
 from kai_py.watch.kinds import WatchedQueue
 
 KAI_DEFAULT_QUEUE = "default-queue"

@@ -8,7 +8,7 @@ leaves a gang waiting.
 from kai_py.api.records.core import Node, ObjectMeta, Pod
 from kai_py.api.records.kai import KaiPodGroup, KaiQueue
 from kai_py.api.records.resource import ResourceClaim
-from kai_py.api.records.sameness import same_owner
+from kai_py.api.records.unstructured import same_owner
 from kai_py.watch.kinds import WatchedQueue
 
 

@@ -6,9 +6,9 @@ from functools import partial
 from benchmarks.row import Benchmark, Measured
 from benchmarks.timing import median_seconds, peak_resident_mb
 from kai_py.api.records.core import ObjectMeta, OwnerReference, PartialObjectMetadata, Pod
-from kai_py.api.records.document import Unstructured, unstructured
 from kai_py.api.records.job import Job, JobSpec
-from kai_py.grouping.identify import Grouper
+from kai_py.api.records.unstructured import Unstructured, unstructured
+from kai_py.grouping.grouper import Grouper
 from kai_py.grouping.owners import Absence, GroupKind, OwnerObject
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 

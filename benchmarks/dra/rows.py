@@ -31,8 +31,8 @@ from benchmarks.timing import median_seconds, peak_resident_mb
 from kai_py.api.records.core import Node
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.dra.allocator import Allocation, allocate
-from kai_py.dra.fleet import ClusterAllocator
-from kai_py.dra.holdings import DeviceState
+from kai_py.dra.cluster_allocator import ClusterAllocator
+from kai_py.dra.device_state import DeviceState
 from kai_py.dra.inventory import Inventory
 
 NODES, GPUS = 10_000, 8

@@ -40,7 +40,7 @@ from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.stranding import could_strand
 from kai_py.policy.score.strategies import ScoreStrategy
 from kai_py.snapshot.gangs import Gang, Member, PodState
-from kai_py.snapshot.ledger import NodeUsageTable
+from kai_py.snapshot.node_usage import NodeUsageTable
 from kai_py.snapshot.shape import Shape, ShapeTable
 from kai_py.snapshot.snapshot import Snapshot
 

@@ -27,11 +27,11 @@ from kai_py.api.admission import (
 from kai_py.api.queue import ADMISSION_GATE
 from kai_py.api.records.core import PartialObjectMetadata, Pod
 from kai_py.config import Configuration
-from kai_py.grouping.lineage import OwnerChain
+from kai_py.grouping.owner_chain import OwnerChain
 from kai_py.grouping.queue_choice import Defaults, QueueKey
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.planner import addressing, spec_of_queue
-from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.tables.queues import QueueInfo
 from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError
 from kai_py.watch.kinds import KAI_POD_GROUPS, KAI_QUEUES, NAMESPACES, PODS, QUEUES

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kai_py.api.records.core import OwnerReference, PartialObjectMetadata, Pod
-from kai_py.api.records.document import Unstructured
-from kai_py.grouping.lineage import MAX_CHAIN_LENGTH, OwnerChain, controlling_owner, owner_chain
+from kai_py.api.records.unstructured import Unstructured
+from kai_py.grouping.owner_chain import MAX_CHAIN_LENGTH, OwnerChain, controlling_owner, owner_chain
 from kai_py.grouping.owners import Absence, GroupKind, OwnerObject, kind_of
 from kai_py.watch.client import Client
 from kai_py.watch.discovery import find_kind

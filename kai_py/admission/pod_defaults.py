@@ -15,7 +15,7 @@ from typing import Literal
 
 from kai_py.api.queue import ADMISSION_GATE
 from kai_py.api.records.core import ObjectMeta, Pod
-from kai_py.grouping.lineage import OwnerChain, controlling_owner
+from kai_py.grouping.owner_chain import OwnerChain, controlling_owner
 from kai_py.grouping.queue_choice import QueueKey
 
 DEFAULT_SCHEDULERS = ("", "default-scheduler")

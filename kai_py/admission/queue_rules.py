@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kai_py.admission.verdict import AdmissionVerdict, edit_verdict
 from kai_py.api.queue import API_VERSION
-from kai_py.snapshot.queue_objects import amount_text, field_path
-from kai_py.snapshot.queue_specs import QueueFault, QueueInfo, check_queues
+from kai_py.snapshot.tables.queue_objects import amount_text, field_path
+from kai_py.snapshot.tables.queues import QueueFault, QueueInfo, check_queues
 
 
 def judge_queue(

@@ -14,7 +14,7 @@ from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.cli.reading import plan_cluster
 from kai_py.cli.tables import print_table
 from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.dra.listing import DeviceEntry, DeviceStatus, Holder, list_devices
+from kai_py.dra.explain.device_list import DeviceEntry, DeviceStatus, Holder, list_devices
 from kai_py.snapshot.snapshot import Snapshot
 
 HEADINGS = ("NODE", "DEVICE", "PRODUCT", "KIND", "STATUS", "CLAIM", "PODS", "GANG", "QUEUE")

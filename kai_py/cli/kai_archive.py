@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from kai_py.api.records.core import ObjectMeta, Pod, Record
-from kai_py.api.records.document import values_at
+from kai_py.api.records.unstructured import values_at
 from kai_py.api.references import PodRef
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.watch.kinds import (

@@ -33,7 +33,7 @@ from kai_py.commit.settings import CommitSettings
 from kai_py.commit.transaction import GangOutcome, GangTransaction
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import Eviction, GangPlacement, Nomination, Plan
-from kai_py.snapshot.failed_devices import DeviceKey
+from kai_py.snapshot.object_cache import DeviceKey
 from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ Accepted          queue                it can be again
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from kai_py.api import event_details
+from kai_py.api import event_annotations
 from kai_py.api.queue_status import READY
 from kai_py.api.records.kai import POD_GROUP_API_VERSION
 from kai_py.api.references import ClaimRef, PodRef
@@ -191,27 +191,27 @@ class EventWriter:
 
 def _placement_details(gang: GangPlacement, node: str) -> Mapping[str, str]:
     return {
-        event_details.GANG: gang.gang,
-        event_details.QUEUE: gang.queue,
-        event_details.ACTION: gang.action.value,
-        event_details.NODE: node,
+        event_annotations.GANG: gang.gang,
+        event_annotations.QUEUE: gang.queue,
+        event_annotations.ACTION: gang.action.value,
+        event_annotations.NODE: node,
     }
 
 
 def _eviction_details(eviction: Eviction) -> Mapping[str, str]:
     return {
-        event_details.GANG: eviction.gang,
-        event_details.QUEUE: eviction.queue,
-        event_details.ACTION: eviction.action.value,
-        event_details.NODE: eviction.node,
-        event_details.PREEMPTOR: eviction.beneficiary,
-        event_details.PREEMPTOR_QUEUE: eviction.beneficiary_queue,
+        event_annotations.GANG: eviction.gang,
+        event_annotations.QUEUE: eviction.queue,
+        event_annotations.ACTION: eviction.action.value,
+        event_annotations.NODE: eviction.node,
+        event_annotations.PREEMPTOR: eviction.beneficiary,
+        event_annotations.PREEMPTOR_QUEUE: eviction.beneficiary_queue,
     }
 
 
 def _pending_details(unplaced: Unplaced) -> Mapping[str, str]:
     return {
-        event_details.GANG: unplaced.gang,
-        event_details.QUEUE: unplaced.queue,
-        event_details.STAGE: unplaced.stage.value,
+        event_annotations.GANG: unplaced.gang,
+        event_annotations.QUEUE: unplaced.queue,
+        event_annotations.STAGE: unplaced.stage.value,
     }

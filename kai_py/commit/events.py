@@ -42,7 +42,7 @@ class EventType(StrEnum):
 class Event:
     """One thing that happened to an object; ``note`` is a sentence of at most 1,024 bytes.
 
-    ``details`` say the same to programs, by the keys of ``kai_py.api.event_details``.
+    ``details`` say the same to programs, by the keys of ``kai_py.api.event_annotations``.
     """
 
     regarding: Owner

@@ -41,8 +41,8 @@ from kai_py.commit.statuses.queue import QueueStatusWriter
 from kai_py.grouping.gang import Owner
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import ObjectProblem, Plan
-from kai_py.snapshot.claims import pod_claims
 from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.tables.claims import pod_claims
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import NODES, PODS, QUEUES, RESOURCE_CLAIMS, WatchedQueue
 from kai_py.watch.mirror import Mirror

@@ -25,7 +25,7 @@ from itertools import chain
 from typing import Any
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.document import Unstructured, unstructured_decoder
+from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
 from kai_py.commit.provisioning_request import (
     GANG_KEY,
     MANAGED_BY,

@@ -19,7 +19,7 @@ from typing import Any
 
 from kai_py.api.autoscaling import NO_CLASS, ProvisioningConfig
 from kai_py.api.queue import GROUP
-from kai_py.api.records.document import Unstructured
+from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import SHORT_OF_CAPACITY, Plan, Stage, Unplaced

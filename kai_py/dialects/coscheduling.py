@@ -3,8 +3,8 @@
 Source: scheduling.x-k8s.io/v1alpha1.
 """
 
-from kai_py.dialects.group_objects import GroupReader, group_source, min_member_tree
-from kai_py.grouping.lineage import OwnerChain
+from kai_py.dialects.group_reader import GroupReader, group_source, min_member_tree
+from kai_py.grouping.owner_chain import OwnerChain
 
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 

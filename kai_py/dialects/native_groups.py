@@ -16,17 +16,17 @@ Source: KEP-4671, scheduling.k8s.io v1alpha1 to v1beta1.
 from dataclasses import replace
 
 from kai_py.api.records.core import ObjectMeta
-from kai_py.api.records.document import Unstructured
-from kai_py.dialects.group_objects import GroupReader, gang_from_group, group_source
+from kai_py.api.records.unstructured import Unstructured
+from kai_py.dialects.group_reader import GroupReader, gang_from_group, group_source
 from kai_py.dialects.native_trees import GroupTree, group_ancestors, group_tree
-from kai_py.grouping.blueprint import InvalidWorkloadError
 from kai_py.grouping.counts import count_at, entries
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
-from kai_py.grouping.lineage import OwnerChain
+from kai_py.grouping.gang_settings import GangSettings
+from kai_py.grouping.gang_template import InvalidWorkloadError
+from kai_py.grouping.group_sources import GroupSource, PodContext
+from kai_py.grouping.owner_chain import OwnerChain
 from kai_py.grouping.owners import Owners
-from kai_py.grouping.sources import GroupSource, PodContext
-from kai_py.grouping.terms import GangSettings
-from kai_py.snapshot.group_claims import POD_GROUPS
+from kai_py.snapshot.tables.claims import POD_GROUPS
 
 WORKLOADS = "workloads"
 WORKLOAD_FIELDS = (

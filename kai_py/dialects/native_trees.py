@@ -11,12 +11,12 @@ Source: KEP-4671, scheduling.k8s.io v1alpha2 to v1beta1; composite groups from v
 
 from dataclasses import dataclass
 
-from kai_py.api.records.document import Unstructured
-from kai_py.grouping.blueprint import InvalidWorkloadError
+from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.counts import count_at, entries
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
+from kai_py.grouping.gang_template import InvalidWorkloadError
 from kai_py.grouping.owners import Owners
-from kai_py.snapshot.group_claims import POD_GROUPS
+from kai_py.snapshot.tables.claims import POD_GROUPS
 
 COMPOSITE_GROUPS = "compositepodgroups"
 PARENT_FIELD = "spec.parentCompositePodGroupName"

@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from kai_py.api.records.document import Unstructured
-from kai_py.dialects.group_objects import GroupReader, group_source, min_member_tree
-from kai_py.grouping.blueprint import InvalidWorkloadError
+from kai_py.api.records.unstructured import Unstructured
+from kai_py.dialects.group_reader import GroupReader, group_source, min_member_tree
 from kai_py.grouping.counts import parse_count
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
-from kai_py.grouping.lineage import OwnerChain
-from kai_py.grouping.marks import annotation_or_label
-from kai_py.grouping.sources import GroupSource
+from kai_py.grouping.gang_template import InvalidWorkloadError
+from kai_py.grouping.group_sources import GroupSource
+from kai_py.grouping.metadata import annotation_or_label
+from kai_py.grouping.owner_chain import OwnerChain
 
 GROUP_KEYS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 TASK_KEY = "volcano.sh/task-spec"

@@ -9,10 +9,10 @@ Source: Apache YuniKorn, "Gang Scheduling".
 import msgspec
 
 from kai_py.api.records.core import ObjectMeta
-from kai_py.grouping.explicit import pod_owner
 from kai_py.grouping.gang import GangSpec, Subgroup
-from kai_py.grouping.lineage import OwnerChain
-from kai_py.grouping.sources import GroupSource, PodContext
+from kai_py.grouping.group_sources import GroupSource, PodContext
+from kai_py.grouping.owner_chain import OwnerChain
+from kai_py.grouping.pod_group_annotation import pod_owner
 
 GROUP_KEY = "yunikorn.apache.org/task-group-name"
 GROUPS_KEY = "yunikorn.apache.org/task-groups"

@@ -15,21 +15,21 @@ from kai_py.api.records.resource import (
     DeviceClass,
     ResourceClaim,
 )
-from kai_py.dra.claims import Option, ParsedClaims, parse_claims
 from kai_py.dra.counters import CounterLayout, layout_counters
+from kai_py.dra.device_state import DeviceState
+from kai_py.dra.device_usage import DeviceUsage, device_usage
+from kai_py.dra.eligibility import SELECTION_CHECKS, DeviceRejection, Eligibility, Expressions
 from kai_py.dra.errors import AllocationError
 from kai_py.dra.expressions import CachedExpressions, CompiledExpressions
 from kai_py.dra.features import AllocationStrategy, Features
-from kai_py.dra.holdings import DeviceState
 from kai_py.dra.inventory import Inventory, NodeDevices
+from kai_py.dra.parsed_claims import Option, ParsedClaims, parse_claims
 from kai_py.dra.placement_loss import PlacementLoss
 from kai_py.dra.pools import Pool, PoolStatus
 from kai_py.dra.results import build_allocations
 from kai_py.dra.scoring import BestFit
 from kai_py.dra.search import DEFAULT_BUDGET, DeviceSearchResult, Order, Search, SearchStatus
-from kai_py.dra.selection import SELECTION_CHECKS, DeviceRejection, Eligibility, Expressions
-from kai_py.dra.standing import DeviceUsage, device_usage
-from kai_py.dra.trial import SearchState
+from kai_py.dra.search_state import SearchState
 
 
 @dataclass(frozen=True, slots=True)

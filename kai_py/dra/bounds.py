@@ -11,10 +11,10 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kai_py.dra.claims import Option, ParsedClaim
 from kai_py.dra.constraints import AttributeElement, ConstraintKind
 from kai_py.dra.errors import AllocationError
-from kai_py.dra.trial import SearchState
+from kai_py.dra.parsed_claims import Option, ParsedClaim
+from kai_py.dra.search_state import SearchState
 
 EligibleDevices = Mapping[int, frozenset[int]]
 """Option by position to the devices that it may take."""

@@ -19,12 +19,11 @@ from kai_py.api.records.resource import (
     ResourceClaimStatus,
     ResourceSlice,
 )
+from kai_py.dra.cluster_allocator import ClusterAllocator
+from kai_py.dra.device_accounting import counts_towards, device_gpus, physical_gpus
 from kai_py.dra.device_kinds import DeviceKind, DeviceKinds, max_on_one_node
-from kai_py.dra.device_limits import counts_towards
+from kai_py.dra.device_state import DeviceState
 from kai_py.dra.expressions import CompiledExpressions
-from kai_py.dra.fleet import ClusterAllocator
-from kai_py.dra.gpu_weight import device_gpus, physical_gpus
-from kai_py.dra.holdings import DeviceState
 from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.rows import DeviceRow
@@ -36,9 +35,9 @@ from kai_py.snapshot.accounting import (
     DeviceRequestSpec,
 )
 from kai_py.snapshot.nodes import NodeColumns
-from kai_py.snapshot.queue_specs import DeviceLimit
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import DeviceObjects
+from kai_py.snapshot.tables.queues import DeviceLimit
 
 GPU_DRIVERS = ("gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gpu.example.com")
 MAX_CHANGES = 100_000

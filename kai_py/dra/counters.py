@@ -12,7 +12,7 @@ counter set must have a group in common, and those without groups keep to themse
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kai_py.dra.holdings import PoolUsage
+from kai_py.dra.device_state import PoolUsage
 from kai_py.dra.identity import PoolID
 from kai_py.dra.inventory import NodeDevices
 from kai_py.dra.rows import Consumption, CounterID

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kai_py.api.records.resource import MAX_RESULTS_PER_CLAIM
+from kai_py.dra.eligibility import ExpressionCompileError, ExpressionRuntimeError
 from kai_py.dra.expressions import CompiledExpressions
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.rows import DeviceRow
-from kai_py.dra.selection import ExpressionCompileError, ExpressionRuntimeError
 
 
 @dataclass(slots=True)

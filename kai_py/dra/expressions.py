@@ -1,4 +1,7 @@
-"""CEL for the allocator: selectors and derived attributes on rows, errors as exceptions."""
+"""CEL for the allocator: selectors and derived attributes on rows, errors as exceptions.
+
+CEL answers for single devices, looked up in masks that were computed for the whole fleet.
+"""
 
 from dataclasses import dataclass, field
 
@@ -6,10 +9,12 @@ from kai_py.api.records.resource import DeviceAttribute
 from kai_py.cel.expression import CompileError
 from kai_py.cel.library.versions import Semver
 from kai_py.cel.values import CELRuntimeError
+from kai_py.dra.cluster_layout import ClusterLayout
+from kai_py.dra.eligibility import ExpressionCompileError, ExpressionRuntimeError, Expressions
 from kai_py.dra.rows import DeviceRow
-from kai_py.dra.selection import ExpressionCompileError, ExpressionRuntimeError, Expressions
 from kai_py.dra.selectors.derived_attribute import compile_attribute
 from kai_py.dra.selectors.device import AttributeList, AttributeValue
+from kai_py.dra.selectors.masks import mask
 from kai_py.dra.selectors.selector import compile_selector, explain
 
 
@@ -82,3 +87,27 @@ def _list(values: AttributeList) -> DeviceAttribute:
         case "strings":
             return DeviceAttribute(string_values=tuple(values))
     return DeviceAttribute(version_values=tuple(map(str, values)))
+
+
+@dataclass(slots=True, eq=False)
+class MaskedExpressions:
+    """Looks selectors up in masks; faults and derived attributes are evaluated one by one."""
+
+    layout: ClusterLayout | None = None
+    single: CompiledExpressions = field(default_factory=CompiledExpressions)
+
+    def matches(self, expression: str, row: DeviceRow) -> bool:
+        """Tell whether a selector matches; raises as ``CompiledExpressions.matches`` does."""
+        layout = self.layout
+        selector = compile_selector(expression)
+        position = None if layout is None else layout.row_of.get(id(row))
+        if layout is None or position is None or isinstance(selector, CompileError):
+            return self.single.matches(expression, row)
+        found = mask(selector, layout.table)
+        if found.error[position]:
+            return self.single.matches(expression, row)
+        return bool(found.value[position])
+
+    def derive(self, expression: str, row: DeviceRow) -> DeviceAttribute:
+        """Compute a derived attribute; raises as ``CompiledExpressions.derive`` does."""
+        return self.single.derive(expression, row)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kai_py.cel.expression import CompileError
-from kai_py.dra.claims import ParsedClaims
-from kai_py.dra.fleet_layout import ClusterLayout, Interner, Ints
+from kai_py.dra.cluster_layout import ClusterLayout, Interner, Ints
+from kai_py.dra.parsed_claims import ParsedClaims
 from kai_py.dra.selectors.columns import HAS, Column, columns_of
 from kai_py.dra.selectors.derived_attribute import compile_attribute
 from kai_py.dra.selectors.masks import mask

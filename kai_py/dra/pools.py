@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from kai_py.api.records.core import Node
-from kai_py.dra.cards import PhysicalDevices, physical_devices
 from kai_py.dra.features import AllocationStrategy, Features
 from kai_py.dra.identity import PoolID
+from kai_py.dra.physical_devices import PhysicalDevices, physical_devices
 from kai_py.dra.rows import CounterID, DeviceRow, ParsedSlice
 
 

@@ -18,13 +18,13 @@ from kai_py.api.records.resource import (
     ResourceClaim,
 )
 from kai_py.dra.capacity import format_amount
-from kai_py.dra.claims import Option, ParsedClaim
+from kai_py.dra.eligibility import Eligibility
 from kai_py.dra.errors import AllocationError
 from kai_py.dra.features import Features
 from kai_py.dra.inventory import NodeDevices
+from kai_py.dra.parsed_claims import Option, ParsedClaim
 from kai_py.dra.rows import DeviceRow
-from kai_py.dra.selection import Eligibility
-from kai_py.dra.trial import DevicePick
+from kai_py.dra.search_state import DevicePick
 
 SHARE_IDS = uuid.UUID("6e1b1a4e-3d2f-5c58-9d36-0b7a4c1f2e90")
 """Namespace of share ids, which are derived from claim, request and device."""

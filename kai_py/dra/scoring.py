@@ -20,14 +20,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kai_py.api.records.resource import DeviceAttribute
-from kai_py.dra.claims import Option
 from kai_py.dra.constraints import find_attribute
+from kai_py.dra.eligibility import Eligible
 from kai_py.dra.node_classes import LOCALITY_ATTRIBUTES
+from kai_py.dra.parsed_claims import Option
 from kai_py.dra.placement_loss import CurrentLosses, PlacementLoss
 from kai_py.dra.rows import DeviceRow
-from kai_py.dra.selection import Eligible
+from kai_py.dra.search_state import SearchState
 from kai_py.dra.taints import BLOCKING_EFFECTS
-from kai_py.dra.trial import SearchState
 
 Locality = tuple[DeviceAttribute | None, ...]
 """Where a device sits: its values of ``LOCALITY``."""

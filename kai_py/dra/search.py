@@ -22,12 +22,12 @@ from dataclasses import dataclass, field
 
 from kai_py.api.records.resource import MAX_RESULTS_PER_CLAIM
 from kai_py.dra.bounds import provably_infeasible
-from kai_py.dra.claims import Option
+from kai_py.dra.eligibility import DeviceCheck, DeviceRejection
 from kai_py.dra.errors import AllocationError
 from kai_py.dra.features import AllocationStrategy
-from kai_py.dra.selection import DeviceCheck, DeviceRejection
+from kai_py.dra.parsed_claims import Option
+from kai_py.dra.search_state import DevicePick, SearchState
 from kai_py.dra.symmetry import Symmetry
-from kai_py.dra.trial import DevicePick, SearchState
 
 DEFAULT_BUDGET = 100_000
 """Devices looked at before a search gives up, about a second."""

@@ -16,12 +16,12 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kai_py.dra.claims import Option
 from kai_py.dra.components import connected_components
 from kai_py.dra.constraints import AttributeElement
+from kai_py.dra.eligibility import Eligible
 from kai_py.dra.errors import AllocationError
-from kai_py.dra.selection import Eligible
-from kai_py.dra.trial import SearchState
+from kai_py.dra.parsed_claims import Option
+from kai_py.dra.search_state import SearchState
 
 Tie = tuple[Hashable, ...]
 """What ties devices together: a counter set, or a value under a constraint."""

@@ -19,7 +19,7 @@ from dataclasses import replace
 from kai_py.api.duration import DurationError, parse_duration
 from kai_py.api.queue import GROUP
 from kai_py.grouping.gang import GangSpec, TopologyConstraint
-from kai_py.grouping.lineage import OwnerChain
+from kai_py.grouping.owner_chain import OwnerChain
 from kai_py.grouping.preemptibility import Preemptibility, parse_preemptibility
 from kai_py.grouping.segments import split_into_segments
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from kai_py.api.records.core import ObjectMeta
-from kai_py.api.records.document import Unstructured, values_at
-from kai_py.grouping.blueprint import InvalidWorkloadError
-from kai_py.grouping.marks import count_annotation
+from kai_py.api.records.unstructured import Unstructured, values_at
+from kai_py.grouping.gang_template import InvalidWorkloadError
+from kai_py.grouping.metadata import count_annotation
 from kai_py.grouping.rule import Count, SummedField
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kai_py.api.records.core import Pod
-from kai_py.grouping.terms import DEFAULT_SETTINGS, GangSettings
+from kai_py.grouping.gang_settings import DEFAULT_SETTINGS, GangSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from kai_py.api.records.core import OwnerReference, PartialObjectMetadata, Pod
-from kai_py.api.records.document import Unstructured
 from kai_py.api.records.job import Job
+from kai_py.api.records.unstructured import Unstructured
 
 OwnerObject = Job | Pod | PartialObjectMetadata | Unstructured
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from kai_py.api.records.core import ObjectMeta, Pod
-from kai_py.grouping.blueprint import InvalidWorkloadError
+from kai_py.grouping.gang_template import InvalidWorkloadError
 
 TEMPLATE_FIELDS = (
     "metadata.labels",

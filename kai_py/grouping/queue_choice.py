@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kai_py.api.records.core import ObjectMeta
-from kai_py.grouping.lineage import OwnerChain
+from kai_py.grouping.owner_chain import OwnerChain
 from kai_py.grouping.owners import Owners
 
 

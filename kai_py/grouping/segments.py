@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from kai_py.api.records.core import Pod
-from kai_py.grouping.blueprint import InvalidWorkloadError
 from kai_py.grouping.gang import GangSpec, Subgroup, TopologyConstraint
+from kai_py.grouping.gang_template import InvalidWorkloadError
 
 INDEX_LABELS = (
     "batch.kubernetes.io/job-completion-index",

@@ -15,8 +15,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from kai_py.api.gpu_share import is_gpu_resource
+from kai_py.dra.explain.device_list import Holder, device_holders
 from kai_py.dra.identity import DeviceID
-from kai_py.dra.listing import Holder, device_holders
 from kai_py.observe.cluster_view import ClusterView, NodeUsage
 from kai_py.policy.score.fragmented_gpus import fragmented_gpus
 

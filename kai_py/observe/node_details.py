@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kai_py.api.records.resource import ResourceClaim
-from kai_py.dra.holdings import DeviceState
+from kai_py.dra.device_state import DeviceState
+from kai_py.dra.explain.device_list import DeviceEntry, list_devices
 from kai_py.dra.inventory import Inventory
-from kai_py.dra.listing import DeviceEntry, list_devices
 from kai_py.observe.cluster_view import ClusterView, NodeUsage
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import PodState

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kai_py.plan.plan import Plan, QueueShare
-from kai_py.snapshot.queue_objects import in_api_units
+from kai_py.snapshot.tables.queue_objects import in_api_units
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kai_py.plan.state.queues import Quota
 from kai_py.snapshot.accounting import GPU
-from kai_py.snapshot.queue_objects import in_api_units
+from kai_py.snapshot.tables.queue_objects import in_api_units
 
 
 @dataclass(frozen=True, slots=True)

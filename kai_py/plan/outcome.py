@@ -40,7 +40,7 @@ from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Assignment, Evicted, Statement
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.resources import Floats
-from kai_py.snapshot.suspended import is_placeholder
+from kai_py.snapshot.suspended_jobs import is_placeholder
 
 PREEMPTING_ACTIONS = (Action.PREEMPT, Action.RECLAIM)
 

@@ -19,7 +19,7 @@ from kai_py.api.records.resource import (
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.grouping.gang import Owner
 from kai_py.snapshot.gangs import GroupReservation
-from kai_py.snapshot.queue_specs import EvictionRecord, QueueProblem, UsageRecord
+from kai_py.snapshot.tables.queues import EvictionRecord, QueueProblem, UsageRecord
 
 __all__ = [
     "SHORT_OF_CAPACITY",

@@ -35,9 +35,9 @@ from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.plan import Action
 from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.gpu_sharing import GpuSharing
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.gpus import GpuSharing
 
 COMPARED_SEPARATELY = frozenset(
     {

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.queue_specs import QueueInfo, inherited
+from kai_py.snapshot.tables.queues import QueueInfo, inherited
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from kai_py.policy.fairness_rules import Division, FairnessRules
 from kai_py.policy.siblings import Siblings
 from kai_py.policy.water_fill import NEGLIGIBLE
 from kai_py.policy.whole_units import divide_whole_units
-from kai_py.snapshot.queues import QueueTable
 from kai_py.snapshot.resources import Bools, Floats
+from kai_py.snapshot.tables.queue_tree import QueueTable
 
 
 @dataclass(frozen=True, slots=True)

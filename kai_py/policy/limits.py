@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kai_py.policy.queue_usage import QueueUsage, exceeds
-from kai_py.snapshot.queue_specs import DEVICE_ATTRIBUTE
 from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE
 
 
 class QuotaBound(StrEnum):

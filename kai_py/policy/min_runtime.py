@@ -19,9 +19,9 @@ import numpy as np
 
 from kai_py.policy.fairness_rules import FairnessRules, MinRuntimeMethod
 from kai_py.policy.queue_usage import shared_depth
-from kai_py.snapshot.queue_specs import QueueInfo
-from kai_py.snapshot.queues import QueueTable
 from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.tables.queue_tree import QueueTable
+from kai_py.snapshot.tables.queues import QueueInfo
 
 
 def min_runtimes(queues: Iterable[QueueInfo], rules: FairnessRules) -> tuple[float, ...]:

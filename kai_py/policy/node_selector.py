@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, SelectorRequirement
-from kai_py.snapshot.labels import LabelColumn
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools
+from kai_py.snapshot.tables.topology import LabelColumn
 
 
 def matches_selector(selector: NodeSelector, nodes: NodeColumns) -> Bools:

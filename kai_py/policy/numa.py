@@ -17,8 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from kai_py.snapshot.alignment import Alignment, ZoneAmounts
-from kai_py.snapshot.numa import AmountsByZone, NumaNode, NumaPolicy
+from kai_py.snapshot.tables.numa import Alignment, AmountsByZone, NumaNode, NumaPolicy, ZoneAmounts
 
 ZoneRequest = Sequence[tuple[int, float]]
 """Position among the resources of a node, and how much."""

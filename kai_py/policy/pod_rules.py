@@ -32,11 +32,11 @@ from kai_py.api.records.core import (
 from kai_py.policy.fit import StaticFit, matches_own_selectors
 from kai_py.policy.tolerations import tolerated_nodes
 from kai_py.snapshot.label_selector import label_selector_matches
-from kai_py.snapshot.labels import LabelColumn
-from kai_py.snapshot.neighbour import PlacedPod
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools, Floats, Ints
 from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.tables.pod_rules import PlacedPod
+from kai_py.snapshot.tables.topology import LabelColumn
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ namespace must be named by it or selected by its labels. Pods that run already s
 from collections.abc import Mapping
 
 from kai_py.snapshot.label_selector import label_selector_matches
-from kai_py.snapshot.queue_specs import NamespaceRule
-from kai_py.snapshot.queues import QueueTable
+from kai_py.snapshot.tables.queue_tree import QueueTable
+from kai_py.snapshot.tables.queues import NamespaceRule
 
 NamespaceLabels = Mapping[str, Mapping[str, str]]
 """Labels by name of the namespace."""

@@ -38,8 +38,8 @@ import numpy as np
 
 from kai_py.policy.fairness_rules import ComparedResources, FairnessRules
 from kai_py.policy.queue_usage import QueueUsage, exceeds, tolerance
-from kai_py.snapshot.queues import Index
 from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.tables.queue_tree import Index
 
 NO_SHARE_PENALTY = 1000.0
 """Dominant share per unit held of a resource of which nothing may be held."""

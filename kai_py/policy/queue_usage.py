@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from kai_py.snapshot.queues import Index, QueueTable
 from kai_py.snapshot.resources import Bools, Floats
+from kai_py.snapshot.tables.queue_tree import Index, QueueTable
 
 
 @dataclass(frozen=True)

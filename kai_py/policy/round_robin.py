@@ -17,8 +17,8 @@ import numpy as np
 from kai_py.policy.fairness_rules import FairnessRules
 from kai_py.policy.queue_order import order_keys
 from kai_py.policy.queue_usage import QueueUsage, exceeds
-from kai_py.snapshot.queues import Index, QueueTable
 from kai_py.snapshot.resources import Floats, Ints
+from kai_py.snapshot.tables.queue_tree import Index, QueueTable
 
 
 @dataclass(frozen=True, slots=True)

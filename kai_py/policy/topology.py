@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kai_py.snapshot.labels import NO_DOMAIN, TopologyLevel
 from kai_py.snapshot.resources import Bools, Floats, Ints
+from kai_py.snapshot.tables.topology import NO_DOMAIN, TopologyLevel
 
 
 @dataclass(frozen=True, slots=True)

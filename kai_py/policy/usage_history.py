@@ -24,8 +24,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from kai_py.snapshot.queue_specs import UsageRecord
 from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.tables.queues import UsageRecord
 
 
 @dataclass(frozen=True, slots=True)

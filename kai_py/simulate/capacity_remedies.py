@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kai_py.grouping.explicit import MIN_AVAILABLE_KEY
+from kai_py.grouping.pod_group_annotation import MIN_AVAILABLE_KEY
 from kai_py.observe.suggestion import Suggestion, SuggestionStep, Verb
 from kai_py.simulate.remedy_search import RemedySearch, delete, first_verified, patch
 from kai_py.snapshot.accounting import GPU

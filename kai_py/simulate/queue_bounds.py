@@ -17,7 +17,7 @@ from kai_py.dialects.kai.queues import RESOURCE_UNITS
 from kai_py.embedded.patches.merge import apply_merge_patch
 from kai_py.simulate.objects import Document
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
-from kai_py.snapshot.queue_specs import DEVICE_ATTRIBUTE, DeviceLimit
+from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE, DeviceLimit
 
 KIBI = 1024
 GPU_PARTS = 1000

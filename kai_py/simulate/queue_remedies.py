@@ -10,7 +10,7 @@ from kai_py.plan.plan import QueueShare, Stage
 from kai_py.simulate.objects import Document
 from kai_py.simulate.queue_bounds import QueueBound, RaisedBound, bound_patches
 from kai_py.simulate.remedy_search import RemedySearch, first_verified, patch
-from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.tables.queues import QueueInfo
 
 MAX_EVICTIONS = 1024
 MIN_RUNTIMES: Mapping[str, Callable[[QueueInfo], float | None]] = {

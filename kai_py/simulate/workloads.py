@@ -7,7 +7,7 @@ from kai_py.api.duration import format_duration
 from kai_py.api.queue import QUEUE_NAME_KEY
 from kai_py.embedded.kubelet import RUN_SECONDS
 from kai_py.grouping.annotations import EXPECTED_RUNTIME_KEY
-from kai_py.grouping.explicit import MIN_AVAILABLE_KEY
+from kai_py.grouping.pod_group_annotation import MIN_AVAILABLE_KEY
 from kai_py.simulate.scenario import Arrival, NodeGroup, ScenarioJob
 
 GPU_RESOURCE = "nvidia.com/gpu"

@@ -11,46 +11,53 @@ from dataclasses import replace
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Node, Pod
-from kai_py.api.records.document import Unstructured
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
-from kai_py.api.records.sameness import same_owner
+from kai_py.api.records.unstructured import Unstructured, same_owner
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owners import GroupKind
-from kai_py.snapshot.assumptions import FINISHED_PHASES, SUCCEEDED, Assumptions, PodPlacement
-from kai_py.snapshot.attach_limits import AttachLimits
-from kai_py.snapshot.budgets import DisruptionBudgets
-from kai_py.snapshot.claim_overlays import ClaimOverlays
-from kai_py.snapshot.departed import DeletedOwners
-from kai_py.snapshot.dependencies import Dependencies, ReadableKinds, RecordingOwners
+from kai_py.snapshot.assumptions import (
+    FINISHED_PHASES,
+    SUCCEEDED,
+    Assumptions,
+    PodPlacement,
+    StuckTerminations,
+)
+from kai_py.snapshot.charges import PodCharges
+from kai_py.snapshot.dependencies import (
+    DeletedOwners,
+    Dependencies,
+    GroupSchedulers,
+    ReadableKinds,
+    RecordingOwners,
+)
 from kai_py.snapshot.derivation import (
+    GpuMemory,
     member,
     pod_usage,
     shared_gpus_of,
     unlabelled_claim,
 )
-from kai_py.snapshot.failed_devices import DeviceKey, FailedDevices
-from kai_py.snapshot.gang_ledger import GangTable, copy_sums
-from kai_py.snapshot.gpu_holdings import GpuMemory
-from kai_py.snapshot.group_claims import POD_GROUPS
-from kai_py.snapshot.group_schedulers import GroupSchedulers
-from kai_py.snapshot.known_queues import QueueInfos
-from kai_py.snapshot.known_topologies import Topologies
-from kai_py.snapshot.ledger import NodeUsageTable
-from kai_py.snapshot.neighbour import PlacedPods
-from kai_py.snapshot.numa import NumaReports
-from kai_py.snapshot.object_cache import Key, ObjectCache
-from kai_py.snapshot.overdue import StuckTerminations
-from kai_py.snapshot.pod_charges import PodCharges
-from kai_py.snapshot.queue_specs import QueueInfo
-from kai_py.snapshot.readings import Identify, ParsedPod, ParsedPods
+from kai_py.snapshot.gang_table import GangTable, copy_sums
+from kai_py.snapshot.node_usage import NodeUsageTable
+from kai_py.snapshot.object_cache import DeviceKey, FailedDevices, Key, ObjectCache
+from kai_py.snapshot.parsed_pods import Identify, ParsedPod, ParsedPods
 from kai_py.snapshot.settings import DEFAULT_SETTINGS, DeviceRegistry, SnapshotSettings
 from kai_py.snapshot.snapshot import IgnoredMarkers, Snapshot
-from kai_py.snapshot.storage_offers import StorageCapacities
-from kai_py.snapshot.suspended import changed_placeholders
-from kai_py.snapshot.unclaimed_volumes import AvailableVolumes
-from kai_py.snapshot.vacated import ReleasableClaims
-from kai_py.snapshot.volume_attachments import VolumeAttachments
+from kai_py.snapshot.suspended_jobs import changed_placeholders
+from kai_py.snapshot.tables.budgets import DisruptionBudgets
+from kai_py.snapshot.tables.claims import POD_GROUPS, ClaimOverlays
+from kai_py.snapshot.tables.numa import NumaReports
+from kai_py.snapshot.tables.pod_rules import PlacedPods
+from kai_py.snapshot.tables.queues import QueueInfo, QueueInfos
+from kai_py.snapshot.tables.releasable_claims import ReleasableClaims
+from kai_py.snapshot.tables.topology import Topologies
+from kai_py.snapshot.tables.volumes import (
+    AttachLimits,
+    AvailableVolumes,
+    StorageCapacities,
+    VolumeAttachments,
+)
 
 
 class SnapshotBuilder:

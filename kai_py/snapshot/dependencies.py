@@ -4,12 +4,20 @@ Beside the keys of ``object_cache`` there are those of kinds of owners, ("kind",
 of the schedulers of a group, ("schedulers", namespace, group). Looking an object up through
 ``RecordingOwners`` records the key, found or not: an owner, claim or volume that appears later
 finds the pods that wait for it.
+
+Which schedulers do the pods of one native group name?
+
+kube-scheduler refuses a group whose pods name several schedulers, and so must everybody else:
+each of them would wait for pods that the other never places. Pods that ended do not count.
+
+Source: KEP-4671.
+
+Which owners are gone while their pods are not? Those pods stay what they were until they go.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 
 from kai_py.api.records.core import OwnerReference, PartialObjectMetadata, Pod
-from kai_py.api.records.document import Unstructured
 from kai_py.api.records.job import Job
 from kai_py.api.records.resource import (
     ResourceClaim,
@@ -20,9 +28,73 @@ from kai_py.api.records.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.owners import Absence, GroupKind, OwnerObject, kind_of
-from kai_py.snapshot.group_schedulers import GroupSchedulers, group_schedulers_key
+from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.object_cache import Key, ObjectCache
+
+GroupSchedulersKey = tuple[str, ...]
+
+
+def group_schedulers_key(pod: Pod) -> GroupSchedulersKey | None:
+    """What stands for the group of ``pod`` among all, None if it names none."""
+    namespace, group, workload = (
+        pod.metadata.namespace,
+        pod.spec.scheduling_group,
+        pod.spec.workload_ref,
+    )
+    if group is not None:
+        return "schedulers", namespace, group.pod_group_name
+    if workload is not None:
+        parts = (workload.name, workload.pod_group, workload.pod_group_replica_key)
+        return "schedulers", namespace, *parts
+    return None
+
+
+class GroupSchedulers:
+    """How many pods of every group name which scheduler."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._counts: dict[GroupSchedulersKey, dict[str, int]] = {}
+        self._pods: dict[str, tuple[GroupSchedulersKey, str]] = {}
+
+    def of(self, key: GroupSchedulersKey) -> tuple[str, ...]:
+        """The schedulers that pods of the group name, in order."""
+        return tuple(sorted(self._counts.get(key, {})))
+
+    def of_group(self, namespace: str, group: str) -> tuple[str, ...]:
+        """The schedulers that pods of a PodGroup name, in order; none if it has no pods."""
+        return self.of(("schedulers", namespace, group))
+
+    def set(self, pod: Pod) -> tuple[GroupSchedulersKey, ...]:
+        """Take in a pod; gives the groups in which other schedulers are named now."""
+        key = None if pod.status.phase in FINISHED_PHASES else group_schedulers_key(pod)
+        named = None if key is None else (key, pod.spec.scheduler_name)
+        if self._pods.get(pod.metadata.uid) == named:
+            return ()
+        changed = self.remove(pod.metadata.uid)
+        if named is None:
+            return changed
+        self._pods[pod.metadata.uid] = named
+        return (*changed, *self._count(*named, 1))
+
+    def remove(self, uid: str) -> tuple[GroupSchedulersKey, ...]:
+        """The pod is gone; gives its group if one scheduler less is named there now."""
+        named = self._pods.pop(uid, None)
+        return () if named is None else self._count(*named, -1)
+
+    def _count(
+        self, key: GroupSchedulersKey, scheduler: str, change: int
+    ) -> tuple[GroupSchedulersKey, ...]:
+        schedulers = self._counts.setdefault(key, {})
+        before = schedulers.get(scheduler, 0)
+        schedulers[scheduler] = before + change
+        if schedulers[scheduler] == 0:
+            del schedulers[scheduler]
+        if not schedulers:
+            del self._counts[key]
+        return (key,) if 0 in (before, before + change) else ()
 
 
 class Dependencies:
@@ -173,3 +245,36 @@ class RecordingOwners:
     def _get(self, kind: str, namespace: str, name: str) -> object | None:
         self.looked_up.append((kind, namespace, name))
         return self._objects.get(kind, namespace, name)
+
+
+class DeletedOwners:
+    """Deleted owners that ``objects`` keeps for as long as pods depend on them."""
+
+    def __init__(self, objects: ObjectCache, dependencies: Dependencies) -> None:
+        """Start empty."""
+        self._objects = objects
+        self._dependencies = dependencies
+        self._deleted: dict[str, None] = {}
+
+    def keep(self, old: object | None, new: object | None) -> bool:
+        """Whether the change deletes an owner that still has pods; then it is kept."""
+        if isinstance(new, OwnerObject):
+            self._deleted.pop(new.metadata.uid, None)
+        if new is not None or not isinstance(old, OwnerObject):
+            return False
+        uid = old.metadata.uid
+        if not self._has_pods(uid):
+            return False
+        self._objects.keep_deleted_owner(old)
+        self._deleted[uid] = None
+        return True
+
+    def drop_unused(self) -> None:
+        """Drop those whose last pod is gone."""
+        for uid in tuple(self._deleted):
+            if not self._has_pods(uid):
+                del self._deleted[uid]
+                self._objects.drop_deleted_owner(uid)
+
+    def _has_pods(self, uid: str) -> bool:
+        return bool(self._dependencies.dependents((("uid", uid),)))

@@ -12,11 +12,11 @@ from functools import cached_property
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.references import ClaimRef, GroupRef, PodRef
 from kai_py.grouping.gang import Owner, Subgroup, is_satisfied
-from kai_py.grouping.terms import GangAffinity, Wording
+from kai_py.grouping.gang_settings import GangAffinity, Wording
 from kai_py.snapshot.accounting import total
-from kai_py.snapshot.alignment import ZoneAmounts
 from kai_py.snapshot.shape import Shape
-from kai_py.snapshot.volume_needs import Attachment
+from kai_py.snapshot.tables.numa import ZoneAmounts
+from kai_py.snapshot.tables.volumes import Attachment
 
 Charge = Mapping[str, float]
 """What something costs its queue, by quota resource: ``gpu`` devices, ``cpu`` millicores, …"""

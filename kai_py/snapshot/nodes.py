@@ -10,8 +10,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kai_py.api.records.core import Node, Taint
-from kai_py.snapshot.labels import LabelColumn, TopologyLevel, encode_label, topology_levels
 from kai_py.snapshot.resources import Bools, Floats, Ints, ResourceIndex, amount
+from kai_py.snapshot.tables.topology import (
+    LabelColumn,
+    TopologyLevel,
+    encode_label,
+    topology_levels,
+)
 
 HOSTNAME = "kubernetes.io/hostname"
 

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.snapshot.accounting import Accounting
-from kai_py.snapshot.queue_specs import DeviceLimit, QueueInfo
 from kai_py.snapshot.snapshot import DeviceObjects
+from kai_py.snapshot.tables.queues import DeviceLimit, QueueInfo
 
 
 @dataclass(frozen=True, slots=True)

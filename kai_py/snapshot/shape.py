@@ -14,11 +14,11 @@ from kai_py.api.gpu_share import GpuShare
 from kai_py.api.records.core import Affinity, NodeSelector, Pod, PodAffinity, Toleration
 from kai_py.api.records.core import TopologySpreadConstraint as SpreadConstraint
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
-from kai_py.snapshot.alignment import Alignment, alignment
 from kai_py.snapshot.extended_resources import NO_EXTENDED_RESOURCES, ExtendedResources
-from kai_py.snapshot.neighbour import has_pod_rules
 from kai_py.snapshot.requests import pod_requests
-from kai_py.snapshot.volume_needs import NO_VOLUME_REQUIREMENTS, VolumeRequirements
+from kai_py.snapshot.tables.numa import Alignment, alignment
+from kai_py.snapshot.tables.pod_rules import has_pod_rules
+from kai_py.snapshot.tables.volumes import NO_VOLUME_REQUIREMENTS, VolumeRequirements
 
 HostPort = tuple[str, str, int]
 """(host IP, protocol, port); an empty IP means all addresses."""

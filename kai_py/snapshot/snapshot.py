@@ -14,18 +14,16 @@ from kai_py.api.records.resource import (
     ResourceSlice,
 )
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.snapshot.budgets import DisruptionBudget
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.gpu_sharing import GpuSharing
-from kai_py.snapshot.neighbour import PlacedPod
 from kai_py.snapshot.nodes import NodeColumns
-from kai_py.snapshot.numa import NumaNode
-from kai_py.snapshot.queue_specs import QueueInfo
 from kai_py.snapshot.resources import Floats, ResourceIndex
 from kai_py.snapshot.shape import HostPort
-from kai_py.snapshot.storage_offers import NodeStorageCapacity
-from kai_py.snapshot.unclaimed_volumes import AvailableVolume
-from kai_py.snapshot.volume_needs import Attachment
+from kai_py.snapshot.tables.budgets import DisruptionBudget
+from kai_py.snapshot.tables.gpus import GpuSharing
+from kai_py.snapshot.tables.numa import NumaNode
+from kai_py.snapshot.tables.pod_rules import PlacedPod
+from kai_py.snapshot.tables.queues import QueueInfo
+from kai_py.snapshot.tables.volumes import Attachment, AvailableVolume, NodeStorageCapacity
 
 ReleasableClaim = tuple[ClaimRef, str]
 """A claim and the uid of a pod that has ended while the claim is still allocated for it."""

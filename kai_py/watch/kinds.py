@@ -20,7 +20,7 @@ from kai_py.api.records.core import (
     Record,
 )
 from kai_py.api.records.disruption import PodDisruptionBudget
-from kai_py.api.records.document import Unstructured, unstructured_decoder
+from kai_py.api.records.interning import interned
 from kai_py.api.records.job import Job
 from kai_py.api.records.kai import KaiPodGroup, KaiQueue, KaiTopology
 from kai_py.api.records.node_topology import GROUP as NODE_TOPOLOGY_GROUP
@@ -33,7 +33,6 @@ from kai_py.api.records.resource import (
     ResourceSlice,
 )
 from kai_py.api.records.resource_versions import PREFERRED_VERSIONS, decoder
-from kai_py.api.records.sharing import interned
 from kai_py.api.records.storage import (
     CSIDriver,
     CSINode,
@@ -44,6 +43,7 @@ from kai_py.api.records.storage import (
     VolumeAttachment,
 )
 from kai_py.api.records.suspended_job import job_decoder
+from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
 from kai_py.watch.resource import Kind, define_kind
 
 

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from kai_py.api.records.sharing import interned
+from kai_py.api.records.interning import interned
 
 
 class Metadata(Protocol):

@@ -11,7 +11,7 @@ from kai_py.api.records.core import (
     PodSchedulingGate,
     PodSpec,
 )
-from kai_py.grouping.lineage import OwnerChain
+from kai_py.grouping.owner_chain import OwnerChain
 from kai_py.grouping.queue_choice import Defaults, QueueKey
 
 KEYS = (QueueKey(QUEUE_NAME_KEY), QueueKey("kai.scheduler/queue", Defaults.KAI))

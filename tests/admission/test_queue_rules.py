@@ -6,7 +6,7 @@ from kai_py.admission.queue_rules import judge_deletion, judge_queue
 from kai_py.api.queue import API_VERSION
 from kai_py.api.records.kai import QUEUE_API_VERSION
 from kai_py.snapshot.accounting import GPU
-from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.tables.queues import QueueInfo
 
 
 def spec(name, parent="", deserved=0.0, most=None, api=API_VERSION, **rest):

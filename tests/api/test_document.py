@@ -1,6 +1,6 @@
 """Documents keep what paths name, and nothing else."""
 
-from kai_py.api.records.document import unstructured
+from kai_py.api.records.unstructured import unstructured
 
 JOB = {
     "apiVersion": "example.com/v1",

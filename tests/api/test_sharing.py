@@ -6,9 +6,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.api.records import sharing
+from kai_py.api.records import interning
 from kai_py.api.records.core import Node, Pod
-from kai_py.api.records.sharing import interned
+from kai_py.api.records.interning import interned
 
 plain = msgspec.json.Decoder(Pod).decode
 
@@ -72,8 +72,8 @@ def test_nothing_else_changes(texts):
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(sharing, "MAX_INTERNED", 3)
-    kept = sharing.Interning()
+    monkeypatch.setattr(interning, "MAX_INTERNED", 3)
+    kept = interning.Interning()
     for i in range(50):
         kept.intern(plain(pod("p", team=f"team-{i}")))
     assert len(kept._words) <= 3

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from kai_py.api.records.core import ObjectMeta
-from kai_py.api.records.document import Unstructured
+from kai_py.api.records.unstructured import Unstructured
 from kai_py.commit.statuses.native_pod_group import (
     composite_group_reports,
     native_group_patch,

@@ -2,7 +2,7 @@
 
 from kai_py.api.autoscaling import ProvisioningConfig
 from kai_py.api.records.core import ObjectMeta
-from kai_py.api.records.document import Unstructured
+from kai_py.api.records.unstructured import Unstructured
 from kai_py.commit.provisioning_request import (
     desired_requests,
     failed_at,

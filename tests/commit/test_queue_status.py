@@ -18,8 +18,8 @@ from kai_py.commit.statuses.queue import (
 )
 from kai_py.embedded.patches.merge import apply_merge_patch
 from kai_py.plan.plan import Plan
-from kai_py.snapshot.queue_objects import queue_info
-from kai_py.snapshot.queue_specs import EvictionRecord, UsageRecord
+from kai_py.snapshot.tables.queue_objects import queue_info
+from kai_py.snapshot.tables.queues import EvictionRecord, UsageRecord
 from kai_py.watch.kinds import WatchedQueue
 from tests.support.scenario import cluster as scenario
 from tests.support.scenario import gpu_slice, job_with_pods, node, pod, queue

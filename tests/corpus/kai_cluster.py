@@ -31,16 +31,15 @@ from kai_py.api.records.node_topology import (
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Owner, Subgroup, TopologyConstraint
 from kai_py.snapshot.accounting import total
-from kai_py.snapshot.alignment import Alignment, alignment, observed_zones
+from kai_py.snapshot.derivation import shared_gpu_usage
 from kai_py.snapshot.gangs import Gang, Member, PodState
-from kai_py.snapshot.gpu_holdings import shared_gpu_usage
-from kai_py.snapshot.gpu_sharing import MEMORY_LABEL, NOMINAL_MIB
-from kai_py.snapshot.ledger import NodeUsageTable, PodUsage
-from kai_py.snapshot.neighbour import PlacedPod
-from kai_py.snapshot.numa import numa_node
-from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.node_usage import NodeUsageTable, PodUsage
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.gpus import MEMORY_LABEL, NOMINAL_MIB
+from kai_py.snapshot.tables.numa import Alignment, alignment, numa_node, observed_zones
+from kai_py.snapshot.tables.pod_rules import PlacedPod
+from kai_py.snapshot.tables.queues import QueueInfo
 
 NOW = 1_800_000_000.0
 GPU = "nvidia.com/gpu"

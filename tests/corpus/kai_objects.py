@@ -11,7 +11,7 @@ from kai_py.api.timestamp import format_time
 from kai_py.dra.cluster_devices import GpuDefinition
 from kai_py.policy.fairness_rules import KAI
 from kai_py.snapshot.accounting import Accounting
-from kai_py.snapshot.overdue import STUCK_AFTER_SECONDS
+from kai_py.snapshot.assumptions import STUCK_AFTER_SECONDS
 from kai_py.snapshot.snapshot import Snapshot
 from tests.corpus.kai_cluster import GPU, GUARANTEED, NOW, node_labels, numa_report
 from tests.dialects.feeding import Cluster, Document

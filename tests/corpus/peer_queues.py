@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from kai_py.snapshot.queue_specs import QueueInfo
-from kai_py.snapshot.queues import build_queue_table
+from kai_py.snapshot.tables.queue_tree import build_queue_table
+from kai_py.snapshot.tables.queues import QueueInfo
 
 RESOURCES = ("gpu", "cpu", "memory")
 

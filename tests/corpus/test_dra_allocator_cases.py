@@ -10,9 +10,9 @@ from kai_py.api.records.core import Node
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.records.resource_versions import encode_allocation, from_json
 from kai_py.dra.allocator import Allocation, Infeasible, allocate
+from kai_py.dra.device_state import DeviceAllocation, DeviceState
 from kai_py.dra.errors import AllocationError
 from kai_py.dra.features import AllocationStrategy, Features
-from kai_py.dra.holdings import DeviceAllocation, DeviceState
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.inventory import Inventory
 

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from kai_py.api.records.core import PartialObjectMetadata, Pod
-from kai_py.api.records.document import unstructured
 from kai_py.api.records.job import Job
+from kai_py.api.records.unstructured import unstructured
 from kai_py.dialects.kai.grouping import KaiGrouping
 from kai_py.dialects.kai.workloads import KaiQueueNaming
 from kai_py.dra.cluster_devices import ClusterDevices

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from kai_py.api.records.core import ObjectMeta
-from kai_py.api.records.document import Unstructured
+from kai_py.api.records.unstructured import Unstructured
 from kai_py.commit.statuses.grove_pod_gang import pod_gang_patch, pod_gang_reports
 from tests.dialects.feeding import Cluster, node, placed, pod
 from tests.dialects.kai.test_pod_groups import pod_group

@@ -9,7 +9,7 @@ from pathlib import Path
 import kai_py
 from kai_py.commit.statuses import queue_conditions
 from kai_py.plan.plan import Stage
-from kai_py.snapshot.queue_specs import QueueFault
+from kai_py.snapshot.tables.queues import QueueFault
 from tests.docs.pages import DOCS
 
 TEXT = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")

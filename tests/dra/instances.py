@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
+from kai_py.dra.device_state import DeviceAllocation, DeviceState
 from kai_py.dra.features import ALL_FEATURES
-from kai_py.dra.holdings import DeviceAllocation, DeviceState
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.inventory import Inventory
 

@@ -7,9 +7,9 @@ from kai_py.api.records.core import Node, ObjectMeta
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
 from kai_py.dra.allocator import Allocation, allocate
+from kai_py.dra.cluster_allocator import ClusterAllocator
+from kai_py.dra.device_state import DeviceState
 from kai_py.dra.features import AllocationStrategy
-from kai_py.dra.fleet import ClusterAllocator
-from kai_py.dra.holdings import DeviceState
 from kai_py.dra.inventory import Inventory
 
 NODES = tuple(Node(metadata=ObjectMeta(name=f"n{i}")) for i in range(3))

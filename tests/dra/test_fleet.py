@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from kai_py.api.records.core import Node, ObjectMeta
 from kai_py.dra.allocator import Allocation, allocate
+from kai_py.dra.cluster_allocator import ClusterAllocator
+from kai_py.dra.device_state import DeviceState
 from kai_py.dra.features import AllocationStrategy
-from kai_py.dra.fleet import ClusterAllocator
-from kai_py.dra.holdings import DeviceState
 from kai_py.dra.inventory import Inventory
 
 from .instances import CLASSES, as_claims, as_slices, crowded, hold_initial, questions

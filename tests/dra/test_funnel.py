@@ -7,15 +7,15 @@ from hypothesis import given, settings
 from kai_py.api.records.core import Node, ObjectMeta
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
+from kai_py.dra.cluster_allocator import ClusterAllocator
+from kai_py.dra.device_state import DeviceAllocation, DeviceState
+from kai_py.dra.eligibility import DeviceCheck
 from kai_py.dra.errors import AllocationError
+from kai_py.dra.explain.diagnosis import diagnose_allocation
+from kai_py.dra.explain.diagnosis_message import diagnosis_message
 from kai_py.dra.features import AllocationStrategy
-from kai_py.dra.fleet import ClusterAllocator
-from kai_py.dra.funnel import diagnose_allocation
-from kai_py.dra.funnel_text import diagnosis_message
-from kai_py.dra.holdings import DeviceAllocation, DeviceState
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.inventory import Inventory
-from kai_py.dra.selection import DeviceCheck
 
 from .instances import CLASSES
 from .test_fleet import build, fleets

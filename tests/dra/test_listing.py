@@ -3,7 +3,7 @@
 from kai_py.api.records.resource import DeviceTaintRule, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
 from kai_py.cli.devices import Grouping, count_rows, entries_of, tree_rows
-from kai_py.dra.listing import DeviceStatus
+from kai_py.dra.explain.device_list import DeviceStatus
 from tests.plan.state.test_device_safety import slices
 from tests.support.scenario import (
     claim,

@@ -3,10 +3,10 @@
 import pytest
 
 from kai_py.api.records.core import OwnerReference
-from kai_py.api.records.document import Unstructured
-from kai_py.grouping.blueprint import WorkloadOwner
+from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.frameworks.pytorch import PYTORCH_JOB
-from kai_py.grouping.lineage import OwnerLink
+from kai_py.grouping.gang_template import WorkloadOwner
+from kai_py.grouping.owner_chain import OwnerLink
 from kai_py.grouping.owners import GroupKind
 from kai_py.grouping.queue_choice import Defaults
 from kai_py.plan.plan import Stage

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 import msgspec
 
 from kai_py.api.records.core import ObjectMeta, OwnerReference, PartialObjectMetadata, Pod, PodSpec
-from kai_py.api.records.document import unstructured
+from kai_py.api.records.unstructured import unstructured
 from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.grouping.explicit import POD_GROUP_ANNOTATION
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
-from kai_py.grouping.identify import Grouper
+from kai_py.grouping.group_sources import GroupSource
+from kai_py.grouping.grouper import Grouper
 from kai_py.grouping.owners import GroupKind
+from kai_py.grouping.pod_group_annotation import POD_GROUP_ANNOTATION
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
-from kai_py.grouping.sources import GroupSource
 from kai_py.snapshot.builder import SnapshotBuilder
 
 LWS = GroupKind("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
@@ -135,8 +135,8 @@ def test_pods_are_derived_again_when_an_owner_says_something_else_only():
 def test_what_an_owner_says_is_worked_out_once(monkeypatch):
     world = World()
     drawn = []
-    framework = "kai_py.grouping.identify._gang_template"
-    original = __import__("kai_py.grouping.identify", fromlist=["_gang_template"])._gang_template
+    framework = "kai_py.grouping.grouper._gang_template"
+    original = __import__("kai_py.grouping.grouper", fromlist=["_gang_template"])._gang_template
     monkeypatch.setattr(framework, lambda *args: drawn.append(1) or original(*args))
     world.builder.apply(COLLECTION, None, lws(size=100))
     for number in range(100):

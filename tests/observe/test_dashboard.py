@@ -14,7 +14,7 @@ from kai_py.observe.http_access import TOKEN_VARIABLE, HttpAccess
 from kai_py.observe.suggestion import InvalidQuestionError, QueueChange, Suggestion
 from kai_py.plan.plan import Stage
 from kai_py.simulate.what_if import Comparison, NodesNeeded, PlacedGang, WaitingGang
-from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.tables.queues import QueueInfo
 from tests.dra.test_listing import mig
 from tests.observe.browser import browsing, find_browser
 from tests.observe.shown import Shown, large_cluster

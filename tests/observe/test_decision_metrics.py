@@ -5,7 +5,7 @@ from prometheus_client import CollectorRegistry
 
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics, size_label
-from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.tables.queues import QueueInfo
 from tests.observe.views import view_of
 from tests.support.worlds import gang, world
 

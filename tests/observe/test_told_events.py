@@ -30,7 +30,7 @@ from kai_py.plan.plan import (
     Stage,
     Unplaced,
 )
-from kai_py.snapshot.queue_specs import EvictionRecord
+from kai_py.snapshot.tables.queues import EvictionRecord
 from tests.observe.views import view_of
 from tests.support.worlds import gang, world
 

@@ -13,7 +13,7 @@ from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.plan import Action
 from kai_py.policy.fairness_rules import NATIVE
 from kai_py.snapshot.gangs import PodState
-from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.scenario import START
 from tests.support.worlds import World, gang, replayed
 

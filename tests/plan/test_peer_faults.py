@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.plan.plan import Action
-from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.scenario import cluster, evicted, job, node, placed, pod, queue
 from tests.support.worlds import gang, member, subgroup, world
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kai_py.policy.ageing import NO_AGEING, Ageing, QueueAgeing
 from kai_py.policy.gang_order import gang_key
-from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.scenario import START
 from tests.support.worlds import gang
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kai_py.policy.fair_share import fair_share, usable_demand
 from kai_py.policy.fairness_rules import KAI, NATIVE
-from kai_py.snapshot.queue_specs import QueueInfo
-from kai_py.snapshot.queues import build_queue_table
+from kai_py.snapshot.tables.queue_tree import build_queue_table
+from kai_py.snapshot.tables.queues import QueueInfo
 from tests.policy.exact_shares import shares
 
 INF = float("inf")

@@ -3,8 +3,8 @@ import pytest
 
 from kai_py.policy.limits import QuotaBound, check_limits
 from kai_py.policy.queue_usage import QueueUsage
-from kai_py.snapshot.queue_specs import QueueInfo
-from kai_py.snapshot.queues import build_queue_table
+from kai_py.snapshot.tables.queue_tree import build_queue_table
+from kai_py.snapshot.tables.queues import QueueInfo
 
 RESOURCES = ("cpu", "memory", "gpu")
 

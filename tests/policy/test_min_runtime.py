@@ -10,8 +10,8 @@ from kai_py.policy.min_runtime import (
     reclaim_min_runtime,
     within_min_runtime,
 )
-from kai_py.snapshot.queue_specs import QueueInfo
-from kai_py.snapshot.queues import build_queue_table
+from kai_py.snapshot.tables.queue_tree import build_queue_table
+from kai_py.snapshot.tables.queues import QueueInfo
 
 RULES = FairnessRules(default_preempt_min_runtime=2, default_reclaim_min_runtime=1)
 QUEUES = build_queue_table(

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.policy.numa import allocate_zones, free_after_end, free_after_start, replicas_by_zones
-from kai_py.snapshot.alignment import Alignment
-from kai_py.snapshot.numa import NumaNode, NumaPolicy
+from kai_py.snapshot.tables.numa import Alignment, NumaNode, NumaPolicy
 
 CPU, GPU = "cpu", "nvidia.com/gpu"
 

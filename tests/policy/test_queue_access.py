@@ -1,7 +1,7 @@
 import pytest
 
 from kai_py.policy.queue_access import closed_queue
-from kai_py.snapshot.queues import build_queue_table
+from kai_py.snapshot.tables.queue_tree import build_queue_table
 from tests.support.scenario import queue
 
 LABELS = {"ml": {"team": "ml"}, "web": {"team": "web"}, "bare": {}}

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.policy.queue_order import QueueOrder, order_keys
 from kai_py.policy.queue_usage import QueueUsage
-from kai_py.snapshot.queue_specs import QueueInfo
-from kai_py.snapshot.queues import build_queue_table
+from kai_py.snapshot.tables.queue_tree import build_queue_table
+from kai_py.snapshot.tables.queues import QueueInfo
 
 RESOURCES = ("cpu", "gpu")
 INF = float("inf")

@@ -14,7 +14,7 @@ from kai_py.policy.reclaim_rules import (
     may_reclaim,
     reclaimable_queues,
 )
-from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.tables.queues import QueueInfo
 from tests.policy.test_reclaim_rules import RESOURCES, as_victims, asks, queue, stand
 
 TREE = (("x", ""), ("y", ""), ("x1", "x"), ("x2", "x"), ("y1", "y"), ("z", ""))

@@ -14,8 +14,8 @@ from kai_py.policy.reclaim_rules import (
     may_reclaim,
     reclaimable_queues,
 )
-from kai_py.snapshot.queue_specs import QueueInfo
-from kai_py.snapshot.queues import build_queue_table
+from kai_py.snapshot.tables.queue_tree import build_queue_table
+from kai_py.snapshot.tables.queues import QueueInfo
 
 RESOURCES = ("cpu", "gpu")
 INF = float("inf")

@@ -3,9 +3,9 @@
 import numpy as np
 
 from kai_py.policy.topology import candidate_domains
-from kai_py.snapshot.labels import NO_DOMAIN
 from kai_py.snapshot.nodes import node_columns, with_node
 from kai_py.snapshot.resources import ResourceIndex
+from kai_py.snapshot.tables.topology import NO_DOMAIN
 from tests.support.scenario import node
 
 LABELS = [

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.policy.usage_history import UsageHistory
-from kai_py.snapshot.queue_specs import UsageRecord
+from kai_py.snapshot.tables.queues import UsageRecord
 
 HOUR = 3600.0
 RESOURCES = ("gpu",)

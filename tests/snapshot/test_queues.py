@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.snapshot.queue_specs import QueueFault, QueueInfo
-from kai_py.snapshot.queues import build_queue_table
+from kai_py.snapshot.tables.queue_tree import build_queue_table
+from kai_py.snapshot.tables.queues import QueueFault, QueueInfo
 
 RESOURCES = ("cpu", "gpu")
 

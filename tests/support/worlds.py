@@ -16,10 +16,10 @@ from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Charge, Gang, Member, PodState
-from kai_py.snapshot.ledger import NodeUsageTable, PodUsage
-from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.node_usage import NodeUsageTable, PodUsage
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.scenario import START
 
 GPU = "nvidia.com/gpu"

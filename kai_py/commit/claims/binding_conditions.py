@@ -22,7 +22,7 @@ from kai_py.api.references import ClaimRef
 from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.claims.reconcile import same_devices
-from kai_py.snapshot.failed_devices import DeviceKey
+from kai_py.snapshot.object_cache import DeviceKey
 from kai_py.watch.errors import ApiError
 
 API_TIME_RESOLUTION = 1.0

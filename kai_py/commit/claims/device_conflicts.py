@@ -27,7 +27,7 @@ from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.eviction import EvictionOutcome, evict_pod
 from kai_py.config import DoubleAllocationPolicy
 from kai_py.snapshot.assumptions import FINISHED_PHASES
-from kai_py.snapshot.group_claims import POD_GROUPS, pod_group_of
+from kai_py.snapshot.tables.claims import POD_GROUPS, pod_group_of
 from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)

@@ -27,14 +27,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.document import Unstructured, unstructured_decoder
 from kai_py.api.records.resource import ResourceClaim
+from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
 from kai_py.api.references import ClaimRef
 from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.assumptions import FINISHED_PHASES
-from kai_py.snapshot.group_claims import POD_GROUPS, GroupKey, pod_group_of
+from kai_py.snapshot.tables.claims import POD_GROUPS, GroupKey, pod_group_of
 from kai_py.watch.errors import ApiError, NotFound
 from kai_py.watch.kinds import RESOURCE_CLAIMS
 from kai_py.watch.resource import Kind

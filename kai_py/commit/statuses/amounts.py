@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from kai_py.api.quantity import NANO, Quantity, QuantityFormat
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
-from kai_py.snapshot.queue_objects import in_api_units
-from kai_py.snapshot.queue_specs import DEVICE_ATTRIBUTE
+from kai_py.snapshot.tables.queue_objects import in_api_units
+from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE
 
 BYTES = ("memory", "ephemeral-storage")
 NANOS_PER_MILLIONTH = NANO // 1_000_000

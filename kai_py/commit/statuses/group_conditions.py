@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kai_py.api.records.document import Unstructured
+from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.timestamp import format_time
 from kai_py.commit.eviction import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from kai_py.commit.patches import preconditions

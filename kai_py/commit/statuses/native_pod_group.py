@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kai_py.api.records.document import Unstructured
+from kai_py.api.records.unstructured import Unstructured
 from kai_py.commit.settings import CommitSettings
 from kai_py.commit.statuses.group_conditions import (
     DesiredCondition,

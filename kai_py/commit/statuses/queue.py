@@ -22,7 +22,7 @@ from kai_py.commit.statuses.queue_conditions import QueueCondition, queue_condit
 from kai_py.commit.statuses.report_writer import ReportedKind, ReportWriter
 from kai_py.plan.plan import Plan, QueueShare
 from kai_py.snapshot.accounting import GPU
-from kai_py.snapshot.queue_objects import GPUS, eviction_status, in_api_units, usage_status
+from kai_py.snapshot.tables.queue_objects import GPUS, eviction_status, in_api_units, usage_status
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import WatchedQueue
 from kai_py.watch.resource import Resource

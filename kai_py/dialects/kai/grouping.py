@@ -19,16 +19,16 @@ from kai_py.dialects.kueue import KUEUE, is_placed_by_kueue, without_topology
 from kai_py.dialects.native_groups import NATIVE_GROUP, NATIVE_WORKLOAD
 from kai_py.dialects.volcano import volcano_source
 from kai_py.dialects.yunikorn import YUNIKORN
-from kai_py.grouping.explicit import POD_GROUP_ANNOTATION, POD_GROUP_KEY
 from kai_py.grouping.frameworks.spark import SPARK
 from kai_py.grouping.gang import GangSpec
-from kai_py.grouping.identify import Grouper
-from kai_py.grouping.marks import annotation_or_label
+from kai_py.grouping.gang_settings import Wording
+from kai_py.grouping.group_sources import GroupSource
+from kai_py.grouping.grouper import Grouper
+from kai_py.grouping.metadata import annotation_or_label
 from kai_py.grouping.owners import Owners
+from kai_py.grouping.pod_group_annotation import POD_GROUP_ANNOTATION, POD_GROUP_KEY
 from kai_py.grouping.queue_choice import Defaults
 from kai_py.grouping.rule_table import RuleTable
-from kai_py.grouping.sources import GroupSource
-from kai_py.grouping.terms import Wording
 
 
 class KaiGrouping:

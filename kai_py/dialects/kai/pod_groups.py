@@ -21,11 +21,11 @@ from kai_py.dialects.kai.subgroups import problems_of, tree_of
 from kai_py.dialects.kai.times import first_duration, parse_time
 from kai_py.dialects.kai.topology import constraint_of
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
-from kai_py.grouping.lineage import OwnerChain
+from kai_py.grouping.gang_settings import GangSettings, Wording
+from kai_py.grouping.group_sources import GroupSource, PodContext
+from kai_py.grouping.owner_chain import OwnerChain
 from kai_py.grouping.owners import Owners
 from kai_py.grouping.preemptibility import Preemptibility
-from kai_py.grouping.sources import GroupSource, PodContext
-from kai_py.grouping.terms import GangSettings, Wording
 
 POD_GROUP_COLLECTION = "podgroups.scheduling.run.ai"
 KIND = "PodGroup.scheduling.run.ai"

@@ -25,7 +25,7 @@ from kai_py.api.records.kai import (
     KaiShare,
 )
 from kai_py.snapshot.accounting import GPU
-from kai_py.snapshot.queue_specs import QueueFault, QueueInfo, QueueProblem
+from kai_py.snapshot.tables.queues import QueueFault, QueueInfo, QueueProblem
 
 RESOURCE_UNITS: Mapping[str, float] = {GPU: 1.0, "cpu": 1.0, "memory": 1e6}
 """How much of a resource row one of KAI's units is."""

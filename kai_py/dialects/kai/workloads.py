@@ -31,12 +31,12 @@ from kai_py.dialects.kai.times import first_duration
 from kai_py.dialects.kai.topology import constraint_of
 from kai_py.grouping.frameworks.job import reachable_min_members
 from kai_py.grouping.gang import GangSpec, TopologyConstraint
-from kai_py.grouping.lineage import OwnerChain
+from kai_py.grouping.gang_settings import GangSettings, Wording
+from kai_py.grouping.group_sources import PodContext
+from kai_py.grouping.owner_chain import OwnerChain
 from kai_py.grouping.owners import Owners
 from kai_py.grouping.preemptibility import Preemptibility
 from kai_py.grouping.segments import split_into_segments
-from kai_py.grouping.sources import PodContext
-from kai_py.grouping.terms import GangSettings, Wording
 
 TRAIN_CLASS = "train"
 

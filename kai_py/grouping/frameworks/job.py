@@ -9,17 +9,17 @@ last pods of a Job would wait for ever. A Job without a queue is no gang: nobody
 """
 
 from kai_py.api.records.job import Job
-from kai_py.grouping.blueprint import (
+from kai_py.grouping.counts import annotated_count
+from kai_py.grouping.gang import Subgroup
+from kai_py.grouping.gang_template import (
     Framework,
     GangTemplate,
     InvalidWorkloadError,
     WorkloadOwner,
     number_label_reader,
 )
-from kai_py.grouping.counts import annotated_count
-from kai_py.grouping.explicit import MIN_AVAILABLE_KEY
-from kai_py.grouping.gang import Subgroup
-from kai_py.grouping.marks import annotation_or_label
+from kai_py.grouping.metadata import annotation_or_label
+from kai_py.grouping.pod_group_annotation import MIN_AVAILABLE_KEY
 from kai_py.grouping.queue_choice import Defaults
 
 COMPLETION_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"

@@ -16,9 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.document import Unstructured
 from kai_py.api.records.job import Job
-from kai_py.grouping.blueprint import (
+from kai_py.api.records.unstructured import Unstructured
+from kai_py.grouping.counts import annotated_count, count_at, entries, parse_count
+from kai_py.grouping.frameworks.job import COMPLETION_INDEX_LABEL, active_pods
+from kai_py.grouping.gang import Subgroup
+from kai_py.grouping.gang_template import (
     Framework,
     GangTemplate,
     InvalidWorkloadError,
@@ -26,9 +29,6 @@ from kai_py.grouping.blueprint import (
     full_owner,
     number_label_reader,
 )
-from kai_py.grouping.counts import annotated_count, count_at, entries, parse_count
-from kai_py.grouping.frameworks.job import COMPLETION_INDEX_LABEL, active_pods
-from kai_py.grouping.gang import Subgroup
 
 REPLICATED_JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX_LABEL = "jobset.sigs.k8s.io/job-index"

@@ -8,8 +8,10 @@ Source: leaderworkerset.x-k8s.io/v1 (labels of its webhook, subgroup arithmetic 
 """
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.document import Unstructured
-from kai_py.grouping.blueprint import (
+from kai_py.api.records.unstructured import Unstructured
+from kai_py.grouping.counts import count_at, entries
+from kai_py.grouping.gang import ExpectedPods, Subgroup
+from kai_py.grouping.gang_template import (
     Framework,
     GangTemplate,
     InvalidWorkloadError,
@@ -17,8 +19,6 @@ from kai_py.grouping.blueprint import (
     full_owner,
     number_label_reader,
 )
-from kai_py.grouping.counts import count_at, entries
-from kai_py.grouping.gang import ExpectedPods, Subgroup
 from kai_py.grouping.pod_template import pod_of_template, template_paths
 
 GROUP_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/group-index"

@@ -7,8 +7,10 @@ Source: kubeflow.org/v1 and v2beta1.
 """
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.document import Unstructured
-from kai_py.grouping.blueprint import (
+from kai_py.api.records.unstructured import Unstructured
+from kai_py.grouping.counts import count_at, entries
+from kai_py.grouping.gang import Subgroup
+from kai_py.grouping.gang_template import (
     Framework,
     GangTemplate,
     InvalidWorkloadError,
@@ -16,8 +18,6 @@ from kai_py.grouping.blueprint import (
     full_owner,
     number_label_reader,
 )
-from kai_py.grouping.counts import count_at, entries
-from kai_py.grouping.gang import Subgroup
 
 ROLE_LABELS = ("training.kubeflow.org/job-role", "training.kubeflow.org/replica-type")
 REPLICA_SPECS = "spec.mpiReplicaSpecs"

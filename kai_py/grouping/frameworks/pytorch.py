@@ -13,14 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.document import Unstructured
+from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.annotations import (
     SEGMENT_PREFERRED_KEY,
     SEGMENT_REQUIRED_KEY,
     SEGMENT_SIZE_KEY,
     TOPOLOGY_KEY,
 )
-from kai_py.grouping.blueprint import (
+from kai_py.grouping.counts import count_at, entries, parse_count
+from kai_py.grouping.gang import Subgroup, TopologyConstraint
+from kai_py.grouping.gang_template import (
     Framework,
     GangTemplate,
     InvalidWorkloadError,
@@ -29,8 +31,6 @@ from kai_py.grouping.blueprint import (
     label_reader,
     number_label_reader,
 )
-from kai_py.grouping.counts import count_at, entries, parse_count
-from kai_py.grouping.gang import Subgroup, TopologyConstraint
 from kai_py.grouping.segments import segment_count, segment_subgroups
 
 ROLE_LABEL = "training.kubeflow.org/replica-type"

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.document import values_at
-from kai_py.grouping.blueprint import Framework, GangTemplate, WorkloadOwner, full_owner
+from kai_py.api.records.unstructured import values_at
 from kai_py.grouping.counts import count_at, entries
 from kai_py.grouping.gang import ExpectedPods, Subgroup
+from kai_py.grouping.gang_template import Framework, GangTemplate, WorkloadOwner, full_owner
 from kai_py.grouping.pod_template import pod_of_template, template_paths
 
 GROUP_LABEL = "ray.io/group"

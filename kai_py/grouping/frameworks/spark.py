@@ -4,10 +4,10 @@ Both carry the application's label. The driver starts first and asks for executo
 gang's floor is one pod.
 """
 
-from kai_py.grouping.explicit import pod_owner
 from kai_py.grouping.gang import GangSpec, Subgroup
-from kai_py.grouping.lineage import OwnerChain
-from kai_py.grouping.sources import GroupSource, PodContext
+from kai_py.grouping.group_sources import GroupSource, PodContext
+from kai_py.grouping.owner_chain import OwnerChain
+from kai_py.grouping.pod_group_annotation import pod_owner
 
 APPLICATION_LABEL = "spark-app-selector"
 ROLE_LABEL = "spark-role"

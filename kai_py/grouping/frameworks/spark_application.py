@@ -11,17 +11,17 @@ Source: sparkoperator.k8s.io/v1beta2; Spark's spark.kubernetes.allocation.maxPen
 from typing import Any
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.document import Unstructured
-from kai_py.grouping.blueprint import (
+from kai_py.api.records.unstructured import Unstructured
+from kai_py.grouping.counts import count_at, entries, parse_count
+from kai_py.grouping.frameworks.spark import DRIVER, ROLE_LABEL
+from kai_py.grouping.gang import Subgroup
+from kai_py.grouping.gang_template import (
     Framework,
     GangTemplate,
     WorkloadOwner,
     full_owner,
     label_reader,
 )
-from kai_py.grouping.counts import count_at, entries, parse_count
-from kai_py.grouping.frameworks.spark import DRIVER, ROLE_LABEL
-from kai_py.grouping.gang import Subgroup
 
 EXECUTOR = "executor"
 DYNAMIC_ALLOCATION = "spec.dynamicAllocation"

@@ -27,8 +27,8 @@ from kai_py.observe.live.membership import Membership
 from kai_py.observe.natural_order import natural
 from kai_py.plan.plan import Plan, QueueShare
 from kai_py.snapshot.accounting import GPU
-from kai_py.snapshot.group_claims import POD_GROUPS, pod_group_of
 from kai_py.snapshot.requests import pod_requests
+from kai_py.snapshot.tables.claims import POD_GROUPS, pod_group_of
 from kai_py.watch.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from kai_py.watch.mirror import Mirror
 

@@ -3,7 +3,7 @@
 from typing import Any, Protocol
 
 from kai_py.api.records.core import OwnerReference, PartialObjectMetadata, Pod
-from kai_py.api.records.document import Unstructured
+from kai_py.api.records.unstructured import Unstructured
 from kai_py.dialects.kai.grouping import KaiGrouping
 from kai_py.dialects.kai.workloads import KaiQueueNaming
 from kai_py.grouping.gang import GangSpec

@@ -28,7 +28,7 @@ from kai_py.plan.session import CycleState
 from kai_py.plan.state.capacity import Capacity
 from kai_py.policy.round_robin import GangCosts, round_robin_order
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.queues import Index
+from kai_py.snapshot.tables.queue_tree import Index
 
 FIRST_LOOKAHEAD = 128
 """Gangs of each queue that are looked at first."""

@@ -27,8 +27,8 @@ from kai_py.plan.state.statement import Evicted
 from kai_py.policy.limits import check_deserved
 from kai_py.policy.queue_usage import exceeds_any
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.queue_specs import inherited
 from kai_py.snapshot.resources import Bools
+from kai_py.snapshot.tables.queues import inherited
 
 LONG_RUNNING_KINDS = frozenset({"DaemonSet", "Deployment", "ReplicaSet", "Service", "StatefulSet"})
 """Kinds of owners whose pods run until somebody ends them."""

@@ -14,9 +14,9 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import StaticFit
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.gpu_sharing import MEMORY_LABEL
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.tables.gpus import MEMORY_LABEL
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,16 @@ from dataclasses import replace
 import numpy as np
 
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
-from kai_py.grouping.terms import GangAffinity
+from kai_py.grouping.gang_settings import GangAffinity
 from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import replicas_that_fit, static_fit
 from kai_py.policy.topology import DomainCandidate, candidate_domains
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.labels import NO_DOMAIN, TopologyLevel
 from kai_py.snapshot.resources import Bools, Floats, Ints
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.topology import NO_DOMAIN, TopologyLevel
 
 
 def domain_candidates(

@@ -42,10 +42,10 @@ from kai_py.grouping.gang import TopologyConstraint, has_topology_constraint
 from kai_py.plan.plan import ClaimToCreate
 from kai_py.plan.state.device_api import Undo
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.group_claims import POD_GROUPS
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.claims import POD_GROUPS
 
 UNNAMED_CLAIM = "<extended-resources>"
 MAX_BASE_LENGTH = 53

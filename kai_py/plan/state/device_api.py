@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kai_py.dra.question import Alternatives
+from kai_py.dra.allocation_query import Alternatives
 from kai_py.plan.plan import ClaimAllocation, ClaimToCreate
 from kai_py.plan.state.capacity import Capacity
 from kai_py.snapshot.gangs import Member

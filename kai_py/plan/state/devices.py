@@ -13,14 +13,13 @@ import numpy as np
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef
+from kai_py.dra.allocation_query import Alternatives
 from kai_py.dra.allocator import Allocation
 from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.dra.device_state import DeviceState, ReleasedAllocation
 from kai_py.dra.errors import AllocationError
-from kai_py.dra.freed import ReleasedAllocation
-from kai_py.dra.funnel import diagnose_allocation
-from kai_py.dra.funnel_text import diagnosis_message
-from kai_py.dra.holdings import DeviceState
-from kai_py.dra.question import Alternatives
+from kai_py.dra.explain.diagnosis import diagnose_allocation
+from kai_py.dra.explain.diagnosis_message import diagnosis_message
 from kai_py.plan.plan import ClaimAllocation
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.claims import (
@@ -36,7 +35,7 @@ from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.suspended import is_placeholder
+from kai_py.snapshot.suspended_jobs import is_placeholder
 
 
 class CycleDevices:

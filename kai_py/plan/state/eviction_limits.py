@@ -25,8 +25,8 @@ from typing import Protocol, TypeVar
 from kai_py.plan.plan import Action, Eviction
 from kai_py.plan.state.statement import Evicted
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.queue_specs import EvictionRecord, QueueInfo, inherited
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.queues import EvictionRecord, QueueInfo, inherited
 
 HOUR = 3600.0
 MAX_RECORDS = 128

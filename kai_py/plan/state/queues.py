@@ -22,10 +22,10 @@ from kai_py.policy.round_robin import GangCosts, cumulative_usage
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU, Accounting, total
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.queue_specs import DEVICE_ATTRIBUTE, QueueInfo, QueueProblem, UsageRecord
-from kai_py.snapshot.queues import Index, QueueTable, build_queue_table
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.queue_tree import Index, QueueTable, build_queue_table
+from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE, QueueInfo, QueueProblem, UsageRecord
 
 QueueTree = tuple[QueueTable, tuple[QueueProblem, ...]]
 """All queues, and what is wrong with which of them."""

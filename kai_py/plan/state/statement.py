@@ -39,11 +39,11 @@ from kai_py.policy.pod_rules import PodRules
 from kai_py.policy.round_robin import GangCosts
 from kai_py.snapshot.accounting import GPU, total
 from kai_py.snapshot.gangs import Charge, Gang, Member
-from kai_py.snapshot.neighbour import PlacedPod
-from kai_py.snapshot.queues import Index
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.pod_rules import PlacedPod
+from kai_py.snapshot.tables.queue_tree import Index
 
 
 class Assignment(Struct, frozen=True):

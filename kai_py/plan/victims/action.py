@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kai_py.grouping.terms import GangAffinity
+from kai_py.grouping.gang_settings import GangAffinity
 from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.gang_queue import GangQueue
 from kai_py.plan.placement.fit import by_shape, dominates

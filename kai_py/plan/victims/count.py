@@ -32,9 +32,9 @@ from kai_py.policy.queue_usage import diverging_siblings
 from kai_py.policy.reclaim_rules import Reclaimer, max_victims
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.labels import NO_DOMAIN
 from kai_py.snapshot.resources import Bools, Floats, Ints
 from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.tables.topology import NO_DOMAIN
 
 
 class CapacityCount:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai_py.api.records.document import unstructured
+from kai_py.api.records.unstructured import unstructured
 from tests.dialects.feeding import Cluster, node, placed, pod
 from tests.dialects.kai.test_pod_groups import QUEUE, member, pod_group
 from tests.dialects.kai.test_workloads import job

@@ -13,8 +13,8 @@ from kai_py.plan.actions.allocate_batch import EquivalentGangs
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.gang_queue import GangQueue
 from kai_py.policy.fairness_rules import KAI, NATIVE
-from kai_py.snapshot.queue_specs import QueueInfo
 from kai_py.snapshot.snapshot import NominatedNode
+from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.worlds import World, gang, world
 
 LEAVES = ("a1", "a2", "b1", "c")

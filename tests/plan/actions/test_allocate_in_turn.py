@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kai_py.plan.actions import allocate_in_turn
 from kai_py.plan.plan import Action, Stage
 from kai_py.policy.fairness_rules import KAI, NATIVE, BypassPolicy
-from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.scenario import cluster, evicted, node, placed, pod, queue
 from tests.support.worlds import gang, replayed, world
 

@@ -14,7 +14,7 @@ from kai_py.api.records.disruption import (
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.state.eviction_limits import MAX_RECORDS, EvictionHistory
-from kai_py.snapshot.queue_specs import EvictionRecord, QueueInfo
+from kai_py.snapshot.tables.queues import EvictionRecord, QueueInfo
 from tests.support.scenario import cluster, evicted, node, pod, queue
 from tests.support.worlds import gang, world
 

@@ -6,7 +6,7 @@ import pytest
 from kai_py.plan.state import queues
 from kai_py.plan.state.queues import FairShareCache
 from kai_py.policy.fairness_rules import KAI, NATIVE
-from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.tables.queues import QueueInfo
 
 RESOURCES = ("gpu", "cpu")
 QUEUES = (QueueInfo(name="a", deserved={"gpu": 4.0}), QueueInfo(name="b"))

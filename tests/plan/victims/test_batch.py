@@ -10,7 +10,7 @@ from kai_py.plan.plan import Action
 from kai_py.plan.victims.batch import VictimBatch
 from kai_py.plan.victims.search import VictimSearch
 from kai_py.policy.fairness_rules import KAI, NATIVE
-from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.worlds import World, gang, world
 
 LEAVES = ("a1", "a2", "b1", "b2", "c")

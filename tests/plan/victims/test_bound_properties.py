@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kai_py.snapshot.gangs import PodState
-from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.worlds import World, at_node, gang, replayed
 
 PARENTS = {"root": "", "left": "root", "right": "root", "l1": "left", "l2": "left", "r1": "right"}

@@ -8,7 +8,7 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.plan import Action, Stage
 from kai_py.policy.fairness_rules import KAI, NATIVE, BypassPolicy
-from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.scenario import START, cluster, evicted, job, job_with_pods, node, pod, queue
 from tests.support.worlds import gang, kept_world, member, subgroup, world
 

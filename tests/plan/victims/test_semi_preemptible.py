@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kai_py.plan.plan import Action, Stage
 from kai_py.snapshot.gangs import PodState
-from kai_py.snapshot.queue_specs import QueueInfo
+from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.scenario import cluster, evicted, job, node, placed, pod, queue
 from tests.support.worlds import World, at_node, gang, replayed, subgroup, world
 

@@ -25,8 +25,8 @@ from kai_py.api.choices import FillStrategy
 from kai_py.api.gpu_share import GpuShare, SharedGpu
 from kai_py.plan.state.capacity import Capacity
 from kai_py.snapshot.gangs import Member
-from kai_py.snapshot.gpu_sharing import GpuSharing
 from kai_py.snapshot.resources import Floats, Ints
+from kai_py.snapshot.tables.gpus import GpuSharing
 
 TOLERANCE_MIB = 1e-6
 """Sums of portions are off by less than this; no request is as small."""

@@ -45,8 +45,12 @@ from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.unclaimed_volumes import AvailableVolume
-from kai_py.snapshot.volume_needs import Attachment, VolumeRequest, VolumeToProvision
+from kai_py.snapshot.tables.volumes import (
+    Attachment,
+    AvailableVolume,
+    VolumeRequest,
+    VolumeToProvision,
+)
 
 
 class StorageCapacity:

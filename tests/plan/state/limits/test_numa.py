@@ -10,7 +10,7 @@ from kai_py.api.records.node_topology import (
     ZoneResource,
 )
 from kai_py.api.references import PodRef
-from kai_py.snapshot.alignment import OBSERVED_ZONES_KEY
+from kai_py.snapshot.tables.numa import OBSERVED_ZONES_KEY
 from tests.support.scenario import ObjectMeta, cluster, evicted, node, placed, pod, queue
 
 

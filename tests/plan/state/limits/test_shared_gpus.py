@@ -12,8 +12,8 @@ from kai_py.api.references import PodRef
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.limits.gpu_sharing import SharedGpus
 from kai_py.snapshot.gangs import Member, PodState
-from kai_py.snapshot.gpu_sharing import GpuSharing
 from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.tables.gpus import GpuSharing
 
 MIB = 100.0
 

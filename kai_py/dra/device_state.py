@@ -1,0 +1,259 @@
+"""Who holds what: devices held whole, shares of devices, and what both draw from counters.
+
+Every allocation in the cluster counts, whoever wrote it; results with admin access hold nothing.
+A result with a share id holds a share and consumes capacity, any other holds the device whole. A
+device that vanished while held keeps its name and the counters it last drew on.
+
+``hold`` and ``release`` are exact inverses on integers, so a trial is undone by the opposite call
+in any order. Usage per pool is an immutable value: a copy of the state costs one dict copy.
+
+Can a claim that gave up its devices have them back?
+
+It can while nobody took any of them, nor of the counters they draw on, since they were free.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from kai_py.api.quantity import parse_quantity
+from kai_py.api.records.resource import AllocationResult, DeviceRequestAllocationResult
+from kai_py.dra.identity import DeviceID, PoolID
+from kai_py.dra.rows import Consumption, CounterID, DeviceRow
+
+FindDevice = Callable[[DeviceID], DeviceRow | None]
+"""Gives a listed device, None when no slice lists it."""
+
+Undo = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAllocation:
+    """How one device is held."""
+
+    exclusive_holders: int = 0
+    """Holders of the whole device; more than one means that two schedulers clashed."""
+    shares: int = 0
+    consumed: tuple[tuple[str, int], ...] = ()
+    """Capacity consumed by all shares together, in nano-units, by name; no zeros."""
+    consumes: tuple[Consumption, ...] = field(default=(), compare=False)
+
+    @property
+    def is_free(self) -> bool:
+        """Nobody holds anything of the device."""
+        return not self.exclusive_holders and not self.shares and not self.consumed
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUsage:
+    """What is held of one pool; a value, never changed."""
+
+    devices: Mapping[str, DeviceAllocation] = field(default_factory=dict)
+    counters: Mapping[CounterID, int] = field(default_factory=dict)
+    """What all held devices draw, each counted once, in nano-units."""
+
+    def device(self, device: str) -> DeviceAllocation:
+        """How a device of the pool is held."""
+        return self.devices.get(device, FREE_DEVICE)
+
+    def with_device(self, device: str, allocation: DeviceAllocation) -> "PoolUsage":
+        """Return the usage with ``device`` held as ``holding`` says."""
+        before = self.device(device)
+        holdings = {**self.devices, device: allocation}
+        if allocation.is_free:
+            del holdings[device]
+        counters = self.counters
+        if before.is_free != allocation.is_free and (before.consumes or allocation.consumes):
+            consumes, sign = (
+                (before.consumes, -1) if allocation.is_free else (allocation.consumes, 1)
+            )
+            counters = _with_counters(counters, consumes, sign)
+        return PoolUsage(holdings, counters)
+
+    def with_consumption(self, device: str, consumes: tuple[Consumption, ...]) -> "PoolUsage":
+        """Return the usage with a held device drawing ``consumes`` instead of what it drew."""
+        before = self.device(device)
+        counters = _with_counters(self.counters, before.consumes, -1)
+        holdings = {**self.devices, device: replace(before, consumes=consumes)}
+        return PoolUsage(holdings, _with_counters(counters, consumes, 1))
+
+
+FREE_DEVICE = DeviceAllocation()
+UNUSED_POOL = PoolUsage()
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class DeviceState:
+    """The allocation state of all pools; pools without holders have no entry."""
+
+    find_device: FindDevice
+    pools: dict[PoolID, PoolUsage] = field(default_factory=dict)
+    changes: list[PoolID] = field(default_factory=list)
+    """Pools in the order in which their usage changed, for those who follow the state."""
+    origin: "DeviceState | None" = None
+    """The state that this one is a copy of."""
+    forked_at: int = 0
+    """How many changes ``origin`` had when it was copied."""
+
+    @classmethod
+    def of(cls, find: FindDevice, allocations: Iterable[AllocationResult]) -> "DeviceState":
+        """Build the state from everything that is allocated or about to be."""
+        state = cls(find)
+        for allocation in allocations:
+            state.mark_allocated(allocation)
+        return state
+
+    def usage(self, pool: PoolID) -> PoolUsage:
+        """What is held of ``pool``."""
+        return self.pools.get(pool, UNUSED_POOL)
+
+    def device_allocation(self, device: DeviceID) -> DeviceAllocation:
+        """How ``device`` is held."""
+        return self.usage(device.pool_id).device(device.device)
+
+    def copy(self) -> "DeviceState":
+        """Return a state that changes independently."""
+        return DeviceState(
+            self.find_device, dict(self.pools), origin=self, forked_at=len(self.changes)
+        )
+
+    def mark_allocated(self, allocation: AllocationResult) -> Undo:
+        """Mark the devices of ``allocation`` as held; the result undoes exactly that."""
+        self._apply(allocation, 1)
+        return lambda: self._apply(allocation, -1)
+
+    def release(self, allocation: AllocationResult) -> Undo:
+        """Give back the devices of ``allocation``; the result takes them again."""
+        self._apply(allocation, -1)
+        return lambda: self._apply(allocation, 1)
+
+    def set_device_allocation(self, device: DeviceID, device_allocation: DeviceAllocation) -> None:
+        """State how a device is held, whatever was known before."""
+        row = self.find_device(device)
+        consumes = row.consumes if row is not None else self.device_allocation(device).consumes
+        self._store(device, replace(device_allocation, consumes=consumes))
+
+    def refresh_pool(self, pool: PoolID) -> None:
+        """Let held devices of a pool whose slices changed draw what the slices say now."""
+        for name, holding in self.usage(pool).devices.items():
+            row = self.find_device(DeviceID(pool.driver, pool.pool, name))
+            if row is not None and row.consumes != holding.consumes:
+                self.pools[pool] = self.usage(pool).with_consumption(name, row.consumes)
+                self.changes.append(pool)
+
+    def _apply(self, allocation: AllocationResult, sign: int) -> None:
+        by_pool: dict[PoolID, list[DeviceRequestAllocationResult]] = {}
+        for result in allocation.devices.results:
+            if not result.admin_access:
+                by_pool.setdefault(PoolID(result.driver, result.pool), []).append(result)
+        for pool, results in by_pool.items():
+            self._put(pool, self._with_results(pool, results, sign))
+
+    def _with_results(
+        self, pool: PoolID, results: Iterable[DeviceRequestAllocationResult], sign: int
+    ) -> PoolUsage:
+        """Return the usage of ``pool`` with results held, or with -1 given back."""
+        usage = self.usage(pool)
+        holdings, counters = dict(usage.devices), usage.counters
+        for result in results:
+            before = holdings.get(result.device, FREE_DEVICE)
+            consumes = self._consumes(pool, result.device) if before.is_free else before.consumes
+            after = _with_result(before, result, sign, consumes)
+            if after.is_free:
+                holdings.pop(result.device, None)
+            else:
+                holdings[result.device] = after
+            if consumes and before.is_free != after.is_free:
+                counters = _with_counters(counters, consumes, -1 if after.is_free else 1)
+        return PoolUsage(holdings, counters)
+
+    def _consumes(self, pool: PoolID, device: str) -> tuple[Consumption, ...]:
+        row = self.find_device(DeviceID(pool.driver, pool.pool, device))
+        return () if row is None else row.consumes
+
+    def _store(self, device: DeviceID, device_allocation: DeviceAllocation) -> None:
+        pool = device.pool_id
+        self._put(pool, self.usage(pool).with_device(device.device, device_allocation))
+
+    def _put(self, pool: PoolID, usage: PoolUsage) -> None:
+        self.changes.append(pool)
+        if usage.devices:
+            self.pools[pool] = usage
+        else:
+            self.pools.pop(pool, None)
+
+
+def _with_result(
+    before: DeviceAllocation,
+    result: DeviceRequestAllocationResult,
+    sign: int,
+    consumes: tuple[Consumption, ...],
+) -> DeviceAllocation:
+    if not result.share_id:
+        return DeviceAllocation(
+            before.exclusive_holders + sign, before.shares, before.consumed, consumes
+        )
+    consumed = dict(before.consumed)
+    for name, amount in result.consumed_capacity.items():
+        consumed[name] = consumed.get(name, 0) + sign * parse_quantity(amount).nano
+    left = tuple(sorted((name, amount) for name, amount in consumed.items() if amount))
+    return DeviceAllocation(before.exclusive_holders, before.shares + sign, left, consumes)
+
+
+def _with_counters(
+    counters: Mapping[CounterID, int], consumes: Iterable[Consumption], sign: int
+) -> dict[CounterID, int]:
+    charged = dict(counters)
+    for consumption in consumes:
+        for name, amount in consumption.counters:
+            key = (consumption.counter_set, name)
+            left = charged.get(key, 0) + sign * amount
+            charged[key] = left
+            if not left:
+                del charged[key]
+    return charged
+
+
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedAllocation:
+    """An allocation that was released, and what was held of its pools right after that."""
+
+    allocation: AllocationResult
+    usages: Mapping[PoolID, PoolUsage]
+
+    @classmethod
+    def capture(cls, allocation: AllocationResult, state: DeviceState) -> "ReleasedAllocation":
+        """Note the state after the release."""
+        pools = dict.fromkeys(device.pool_id for device in _devices(allocation))
+        return cls(allocation, {pool: state.usage(pool) for pool in pools})
+
+    def can_restore(self, state: DeviceState) -> bool:
+        """Tell whether the allocation may be held again."""
+        return all(
+            _not_more_consumed(state.usage(pool).counters, usage.counters)
+            for pool, usage in self.usages.items()
+        ) and all(
+            _not_more_allocated(state.device_allocation(device), self._usage_at_release(device))
+            for device in _devices(self.allocation)
+        )
+
+    def _usage_at_release(self, device: DeviceID) -> DeviceAllocation:
+        return self.usages[device.pool_id].device(device.device)
+
+
+def _devices(allocation: AllocationResult) -> list[DeviceID]:
+    results = allocation.devices.results
+    return [DeviceID(each.driver, each.pool, each.device) for each in results]
+
+
+def _not_more_allocated(now: DeviceAllocation, before: DeviceAllocation) -> bool:
+    return now.exclusive_holders <= before.exclusive_holders and _not_more_consumed(
+        dict(now.consumed), dict(before.consumed)
+    )
+
+
+def _not_more_consumed(now: Mapping[Key, int], before: Mapping[Key, int]) -> bool:
+    return all(amount <= before.get(key, 0) for key, amount in now.items())

@@ -1,0 +1,238 @@
+"""Which devices suit a request, whoever holds what? Class, selectors, reach, size, taints.
+
+Checks run in the order of Kubernetes: binding conditions, selectors of the class and the request,
+reach, capacity, optional node operations, counters, taints. An outcome depends on the device and
+the request only, so it is computed once per node view and claim set. A device that breaks a
+selector at run time stops the pod with ``Choice.FIRST_FIT`` and is merely refused otherwise.
+"""
+
+import enum
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kai_py.api.records.resource import DeviceAttribute
+from kai_py.dra.capacity import ConsumedCapacity, consumed_capacity
+from kai_py.dra.constraints import AttributeElement, attribute_elements, find_attribute
+from kai_py.dra.errors import AllocationError
+from kai_py.dra.features import AllocationStrategy, Features
+from kai_py.dra.inventory import OPTIONAL_NODE_OPERATIONS, NodeDevices
+from kai_py.dra.parsed_claims import Option, ParsedClaims, RequestSelector
+from kai_py.dra.rows import DeviceRow
+from kai_py.dra.taints import untolerated_taint
+
+
+class ExpressionRuntimeError(Exception):
+    """An expression failed on one device."""
+
+
+class ExpressionCompileError(Exception):
+    """An expression does not compile."""
+
+
+class Expressions(Protocol):
+    """Evaluates CEL on devices."""
+
+    def matches(self, expression: str, row: DeviceRow) -> bool:
+        """Tell whether a selector matches.
+
+        :raises ExpressionTextError: it does not compile.
+        :raises ExpressionFaultError: it fails on this device.
+        """
+
+    def derive(self, expression: str, row: DeviceRow) -> DeviceAttribute:
+        """Compute a derived attribute; raises as ``matches`` does."""
+
+
+class DeviceCheck(enum.Enum):
+    """The check that a device does not pass, in the order of the checks."""
+
+    BINDING = "has binding conditions, which are switched off"
+    CLASS = "fails a class selector"
+    SELECTOR = "fails a selector"
+    NODE_SELECTION = "cannot be reached from the node"
+    CAPACITY = "is too small"
+    NODE_OPERATIONS = "needs node operations that the node cannot skip"
+    PARTITIONS = "is a partition, which are switched off"
+    TAINT = "is tainted"
+    IN_USE = "in use"
+    CAPACITY_LEFT = "has too little capacity left"
+    GROUPS = "belongs to another compatibility group than those in use"
+    COUNTERS = "finds its counters used up"
+    CONSTRAINT = "breaks a constraint"
+
+
+SELECTION_CHECKS = frozenset(
+    (
+        DeviceCheck.BINDING,
+        DeviceCheck.CLASS,
+        DeviceCheck.SELECTOR,
+        DeviceCheck.NODE_SELECTION,
+        DeviceCheck.CAPACITY,
+    )
+)
+"""Refusals that keep a device out of what an ``All`` request means."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRejection:
+    """Why a device does not suit a request; ``detail`` names selector, taint or error."""
+
+    check: DeviceCheck
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Eligible:
+    """A device suits; ``consumed`` is what a share of it takes, empty for whole devices."""
+
+    consumed_capacity: ConsumedCapacity = ()
+
+
+CheckResult = Eligible | DeviceRejection
+
+ELIGIBLE_WHOLE = Eligible()
+
+
+@dataclass(slots=True, eq=False)
+class Eligibility:
+    """Outcomes for one claim set on one node view, computed when first asked for."""
+
+    claims: ParsedClaims
+    view: NodeDevices
+    features: Features
+    strategy: AllocationStrategy
+    expressions: Expressions
+    _results: list[dict[int, CheckResult]] = field(init=False)
+    _eligible: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    _elements: dict[tuple[int, int, int], frozenset[AttributeElement] | None] = field(
+        default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        self._results = [{} for _ in self.claims.options]
+
+    def check(self, option: Option, device: int) -> CheckResult:
+        """Tell whether the device at position ``device`` of the view suits ``option``.
+
+        :raises AllocationError: the question has no answer; the pod cannot be allocated.
+        """
+        known = self._results[option.position]
+        outcome = known.get(device)
+        if outcome is None:
+            outcome = self._check_device(option, self.view.rows[device])
+            known[device] = outcome
+        return outcome
+
+    def eligible_devices(self, option: Option) -> tuple[int, ...]:
+        """Return the devices that suit ``option``, in the order of the view.
+
+        :raises AllocationError: as ``judge`` does.
+        """
+        known = self._eligible.get(option.position)
+        if known is None:
+            known = self._eligible[option.position] = tuple(
+                device
+                for device in range(len(self.view.rows))
+                if isinstance(self.check(option, device), Eligible)
+            )
+        return known
+
+    def elements(
+        self, option: Option, constraint: int, device: int
+    ) -> frozenset[AttributeElement] | None:
+        """Return the values that a constraint of the option's claim sees of a device.
+
+        :raises AllocationError: a derived attribute fails on the device.
+        """
+        key = (option.position, constraint, device)
+        if key not in self._elements:
+            name = self.claims.claims[option.claim].constraints[constraint].attribute
+            self._elements[key] = self._find_elements(option, name, self.view.rows[device])
+        return self._elements[key]
+
+    def _check_device(self, option: Option, row: DeviceRow) -> CheckResult:
+        if row.device.binding_conditions and not self.features.device_binding_and_status:
+            return DeviceRejection(DeviceCheck.BINDING)
+        for selector in option.selectors:
+            refusal = self._check_selector(selector, row)
+            if refusal is not None:
+                return refusal
+        if not row.reach.includes(self.view.node):
+            return DeviceRejection(DeviceCheck.NODE_SELECTION)
+        fit = self._check_capacity(option, row)
+        if isinstance(fit, DeviceRejection):
+            return fit
+        return self._check_other(option, row) or fit
+
+    def _check_selector(self, selector: RequestSelector, row: DeviceRow) -> DeviceRejection | None:
+        step = DeviceCheck.CLASS if selector.owner.startswith("class ") else DeviceCheck.SELECTOR
+        try:
+            if self.expressions.matches(selector.expression, row):
+                return None
+        except ExpressionCompileError as error:
+            raise AllocationError(f"{selector}: CEL compile error: {error}") from error
+        except ExpressionRuntimeError as error:
+            text = f"{selector} on device {row.id}: CEL runtime error: {error}"
+            if self.strategy is AllocationStrategy.FIRST_FIT:
+                raise AllocationError(text) from error
+            return DeviceRejection(step, f"{selector} ({selector.expression}): {error}")
+        return DeviceRejection(step, f"{selector} ({selector.expression})")
+
+    def _check_capacity(self, option: Option, row: DeviceRow) -> CheckResult:
+        if not self.features.consumable_capacity:
+            return ELIGIBLE_WHOLE
+        if not row.shareable and not option.capacity:
+            return ELIGIBLE_WHOLE
+        try:
+            amounts = consumed_capacity(
+                row.capacities,
+                option.capacity,
+                fractional=self.features.fractional_capacity_range,
+            )
+        except AllocationError as error:
+            raise AllocationError(
+                f"{option.location}: checking capacity for device {row.id}: {error}"
+            ) from error
+        if amounts is None:
+            return DeviceRejection(DeviceCheck.CAPACITY)
+        return Eligible(amounts) if row.shareable else ELIGIBLE_WHOLE
+
+    def _check_other(self, option: Option, row: DeviceRow) -> DeviceRejection | None:
+        if row.skip_node_operations and not self._node_operations_may_be_skipped():
+            return DeviceRejection(DeviceCheck.NODE_OPERATIONS)
+        if row.consumes and not self.features.partitionable_devices:
+            return DeviceRejection(DeviceCheck.PARTITIONS)
+        if self.features.device_taints:
+            taint = untolerated_taint(row.taints, option.tolerations)
+            if taint is not None:
+                value = f"={taint.value}" if taint.value else ""
+                return DeviceRejection(DeviceCheck.TAINT, f"{taint.key}{value}:{taint.effect}")
+        return None
+
+    def _node_operations_may_be_skipped(self) -> bool:
+        declared = self.view.node.status.declared_features
+        return self.features.optional_node_operations and OPTIONAL_NODE_OPERATIONS in declared
+
+    def _find_elements(
+        self, option: Option, name: str, row: DeviceRow
+    ) -> frozenset[AttributeElement] | None:
+        attribute = self._derived(option, name, row) or find_attribute(row, name)
+        return attribute_elements(attribute, lists=self.features.list_type_attributes)
+
+    def _derived(self, option: Option, name: str, row: DeviceRow) -> DeviceAttribute | None:
+        for derived in option.derived:
+            if derived.name == name:
+                return self._derive(derived.name, derived.expression, row)
+        return None
+
+    def _derive(self, name: str, expression: str, row: DeviceRow) -> DeviceAttribute:
+        try:
+            return self.expressions.derive(expression, row)
+        except ExpressionCompileError as error:
+            raise AllocationError(f"compile derived attribute {name} failed: {error}") from error
+        except ExpressionRuntimeError as error:
+            if self.strategy is AllocationStrategy.BEST_FIT:
+                return DeviceAttribute()
+            raise AllocationError(
+                f"evaluate derived attribute {name} on device {row.id} failed: {error}"
+            ) from error

@@ -1,0 +1,1 @@
+"""Explanations of allocations that failed, and lists of devices."""

@@ -1,0 +1,236 @@
+"""Which devices are there, and who holds them? One entry per device, for people.
+
+A device is
+
+    held       by claims, whole or in shares; or only in part, where shares leave room
+    blocked    free itself, but the counters it draws on are used up by other partitions
+    tainted    closed to claims that do not tolerate it
+    closed     in a pool that is incomplete or invalid
+    gone       held, but no slice lists it any more
+    free       otherwise
+
+A partition stands below the device it is cut from, the whole GPU.
+
+Complexity: O(devices + results of claims).
+"""
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from kai_py.api.records.core import Node
+from kai_py.api.records.resource import DeviceRequestAllocationResult, ResourceClaim
+from kai_py.dra.device_state import DeviceState, PoolUsage
+from kai_py.dra.identity import DeviceID
+from kai_py.dra.inventory import Inventory
+from kai_py.dra.pools import Pool, PoolStatus
+from kai_py.dra.rows import DeviceRow
+from kai_py.dra.taints import BLOCKING_EFFECTS
+from kai_py.snapshot.gangs import Gang
+
+
+class DeviceStatus(enum.Enum):
+    """What a new claim would find."""
+
+    FREE = "Free"
+    ALLOCATED = "Held"
+    SHARED = "Shared"
+    COUNTERS_EXHAUSTED = "Blocked"
+    TAINTED = "Tainted"
+    UNAVAILABLE = "Closed"
+    REMOVED = "Gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A claim that holds a device, and whom it is reserved for."""
+
+    claim: str
+    """namespace/name"""
+    pods: tuple[str, ...]
+    gang: str
+    queue: str
+    consumed: Mapping[str, str]
+    """Of a share: the capacity it consumes."""
+    admin: bool
+    """Has admin access, which holds nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceEntry:
+    """One device."""
+
+    node: str
+    """Empty for devices that several nodes may use."""
+    driver: str
+    pool: str
+    device: str
+    product: str
+    kind: str
+    """The profile of a partition, else the type."""
+    parent: str
+    """The device that a partition is cut from."""
+    status: DeviceStatus
+    detail: str
+    """The taint, or what is wrong with the pool."""
+    holders: tuple[Holder, ...]
+
+
+def list_devices(
+    inventory: Inventory,
+    state: DeviceState,
+    nodes: Sequence[Node],
+    claims: Iterable[ResourceClaim],
+    gangs: Mapping[str, Gang],
+) -> list[DeviceEntry]:
+    """All devices that ``nodes`` see, by node, pool and place; then those that are gone."""
+    holders = device_holders(claims, gangs)
+    pools = {pool.id: pool for node in nodes for pool in inventory.view(node).pools}
+    entries = [
+        entry
+        for pool in pools.values()
+        for entry in _pool_entries(pool, state.usage(pool.id), holders)
+    ]
+    listed = {DeviceID(each.driver, each.pool, each.device) for each in entries}
+    entries += [
+        _removed_device(device, holders[device]) for device in sorted(holders.keys() - listed)
+    ]
+    return sorted(entries, key=lambda each: (each.node, each.driver, each.pool))
+
+
+def device_holders(
+    claims: Iterable[ResourceClaim], gangs: Mapping[str, Gang]
+) -> dict[DeviceID, tuple[Holder, ...]]:
+    """Who holds which device, by name of the claim."""
+    users = _consumers(gangs)
+    found: dict[DeviceID, tuple[Holder, ...]] = {}
+    for claim in sorted(claims, key=lambda c: (c.metadata.namespace, c.metadata.name)):
+        allocation = claim.status.allocation
+        for result in () if allocation is None else allocation.devices.results:
+            device = DeviceID(result.driver, result.pool, result.device)
+            found[device] = (*found.get(device, ()), _holder(claim, result, users))
+    return found
+
+
+@dataclass(slots=True)
+class _Consumer:
+    """The gang of a consumer of claims, a pod or a PodGroup, and its pods on nodes."""
+
+    gang: Gang
+    pods: list[str]
+
+
+def _consumers(gangs: Mapping[str, Gang]) -> dict[str, _Consumer]:
+    """Consumers by uid."""
+    users: dict[str, _Consumer] = {}
+    for gang in gangs.values():
+        for member in gang.members:
+            users[member.pod.uid] = _Consumer(gang, [member.pod.name])
+            if member.group_reservation is not None:
+                user = users.setdefault(member.group_reservation.group.uid, _Consumer(gang, []))
+                user.pods += [member.pod.name] if member.node else []
+    return users
+
+
+def _holder(
+    claim: ResourceClaim,
+    result: DeviceRequestAllocationResult,
+    consumers_by_uid: Mapping[str, _Consumer],
+) -> Holder:
+    consumers = claim.status.reserved_for
+    gang = next(
+        (consumers_by_uid[each.uid].gang for each in consumers if each.uid in consumers_by_uid),
+        None,
+    )
+    pods = (
+        consumers_by_uid[each.uid].pods if each.uid in consumers_by_uid else [each.name]
+        for each in consumers
+    )
+    return Holder(
+        claim=f"{claim.metadata.namespace}/{claim.metadata.name}",
+        pods=tuple(chain.from_iterable(pods)),
+        gang="" if gang is None else gang.key,
+        queue="" if gang is None else gang.queue,
+        consumed={key: str(value) for key, value in sorted(result.consumed_capacity.items())},
+        admin=bool(result.admin_access),
+    )
+
+
+def _pool_entries(
+    pool: Pool, usage: PoolUsage, holders: Mapping[DeviceID, tuple[Holder, ...]]
+) -> Iterator[DeviceEntry]:
+    parents = _parents(pool.rows)
+    for row in pool.rows:
+        own = holders.get(row.id, ())
+        status, detail = _status(pool, usage, row, own)
+        yield DeviceEntry(
+            node=row.reach.node_name,
+            driver=row.id.driver,
+            pool=row.id.pool,
+            device=row.id.device,
+            product=row.text("productName") or row.text("model"),
+            kind=row.text("profile") or row.text("type"),
+            parent=parents.get(row.id.device, ""),
+            status=status,
+            detail=detail,
+            holders=own,
+        )
+
+
+def _status(
+    pool: Pool, usage: PoolUsage, row: DeviceRow, holders: Sequence[Holder]
+) -> tuple[DeviceStatus, str]:
+    if any(not holder.admin for holder in holders):
+        return (DeviceStatus.SHARED if row.shareable else DeviceStatus.ALLOCATED), ""
+    if pool.status is not PoolStatus.READY:
+        return DeviceStatus.UNAVAILABLE, f"pool {pool.status.value}: {pool.detail}"
+    taint = next((each for each in row.taints if each.effect in BLOCKING_EFFECTS), None)
+    if taint is not None:
+        value = f"={taint.value}" if taint.value else ""
+        return DeviceStatus.TAINTED, f"{taint.key}{value}:{taint.effect}"
+    if _is_blocked(pool, usage, row):
+        return DeviceStatus.COUNTERS_EXHAUSTED, ""
+    return DeviceStatus.FREE, ""
+
+
+def _is_blocked(pool: Pool, usage: PoolUsage, row: DeviceRow) -> bool:
+    return any(
+        pool.counters.get((each.counter_set, name), 0)
+        - usage.counters.get((each.counter_set, name), 0)
+        < amount
+        for each in row.consumes
+        for name, amount in each.counters
+    )
+
+
+def _parents(rows: Sequence[DeviceRow]) -> dict[str, str]:
+    """Partition to the device it names by uuid, else the one with the largest draw on its set."""
+    by_uuid = {uuid: row.id.device for row in rows if (uuid := row.text("uuid"))}
+    cards: dict[str, list[DeviceRow]] = {}
+    for row in rows:
+        if row.consumes:
+            cards.setdefault(row.consumes[0].counter_set, []).append(row)
+    parents: dict[str, str] = {}
+    for members in cards.values():
+        draws = [len(row.consumes[0].counters) for row in members]
+        whole = members[draws.index(max(draws))].id.device
+        if max(draws) > min(draws):
+            parents |= {row.id.device: whole for row in members if row.id.device != whole}
+    named = {row.id.device: by_uuid.get(row.text("parentUUID")) for row in rows}
+    return parents | {device: parent for device, parent in named.items() if parent is not None}
+
+
+def _removed_device(device: DeviceID, holders: tuple[Holder, ...]) -> DeviceEntry:
+    return DeviceEntry(
+        node="",
+        driver=device.driver,
+        pool=device.pool,
+        device=device.device,
+        product="",
+        kind="",
+        parent="",
+        status=DeviceStatus.REMOVED,
+        detail="held, but no slice lists it",
+        holders=holders,
+    )

@@ -1,0 +1,231 @@
+"""Why do claims find no devices? How many there are, and which check turns how many of them down.
+
+Per option of each request: the devices that some node sees pass the conditions of the selectors one
+by one, all devices at once; those that pass go through the other checks of the allocator on one
+node of each kind (equal devices, equal standing), the kinds with most nodes first. A device is
+counted at the first check it fails, so the counts and what is free add up to the devices looked at.
+
+Complexity: array work over the devices per condition, and a bounded number of nodes.
+Source: KEP 5677 and kubernetes 137490, which ask for such a record.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from kai_py.api.records.core import Node
+from kai_py.api.records.resource import ResourceClaim
+from kai_py.dra.allocation_query import AllocationQuery
+from kai_py.dra.allocator import BudgetExceeded
+from kai_py.dra.cluster_allocator import ClusterAllocator
+from kai_py.dra.cluster_layout import Bools, ClusterLayout, Ints
+from kai_py.dra.device_state import DeviceState
+from kai_py.dra.device_usage import device_usage
+from kai_py.dra.eligibility import DeviceCheck, DeviceRejection
+from kai_py.dra.errors import AllocationError
+from kai_py.dra.explain.selectors import (
+    ClosestDevice,
+    DeviceRejectionCount,
+    SelectedDevices,
+    select_devices,
+)
+from kai_py.dra.parsed_claims import Option
+from kai_py.dra.pools import Pool, PoolStatus
+from kai_py.dra.search_state import SearchState
+
+MAX_KINDS_EXAMINED = 64
+"""Kinds of nodes whose devices are examined one by one; the others are not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptionDiagnosis:
+    """What becomes of the devices that one option of a request might have."""
+
+    option: Option
+    matching: int
+    """Devices that pass all selectors."""
+    free: int
+    """Devices that suit and that nobody holds."""
+    max_on_one_node: int
+    """The most of these on one node."""
+    rejected: tuple[DeviceRejectionCount, ...]
+    closest: ClosestDevice | None
+    """The device that fails the fewest conditions, where none passes all."""
+
+    @property
+    def is_sufficient(self) -> bool:
+        """Whether some node has enough for this option, taken by itself."""
+        return self.max_on_one_node >= (1 if self.option.is_all_mode else self.option.count)
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationDiagnosis:
+    """What keeps claims from being allocated on some nodes."""
+
+    nodes: int
+    examined: int
+    """Nodes whose devices were examined one by one, or are like one that was."""
+    devices: int
+    """Devices in complete and valid pools that the nodes see."""
+    faulty: tuple[Pool, ...]
+    """Pools the nodes see that are incomplete or invalid."""
+    budget_exceeded_nodes: int
+    """Nodes on which the budget of the search ran out."""
+    options: tuple[OptionDiagnosis, ...]
+
+
+def diagnose_allocation(
+    allocator: ClusterAllocator,
+    claims: Sequence[ResourceClaim],
+    nodes: tuple[Node, ...],
+    state: DeviceState,
+    rows: Ints,
+) -> AllocationDiagnosis | AllocationError:
+    """Find out what stops ``claims`` on the rows ``among`` of ``nodes``; a fault comes instead."""
+    try:
+        question, usage = allocator.query(claims, nodes, state)
+    except AllocationError as error:
+        return error
+    layout = question.layout
+    assert layout is not None
+    kinds = _kinds(question, usage, rows)
+    steps = [question.step(kind.row, int(usage[kind.row]), state) for kind in kinds]
+    for kind, step in zip(kinds, steps, strict=True):
+        if isinstance(step.failure, AllocationError):
+            own = allocator.allocate_uncached(claims, nodes[kind.row], state)
+            return own if isinstance(own, AllocationError) else step.failure
+    seen = _visible_devices(layout, rows)
+    selected = [select_devices(option, layout, seen) for option in question.claims.options]
+    return AllocationDiagnosis(
+        nodes=len(rows),
+        examined=sum(kind.nodes for kind in kinds),
+        devices=int(np.count_nonzero(seen)),
+        faulty=_faulty_pools(layout, rows),
+        budget_exceeded_nodes=sum(
+            kind.nodes
+            for kind, step in zip(kinds, steps, strict=True)
+            if isinstance(step.failure, BudgetExceeded)
+        ),
+        options=tuple(_diagnose_option(each, question, kinds, state) for each in selected),
+    )
+
+
+class _Kind(NamedTuple):
+    """Nodes with equal devices in equal standing, and one of them."""
+
+    row: int
+    nodes: int
+
+
+def _kinds(query: AllocationQuery, usage: Ints, rows: Ints) -> list[_Kind]:
+    width = int(usage.max(initial=0)) + 1
+    pairs = query.classes[rows] * width + usage[rows]
+    _, first, counts = np.unique(pairs, return_index=True, return_counts=True)
+    most = np.argsort(-counts, kind="stable")[:MAX_KINDS_EXAMINED]
+    return [
+        _Kind(row, count)
+        for row, count in zip(rows[first[most]].tolist(), counts[most].tolist(), strict=True)
+    ]
+
+
+def _visible_devices(layout: ClusterLayout, node_rows: Ints) -> Bools:
+    """(rows,) bool: some node among the given ones sees the device."""
+    chosen = np.zeros(len(layout.nodes), dtype=np.bool_)
+    chosen[node_rows] = True
+    seen = np.zeros(len(layout.rows), dtype=np.bool_)
+    seen[layout.positions[np.repeat(chosen, np.diff(layout.offsets))]] = True
+    return seen
+
+
+def _faulty_pools(layout: ClusterLayout, node_rows: Ints) -> tuple[Pool, ...]:
+    found = {
+        pool.id: pool
+        for row in node_rows.tolist()
+        for pool in layout.views[row].pools
+        if pool.status is not PoolStatus.READY
+    }
+    return tuple(found[key] for key in sorted(found))
+
+
+def _diagnose_option(
+    selected: SelectedDevices, query: AllocationQuery, kinds: Sequence[_Kind], state: DeviceState
+) -> OptionDiagnosis:
+    checked = _CheckCounts(query, state, selected)
+    if selected.passing.any():
+        for kind in kinds:
+            checked.examine(kind)
+    return OptionDiagnosis(
+        option=selected.option,
+        matching=int(np.count_nonzero(selected.passing)),
+        free=checked.free,
+        max_on_one_node=checked.max_on_one_node,
+        rejected=(*selected.rejected, *checked.rejections()),
+        closest=selected.closest,
+    )
+
+
+@dataclass(slots=True, eq=False)
+class _CheckCounts:
+    """Counts of devices that pass the selectors, by the further check they fail."""
+
+    query: AllocationQuery
+    state: DeviceState
+    selected: SelectedDevices
+    free: int = 0
+    max_on_one_node: int = 0
+    _rejected: Counter[tuple[DeviceCheck, str]] = field(default_factory=Counter)
+    _counted: set[int] = field(default_factory=set)
+    """Devices that several nodes see, counted once."""
+
+    def examine(self, kind: _Kind) -> None:
+        """Check the devices that one node sees."""
+        site, layout = self.query.problem(kind.row), self.query.layout
+        if isinstance(site, AllocationError) or layout is None:
+            return
+        view = layout.views[kind.row]
+        choice = self.query.context.strategy
+        standing = device_usage(view, site.counters, self.state.pools, choice)
+        trial = SearchState(site.eligibility, site.counters, standing)
+        free = 0
+        start = int(layout.offsets[kind.row])
+        for device in np.flatnonzero(self._passing(layout, start, len(view.rows))).tolist():
+            refusal = _rejection(trial, self.selected.option, device)
+            free += refusal is None
+            weight = self._weight(layout, int(layout.positions[start + device]), kind.nodes)
+            if refusal is None:
+                self.free += weight
+            else:
+                self._rejected[refusal.check, refusal.detail] += weight
+        self.max_on_one_node = max(self.max_on_one_node, free)
+
+    def rejections(self) -> tuple[DeviceRejectionCount, ...]:
+        """What was counted, in the order of the checks."""
+        order = list(DeviceCheck)
+        found = sorted(
+            self._rejected.items(), key=lambda item: (order.index(item[0][0]), item[0][1])
+        )
+        return tuple(
+            DeviceRejectionCount(step, cause, count) for (step, cause), count in found if count
+        )
+
+    def _passing(self, layout: ClusterLayout, start: int, count: int) -> Bools:
+        return self.selected.passing[layout.positions[start : start + count]]
+
+    def _weight(self, layout: ClusterLayout, row: int, nodes: int) -> int:
+        if len(layout.nodes_by_pool[layout.rows[row].id.pool_id]) == 1:
+            return nodes
+        if row in self._counted:
+            return 0
+        self._counted.add(row)
+        return 1
+
+
+def _rejection(search_state: SearchState, option: Option, device: int) -> DeviceRejection | None:
+    """What is against a device: what it is comes before who holds it."""
+    outcome = search_state.eligibility.check(option, device)
+    return (
+        outcome if isinstance(outcome, DeviceRejection) else search_state.rejection(option, device)
+    )

@@ -1,0 +1,122 @@
+"""One sentence for people from a device funnel: the first request that stops its claim, and why.
+
+"no device matches selector" stands where no device passes the selectors of a request, "insufficient
+allocatable devices" where devices pass but too few of them are left.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from kai_py.api.records.resource import ResourceClaim
+from kai_py.dra.eligibility import DeviceCheck
+from kai_py.dra.explain.diagnosis import AllocationDiagnosis, OptionDiagnosis
+from kai_py.dra.explain.selectors import ClosestDevice, DeviceRejectionCount
+from kai_py.dra.parsed_claims import Option, claim_name
+
+MAX_CAUSES = 4
+MAX_QUOTE_LENGTH = 160
+"""Longest piece of an expression that is quoted."""
+
+
+def diagnosis_message(diagnosis: AllocationDiagnosis, claims: Sequence[ResourceClaim]) -> str:
+    """Say what stops ``claims``, the ones the funnel was made for or others like them."""
+    if diagnosis.budget_exceeded_nodes:
+        return (
+            f"no answer within the budget of the search on {diagnosis.budget_exceeded_nodes} nodes"
+            + _pools_text(diagnosis)
+        )
+    blocked = _blocked_option(diagnosis)
+    if blocked is None:
+        return f"insufficient allocatable devices: {_combined_message(diagnosis)}{_pools_text(diagnosis)}"
+    where = f"claim {claim_name(claims[blocked.option.claim])}, request {blocked.option.name}"
+    return f"{where}: {_blocked_message(diagnosis, blocked)}{_pools_text(diagnosis)}"
+
+
+def _blocked_option(diagnosis: AllocationDiagnosis) -> OptionDiagnosis | None:
+    """Return the first option of the first request of which no option finds enough devices."""
+    by_request: dict[tuple[int, int], list[OptionDiagnosis]] = {}
+    for each in diagnosis.options:
+        by_request.setdefault((each.option.claim, each.option.request), []).append(each)
+    stuck = (o for o in by_request.values() if not any(each.is_sufficient for each in o))
+    return next((options[0] for options in stuck), None)
+
+
+def _blocked_message(diagnosis: AllocationDiagnosis, blocked: OptionDiagnosis) -> str:
+    if not diagnosis.devices:
+        return "insufficient allocatable devices: no device is published for these nodes"
+    counts = _counts_text(diagnosis.devices, blocked.rejected)
+    if not blocked.matching:
+        return f"no device matches selector: {counts}{_closest_text(blocked.closest)}"
+    most = (
+        f"at most {blocked.max_on_one_node} on a node" if blocked.max_on_one_node else "none left"
+    )
+    return f"insufficient allocatable devices: wants {_requested(blocked.option)}, {most}; {counts}"
+
+
+def _requested(option: Option) -> str:
+    amount = "all" if option.is_all_mode else str(option.count)
+    return f"{amount} of class {option.device_class.metadata.name}"
+
+
+def _combined_message(diagnosis: AllocationDiagnosis) -> str:
+    """Each request finds devices by itself: too few for all requests, or all pods, together."""
+    tightest = min(diagnosis.options, key=lambda each: each.max_on_one_node)
+    claimed = "together" if len(diagnosis.options) > 1 else "for more pods"
+    return (
+        f"not enough {claimed}, {tightest.free} free, at most {tightest.max_on_one_node} on a node; "
+        f"{_counts_text(diagnosis.devices, tightest.rejected)}"
+    )
+
+
+def _counts_text(devices: int, rejected: Sequence[DeviceRejectionCount]) -> str:
+    noun = "device" if devices == 1 else "devices"
+    if not rejected:
+        return f"{devices} {noun}"
+    told = [_rejection_text(each) for each in rejected[:MAX_CAUSES]]
+    rest = sum(each.devices for each in rejected[MAX_CAUSES:])
+    told += [f"{rest} for other reasons"] if rest else []
+    return f"of {devices} {noun} {', '.join(told)}"
+
+
+def _rejection_text(rejection: DeviceRejectionCount) -> str:
+    cause = _clipped(rejection.cause)
+    return f"{rejection.devices} {_CHECK_TEXTS[rejection.check]}{f' {cause}' if cause else ''}"
+
+
+_CHECK_TEXTS = {
+    DeviceCheck.BINDING: "have binding conditions, which are switched off",
+    DeviceCheck.CLASS: "fail",
+    DeviceCheck.SELECTOR: "fail",
+    DeviceCheck.NODE_SELECTION: "cannot be reached",
+    DeviceCheck.CAPACITY: "are too small",
+    DeviceCheck.NODE_OPERATIONS: "need node operations that the node cannot skip",
+    DeviceCheck.PARTITIONS: "are partitions, which are switched off",
+    DeviceCheck.TAINT: "tainted",
+    DeviceCheck.IN_USE: "in use",
+    DeviceCheck.CAPACITY_LEFT: "have too little capacity left",
+    DeviceCheck.GROUPS: "belong to another compatibility group than those in use",
+    DeviceCheck.COUNTERS: "out of counters",
+    DeviceCheck.CONSTRAINT: "break a constraint",
+}
+
+
+def _closest_text(closest: ClosestDevice | None) -> str:
+    if closest is None:
+        return ""
+    has = _joined(f"{name} is {_clipped(value)}" for name, value in closest.values)
+    return f"; nearest is {closest.device}{f', where {has}' if has else ''}"
+
+
+def _pools_text(diagnosis: AllocationDiagnosis) -> str:
+    if not diagnosis.faulty:
+        return ""
+    first, others = diagnosis.faulty[0], len(diagnosis.faulty) - 1
+    more = f" and {others} more" if others else ""
+    return f"; pool {first.id} {first.status.value} ({first.detail}){more}"
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return " and ".join(parts)
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= MAX_QUOTE_LENGTH else f"{text[: MAX_QUOTE_LENGTH - 1]}…"

@@ -1,0 +1,207 @@
+"""The devices taken so far in one search, and whether one more may join them.
+
+Taking a device charges its counters, capacity, groups and constraints; giving back the device
+taken last restores all of them exactly.
+"""
+
+from dataclasses import dataclass, field
+
+from kai_py.dra.capacity import ConsumedCapacity
+from kai_py.dra.constraints import ConstraintState, with_device
+from kai_py.dra.counters import CounterLayout, CounterSetID, groups_with_device
+from kai_py.dra.device_usage import DeviceUsage
+from kai_py.dra.eligibility import DeviceCheck, DeviceRejection, Eligibility, Eligible
+from kai_py.dra.parsed_claims import Option
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePick:
+    """A device of the view, chosen for an option; ``consumed`` for shares."""
+
+    option: int
+    device: int
+    consumed: ConsumedCapacity = ()
+
+
+@dataclass(slots=True, eq=False)
+class PickRecord:
+    """One taken device with what giving it back has to restore."""
+
+    pick: DevicePick
+    charged_counters: bool
+    constraints: tuple[ConstraintState, ...]
+    """The claim's constraint states before."""
+    groups: dict[CounterSetID, frozenset[str] | None]
+    """Changed groups before."""
+
+
+@dataclass(slots=True, eq=False)
+class SearchState:
+    """Bookkeeping of one search; ``left``, ``constraints`` and the rest change as it proceeds."""
+
+    eligibility: Eligibility
+    layout: CounterLayout
+    usage: DeviceUsage
+    counters_left: list[int] = field(init=False)
+    """Per counter what is left of it, in nano-units."""
+    groups: dict[CounterSetID, frozenset[str]] = field(init=False)
+    constraints: list[tuple[ConstraintState, ...]] = field(init=False)
+    """Per claim the states of its constraints."""
+    claims_by_device: dict[int, list[int]] = field(default_factory=dict)
+    """Device to the claims that took it in this search."""
+    consumed: dict[int, dict[str, int]] = field(default_factory=dict)
+    records: list[PickRecord] = field(default_factory=list)
+    device_counts: list[int] = field(init=False)
+    """Per claim the number of devices taken."""
+
+    def __post_init__(self) -> None:
+        claims = self.eligibility.claims.claims
+        self.counters_left = list(self.usage.counters_left)
+        self.groups = dict(self.usage.groups)
+        self.constraints = [(None,) * len(claim.constraints) for claim in claims]
+        self.device_counts = [0] * len(claims)
+
+    def is_shareable(self, device: int) -> bool:
+        """Whether the device can be held by several claims, with the switches as they are."""
+        sharing = self.eligibility.features.consumable_capacity
+        return sharing and self.eligibility.view.rows[device].shareable
+
+    def in_use(self, option: Option, device: int) -> bool:
+        """Tell whether the device is closed to ``option`` by those who hold it."""
+        taken_by = self.claims_by_device.get(device, ())
+        if option.admin_access:
+            return option.claim in taken_by and not self.is_shareable(device)
+        holding = self.usage.devices[device]
+        if self.is_shareable(device):
+            return bool(holding.exclusive_holders)
+        return bool(taken_by) or not holding.is_free
+
+    def rejection(self, option: Option, device: int) -> DeviceRejection | None:
+        """Tell why the device cannot be taken now.
+
+        :raises AllocationError: the device or the request cannot be judged.
+        """
+        if self.in_use(option, device):
+            return DeviceRejection(DeviceCheck.IN_USE)
+        outcome = self.eligibility.check(option, device)
+        if isinstance(outcome, DeviceRejection):
+            return outcome
+        if not self._has_capacity(device, outcome):
+            return DeviceRejection(DeviceCheck.CAPACITY_LEFT)
+        return self._partition_rejection(device) or self._constraint_rejection(option, device)
+
+    def take(self, option: Option, device: int) -> None:
+        """Take a device that ``refusal`` has nothing against."""
+        outcome = self.eligibility.check(option, device)
+        consumed = outcome.consumed_capacity if isinstance(outcome, Eligible) else ()
+        before = self.constraints[option.claim]
+        charged = not self._is_charged(device)
+        self.records.append(
+            PickRecord(
+                DevicePick(option.position, device, consumed),
+                charged,
+                before,
+                self._join_groups(device),
+            )
+        )
+        if charged:
+            for number, amount in self.layout.draws[device]:
+                self.counters_left[number] -= amount
+        if option.constraints:
+            self.constraints[option.claim] = self._constraints_with(option, device) or before
+        self.claims_by_device.setdefault(device, []).append(option.claim)
+        self._consume(device, consumed, 1)
+        self.device_counts[option.claim] += 1
+
+    def undo(self) -> None:
+        """Undo the latest ``take``."""
+        last = self.records.pop()
+        device = last.pick.device
+        claim = self.eligibility.claims.options[last.pick.option].claim
+        self.device_counts[claim] -= 1
+        self._consume(device, last.pick.consumed, -1)
+        self.claims_by_device[device].pop()
+        if not self.claims_by_device[device]:
+            del self.claims_by_device[device]
+        self.constraints[claim] = last.constraints
+        if last.charged_counters:
+            for number, amount in self.layout.draws[device]:
+                self.counters_left[number] += amount
+        for key, before in last.groups.items():
+            if before is None:
+                del self.groups[key]
+            else:
+                self.groups[key] = before
+
+    def picks(self) -> tuple[DevicePick, ...]:
+        """The devices taken, in order."""
+        return tuple(taken.pick for taken in self.records)
+
+    def _is_charged(self, device: int) -> bool:
+        """Counters are charged by the first holder of a device, not by further shares.
+
+        An administrator charges them like anybody else.
+        """
+        if not self.is_shareable(device):
+            return False
+        return device in self.claims_by_device or not self.usage.devices[device].is_free
+
+    def _has_capacity(self, device: int, fit: Eligible) -> bool:
+        if not fit.consumed_capacity:
+            return True
+        before = dict(self.usage.devices[device].consumed)
+        now = self.consumed.get(device, {})
+        capacities = self.eligibility.view.rows[device].capacities
+        return all(
+            before.get(capacity.name, 0) + now.get(capacity.name, 0) + amount <= capacity.value
+            for capacity, (_, amount) in zip(capacities, fit.consumed_capacity, strict=True)
+        )
+
+    def _consume(self, device: int, amounts: ConsumedCapacity, sign: int) -> None:
+        if not amounts:
+            return
+        now = self.consumed.setdefault(device, {})
+        for name, amount in amounts:
+            now[name] = now.get(name, 0) + sign * amount
+
+    def _partition_rejection(self, device: int) -> DeviceRejection | None:
+        draw = self.layout.draws[device]
+        row = self.eligibility.view.rows[device]
+        if not row.consumes:
+            return None
+        pool = self.eligibility.view.pool_of_row[device]
+        if self.layout.has_groups and groups_with_device(pool, row.consumes, self.groups) is None:
+            return DeviceRejection(DeviceCheck.GROUPS)
+        if self._is_charged(device):
+            return None
+        if pool in self.usage.overdrawn or any(
+            self.counters_left[number] < amount for number, amount in draw
+        ):
+            return DeviceRejection(DeviceCheck.COUNTERS)
+        return None
+
+    def _constraint_rejection(self, option: Option, device: int) -> DeviceRejection | None:
+        if not option.constraints or self._constraints_with(option, device) is not None:
+            return None
+        return DeviceRejection(DeviceCheck.CONSTRAINT)
+
+    def _constraints_with(self, option: Option, device: int) -> tuple[ConstraintState, ...] | None:
+        constraints = self.eligibility.claims.claims[option.claim].constraints
+        states = list(self.constraints[option.claim])
+        for index in option.constraints:
+            elements = self.eligibility.elements(option, index, device)
+            state = with_device(constraints[index].kind, states[index], elements)
+            if state is None:
+                return None
+            states[index] = state
+        return tuple(states)
+
+    def _join_groups(self, device: int) -> dict[CounterSetID, frozenset[str] | None]:
+        if not self.layout.has_groups:
+            return {}
+        view = self.eligibility.view
+        consumes = view.rows[device].consumes
+        joined = groups_with_device(view.pool_of_row[device], consumes, self.groups) or {}
+        before = {key: self.groups.get(key) for key in joined}
+        self.groups.update(joined)
+        return before

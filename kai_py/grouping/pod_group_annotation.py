@@ -1,0 +1,40 @@
+"""Our own annotations on a pod: ``scheduling.kai.io/pod-group`` names its gang.
+
+``scheduling.kai.io/min-available`` is the gang's floor (1 without it), ``…/subgroup`` the pod's
+leaf where the gang has several.
+"""
+
+from kai_py.grouping.gang import GangSpec, Owner, Subgroup
+from kai_py.grouping.group_sources import GroupSource, PodContext
+from kai_py.grouping.metadata import annotation_or_label, count_annotation
+from kai_py.grouping.owner_chain import OwnerChain
+
+POD_GROUP_KEY = "scheduling.kai.io/pod-group"
+MIN_AVAILABLE_KEY = "scheduling.kai.io/min-available"
+
+
+def pod_owner(chain: OwnerChain) -> Owner:
+    """The pod itself, as what events are written to."""
+    meta = chain.pod.metadata
+    return Owner("v1", "Pod", meta.namespace, meta.name, meta.uid)
+
+
+def _marker(chain: OwnerChain) -> str:
+    name = annotation_or_label(chain.pod.metadata, POD_GROUP_KEY)
+    return f'{POD_GROUP_KEY} "{name}"' if name else ""
+
+
+def _gang(context: PodContext) -> GangSpec:
+    meta = context.chain.pod.metadata
+    name = annotation_or_label(meta, POD_GROUP_KEY)
+    floor, problem = count_annotation(meta, MIN_AVAILABLE_KEY)
+    return GangSpec(
+        key=f"{meta.namespace}/PodGroup/{name}",
+        owner=pod_owner(context.chain),
+        queue=context.queue.name,
+        tree=Subgroup(min_members=1 if floor is None else floor),
+        problem=f"pod {meta.namespace}/{meta.name}: {problem}" if problem else "",
+    )
+
+
+POD_GROUP_ANNOTATION = GroupSource(marker=_marker, gang_spec=_gang)

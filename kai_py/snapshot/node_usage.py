@@ -1,0 +1,247 @@
+"""Who holds what on which node, kept step by step as pods come and go.
+
+An event costs one column update; ``freeze`` hands out the arrays as they are and copies them only
+when the next change comes (copy on write). Nodes are rows in the order of their names, so only a
+change of the set of nodes, or a resource nobody named before, rebuilds the arrays.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from kai_py.api.gpu_share import MIG_PREFIX
+from kai_py.api.records.core import Node
+from kai_py.snapshot.nodes import NodeColumns, is_ready, node_columns, with_node
+from kai_py.snapshot.resources import Floats, ResourceIndex
+from kai_py.snapshot.shape import HostPort
+from kai_py.snapshot.tables.gpus import GpuSharing, SharedGpuTable, SharedGpuUsage, with_shared_gpus
+from kai_py.snapshot.tables.volumes import Attachment
+
+Item = TypeVar("Item")
+InUse = tuple[tuple[Item, bool], ...]
+"""What is held, and whether the holder leaves."""
+
+NodeItems = tuple[Mapping[int, InUse[HostPort]], Mapping[int, InUse[Attachment]], InUse[str]]
+"""Host ports and volumes by node row, and volume claims that only one pod may use."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodUsage:
+    """What one pod holds on one node.
+
+    ``legacy_mig``: it holds MIG devices that it doesn't request, so nobody knows which.
+    ``attachments``, ``exclusive``: volumes on the node, and claims that nobody else may use.
+    """
+
+    node: str
+    requests: Mapping[str, float]
+    host_ports: tuple[HostPort, ...] = ()
+    releasing: bool = False
+    shared_gpus: SharedGpuUsage | None = None
+    legacy_mig: bool = False
+    attachments: tuple[Attachment, ...] = ()
+    exclusive: tuple[str, ...] = ()
+
+    @property
+    def has_items(self) -> bool:
+        """Whether it holds anything that is not an amount."""
+        return bool(self.host_ports or self.attachments or self.exclusive)
+
+
+@dataclass(frozen=True)
+class NodeUsageState:
+    """The frozen result; see Snapshot for the meaning of the arrays."""
+
+    resources: ResourceIndex
+    nodes: NodeColumns
+    used: Floats
+    releasing: Floats
+    host_ports: Mapping[int, InUse[HostPort]]
+    attached: Mapping[int, InUse[Attachment]]
+    exclusive_claims: InUse[str]
+    gpu_sharing: GpuSharing
+
+
+class NodeUsageTable:
+    """Nodes and the pods that hold room on them."""
+
+    def __init__(self) -> None:
+        """Start with no nodes."""
+        self._nodes: dict[str, Node] = {}
+        self._usages: dict[str, PodUsage] = {}
+        self._with_items: dict[str, dict[str, PodUsage]] = {}
+        self._items: NodeItems | None = None
+        self._resources = ResourceIndex()
+        self._columns = node_columns((), self._resources, 0)
+        self._used = np.zeros((len(self._resources.names), 0))
+        self._releasing = self._used.copy()
+        self._generation = 0
+        self._stale = True
+        self._handed_out = False
+        self._shared_gpus = SharedGpuTable()
+        self._legacy_mig: dict[str, int] = {}
+
+    def set_node(self, name: str, node: Node | None) -> bool:
+        """Add, replace or (with None) remove a node; returns whether anything relevant changed."""
+        known = self._nodes.get(name)
+        if node is None:
+            self._stale |= self._nodes.pop(name, None) is not None
+            return known is not None
+        self._nodes[name] = node
+        if known is not None and _relevant(known) == _relevant(node):
+            return False
+        new_resources = node.status.allocatable.keys() - self._resources.positions.keys()
+        if known is None or new_resources or self._stale:
+            self._stale = True
+            return True
+        self._generation += 1
+        self._columns = with_node(self._columns, node, self._resources, self._generation)
+        return True
+
+    def set_usage(self, pod_uid: str, usage: PodUsage | None) -> None:
+        """Say what a pod holds now; None when it holds nothing any more."""
+        before = self._usages.pop(pod_uid, None)
+        if before is not None:
+            self._apply_usage(pod_uid, before, -1.0)
+        if usage is not None:
+            self._usages[pod_uid] = usage
+            self._apply_usage(pod_uid, usage, 1.0)
+
+    def add_resources(self, names: Mapping[str, float]) -> None:
+        """Make sure every resource has a row."""
+        if any(name not in self._resources.positions for name in names):
+            self._resources = self._resources.extended(names)
+            self._stale = True
+
+    def snapshot(self) -> NodeUsageState:
+        """The current state; the arrays must not be written to."""
+        if self._stale:
+            self._rebuild()
+        self._handed_out = True
+        for array in (self._used, self._releasing):
+            array.flags.writeable = False
+        if self._items is None:
+            self._items = _node_items(self._with_items, self._columns.positions)
+        sharing = self._shared_gpus.snapshot(self._columns)
+        return NodeUsageState(
+            self._resources,
+            self._columns,
+            self._without_unknown_mig(
+                with_shared_gpus(self._resources, sharing, self._used, releasing=False)
+            ),
+            with_shared_gpus(self._resources, sharing, self._releasing, releasing=True),
+            *self._items,
+            sharing,
+        )
+
+    def _without_unknown_mig(self, used: Floats) -> Floats:
+        """Where MIG devices are held that nobody can name, none is free."""
+        positions = self._columns.positions
+        at = [positions[node] for node in self._legacy_mig if node in positions]
+        mig = [row for row, name in enumerate(self._resources.names) if name.startswith(MIG_PREFIX)]
+        if not at or not mig:
+            return used
+        taken, cells = used.copy(), np.ix_(mig, at)
+        taken[cells] = np.maximum(taken[cells], self._columns.allocatable[cells])
+        return taken
+
+    def _apply_usage(self, pod_uid: str, usage: PodUsage, sign: float) -> None:
+        if usage.has_items:
+            self._items = None
+            pods = self._with_items.setdefault(usage.node, {})
+            if sign > 0:
+                pods[pod_uid] = usage
+            else:
+                pods.pop(pod_uid, None)
+        if usage.shared_gpus is not None:
+            self._shared_gpus.add(usage.node, usage.shared_gpus, sign, releasing=usage.releasing)
+        if usage.legacy_mig:
+            self._count_legacy_mig(usage.node, int(sign))
+        self.add_resources(usage.requests)
+        if self._stale:
+            return
+        row = self._columns.positions.get(usage.node)
+        if row is None:
+            return
+        if self._handed_out:
+            self._used, self._releasing = self._used.copy(), self._releasing.copy()
+            self._handed_out = False
+        _add(self._used, self._resources, row, usage.requests, sign)
+        if usage.releasing:
+            _add(self._releasing, self._resources, row, usage.requests, sign)
+
+    def _count_legacy_mig(self, node: str, change: int) -> None:
+        count = self._legacy_mig.pop(node, 0) + change
+        if count > 0:
+            self._legacy_mig[node] = count
+
+    def _rebuild(self) -> None:
+        names = {name for node in self._nodes.values() for name in node.status.allocatable}
+        self._resources = self._resources.extended(names)
+        self._generation += 1
+        self._columns = node_columns(tuple(self._nodes.values()), self._resources, self._generation)
+        shape = (len(self._resources.names), len(self._columns))
+        self._used, self._releasing = np.zeros(shape), np.zeros(shape)
+        self._stale = self._handed_out = False
+        self._items = None
+        for holding in self._usages.values():
+            row = self._columns.positions.get(holding.node)
+            if row is None:
+                continue
+            _add(self._used, self._resources, row, holding.requests, 1.0)
+            if holding.releasing:
+                _add(self._releasing, self._resources, row, holding.requests, 1.0)
+
+
+def _node_items(
+    pods_by_node: Mapping[str, Mapping[str, PodUsage]], rows: Mapping[str, int]
+) -> NodeItems:
+    holders = {
+        rows[node]: tuple(pods.values())
+        for node, pods in pods_by_node.items()
+        if node in rows and pods
+    }
+    return (
+        {row: _in_use(pods, _ports) for row, pods in holders.items()},
+        {row: _in_use(pods, _attachments) for row, pods in holders.items()},
+        tuple(item for pods in holders.values() for item in _in_use(pods, _exclusive)),
+    )
+
+
+def _in_use(pods: Iterable[PodUsage], items: Callable[[PodUsage], Iterable[Item]]) -> InUse[Item]:
+    return tuple((item, held.releasing) for held in pods for item in items(held))
+
+
+def _ports(usage: PodUsage) -> tuple[HostPort, ...]:
+    return usage.host_ports
+
+
+def _attachments(usage: PodUsage) -> tuple[Attachment, ...]:
+    return usage.attachments
+
+
+def _exclusive(usage: PodUsage) -> tuple[str, ...]:
+    return usage.exclusive
+
+
+def _add(
+    array: Floats,
+    resources: ResourceIndex,
+    row: int,
+    requests: Mapping[str, float],
+    sign: float,
+) -> None:
+    for name, amount in requests.items():
+        array[resources.positions[name], row] += sign * amount
+
+
+def _relevant(node: Node) -> tuple[object, ...]:
+    return (
+        node.metadata.labels,
+        node.spec,
+        node.status.allocatable,
+        node.status.declared_features,
+        is_ready(node),
+    )

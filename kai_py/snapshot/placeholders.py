@@ -1,0 +1,122 @@
+"""What will pods that do not exist yet ask for? Stand-ins for them, made from a pod template.
+
+Some frameworks make pods only once others run. A gang of such a framework starts when all of it
+would fit, so the pods to come are members with a shape, a cost and claims, but no object. A claim
+from a template stands for itself by the template's spec.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from kai_py.api.records.core import Pod, PodResourceClaim
+from kai_py.api.records.resource import ResourceClaim, ResourceClaimTemplate
+from kai_py.api.references import ClaimRef, PodRef
+from kai_py.grouping.gang import ExpectedPods
+from kai_py.grouping.owners import Owners
+from kai_py.snapshot.accounting import Accounting
+from kai_py.snapshot.dependencies import RecordingOwners
+from kai_py.snapshot.derivation import GpuMemory, charge, pod_demand
+from kai_py.snapshot.gangs import Member, PodState
+from kai_py.snapshot.shape import ClaimUse, ShapeTable
+from kai_py.snapshot.tables.claims import PodClaims, group_claims, pod_claims
+
+TEMPLATES = "resourceclaimtemplates"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedMembers:
+    """``count`` pods of a leaf, existing ones included, that are all like ``member``."""
+
+    count: int
+    member: Member
+
+
+def expected_members(
+    expected: Iterable[ExpectedPods],
+    owners: RecordingOwners,
+    shapes: ShapeTable,
+    accounting: Accounting,
+    gpu_memory: GpuMemory,
+) -> tuple[ExpectedMembers, ...]:
+    """The pods that the framework of a gang makes later."""
+
+    def member_of(each: ExpectedPods) -> Member:
+        claims = expected_claims(each.pod, owners)
+        asks = pod_demand(each.pod, owners, shapes, accounting, labels_matter=True, claims=claims)
+        meta = each.pod.metadata
+        return Member(
+            pod=PodRef(meta.namespace, meta.name, each.subgroup),
+            shape=asks.shape,
+            subgroup=each.subgroup,
+            state=PodState.EXPECTED,
+            node="",
+            nominated="",
+            priority=0,
+            created=0.0,
+            bound_since=0.0,
+            charge=charge(
+                asks, accounting, gpu_memory=gpu_memory.on_node(""), is_charged=_never_charged
+            ),
+            claims=claims.references,
+        )
+
+    return tuple(ExpectedMembers(each.count, member_of(each)) for each in expected)
+
+
+def _never_charged(_claim: ResourceClaim) -> bool:
+    """A claim that exists is paid for by a pod that exists."""
+    return False
+
+
+def expected_claims(pod: Pod, owners: RecordingOwners) -> PodClaims:
+    """The claims that ``pod`` will have; those that cannot be known yet are left out."""
+    group = group_claims(pod, owners.named)
+    wants = pod.spec.resource_claims
+    named = tuple(each for each in wants if each.resource_claim_name or group.has(each))
+    existing = pod_claims(_with_claims(pod, named), owners.claim, group)
+    uses, references = list(existing.uses), list(existing.references)
+    for wanted in (each for each in wants if each not in named):
+        template = _claim_template(pod, wanted.resource_claim_template_name, owners)
+        if template is not None:
+            uses.append(ClaimUse(wanted.name, template.spec.spec))
+            references.append(ClaimRef(pod.metadata.namespace, wanted.name, ""))
+    return PodClaims(tuple(uses), tuple(references))
+
+
+def missing_placeholders(
+    gang: str, expected: Iterable[ExpectedMembers], members: Iterable[Member]
+) -> Iterator[Member]:
+    """Stand-ins for those pods of ``wanted`` that ``members`` of the gang are not."""
+    have: dict[str, int] = {}
+    for member in members:
+        have[member.subgroup] = have.get(member.subgroup, 0) + 1
+    for each in expected:
+        for number in range(have.get(each.member.subgroup, 0), each.count):
+            yield _numbered_member(each.member, f"{gang}/{each.member.subgroup}/{number}")
+
+
+def placeholder_for(member: Member) -> Member:
+    """Keeps the room of a pod that exists and may not start yet."""
+    reference = replace(member.pod, uid=f"{member.pod.uid}/stand-in")
+    return replace(member, pod=reference, state=PodState.EXPECTED)
+
+
+def _numbered_member(member: Member, uid: str) -> Member:
+    claims = tuple(
+        ref if ref.uid else replace(ref, uid=f"{uid}/{ref.name}") for ref in member.claims
+    )
+    return replace(member, pod=replace(member.pod, uid=uid), claims=claims)
+
+
+def _with_claims(pod: Pod, claims: tuple[PodResourceClaim, ...]) -> Pod:
+    spec = msgspec.structs.replace(pod.spec, resource_claims=claims)
+    return msgspec.structs.replace(pod, spec=spec)
+
+
+def _claim_template(pod: Pod, name: str, owners: Owners) -> ResourceClaimTemplate | None:
+    if not name:
+        return None
+    found = owners.named(TEMPLATES, pod.metadata.namespace, name)
+    return found if isinstance(found, ResourceClaimTemplate) else None

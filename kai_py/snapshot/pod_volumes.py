@@ -1,0 +1,175 @@
+"""Which nodes a pod's volumes can be reached from.
+
+A bound claim binds the pod to its volume's node affinity. An unbound claim of a class with
+WaitForFirstConsumer follows the class's allowed topologies and what its driver has left, or, where
+nobody provisions, the volumes that were made beforehand; one that binds immediately must be bound
+first (the rules of kube-scheduler's VolumeBinding plugin).
+"""
+
+from dataclasses import dataclass
+
+from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement, Volume
+from kai_py.api.records.storage import (
+    NO_PROVISIONER,
+    READ_WRITE_ONCE_POD,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from kai_py.api.references import ClaimRef
+from kai_py.snapshot.dependencies import RecordingOwners
+from kai_py.snapshot.resources import amount
+from kai_py.snapshot.tables.volumes import (
+    NO_VOLUME_REQUIREMENTS,
+    Attachment,
+    VolumeRequest,
+    VolumeRequirements,
+    VolumeToProvision,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PodVolumes:
+    """Node selectors that must all hold, claims to provision on the chosen node, and what waits.
+
+    ``needs`` are those of all pods of the shape; ``attachments`` name the pod's own volumes too.
+    ``unbound``: the claims of ``needs.wishes``.
+    """
+
+    selectors: tuple[NodeSelector, ...] = ()
+    to_provision: tuple[str, ...] = ()
+    waiting_for: str = ""
+    requirements: VolumeRequirements = NO_VOLUME_REQUIREMENTS
+    attachments: tuple[Attachment, ...] = ()
+    unbound_claims: tuple[ClaimRef, ...] = ()
+
+
+NO_VOLUMES = PodVolumes()
+
+
+def pod_volumes(pod: Pod, objects: RecordingOwners) -> PodVolumes:
+    """Resolve the PersistentVolumeClaims of ``pod``."""
+    if not pod.spec.volumes:
+        return NO_VOLUMES
+    selectors: list[NodeSelector] = []
+    provision: list[str] = []
+    attached: dict[Attachment, Attachment] = {}
+    exclusive: list[str] = []
+    wishes: list[tuple[VolumeRequest, ClaimRef]] = []
+    made: dict[VolumeToProvision, None] = {}
+    waiting = ""
+    for volume in pod.spec.volumes:
+        name = _claim_name(pod, volume)
+        if not name:
+            continue
+        claim = objects.volume_claim(pod.metadata.namespace, name)
+        if claim is None:
+            waiting = waiting or f'persistentvolumeclaim "{name}" not found'
+            continue
+        if READ_WRITE_ONCE_POD in claim.spec.access_modes:
+            exclusive.append(f"{claim.metadata.namespace}/{name}")
+        bound, storage = None, None
+        if claim.spec.volume_name:
+            bound = objects.volume(claim.spec.volume_name)
+            if bound is not None and bound.spec.node_affinity and bound.spec.node_affinity.required:
+                selectors.append(bound.spec.node_affinity.required)
+        else:
+            storage = objects.storage_class(claim.spec.storage_class_name or "")
+            obstacle = _not_bound_reason(claim, storage)
+            waiting = waiting or obstacle
+            if storage is not None and storage.provisioner == NO_PROVISIONER and not obstacle:
+                meta = claim.metadata
+                wishes.append((_volume_request(claim), ClaimRef.of(meta)))
+            elif storage is not None and not obstacle:
+                provision.append(name)
+                selectors.extend(_allowed_topologies(storage))
+                made.update(_to_provision(claim, storage, objects))
+        found = _attachment(claim, bound, storage)
+        if found is not None:
+            attached[found] = Attachment(found.driver) if _is_exclusive(pod, claim) else found
+    wishes.sort(key=lambda wish: (wish[0].size, wish[1].name))
+    needs = VolumeRequirements(
+        tuple(attached.values()),
+        tuple(sorted(exclusive)),
+        tuple(wish for wish, _ in wishes),
+        tuple(made),
+    )
+    return PodVolumes(
+        tuple(selectors),
+        tuple(provision),
+        waiting,
+        needs,
+        tuple(attached),
+        tuple(claim for _, claim in wishes),
+    )
+
+
+def _to_provision(
+    claim: PersistentVolumeClaim, storage: StorageClass, objects: RecordingOwners
+) -> dict[VolumeToProvision, None]:
+    """What is to be made for a claim, if its driver tells how much it has left."""
+    driver = objects.csi_driver(storage.provisioner)
+    size = claim.spec.resources.requests.get("storage")
+    if driver is None or not driver.spec.storage_capacity or size is None:
+        return {}
+    return {VolumeToProvision(storage.metadata.name, amount("storage", size)): None}
+
+
+def _volume_request(claim: PersistentVolumeClaim) -> VolumeRequest:
+    spec = claim.spec
+    return VolumeRequest(
+        storage_class=spec.storage_class_name or "",
+        size=amount("storage", spec.resources.requests.get("storage", 0)),
+        access_modes=spec.access_modes,
+        volume_mode=spec.volume_mode,
+        selector=spec.selector,
+    )
+
+
+def _attachment(
+    claim: PersistentVolumeClaim, bound: PersistentVolume | None, storage: StorageClass | None
+) -> Attachment | None:
+    """What a driver attaches for a claim: its volume, or the one that will be made for it."""
+    if bound is not None:
+        csi = bound.spec.csi
+        return None if csi is None else Attachment(csi.driver, csi.volume_handle)
+    if storage is None or storage.provisioner in ("", NO_PROVISIONER):
+        return None
+    meta = claim.metadata
+    return Attachment(storage.provisioner, f"{meta.namespace}/{meta.name}")
+
+
+def _is_exclusive(pod: Pod, claim: PersistentVolumeClaim) -> bool:
+    """Whether no other pod uses the claim: it is the pod's, or a StatefulSet's for this pod."""
+    owned = any(owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references)
+    return owned or claim.metadata.name.endswith(f"-{pod.metadata.name}")
+
+
+def _claim_name(pod: Pod, volume: Volume) -> str:
+    if volume.persistent_volume_claim is not None:
+        return volume.persistent_volume_claim.claim_name
+    return f"{pod.metadata.name}-{volume.name}" if volume.ephemeral is not None else ""
+
+
+def _not_bound_reason(claim: PersistentVolumeClaim, storage: StorageClass | None) -> str:
+    if storage is not None and storage.volume_binding_mode == "WaitForFirstConsumer":
+        return ""
+    return (
+        f'persistentvolumeclaim "{claim.metadata.name}" is not bound and its storage class '
+        "does not wait for a first consumer"
+    )
+
+
+def _allowed_topologies(storage: StorageClass) -> tuple[NodeSelector, ...]:
+    if not storage.allowed_topologies:
+        return ()
+    terms = tuple(
+        NodeSelectorTerm(
+            match_expressions=tuple(
+                SelectorRequirement(key=wanted.key, operator="In", values=wanted.values)
+                for wanted in term.match_label_expressions
+            )
+        )
+        for term in storage.allowed_topologies
+    )
+    return (NodeSelector(node_selector_terms=terms),)

@@ -1,0 +1,96 @@
+"""How does a Job wait that was suspended in place of evicting its pods? It has no pods then.
+
+Stand-ins do, made from its template: as many as the Job controller would keep, owned by the Job, so
+everything that is said of pods is said of them: their gang, queue, order, room. When they find room
+the Job is resumed; they go, and the pods that the controller makes take their place. Only Jobs with
+our annotation have them: who suspends a Job for another reason resumes it, too.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace as replaced
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from kai_py.api.records.core import (
+    ObjectMeta,
+    OwnerReference,
+    Pod,
+    PodStatus,
+    PriorityClass,
+)
+from kai_py.api.records.suspended_job import SUSPENDED_AT_KEY, SuspendedJob
+from kai_py.api.references import ClaimRef
+from kai_py.grouping.frameworks.job import COMPLETION_INDEX_LABEL, active_pods
+from kai_py.snapshot.dependencies import RecordingOwners
+from kai_py.snapshot.placeholders import expected_claims
+from kai_py.snapshot.tables.claims import PodClaims
+
+_PLACEHOLDER_UID_PART = "/suspended/"
+
+
+def is_placeholder(uid: str) -> bool:
+    """Whether the pod with this uid stands in for one that a suspended Job will have."""
+    return _PLACEHOLDER_UID_PART in uid
+
+
+def placeholder_pods(job: object | None) -> Iterator[Pod]:
+    """The pods that a Job will have, if it is suspended for us."""
+    if not isinstance(job, SuspendedJob) or job.metadata.deletion_timestamp is not None:
+        return
+    meta, template = job.metadata, job.spec.template
+    owner = OwnerReference(
+        api_version="batch/v1", kind="Job", name=meta.name, uid=meta.uid, controller=True
+    )
+    for index in range(active_pods(job)):
+        yield Pod(
+            metadata=ObjectMeta(
+                name=f"{meta.name}-{index}",
+                namespace=meta.namespace,
+                uid=f"{meta.uid}{_PLACEHOLDER_UID_PART}{index}",
+                creation_timestamp=_suspended_since(job),
+                labels={**template.metadata.labels, COMPLETION_INDEX_LABEL: str(index)},
+                annotations=template.metadata.annotations,
+                owner_references=(owner,),
+            ),
+            spec=template.spec,
+            status=PodStatus(phase="Pending"),
+        )
+
+
+def changed_placeholders(
+    old: object | None, new: object | None
+) -> Iterator[tuple[str, Pod | None]]:
+    """By uid, the stand-ins that there are now and those (None) that go as a Job changes."""
+    coming = {pod.metadata.uid: pod for pod in placeholder_pods(new)}
+    for pod in placeholder_pods(old):
+        if pod.metadata.uid not in coming:
+            yield pod.metadata.uid, None
+    yield from coming.items()
+
+
+def with_admission_defaults(pod: Pod, owners: RecordingOwners) -> tuple[Pod, PodClaims | None]:
+    """A stand-in with the priority that admission gives, and the claims that it will have.
+
+    Any other pod is as it is, and its claims are to be looked up.
+    """
+    if not is_placeholder(pod.metadata.uid):
+        return pod, None
+    found = owners.named("priorityclasses", "", pod.spec.priority_class_name)
+    if isinstance(found, PriorityClass):
+        spec = replace(pod.spec, priority=found.value, preemption_policy=found.preemption_policy)
+        pod = replace(pod, spec=spec)
+    claims = expected_claims(pod, owners)
+    references = tuple(_numbered_claim(each, pod.metadata.uid) for each in claims.references)
+    return pod, replaced(claims, references=references)
+
+
+def _numbered_claim(claim: ClaimRef, uid: str) -> ClaimRef:
+    return claim if claim.uid else ClaimRef(claim.namespace, claim.name, f"{uid}/{claim.name}")
+
+
+def _suspended_since(job: SuspendedJob) -> datetime | None:
+    try:
+        return datetime.fromisoformat(job.metadata.annotations.get(SUSPENDED_AT_KEY, ""))
+    except ValueError:
+        return job.metadata.creation_timestamp

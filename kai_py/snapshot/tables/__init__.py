@@ -1,0 +1,1 @@
+"""Tables of the snapshot: what is kept per subject as objects and pods change."""

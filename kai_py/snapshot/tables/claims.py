@@ -1,0 +1,278 @@
+"""From a pod's claim names to the claims themselves (KEP-4381, resource.k8s.io life cycle).
+
+A claim from a template is named in ``pod.status.resourceClaimStatuses`` once the claim controller
+made it; until then the pod waits. An entry without a name means that no claim is needed. Claims of
+the pod's group are reserved for the group.
+
+Which claims of a pod are those of its PodGroup? (KEP-5729)
+
+A claim of a pod is its group's where ``spec.resourceClaims`` of the group has an entry of the same
+name and source. There is one such claim for the whole group, allocated once and reserved for the
+group in place of its pods. The claim controller names what it made from a template in the status of
+the group, and then in that of every pod.
+
+Which claims look otherwise than the API has them, because their devices are being written?
+
+An allocation that is assumed is shown on the claim until the API has one of its own; a claim that
+is being made for a pod is shown until the API has it. What commit takes back is hidden again.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from kai_py.api.records.core import Pod, PodResourceClaim, PodResourceClaimStatus
+from kai_py.api.records.resource import ResourceClaim
+from kai_py.api.records.unstructured import Unstructured
+from kai_py.api.references import ClaimRef, GroupRef
+from kai_py.snapshot.assumptions import Assumptions
+from kai_py.snapshot.gangs import Gang, GroupReservation
+from kai_py.snapshot.object_cache import Key, ObjectCache
+from kai_py.snapshot.shape import ClaimUse
+
+POD_GROUPS = "podgroups"
+
+GroupKey = tuple[str, str]
+"""Namespace and name of a PodGroup."""
+
+FindNamed = Callable[[str, str, str], object | None]
+"""(collection, namespace, name) to the object."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupClaims:
+    """What the group of a pod claims; nothing for a pod without a group.
+
+    ``made``: the claims that were made from templates, None where none is needed, by entry.
+    """
+
+    group: GroupRef | None = None
+    entries: tuple[PodResourceClaim, ...] = ()
+    claim_names: Mapping[str, str | None] = field(default_factory=dict)
+
+    def has(self, entry: PodResourceClaim) -> bool:
+        """Whether an entry of a pod is the group's."""
+        return entry in self.entries
+
+
+NO_GROUP_CLAIMS = GroupClaims()
+
+
+def pod_group_of(pod: Pod) -> GroupKey | None:
+    """The PodGroup that ``pod`` names, whether it exists or not."""
+    group = pod.spec.scheduling_group
+    if group is None or not group.pod_group_name:
+        return None
+    return pod.metadata.namespace, group.pod_group_name
+
+
+def group_claims(pod: Pod, find: FindNamed) -> GroupClaims:
+    """What the PodGroup of ``pod`` claims, as far as it is known."""
+    named = pod_group_of(pod) if pod.spec.resource_claims else None
+    if named is None:
+        return NO_GROUP_CLAIMS
+    found = find(POD_GROUPS, *named)
+    if not isinstance(found, Unstructured):
+        return NO_GROUP_CLAIMS
+    wanted = found.first_at("spec.resourceClaims") or []
+    statuses = found.first_at("status.resourceClaimStatuses") or []
+    made = msgspec.convert(statuses, tuple[PodResourceClaimStatus, ...])
+    meta = found.metadata
+    return GroupClaims(
+        group=GroupRef(meta.namespace, meta.name, meta.uid),
+        entries=msgspec.convert(wanted, tuple[PodResourceClaim, ...]),
+        claim_names={each.name: each.resource_claim_name for each in made},
+    )
+
+
+def group_claim_users(
+    claims: Sequence[ClaimRef], gangs: Iterable[Gang]
+) -> Mapping[ClaimRef, frozenset[str]]:
+    """Pods on nodes, also leaving ones, that use ``claims`` of their groups; O(pods) if any."""
+    users: dict[ClaimRef, set[str]] = {ref: set() for ref in claims}
+    for gang in gangs if users else ():
+        for member in gang.members:
+            used = (
+                member.group_reservation.claims if member.group_reservation and member.node else ()
+            )
+            for ref in used:
+                users.setdefault(ref, set()).add(member.pod.uid)
+    return {ref: frozenset(users[ref]) for ref in claims}
+
+
+ClaimLookup = Callable[[str, str], ResourceClaim | None]
+"""(namespace, name) to the claim."""
+
+MAX_CONSUMERS = 256
+"""The API takes no more consumers of a claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaims:
+    """The claims of a pod, as placement sees them and by name; ``waiting`` says what is missing.
+
+    ``made``: the claim that serves its extended resources, once it is bound. ``for_group``: those
+    of ``references`` that are its group's.
+    """
+
+    uses: tuple[ClaimUse, ...] = ()
+    references: tuple[ClaimRef, ...] = ()
+    keys: tuple[tuple[str, str], ...] = ()
+    waiting_for: str = ""
+    extended_claims: tuple[ClaimRef, ...] = ()
+    group_reservation: GroupReservation | None = None
+
+
+NO_CLAIMS = PodClaims()
+
+
+def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP_CLAIMS) -> PodClaims:
+    """Resolve every claim of ``pod``; the first obstacle is reported, the rest still resolved."""
+    if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
+        return NO_CLAIMS
+    uses: list[ClaimUse] = []
+    references: list[ClaimRef] = []
+    keys: list[tuple[str, str]] = []
+    shared: list[ClaimRef] = []
+    waiting = ""
+    for wanted in pod.spec.resource_claims:
+        name, obstacle = _claim_name(pod, wanted, group)
+        if name is None and not obstacle:
+            continue
+        claim = None
+        if name is not None:
+            keys.append((pod.metadata.namespace, name))
+            claim = lookup(pod.metadata.namespace, name)
+            obstacle = _not_ready_reason(pod, wanted, name, claim)
+        if claim is None or obstacle:
+            waiting = waiting or obstacle
+            continue
+        uses.append(_claim_use(wanted, claim, shared=group.has(wanted)))
+        references.append(ClaimRef.of(claim.metadata))
+        if group.has(wanted):
+            shared.append(references[-1])
+    made = _extended_claims(pod, lookup)
+    for_group = None
+    if group.group is not None and shared:
+        for_group = GroupReservation(group.group, tuple(shared))
+    return PodClaims(tuple(uses), tuple(references), tuple(keys), waiting, made, for_group)
+
+
+def _extended_claims(pod: Pod, lookup: ClaimLookup) -> tuple[ClaimRef, ...]:
+    told = pod.status.extended_resource_claim_status
+    if told is None or not pod.spec.node_name:
+        return ()
+    claim = lookup(pod.metadata.namespace, told.resource_claim_name)
+    if claim is None or not _owned_by(claim, pod):
+        return ()
+    return (ClaimRef.of(claim.metadata),)
+
+
+def _claim_name(pod: Pod, entry: PodResourceClaim, group: GroupClaims) -> tuple[str | None, str]:
+    if entry.resource_claim_name:
+        return entry.resource_claim_name, ""
+    if not entry.resource_claim_template_name:
+        return None, f'spec.resourceClaims["{entry.name}"] names neither a claim nor a template'
+    for status in pod.status.resource_claim_statuses:
+        if status.name == entry.name:
+            return status.resource_claim_name, ""
+    if group.has(entry) and entry.name in group.claim_names:
+        return group.claim_names[entry.name], ""
+    return None, (
+        f'ResourceClaim for spec.resourceClaims["{entry.name}"] not created yet; it is made from '
+        f'ResourceClaimTemplate "{entry.resource_claim_template_name}", which must exist in '
+        f'namespace "{pod.metadata.namespace}"'
+    )
+
+
+def _not_ready_reason(
+    pod: Pod, entry: PodResourceClaim, name: str, claim: ResourceClaim | None
+) -> str:
+    if claim is None:
+        return f'resourceclaim "{name}" not found in namespace "{pod.metadata.namespace}"'
+    if claim.metadata.deletion_timestamp is not None:
+        return f'resourceclaim "{name}" is being deleted'
+    if entry.resource_claim_template_name and not _owned_by(claim, pod):
+        return (
+            f"ResourceClaim {claim.metadata.namespace}/{name} was not created for Pod "
+            f"{pod.metadata.namespace}/{pod.metadata.name} (Pod is not owner)"
+        )
+    users = claim.status.reserved_for
+    if len(users) >= MAX_CONSUMERS and all(user.uid != pod.metadata.uid for user in users):
+        return f'resourceclaim "{name}" is in use by {len(users)} pods, no more may share it'
+    return ""
+
+
+def _owned_by(claim: ResourceClaim, pod: Pod) -> bool:
+    group = pod.spec.scheduling_group
+    return any(
+        owner.controller
+        and (
+            owner.uid == pod.metadata.uid
+            or (
+                group is not None
+                and owner.kind == "PodGroup"
+                and owner.name == group.pod_group_name
+            )
+        )
+        for owner in claim.metadata.owner_references
+    )
+
+
+def _claim_use(entry: PodResourceClaim, claim: ResourceClaim, *, shared: bool) -> ClaimUse:
+    allocation = claim.status.allocation
+    identity_matters = shared or allocation is not None or not entry.resource_claim_template_name
+    return ClaimUse(
+        name=entry.name,
+        spec=claim.spec,
+        claim=claim if identity_matters else None,
+        node_selector=allocation.node_selector if allocation else None,
+    )
+
+
+class ClaimOverlays:
+    """Shows on ``objects`` what ``assumed`` says; pods of a claim that changes are derived anew."""
+
+    def __init__(
+        self,
+        objects: ObjectCache,
+        assumptions: Assumptions,
+        derive_dependents: Callable[[Iterable[Key]], None],
+    ) -> None:
+        """``derive_all``: derive the pods that were derived from any of these objects."""
+        self._objects = objects
+        self._assumptions = assumptions
+        self._derive_dependents = derive_dependents
+
+    def update(self, claim: ResourceClaim) -> None:
+        """Take in a claim as the API has it: with an allocation nothing needs to be assumed."""
+        if claim.status.allocation is not None:
+            self._assumptions.confirm_claim(claim.metadata.uid)
+        else:
+            self.show(claim.metadata.uid)
+
+    def show(self, uid: str) -> None:
+        """Show the allocation that is assumed for a claim, unless the API has one."""
+        claim, allocation = self._objects.claim_by_uid(uid), self._assumptions.allocation(uid)
+        if claim is None or allocation is None or claim.status.allocation is not None:
+            return
+        status = msgspec.structs.replace(claim.status, allocation=allocation)
+        self._objects.overlay_claim(msgspec.structs.replace(claim, status=status))
+        self._derive_users(claim)
+
+    def forget(self, pod_uid: str) -> None:
+        """Show claims as the API has them that were assumed to be allocated for the pod."""
+        making = self._assumptions.new_claim(pod_uid)
+        if making is not None:
+            self._objects.forget_assumed_claim(making)
+        for uid in self._assumptions.forget(pod_uid):
+            self._objects.drop_overlay(uid)
+            claim = self._objects.claim_by_uid(uid)
+            if claim is not None:
+                self._derive_users(claim)
+
+    def _derive_users(self, claim: ResourceClaim) -> None:
+        self._derive_dependents(
+            (("resourceclaims", claim.metadata.namespace, claim.metadata.name),)
+        )

@@ -1,0 +1,268 @@
+"""Which nodes report NUMA zones, what their zones have, and who is not in it yet?
+
+The kubelet refuses pods by the TopologyManager policies ``single-numa-node`` and ``restricted``; of
+other nodes the zones only tell how near a pod's resources would be. What is available in a zone is
+what the node's exporter reports. A pod that we bound since the last report is in none: it stays
+*unreported* until the zones of the report change.
+
+What of a pod does the kubelet align to NUMA zones?
+
+The rule of its resource managers: of a Guaranteed pod whole CPUs, memory and huge pages; of every
+pod what device plugins hand out. Everything else of it goes to any zone. Amounts of a pod-level
+``resources`` are not aligned.
+
+A node says where a pod got its own in the annotation that KAI's exporter writes:
+
+    kai.scheduler/numa-placement-observed: '[{"zone": "node-0", "amount": {"cpu": "3"}}]'
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import msgspec
+
+from kai_py.api.quantity import QuantityError
+from kai_py.api.records.core import Container, Pod, QuantityText
+from kai_py.api.records.node_topology import NodeResourceTopology, Zone
+from kai_py.snapshot.accounting import total
+from kai_py.snapshot.requests import Amounts, effective_requests, elementwise_max, is_sidecar
+from kai_py.snapshot.resources import amount, amounts
+
+OBSERVED_ZONES_KEY = "kai.scheduler/numa-placement-observed"
+MILLICORES = 1000.0
+GUARANTEED_RESOURCES = ("cpu", "memory")
+
+ZoneAmounts = tuple[tuple[str, Mapping[str, float]], ...]
+"""Zones by name, and what a pod has of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """What is aligned, in row units: of the pod as a whole, and container by container.
+
+    ``starting``: init containers, each alone. ``running``: those that run together, in order.
+    """
+
+    pod: Mapping[str, float]
+    starting: tuple[Mapping[str, float], ...] = ()
+    running: tuple[Mapping[str, float], ...] = ()
+
+
+def alignment(pod: Pod) -> Alignment | None:
+    """What of ``pod`` is aligned; None if nothing is. Raises QuantityError."""
+    spec = pod.spec
+    guaranteed = is_guaranteed(pod)
+    sidecars = [_aligned(c, guaranteed=guaranteed) for c in spec.init_containers if is_sidecar(c)]
+    starting = [
+        _aligned(c, guaranteed=guaranteed) for c in spec.init_containers if not is_sidecar(c)
+    ]
+    running = [*sidecars, *(_aligned(c, guaranteed=guaranteed) for c in spec.containers)]
+    whole = total(running)
+    for each in starting:
+        whole = elementwise_max(whole, each)
+    if not whole:
+        return None
+    return Alignment(whole, tuple(filter(None, starting)), tuple(filter(None, running)))
+
+
+def is_guaranteed(pod: Pod) -> bool:
+    """Whether the pod's QoS class is Guaranteed, by the resources of its containers."""
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    return pod.spec.resources is None and all(map(_is_guaranteed, containers))
+
+
+def observed_zones(pod: Pod) -> ZoneAmounts:
+    """Where the node says that the pod got what; () where it says nothing that can be read."""
+    text = pod.metadata.annotations.get(OBSERVED_ZONES_KEY)
+    if not text:
+        return ()
+    try:
+        listed = msgspec.json.decode(text.encode(), type=list[_ObservedZone])
+        return tuple((each.zone, amounts(each.amount)) for each in listed)
+    except (msgspec.MsgspecError, QuantityError):
+        return ()
+
+
+class _ObservedZone(msgspec.Struct, frozen=True):
+    zone: str
+    amount: dict[str, QuantityText] = {}
+
+
+def _is_guaranteed(container: Container) -> bool:
+    limits = amounts(container.resources.limits)
+    asked = effective_requests(container.resources)
+    return all(
+        limits.get(name, 0.0) > 0 and asked[name] == limits[name] for name in GUARANTEED_RESOURCES
+    )
+
+
+def _aligned(container: Container, *, guaranteed: bool) -> Amounts:
+    asked = effective_requests(container.resources)
+    return {n: a for n, a in asked.items() if a and _is_aligned(n, a, guaranteed=guaranteed)}
+
+
+def _is_aligned(name: str, requested: float, *, guaranteed: bool) -> bool:
+    if name == "cpu":
+        return guaranteed and requested % MILLICORES == 0
+    if name == "memory" or name.startswith("hugepages-"):
+        return guaranteed
+    return "/" in name
+
+
+AmountsByZone = tuple[tuple[float, ...], ...]
+"""(zones, resources) in row units."""
+
+MAX_ZONES = 16
+"""A kubelet that aligns starts on nodes of at most 8, unless told otherwise."""
+
+
+class NumaPolicy(StrEnum):
+    """TopologyManager policies under which a kubelet refuses pods."""
+
+    SINGLE_NUMA_NODE = "single-numa-node"
+    RESTRICTED = "restricted"
+
+
+@dataclass(frozen=True, slots=True)
+class NumaNode:
+    """The zones of a node, in order, and the resources that they report.
+
+    ``policy``: None where the kubelet refuses nobody. ``by_pod``: all containers of a pod are
+    aligned together, else each by itself. ``problem``: what of the report can't be read, with its
+    place.
+    """
+
+    policy: NumaPolicy | None
+    pod_scope: bool
+    zones: tuple[str, ...]
+    resources: tuple[str, ...]
+    allocatable: AmountsByZone
+    available: AmountsByZone
+    unreported: tuple[Alignment, ...] = ()
+    problem: str = ""
+
+
+class NumaReports:
+    """The last report of each node, and pods that it can't know of."""
+
+    def __init__(self) -> None:
+        """No reports yet."""
+        self._reports: dict[str, NodeResourceTopology] = {}
+        self._nodes: dict[str, NumaNode] = {}
+        self._assumed: dict[str, str] = {}
+        self._alignments: dict[str, dict[str, Alignment]] = {}
+
+    def apply(self, old: object | None, new: object | None) -> None:
+        """Take in one change of a NodeResourceTopology."""
+        changed = new if new is not None else old
+        if not isinstance(changed, NodeResourceTopology):
+            return
+        name = changed.metadata.name
+        before = self._reports.pop(name, None)
+        self._nodes.pop(name, None)
+        if before is None or new is None or before.zones != changed.zones:
+            self._alignments.pop(name, None)
+        if new is None:
+            return
+        self._reports[name] = changed
+        node = numa_node(changed)
+        if node is not None:
+            self._nodes[name] = node
+
+    def assume_bound(self, pod_uid: str, node: str) -> None:
+        """A pod is being bound to ``node``."""
+        self._assumed[pod_uid] = node
+
+    def set_alignment(self, pod_uid: str, alignment: Alignment | None) -> None:
+        """What a pod is aligned by; it matters of pods expected on a node with zones."""
+        node = self._assumed.pop(pod_uid, "")
+        if alignment is not None and node in self._nodes:
+            self._alignments.setdefault(node, {})[pod_uid] = alignment
+
+    def forget(self, pod_uid: str) -> None:
+        """The pod holds nothing any more."""
+        self._assumed.pop(pod_uid, None)
+        for pods in self._alignments.values():
+            pods.pop(pod_uid, None)
+
+    def snapshot(self) -> dict[str, NumaNode]:
+        """By name, the nodes that report zones."""
+        return {name: self._with_unreported(name, node) for name, node in self._nodes.items()}
+
+    def _with_unreported(self, name: str, node: NumaNode) -> NumaNode:
+        pods = self._alignments.get(name)
+        if not pods:
+            return node
+        return replace(node, unreported=tuple(pods.values()))
+
+
+def numa_node(report: NodeResourceTopology) -> NumaNode | None:
+    """The report as the scheduler reads it; None for a node without zones.
+
+    Nodes of more than ``MOST_ZONES`` are left to their kubelet; amounts that can't be read are 0.
+    """
+    zones = sorted((zone for zone in report.zones if zone.type == "Node"), key=_zone_order)
+    if not 0 < len(zones) <= MAX_ZONES:
+        return None
+    policy, by_pod = _policy(report)
+    resources = tuple(sorted({each.name for zone in zones for each in zone.resources}))
+    allocatable = [{each.name: each.allocatable for each in zone.resources} for zone in zones]
+    available = [{each.name: each.available for each in zone.resources} for zone in zones]
+    return NumaNode(
+        policy,
+        by_pod,
+        tuple(zone.name for zone in zones),
+        resources,
+        tuple(tuple(_amount_or_zero(name, listed) for name in resources) for listed in allocatable),
+        tuple(tuple(_amount_or_zero(name, listed) for name in resources) for listed in available),
+        problem=_problem(report.metadata.name, zones),
+    )
+
+
+def _problem(name: str, zones: Sequence[Zone]) -> str:
+    """The first amount that can't be read."""
+    for zone in zones:
+        for each in zone.resources:
+            for field, text in (("allocatable", each.allocatable), ("available", each.available)):
+                if _amount_or_none(each.name, text) is None:
+                    place = f"zone {zone.name}, resource {each.name}: {field}"
+                    return f"NodeResourceTopology {name}, {place} {text!r} is no amount: taken as 0"
+    return ""
+
+
+def _policy(report: NodeResourceTopology) -> tuple[NumaPolicy | None, bool]:
+    """The policy, if pods are refused by it, and whether its scope is the pod."""
+    attributes = {each.name: each.value for each in report.attributes}
+    word = attributes.get("topologyManagerPolicy")
+    if word is None:
+        old = report.topology_policies[0] if report.topology_policies else ""
+        return _V1ALPHA1_POLICIES.get(old), old.endswith("PodLevel")
+    policy = NumaPolicy(word) if word in set(NumaPolicy) else None
+    return policy, attributes.get("topologyManagerScope") == "pod"
+
+
+_V1ALPHA1_POLICIES: Mapping[str, NumaPolicy] = {
+    "SingleNUMANodePodLevel": NumaPolicy.SINGLE_NUMA_NODE,
+    "SingleNUMANodeContainerLevel": NumaPolicy.SINGLE_NUMA_NODE,
+    "SingleNUMANode": NumaPolicy.SINGLE_NUMA_NODE,
+    "RestrictedPodLevel": NumaPolicy.RESTRICTED,
+    "RestrictedContainerLevel": NumaPolicy.RESTRICTED,
+    "Restricted": NumaPolicy.RESTRICTED,
+}
+
+
+def _zone_order(zone: Zone) -> tuple[int, str]:
+    """``node-2`` before ``node-10``."""
+    return len(zone.name), zone.name
+
+
+def _amount_or_zero(name: str, listed: Mapping[str, str | int | float]) -> float:
+    return _amount_or_none(name, listed.get(name, 0)) or 0.0
+
+
+def _amount_or_none(name: str, text: str | int | float) -> float | None:
+    try:
+        return amount(name, text)
+    except QuantityError:
+        return None

@@ -1,0 +1,185 @@
+"""The queue tree as arrays: which queues there are, who is whose parent, and what each may have.
+
+Queues stand level by level (all roots, then their children, ...), siblings side by side, oldest
+first. Therefore a level is a slice, the children of a queue are a slice, and a rule for all
+siblings of a level is one vectorised expression. The order does not depend on how the queues were
+listed.
+
+A queue whose parent is missing, or that stands in a cycle, becomes a root and is marked *orphan*
+with everything below it: its running pods are still accounted and bounded by its own limits. Faulty
+queues are reported as values; the other queues are not touched.
+
+Amounts are arrays of shape (resources, queues); ``inf`` means unlimited.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints
+from kai_py.snapshot.tables.queues import NamespaceRule, QueueInfo, QueueProblem, check_queues
+
+Index = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class QueueTable:
+    """All queues in level order.
+
+    ``path[q, d]`` is the ancestor of q at depth d (q itself at its own depth, -1 below).
+    ``level_starts`` has one entry more than there are levels. Children of q are the queues
+    ``child_start[q]:child_end[q]``. ``creation_order`` ranks by age, then name: 0 is the oldest. A
+    min runtime of NaN is inherited. ``shared_depths`` and ``sides`` keep, by queue, what
+    ``policy.standing`` found of the tree.
+    """
+
+    names: tuple[str, ...]
+    parent: Index
+    depth: Index
+    path: Index
+    level_starts: Index
+    child_start: Index
+    child_end: Index
+    deserved: Floats
+    max: Floats
+    weight: Floats
+    priority: Ints
+    creation_order: Ints
+    preempt_min_runtime: Floats
+    reclaim_min_runtime: Floats
+    orphan: Bools
+    namespaces: tuple[NamespaceRule | None, ...]
+    shared_depths: dict[int, Index] = field(default_factory=dict, repr=False, compare=False)
+    divergence: dict[int, tuple[Index, Index]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def positions(self) -> Mapping[str, int]:
+        """Index of each queue by name."""
+        return {name: index for index, name in enumerate(self.names)}
+
+    @cached_property
+    def is_leaf(self) -> Bools:
+        """(queues,) queues without children: the ones that take pods."""
+        return np.equal(self.child_start, self.child_end)
+
+    @cached_property
+    def has_max(self) -> tuple[bool, ...]:
+        """(queues,) whether the queue or one above it has a maximum."""
+        own = np.asarray(np.isfinite(self.max).any(axis=0))
+        return tuple(bool(own[self.ancestors(queue)].any()) for queue in range(len(self)))
+
+    @cached_property
+    def ancestry(self) -> tuple[tuple[int, ...], ...]:
+        """By queue, its ancestors, root first, and the queue itself last."""
+        return tuple(tuple(self.ancestors(queue).tolist()) for queue in range(len(self)))
+
+    def ancestors(self, queue: int) -> Index:
+        """The queue's ancestors, root first, and the queue itself last."""
+        return self.path[queue, : self.depth[queue] + 1]
+
+    def levels(self) -> Iterator[slice]:
+        """The levels from the roots down."""
+        for start, end in pairwise(self.level_starts.tolist()):
+            yield slice(start, end)
+
+    def subtree_sums(self, own: Floats) -> Floats:
+        """Each queue's own amounts (resources, queues) plus those of everything below it."""
+        sums = own.copy()
+        for level in reversed(list(self.levels())[1:]):
+            np.add.at(sums.T, self.parent[level], sums[:, level].T)
+        return sums
+
+
+def build_queue_table(
+    specs: Iterable[QueueInfo], resources: Sequence[str]
+) -> tuple[QueueTable, tuple[QueueProblem, ...]]:
+    """The table of all queues over ``resources``, and what is wrong with which of them."""
+    checked = check_queues(specs, resources)
+    levels = _by_level(checked.queues, checked.parents)
+    order = [spec for level in levels for spec in level]
+    level_starts = np.cumsum([0, *map(len, levels)], dtype=np.int32)
+    index = {spec.name: position for position, spec in enumerate(order)}
+    parent = np.array([index.get(checked.parents[spec.name], -1) for spec in order], np.int32)
+    path = _ancestor_paths(parent, level_starts)
+    starts = np.searchsorted(parent, np.arange(len(order)), side="left").astype(np.int32)
+    ends = np.searchsorted(parent, np.arange(len(order)), side="right").astype(np.int32)
+    broken = np.array([spec.name in checked.orphans for spec in order], bool)
+    table = QueueTable(
+        names=tuple(spec.name for spec in order),
+        parent=parent,
+        depth=np.repeat(np.arange(len(levels), dtype=np.int32), np.diff(level_starts)),
+        path=path,
+        level_starts=level_starts,
+        child_start=starts,
+        child_end=ends,
+        deserved=_deserved(resources, order),
+        max=_amount_rows(resources, [spec.max for spec in order], [np.inf] * len(order)),
+        weight=_amount_rows(resources, [s.weights for s in order], [spec.weight for spec in order]),
+        priority=np.array([spec.priority for spec in order], np.int64),
+        creation_order=_ranks(order),
+        preempt_min_runtime=_seconds([spec.preempt_min_runtime for spec in order]),
+        reclaim_min_runtime=_seconds([spec.reclaim_min_runtime for spec in order]),
+        orphan=broken[path[:, 0]] if order else broken,
+        namespaces=tuple(spec.namespaces for spec in order),
+    )
+    return table, checked.problems
+
+
+def _by_level(specs: Sequence[QueueInfo], parents: Mapping[str, str]) -> list[list[QueueInfo]]:
+    """The levels from the roots down; siblings stand together, oldest first."""
+    children: dict[str, list[QueueInfo]] = {}
+    for spec in specs:
+        children.setdefault(parents[spec.name], []).append(spec)
+    levels: list[list[QueueInfo]] = []
+    level = children.get("", [])
+    while level:
+        levels.append(level)
+        level = [child for spec in level for child in children.get(spec.name, ())]
+    return levels
+
+
+def _ancestor_paths(parent: Index, level_starts: Index) -> Index:
+    """(queues, levels) ancestors by depth, from those of the parents."""
+    path = np.full((len(parent), len(level_starts) - 1), -1, np.int32)
+    for depth, (start, end) in enumerate(pairwise(level_starts.tolist())):
+        path[start:end, :depth] = path[parent[start:end], :depth]
+        path[start:end, depth] = np.arange(start, end)
+    return path
+
+
+def _ranks(order: Sequence[QueueInfo]) -> Ints:
+    ranks = np.empty(len(order), np.int64)
+    oldest_first = sorted(range(len(order)), key=lambda q: (order[q].created, order[q].name))
+    ranks[oldest_first] = np.arange(len(order))
+    return ranks
+
+
+def _deserved(resources: Sequence[str], specs: Sequence[QueueInfo]) -> Floats:
+    """(resources, queues); cpu, memory and the like are unlimited where a queue is silent."""
+    named = _amount_rows(resources, [spec.deserved for spec in specs], [np.nan] * len(specs))
+    unnamed = [
+        [np.inf if spec.unlimited or name in BASE_RESOURCES else 0.0 for spec in specs]
+        for name in resources
+    ]
+    return np.where(np.isnan(named), np.reshape(unnamed, named.shape), named)
+
+
+def _amount_rows(
+    resources: Sequence[str], amounts: Sequence[Mapping[str, float]], unnamed: Sequence[float]
+) -> Floats:
+    columns = list(zip(amounts, unnamed, strict=True))
+    rows = [[named.get(resource, rest) for named, rest in columns] for resource in resources]
+    return np.array(rows, np.float64).reshape(len(resources), len(columns))
+
+
+def _seconds(values: Sequence[float | None]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], np.float64)

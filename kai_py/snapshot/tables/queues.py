@@ -1,0 +1,277 @@
+"""Queues as written, and what is wrong with them: parents, cycles, duplicates, amounts.
+
+A fault is a value that names the queue, the field and what to do. Nothing is dropped: a queue
+without a usable parent stands as a root (``orphans``), an impossible number counts as none, and of
+two queues of one name the older is taken.
+
+Which queues are there? Those of every API that writes them, and one of our own at most.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from kai_py.api.records.core import LabelSelector
+
+DEVICE_ATTRIBUTE = "deviceattribute/"
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRecord:
+    """Past use of one queue by resource, decayed up to ``at``, as its status holds it.
+
+    ``held``: amount-seconds of the queue; ``offered``: of the cluster in the same time. Both with
+    the ``half_life`` in seconds; 0 where nothing decays.
+    """
+
+    at: float
+    held: Mapping[str, float]
+    offered: Mapping[str, float]
+    half_life: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionRecord:
+    """``pods`` of the gang called ``gang`` were evicted for others, ``at`` whole unix seconds."""
+
+    gang: str
+    at: float
+    pods: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DeviceLimit:
+    """Devices one of whose attributes, or capacities, has any of these values."""
+
+    attribute: str
+    values: tuple[str, ...]
+
+    @property
+    def resource(self) -> str:
+        """The quota resource that counts them."""
+        return f"{DEVICE_ATTRIBUTE}{self.attribute}={'|'.join(self.values)}"
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceRule:
+    """Which namespaces' workloads a queue takes: those named, and those selected by label."""
+
+    names: tuple[str, ...] = ()
+    selector: LabelSelector | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueInfo:
+    """A queue as it was written, in the units of the resource rows.
+
+    Of a resource missing in ``deserved`` nothing is guaranteed, except for cpu, memory and the
+    other base resources: a queue that is silent about them does not ration them. A resource missing
+    in ``max`` is unlimited, in ``weights`` it has ``weight``. ``created``, min runtimes,
+    ``reserve_after`` and ``ageing`` are in seconds; None is inherited, also for ``ageing_limit``
+    and ``max_evictions_per_hour``.
+    ``api_version`` tells the API it was written in, ``problems`` what was already found wrong with
+    it there, ``device_limits`` what its rows by attribute count, ``usage`` what its status
+    remembers, as do ``evictions``, ``namespaces`` whose workloads it takes (None: everybody's).
+    What an ``unlimited`` queue does not say is guaranteed without limit.
+    """
+
+    name: str
+    parent: str = ""
+    deserved: Mapping[str, float] = field(default_factory=dict)
+    max: Mapping[str, float] = field(default_factory=dict)
+    weight: float = 1.0
+    weights: Mapping[str, float] = field(default_factory=dict)
+    priority: int = 100
+    created: float = 0.0
+    preempt_min_runtime: float | None = None
+    reclaim_min_runtime: float | None = None
+    reserve_after: float | None = None
+    ageing: float | None = None
+    ageing_limit: float | None = None
+    max_evictions_per_hour: float | None = None
+    api_version: str = ""
+    problems: "tuple[QueueProblem, ...]" = ()
+    usage: UsageRecord | None = None
+    evictions: tuple[EvictionRecord, ...] = ()
+    device_limits: tuple[DeviceLimit, ...] = ()
+    namespaces: NamespaceRule | None = None
+    unlimited: bool = False
+
+
+def inherited(
+    queues: Iterable[QueueInfo], own: Callable[[QueueInfo], float | None]
+) -> dict[str, float]:
+    """What each queue says, or else the nearest queue above it; those with neither are left out."""
+    specs = {spec.name: spec for spec in queues}
+    if all(own(spec) is None for spec in specs.values()):
+        return {}
+    found: dict[str, float] = {}
+    for name in specs:
+        at, seen = name, set[str]()
+        while at in specs and at not in seen:
+            said = own(specs[at])
+            if said is not None:
+                found[name] = said
+                break
+            seen.add(at)
+            at = specs[at].parent
+    return found
+
+
+class QueueFault(StrEnum):
+    """What is wrong with a queue."""
+
+    MISSING_PARENT = "MissingParent"
+    CYCLE = "Cycle"
+    DUPLICATE = "Duplicate"
+    INVALID_AMOUNT = "InvalidAmount"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueProblem:
+    """A fault of one queue; ``reason`` is a sentence that says what to change."""
+
+    queue: str
+    fault: QueueFault
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedQueues:
+    """Queues by age with unique names and usable numbers; a parent of "" means root."""
+
+    queues: tuple[QueueInfo, ...]
+    parents: Mapping[str, str]
+    orphans: frozenset[str]
+    problems: tuple[QueueProblem, ...]
+
+
+def check_queues(specs: Iterable[QueueInfo], resources: Sequence[str]) -> CheckedQueues:
+    """Usable queues, oldest first, and every fault, in an order that listing does not change."""
+    problems: list[QueueProblem] = []
+    unique: dict[str, QueueInfo] = {}
+    for spec in _oldest_first(specs):
+        if spec.name in unique:
+            problems.append(_duplicate(unique[spec.name], spec))
+            continue
+        problems.extend(spec.problems)
+        unique[spec.name] = _with_usable_amounts(spec, resources, problems)
+    parents = {name: spec.parent for name, spec in unique.items()}
+    broken = _broken_parents(parents)
+    return CheckedQueues(
+        queues=tuple(unique.values()),
+        parents={name: "" if name in broken else parent for name, parent in parents.items()},
+        orphans=frozenset(broken),
+        problems=(*problems, *broken.values()),
+    )
+
+
+def _oldest_first(specs: Iterable[QueueInfo]) -> list[QueueInfo]:
+    """By age, then name; several of one name by their text, which takes long to write."""
+    listed = sorted(specs, key=lambda spec: (spec.created, spec.name))
+    if len({spec.name for spec in listed}) < len(listed):
+        listed.sort(key=lambda spec: (spec.created, spec.name, repr(spec)))
+    return listed
+
+
+def _duplicate(first: QueueInfo, other: QueueInfo) -> QueueProblem:
+    reason = f"queue {first.name!r} is declared more than once; the oldest declaration counts"
+    if first.api_version != other.api_version:
+        reason += f", here that of {first.api_version}; delete that of {other.api_version}"
+    return QueueProblem(first.name, QueueFault.DUPLICATE, reason)
+
+
+def _with_usable_amounts(
+    spec: QueueInfo, resources: Sequence[str], problems: list[QueueProblem]
+) -> QueueInfo:
+    """The queue with every negative or undefined amount replaced by 0; itself if there is none."""
+    known = len(problems)
+
+    def usable(where: str, amount: float, *, unlimited: bool) -> float:
+        if amount >= 0 and (unlimited or math.isfinite(amount)):
+            return amount
+        wanted = "a number of at least 0" + ("" if unlimited else ", and finite")
+        reason = f"queue {spec.name!r}: {where} is {amount}, must be {wanted}; it counts as 0"
+        problems.append(QueueProblem(spec.name, QueueFault.INVALID_AMOUNT, reason))
+        return 0.0
+
+    def row(where: str, amounts: Mapping[str, float], *, unlimited: bool) -> dict[str, float]:
+        return {
+            name: usable(f"{where}[{name}]", amounts[name], unlimited=unlimited)
+            for name in resources
+            if name in amounts
+        }
+
+    deserved = row("deserved", spec.deserved, unlimited=True)
+    most = row("max", spec.max, unlimited=True)
+    weight = usable("weight", spec.weight, unlimited=False)
+    weights = row("weights", spec.weights, unlimited=False)
+    if len(problems) == known:
+        return spec
+    return replace(spec, deserved=deserved, max=most, weight=weight, weights=weights)
+
+
+def _broken_parents(parents: Mapping[str, str]) -> dict[str, QueueProblem]:
+    """Queues whose parent cannot be used: it does not exist, or they are their own ancestor."""
+    broken = {
+        name: _missing_parent(name, parent)
+        for name, parent in parents.items()
+        if parent and parent not in parents
+    }
+    settled = {"", *broken}
+    for start in parents:
+        walk: dict[str, None] = {}
+        name = start
+        while name not in settled and name not in walk:
+            walk[name] = None
+            name = parents[name]
+        if name in walk:
+            cycle = list(walk)[list(walk).index(name) :]
+            broken.update({member: _cycle(member, cycle) for member in cycle})
+        settled.update(walk)
+    return broken
+
+
+def _missing_parent(name: str, parent: str) -> QueueProblem:
+    reason = f"queue {name!r}: parent {parent!r} does not exist; create it or correct parent"
+    return QueueProblem(name, QueueFault.MISSING_PARENT, reason)
+
+
+def _cycle(name: str, cycle: Sequence[str]) -> QueueProblem:
+    at = cycle.index(name)
+    ring = " > ".join((*cycle[at:], *cycle[:at], name))
+    reason = f"queue {name!r} is its own ancestor ({ring}); give one of them another parent"
+    return QueueProblem(name, QueueFault.CYCLE, reason)
+
+
+class QueueInfos:
+    """Queues by name and the collection in which they were found.
+
+    ``queue_spec`` turns a watched Queue into its spec. ``own`` is there as long as no object of its
+    name is.
+    """
+
+    def __init__(self, queue_info: Callable[[object], QueueInfo], own: QueueInfo | None) -> None:
+        self._queue_info = queue_info
+        self._own = own
+        self._queues: dict[tuple[str, str], QueueInfo] = {}
+
+    def apply(self, kind: str, old: object | None, new: object | None) -> None:
+        """Take in a change of a Queue of the collection ``kind``."""
+        if old is not None:
+            self._queues.pop((self._queue_info(old).name, kind), None)
+        if new is not None:
+            spec = self._queue_info(new)
+            self._queues[spec.name, kind] = spec
+
+    def specs(self) -> tuple[QueueInfo, ...]:
+        """All of them, in an order that arrival does not change."""
+        found = tuple(self._queues[key] for key in sorted(self._queues))
+        if self._own is None or any(spec.name == self._own.name for spec in found):
+            return found
+        return (*found, self._own)
+
+    def device_limits(self) -> Iterator[DeviceLimit]:
+        """What is counted by attributes of devices."""
+        return (limit for spec in self._queues.values() for limit in spec.device_limits)

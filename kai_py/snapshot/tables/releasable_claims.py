@@ -1,0 +1,146 @@
+"""Which claims hold devices for pods that have ended?
+
+The claim controller takes the reservations of a pod back some time after the pod has ended or was
+deleted, and the allocation with the last of them. Until then the devices are still held, but
+nobody has to leave for them any more: whoever counts room that is being freed counts them.
+
+Claims that are reserved for PodGroups are kept apart: who uses them is seen from the pods of the
+group, and giving them back is up to their scheduler. A group without pods is ours if pods of ours
+were seen in it and it was not deleted since.
+
+Kept up by changes of claims and pods, O(consumers of the claim) each. A pod that is not known yet
+cannot be told from one that is gone: its claim counts as vacated until the pod is seen.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Set
+
+from kai_py.api.records.core import Pod
+from kai_py.api.records.resource import ResourceClaim
+from kai_py.api.references import ClaimRef
+from kai_py.snapshot.assumptions import FINISHED_PHASES
+from kai_py.snapshot.dependencies import GroupSchedulers
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.snapshot import ReleasableClaim
+from kai_py.snapshot.tables.claims import POD_GROUPS, GroupKey, group_claim_users, pod_group_of
+
+
+class ReleasableClaims:
+    """Allocated claims by the pods they are reserved for."""
+
+    def __init__(
+        self, schedulers: GroupSchedulers, ours: Set[str], is_group: Callable[[str, str], bool]
+    ) -> None:
+        """Start empty; ``schedulers``: of the pods of groups; ``is_group``: namespace and name."""
+        self._schedulers, self._ours, self._is_group = schedulers, ours, is_group
+        self._adopted_groups: set[GroupKey] = set()
+        self._active: set[str] = set()
+        self._claims: dict[str, dict[str, ClaimRef]] = {}
+        self._releasable: dict[str, tuple[ClaimRef, ...]] = {}
+        self._group_claims: dict[str, tuple[ClaimRef, frozenset[str]]] = {}
+
+    def apply(self, old: object | None, new: object | None) -> None:
+        """Take in one change of a watched object; only pods and claims matter."""
+        changed = new if new is not None else old
+        if isinstance(changed, Pod):
+            self._apply_pod(changed, exists=new is not None)
+        elif isinstance(changed, ResourceClaim):
+            self._apply_claim(old, new)
+
+    def snapshot(self) -> tuple[ReleasableClaim, ...]:
+        """Every ended consumer of an allocated claim."""
+        return tuple((ref, uid) for uid, claims in self._releasable.items() for ref in claims)
+
+    def group_claim_users(self, gangs: Iterable[Gang]) -> Mapping[ClaimRef, frozenset[str]]:
+        """Who uses allocated claims that are reserved for groups all of whose pods are ours."""
+        return group_claim_users(
+            [
+                ref
+                for ref, groups in self._group_claims.values()
+                if all(self._is_ours(ref.namespace, group) for group in groups)
+            ],
+            gangs,
+        )
+
+    def own_groups(self) -> frozenset[GroupKey]:
+        """Groups of ours that claims are reserved for, with pods or without."""
+        return frozenset(
+            (ref.namespace, group)
+            for ref, groups in self._group_claims.values()
+            for group in groups
+            if self._is_ours(ref.namespace, group)
+        )
+
+    def unknown_groups(self) -> Mapping[ClaimRef, frozenset[str]]:
+        """Names of the groups that a claim is reserved for, where nobody knows whose they are."""
+        return {
+            ref: groups
+            for ref, groups in self._group_claims.values()
+            if not any(self._is_known(ref.namespace, group) for group in groups)
+        }
+
+    def own_group(self, namespace: str, name: str) -> None:
+        """The group is ours, also once it has no pods; nothing for one that is not there."""
+        if self._is_group(namespace, name):
+            self._adopted_groups.add((namespace, name))
+
+    def forget_group(self, namespace: str, name: str) -> None:
+        """The group was deleted."""
+        self._adopted_groups.discard((namespace, name))
+
+    def _is_ours(self, namespace: str, group: str) -> bool:
+        present = self._schedulers.of_group(namespace, group)
+        return self._ours >= {*present} if present else (namespace, group) in self._adopted_groups
+
+    def _is_known(self, namespace: str, group: str) -> bool:
+        pods = self._schedulers.of_group(namespace, group)
+        return bool(pods) or (namespace, group) in self._adopted_groups
+
+    def _apply_pod(self, pod: Pod, *, exists: bool) -> None:
+        self._observe_group(pod)
+        uid = pod.metadata.uid
+        if exists and pod.status.phase not in FINISHED_PHASES:
+            self._active.add(uid)
+        else:
+            self._active.discard(uid)
+        self._update_pod(uid)
+
+    def _observe_group(self, pod: Pod) -> None:
+        """A group that is not known yet is seen with a later change of the pod, or its end."""
+        named = pod_group_of(pod)
+        if named is not None and pod.spec.scheduler_name in self._ours:
+            self.own_group(*named)
+
+    def _apply_claim(self, old: object | None, new: object | None) -> None:
+        before, after = _reservations(old, "pods"), _reservations(new, "pods")
+        for pod_uid, ref in before.items():
+            self._claims[pod_uid].pop(ref.uid)
+        for pod_uid, ref in after.items():
+            self._claims.setdefault(pod_uid, {})[ref.uid] = ref
+        for pod_uid in before | after:
+            self._update_pod(pod_uid)
+        for ref in _reservations(old, POD_GROUPS).values():
+            self._group_claims.pop(ref.uid, None)
+        for ref in _reservations(new, POD_GROUPS).values():
+            self._group_claims[ref.uid] = (ref, _group_names(new))
+
+    def _update_pod(self, pod_uid: str) -> None:
+        claims = self._claims.get(pod_uid)
+        self._releasable.pop(pod_uid, None)
+        if not claims:
+            self._claims.pop(pod_uid, None)
+        elif pod_uid not in self._active:
+            self._releasable[pod_uid] = tuple(claims.values())
+
+
+def _reservations(claim: object | None, resource: str) -> dict[str, ClaimRef]:
+    """The claim by the pods or PodGroups it is reserved for, if it is allocated."""
+    if not isinstance(claim, ResourceClaim) or claim.status.allocation is None:
+        return {}
+    ref = ClaimRef.of(claim.metadata)
+    return {user.uid: ref for user in claim.status.reserved_for if user.resource == resource}
+
+
+def _group_names(claim: object | None) -> frozenset[str]:
+    """The PodGroups that the claim is reserved for."""
+    users = claim.status.reserved_for if isinstance(claim, ResourceClaim) else ()
+    return frozenset(user.name for user in users if user.resource == POD_GROUPS)
