@@ -38,7 +38,9 @@ class _KnownOwners:
     def named(self, _collection: str, _namespace: str, _name: str) -> object | None:
         return None
 
-    def below(self, _collection: str, _namespace: str, _parent: str) -> tuple[Unstructured, ...]:
+    def child_groups(
+        self, _collection: str, _namespace: str, _parent: str
+    ) -> tuple[Unstructured, ...]:
         return ()
 
     def schedulers(self, _pod: Pod) -> tuple[str, ...]:

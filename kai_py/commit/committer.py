@@ -51,7 +51,7 @@ class AssumeCache(Protocol):
         node: str,
         claims: Mapping[str, AllocationResult] | None = None,
         gpus: tuple[SharedGpu, ...] = (),
-        making: ResourceClaim | None = None,
+        new_claim: ResourceClaim | None = None,
         *,
         volumes: tuple[str, ...] = (),
     ) -> None:
@@ -64,19 +64,19 @@ class AssumeCache(Protocol):
     def forget(self, pod_uid: str) -> None:
         """Take an assumption back."""
 
-    def hold_back(self, gang: str, until: float) -> None:
+    def back_off(self, gang: str, until: float) -> None:
         """Place nothing of the gang before ``until``, seconds since the epoch."""
 
-    def avoid(self, device: DeviceKey, why: str, seconds: float) -> None:
+    def avoid_device(self, device: DeviceKey, reason: str, seconds: float) -> None:
         """Give a device to nobody for a while."""
 
-    def expect_leaving(self, pod_uid: str) -> None:
+    def expect_eviction(self, pod_uid: str) -> None:
         """Count a pod as leaving: its eviction is being written."""
 
-    def expect_staying(self, pod_uid: str) -> None:
+    def cancel_eviction(self, pod_uid: str) -> None:
         """The eviction was refused: the pod stays."""
 
-    def hold(self, pod_uid: str, node: str, now: float) -> None:
+    def nominate(self, pod_uid: str, node: str, now: float) -> None:
         """Keep room for a nominated pod; ``now`` in seconds since the epoch."""
 
 
@@ -139,7 +139,7 @@ class Committer:
             uid = eviction.pod.uid
             if uid not in self._evicting and self._backoff.is_ready(uid, clock):
                 self._evicting.add(uid)
-                self._assume_cache.expect_leaving(uid)
+                self._assume_cache.expect_eviction(uid)
                 if eviction.suspend:
                     suspended.setdefault(eviction.gang, []).append(eviction)
                 else:
@@ -162,7 +162,7 @@ class Committer:
 
     def _nominate(self, nominations: Iterable[Nomination], now: float) -> None:
         for nomination in nominations:
-            self._assume_cache.hold(nomination.pod.uid, nomination.node, now)
+            self._assume_cache.nominate(nomination.pod.uid, nomination.node, now)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -212,7 +212,7 @@ class Committer:
             self._assume_cache.forget(pod.uid)
         pause = self._settings.failed_device_backoff
         for device, condition in outcome.failed_devices:
-            self._assume_cache.avoid(device, condition, pause)
+            self._assume_cache.avoid_device(device, condition, pause)
             self._wake(pause)
         if outcome.reason or outcome.failures:
             wait = self._back_off(gang.gang)
@@ -235,7 +235,7 @@ class Committer:
         """Note that a gang was not started; gives the seconds until the next attempt."""
         wait = self._backoff.record_failure(gang, asyncio.get_running_loop().time())
         if self._backoff.failures(gang) >= MAX_CONSECUTIVE_FAILURES:
-            self._assume_cache.hold_back(gang, time.time() + wait)
+            self._assume_cache.back_off(gang, time.time() + wait)
         self._wake(wait)
         return wait
 
@@ -303,7 +303,7 @@ class Committer:
         self._metrics.evictions.labels(eviction.action.value, result.outcome.value).inc()
         now = asyncio.get_running_loop().time()
         if result.outcome in (EvictionOutcome.BLOCKED, EvictionOutcome.FAILED):
-            self._assume_cache.expect_staying(uid)
+            self._assume_cache.cancel_eviction(uid)
             self._wake(self._backoff.record_failure(uid, now, at_least=result.retry_after))
         else:
             self._backoff.reset(uid)

@@ -221,7 +221,7 @@ class Executor:
             claims = self._dependencies.mirror.objects(RESOURCE_CLAIMS).values()
             wanted = planned_pods(self._plan) | self.committer.pods_in_flight
             pods = self._dependencies.mirror.objects(PODS).values()
-            groups = self._dependencies.claiming_groups.own_groups()
+            groups = self._dependencies.claiming_groups.our_groups()
             found = find_leftover_claims(claims, pods, names, wanted, groups)
             due = self._grace.due(found, asyncio.get_running_loop().time())
             self.committer.release_leftovers(due)

@@ -73,11 +73,11 @@ def _composite(group: Unstructured, name: str, owners: Owners, depth: int) -> Su
     meta = group.metadata
     children = [
         _composite(each, each.metadata.name, owners, depth - 1)
-        for each in owners.below(COMPOSITE_GROUPS, meta.namespace, meta.name)
+        for each in owners.child_groups(COMPOSITE_GROUPS, meta.namespace, meta.name)
     ]
     children += [
         _leaf(each, each.metadata.name)
-        for each in owners.below(POD_GROUPS, meta.namespace, meta.name)
+        for each in owners.child_groups(POD_GROUPS, meta.namespace, meta.name)
     ]
     needed = count_at(group.content, "spec.schedulingPolicy.gang.minGroupCount", 1)
     missing = range(len(children), max(needed, 1))

@@ -218,8 +218,10 @@ class _RecordingOwners:
         self.lookups[collection, namespace, name] = found
         return found
 
-    def below(self, collection: str, namespace: str, parent: str) -> tuple[Unstructured, ...]:
-        return self._owners.below(collection, namespace, parent)
+    def child_groups(
+        self, collection: str, namespace: str, parent: str
+    ) -> tuple[Unstructured, ...]:
+        return self._owners.child_groups(collection, namespace, parent)
 
     def schedulers(self, pod: Pod) -> tuple[str, ...]:
         return self._owners.schedulers(pod)

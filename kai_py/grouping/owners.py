@@ -51,7 +51,9 @@ class Owners(Protocol):
         ``podgroups.scheduling.run.ai``.
         """
 
-    def below(self, collection: str, namespace: str, parent: str) -> tuple[Unstructured, ...]:
+    def child_groups(
+        self, collection: str, namespace: str, parent: str
+    ) -> tuple[Unstructured, ...]:
         """Groups that name the composite group ``parent`` as theirs, by name."""
 
     def schedulers(self, pod: Pod) -> tuple[str, ...]:

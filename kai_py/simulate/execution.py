@@ -37,7 +37,7 @@ def execute(plan: Plan, api: ApiServer, builder: SnapshotBuilder, wake: Callable
         else:
             _start(gang, api, builder, wake)
     for nomination in plan.nominations:
-        builder.hold(nomination.pod.uid, nomination.node, now)
+        builder.nominate(nomination.pod.uid, nomination.node, now)
     for eviction in plan.evictions:
         _evict(eviction, api, builder, wake)
 
@@ -163,5 +163,5 @@ def _evict(
 def _back_off(
     gang: str, api: ApiServer, builder: SnapshotBuilder, wake: Callable[[], None]
 ) -> None:
-    builder.hold_back(gang, api.clock.now() + REFUSAL_SECONDS)
+    builder.back_off(gang, api.clock.now() + REFUSAL_SECONDS)
     api.clock.call_later(REFUSAL_SECONDS, wake)

@@ -145,7 +145,7 @@ class SnapshotBuilder:
         node: str,
         claims: Mapping[str, AllocationResult] | None = None,
         gpus: tuple[SharedGpu, ...] = (),
-        making: ResourceClaim | None = None,
+        new_claim: ResourceClaim | None = None,
         *,
         volumes: tuple[str, ...] = (),
     ) -> None:
@@ -154,11 +154,11 @@ class SnapshotBuilder:
         ``gpus``: the shared GPUs of which it gets a part. ``making``: the claim that is being made
         for its extended resources, as it will be. ``volumes``: those that its claims get.
         """
-        self._assumptions.bind(pod.uid, node, claims or {}, gpus, making)
+        self._assumptions.bind(pod.uid, node, claims or {}, gpus, new_claim)
         self._numa.assume_bound(pod.uid, node)
         self._available_volumes.assume(pod.uid, volumes)
-        if making is not None:
-            self._objects.assume_claim(making)
+        if new_claim is not None:
+            self._objects.assume_claim(new_claim)
             self._parsed_pods.forget(pod.uid)
         for uid in claims or {}:
             self._overlays.show(uid)
@@ -171,12 +171,12 @@ class SnapshotBuilder:
         self._available_volumes.forget(pod_uid)
         self._derive(pod_uid)
 
-    def expect_leaving(self, pod_uid: str) -> None:
+    def expect_eviction(self, pod_uid: str) -> None:
         """Count a pod as leaving: its eviction is being written."""
         self._assumptions.evict(pod_uid)
         self._derive(pod_uid)
 
-    def expect_staying(self, pod_uid: str) -> None:
+    def cancel_eviction(self, pod_uid: str) -> None:
         """The eviction was refused: the pod stays."""
         if self._assumptions.cancel_eviction(pod_uid):
             self._derive(pod_uid)
@@ -186,17 +186,17 @@ class SnapshotBuilder:
         self._owner_kinds.set(kind, readable=readable)
         self._derive_dependents((("kind", *kind),))
 
-    def hold(self, pod_uid: str, node: str, now: float) -> None:
+    def nominate(self, pod_uid: str, node: str, now: float) -> None:
         """Keep room on ``node`` for a pod that was nominated."""
         self._assumptions.nominate(pod_uid, node, now)
 
-    def hold_back(self, gang: str, until: float) -> None:
+    def back_off(self, gang: str, until: float) -> None:
         """Give a gang no room before ``until``: a decision about it could not be carried out."""
         self._assumptions.back_off(gang, until)
 
-    def avoid(self, device: DeviceKey, why: str, seconds: float) -> None:
+    def avoid_device(self, device: DeviceKey, reason: str, seconds: float) -> None:
         """Give a device that could not be made ready to nobody for a while."""
-        self._failed_devices.avoid(device, why, seconds)
+        self._failed_devices.avoid(device, reason, seconds)
 
     def snapshot(self, now: float) -> Snapshot:
         """The cluster as known at ``now``."""

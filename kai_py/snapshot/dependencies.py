@@ -194,7 +194,9 @@ class RecordingOwners:
         """A watched object by collection and name."""
         return self._get(collection, namespace, name)
 
-    def below(self, collection: str, namespace: str, parent: str) -> tuple[Unstructured, ...]:
+    def child_groups(
+        self, collection: str, namespace: str, parent: str
+    ) -> tuple[Unstructured, ...]:
         """Groups that name the composite group ``parent`` as theirs, by name."""
         self.looked_up.append(("below", collection, namespace, parent))
         return self._objects.child_groups(collection, namespace, parent)

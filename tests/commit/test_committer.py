@@ -7,6 +7,7 @@ from kai_py.commit.settings import CommitSettings
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import BUDGETS, PODS
 from kai_py.plan.plan import Action, Eviction, Nomination, Plan
+from tests.commit.assume_cache import RecordingAssumeCache
 from tests.commit.cluster import (
     JOB,
     NAMESPACE,
@@ -18,12 +19,11 @@ from tests.commit.cluster import (
     placed,
     refuse,
 )
-from tests.commit.room import RecordingRoom
 
 
 @pytest.fixture
 def room():
-    return RecordingRoom()
+    return RecordingAssumeCache()
 
 
 def eviction_of(pod, reason="preempted by higher priority workload team-a/Job/big"):

@@ -6,8 +6,8 @@ import pytest
 
 from kai_py.commit.claims.recovery import LeftoverTracker, find_leftover_claims, planned_pods
 from kai_py.plan.plan import GangPlacement, Placement, Plan
+from tests.commit.assume_cache import RecordingAssumeCache
 from tests.commit.cluster import SCHEDULER, Cluster, Crashed, device, gang_of, gang_with_claims
-from tests.commit.room import RecordingRoom
 
 SIZE = 3
 CALLS = 3 * SIZE
@@ -32,7 +32,7 @@ class Mortal:
 
 async def live_and_die(cluster: Cluster, gang: GangPlacement, calls: int, *, last_arrives: bool):
     transport = Mortal(cluster, calls, last_arrives=last_arrives)
-    committer = cluster.committer(RecordingRoom(), transport=transport)
+    committer = cluster.committer(RecordingAssumeCache(), transport=transport)
     committer.commit(Plan(placements=(gang,)), now=0.0)
     deaths = await asyncio.gather(*committer.tasks, return_exceptions=True)
     assert all(isinstance(death, Crashed) for death in deaths)
@@ -51,7 +51,7 @@ def plan_again(cluster: Cluster, gang: GangPlacement) -> Plan:
 
 
 async def follow(cluster: Cluster, plan: Plan) -> None:
-    committer = cluster.committer(RecordingRoom())
+    committer = cluster.committer(RecordingAssumeCache())
     committer.commit(plan, now=0.0)
     leftovers = find_leftover_claims(
         cluster.claims(), cluster.pods(), {SCHEDULER}, planned_pods(plan)
@@ -94,7 +94,7 @@ async def test_the_next_scheduler_dies_too(calls, last_arrives):
     again = plan_again(cluster, gang)
     if again.placements:
         transport = Mortal(cluster, calls, last_arrives=not last_arrives)
-        committer = cluster.committer(RecordingRoom(), transport=transport)
+        committer = cluster.committer(RecordingAssumeCache(), transport=transport)
         committer.commit(again, now=0.0)
         await asyncio.gather(*committer.tasks, return_exceptions=True)
     await follow(cluster, plan_again(cluster, gang))
@@ -111,7 +111,7 @@ async def test_dying_while_undoing_leaves_no_device_held(calls, last_arrives):
     cluster.add_claim("foreign")
     cluster.allocate("foreign", device("gpu-2", "node-a"), stranger)
     transport = Mortal(cluster, calls, last_arrives=last_arrives)
-    committer = cluster.committer(RecordingRoom(), transport=transport)
+    committer = cluster.committer(RecordingAssumeCache(), transport=transport)
     committer.commit(Plan(placements=(gang,)), now=0.0)
     await asyncio.gather(*committer.tasks, return_exceptions=True)
     await follow(cluster, Plan())

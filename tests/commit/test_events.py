@@ -16,8 +16,8 @@ from kai_py.commit.transaction import GangOutcome
 from kai_py.embedded.resources import EVENTS
 from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import Action, Eviction, Plan, Stage, Unplaced
+from tests.commit.assume_cache import RecordingAssumeCache
 from tests.commit.cluster import JOB, NO_ROLE, Cluster, gang_with_claims, refuse
-from tests.commit.room import RecordingRoom
 
 FREE = TokenBucket(1e6, 1000)
 
@@ -141,7 +141,7 @@ async def test_a_storm_of_events_does_not_delay_bindings(cluster):
     async with recording(cluster, TokenBucket(rate=1e-3, burst=1), drain=False) as recorder:
         for number in range(5000):
             recorder.record(event(str(number)))
-        committer = cluster.committer(RecordingRoom())
+        committer = cluster.committer(RecordingAssumeCache())
         committer.carry_out(Plan(placements=(gang,)), now=0.0)
         assert await committer.drain(5.0)
         assert len(cluster.nodes()) == 4

@@ -25,7 +25,7 @@ class Groups:
         left = self.groups - {name for _, name in self.owned}
         return {CLAIM: left} if left else {}
 
-    def own_group(self, namespace, name):
+    def adopt_group(self, namespace, name):
         self.owned.append((namespace, name))
 
 

@@ -10,6 +10,7 @@ from kai_py.commit.claims.binding_conditions import ReadinessPolicy
 from kai_py.commit.transaction import GangTransaction
 from kai_py.embedded.resources import CLAIMS
 from kai_py.plan.plan import Plan
+from tests.commit.assume_cache import RecordingAssumeCache
 from tests.commit.cluster import (
     NAMESPACE,
     SETTINGS,
@@ -20,7 +21,6 @@ from tests.commit.cluster import (
     placed,
     run,
 )
-from tests.commit.room import RecordingRoom
 
 
 async def test_devices_with_binding_conditions_are_waited_for(cluster):
@@ -116,7 +116,7 @@ async def test_a_device_that_could_not_be_made_ready_is_left_alone_for_a_while(c
         cluster.api.patch_status(CLAIMS, document, {"devices": [broken]})
 
     cluster.fail_once("get", "ResourceClaim", first(fail))
-    room = RecordingRoom()
+    room = RecordingAssumeCache()
     committer = cluster.committer(room)
     committer.carry_out(Plan(placements=(gang_of(placed(pod, "node-a", claim, allocation)),)), 0.0)
     assert await committer.drain(5.0)

@@ -10,6 +10,7 @@ from kai_py.api.references import PodRef
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import JOBS
 from kai_py.plan.plan import Plan
+from tests.commit.assume_cache import RecordingAssumeCache
 from tests.commit.cluster import (
     JOB,
     NAMESPACE,
@@ -19,13 +20,12 @@ from tests.commit.cluster import (
     placed,
     refuse,
 )
-from tests.commit.room import RecordingRoom
 from tests.commit.test_committer import carry_out, count, eviction_of
 
 
 @pytest.fixture
 def room():
-    return RecordingRoom()
+    return RecordingAssumeCache()
 
 
 @pytest.fixture

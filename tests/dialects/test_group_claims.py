@@ -281,7 +281,7 @@ def test_whose_a_group_without_pods_is_can_be_told():
     groups = cluster.planner.builder.releasable_claims
     ((found, names),) = groups.unknown_groups().items()
     assert (found.name, names) == ("train-gpu", {"train"})
-    groups.own_group("default", "train")
+    groups.adopt_group("default", "train")
     assert (own_groups(cluster), groups.unknown_groups()) == (OURS, {})
     assert outcome(cluster.plan()) == ([], ["urgent"], [])
 

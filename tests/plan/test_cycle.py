@@ -181,7 +181,7 @@ def test_room_that_is_being_freed_is_promised_and_kept():
     assert placed(plan) == {}
     [nomination] = plan.nominations
     assert (nomination.pod.name, nomination.node) == ("next", "a")
-    world.builder.hold(nomination.pod.uid, "a", 1_800_001_000.0)
+    world.builder.nominate(nomination.pod.uid, "a", 1_800_001_000.0)
     world.add(pod("quick", 1, queue="team", created=0, priority=99))
     again = world.plan(now=1001)
     assert placed(again) == {}, "held room is not given to others, whatever their priority"
@@ -255,7 +255,7 @@ def test_a_gang_whose_start_failed_leaves_its_room_to_others_for_a_while():
         pod("failing", queue="team", created=0),
         pod("next", queue="team", created=1),
     )
-    world.builder.hold_back("default/Pod/failing", START + 1005)
+    world.builder.back_off("default/Pod/failing", START + 1005)
     plan = world.plan(now=1000)
     assert placed(plan) == {"next": "a"}
     assert plan.unplaced[0].stage is Stage.SCHEDULER_ERROR

@@ -137,7 +137,7 @@ class Course:
             self.cluster.remove(self.pods.pop(each.pod.uid))
         for each in plan.nominations:
             if each.pod.uid in self.pods:
-                self.cluster.builder.hold(each.pod.uid, each.node, self.cluster.snapshot().now)
+                self.cluster.builder.nominate(each.pod.uid, each.node, self.cluster.snapshot().now)
 
 
 def budget(allowed):

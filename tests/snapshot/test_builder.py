@@ -227,12 +227,12 @@ def test_a_node_event_that_changes_nothing_relevant_keeps_the_columns():
 def test_a_pod_under_eviction_counts_as_leaving_until_it_is_refused():
     running = pod("p", 2, queue="team", node="a")
     world = cluster(node("a"), queue("team", 8), running)
-    world.builder.expect_leaving(running.metadata.uid)
+    world.builder.expect_eviction(running.metadata.uid)
     leaving = world.snapshot()
     assert leaving.releasing[leaving.resources.positions[GPU], 0] == 2
     assert [m.pod.name for m in leaving.terminating] == ["p"]
     assert not leaving.queue_allocated["team"].get("gpu")
-    world.builder.expect_staying(running.metadata.uid)
+    world.builder.cancel_eviction(running.metadata.uid)
     staying = world.snapshot()
     assert not staying.releasing.any()
     assert staying.terminating == ()

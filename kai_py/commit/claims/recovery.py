@@ -149,13 +149,13 @@ CLAIMS_WITH_MANAGERS: Kind[Unstructured] = Kind(
 class ClaimingGroups(Protocol):
     """PodGroups that claims are reserved for, and whose these groups are."""
 
-    def own_groups(self) -> frozenset[GroupKey]:
+    def our_groups(self) -> frozenset[GroupKey]:
         """Groups of ours, with pods or without: their claims are ours to give back."""
 
     def unknown_groups(self) -> Mapping[ClaimRef, frozenset[str]]:
         """Names of the groups, all without pods, of which it is not known whose they are."""
 
-    def own_group(self, namespace: str, name: str) -> None:
+    def adopt_group(self, namespace: str, name: str) -> None:
         """The group is ours, also once it has no pods; nothing for one that is not there."""
 
 
@@ -184,7 +184,7 @@ class GroupOwnership:
             self._backoff.reset(claim.uid)
             self._read_claims.add(claim)
             for group in groups if ours else ():
-                self._groups.own_group(claim.namespace, group)
+                self._groups.adopt_group(claim.namespace, group)
 
     async def _is_ours(self, claim: ClaimRef) -> bool:
         served = CLAIMS_WITH_MANAGERS.at(self._access.claims.version)

@@ -69,7 +69,9 @@ class _OwnersFor:
             return None
         return self._mirror.objects(known).get((namespace, name))
 
-    def below(self, _collection: str, _namespace: str, _parent: str) -> tuple[Unstructured, ...]:
+    def child_groups(
+        self, _collection: str, _namespace: str, _parent: str
+    ) -> tuple[Unstructured, ...]:
         return ()
 
     def schedulers(self, pod: Pod) -> tuple[str, ...]:

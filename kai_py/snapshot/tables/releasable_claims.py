@@ -61,7 +61,7 @@ class ReleasableClaims:
             gangs,
         )
 
-    def own_groups(self) -> frozenset[GroupKey]:
+    def our_groups(self) -> frozenset[GroupKey]:
         """Groups of ours that claims are reserved for, with pods or without."""
         return frozenset(
             (ref.namespace, group)
@@ -78,7 +78,7 @@ class ReleasableClaims:
             if not any(self._is_known(ref.namespace, group) for group in groups)
         }
 
-    def own_group(self, namespace: str, name: str) -> None:
+    def adopt_group(self, namespace: str, name: str) -> None:
         """The group is ours, also once it has no pods; nothing for one that is not there."""
         if self._is_group(namespace, name):
             self._adopted_groups.add((namespace, name))
@@ -108,7 +108,7 @@ class ReleasableClaims:
         """A group that is not known yet is seen with a later change of the pod, or its end."""
         named = pod_group_of(pod)
         if named is not None and pod.spec.scheduler_name in self._ours:
-            self.own_group(*named)
+            self.adopt_group(*named)
 
     def _apply_claim(self, old: object | None, new: object | None) -> None:
         before, after = _reservations(old, "pods"), _reservations(new, "pods")

@@ -229,10 +229,10 @@ def test_ten_thousand_claims_of_one_gang_stop_nobody():
 def test_a_device_that_could_not_be_made_ready_is_given_to_nobody_for_a_while():
     world = cluster(*hardware(1, 2), queue("team", 8), claiming_job("one", 1, queue="team"))
     [(_, first)] = devices(world.plan(now=1.0))
-    world.builder.avoid(("gpu.nvidia.com", "n0", first), "AttachFailed", 60.0)
+    world.builder.avoid_device(("gpu.nvidia.com", "n0", first), "AttachFailed", 60.0)
     [(_, second)] = devices(world.plan(now=2.0))
     assert second != first
-    world.builder.avoid(("gpu.nvidia.com", "n0", second), "AttachFailed", 60.0)
+    world.builder.avoid_device(("gpu.nvidia.com", "n0", second), "AttachFailed", 60.0)
     [unplaced] = world.plan(now=3.0).unplaced
     assert "2 tainted scheduling.kai.io/binding-failed=AttachFailed:NoSchedule" in unplaced.message
     assert devices(world.plan(now=62.5)) == [("n0", first)]

@@ -1,7 +1,7 @@
 """A snapshot builder that only remembers what commit told it."""
 
 
-class RecordingRoom:
+class RecordingAssumeCache:
     def __init__(self) -> None:
         self.assumed: dict[str, str] = {}
         self.forgotten: list[str] = []
@@ -10,24 +10,24 @@ class RecordingRoom:
         self.avoided: list[tuple] = []
         self.held_back: list[str] = []
 
-    def assume(self, pod, node, claims=None, gpus=(), making=None, *, volumes=()) -> None:
+    def assume(self, pod, node, claims=None, gpus=(), new_claim=None, *, volumes=()) -> None:
         self.assumed[pod.uid] = node
 
     def forget(self, pod_uid) -> None:
         self.assumed.pop(pod_uid, None)
         self.forgotten.append(pod_uid)
 
-    def avoid(self, device, why, seconds) -> None:
-        self.avoided.append((device, why, seconds))
+    def avoid_device(self, device, reason, seconds) -> None:
+        self.avoided.append((device, reason, seconds))
 
-    def hold_back(self, gang, until) -> None:
+    def back_off(self, gang, until) -> None:
         self.held_back.append(gang)
 
-    def hold(self, pod_uid, node, now) -> None:
+    def nominate(self, pod_uid, node, now) -> None:
         self.held[pod_uid] = node
 
-    def expect_leaving(self, pod_uid) -> None:
+    def expect_eviction(self, pod_uid) -> None:
         self.leaving.add(pod_uid)
 
-    def expect_staying(self, pod_uid) -> None:
+    def cancel_eviction(self, pod_uid) -> None:
         self.leaving.discard(pod_uid)
