@@ -67,7 +67,7 @@ def measure_explaining(node_count: int, waiting: int) -> Measured:
         explain_protections(state, gangs, actions)
         spent.append(time.perf_counter() - start)
 
-    with patch.object(cycle, "tell_protections", timed):
+    with patch.object(cycle, "explain_protections", timed):
         whole, plan = median_seconds(lambda: cluster.decide(snapshot), prepare=cluster.forget)
     records, explained = median_seconds(lambda: explain_all(snapshot, plan))
     told = sorted(spent)[len(spent) // 2]

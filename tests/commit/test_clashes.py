@@ -64,10 +64,10 @@ class World(Cluster):
         try:
             yield
             for _ in range(1000):
-                if not self.clashes._open:
+                if not self.clashes._unresolved:
                     return
                 await asyncio.sleep(0.005)
-            raise AssertionError(f"never settled: {self.clashes._open}")
+            raise AssertionError(f"never settled: {self.clashes._unresolved}")
         finally:
             task.cancel()
 

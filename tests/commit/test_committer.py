@@ -56,11 +56,11 @@ async def test_a_gang_is_assumed_at_once_and_stays_so_when_bound(cluster, room):
     assert room.assumed == {placement.pod.uid: "node-a" for placement in gang.pods}
     assert cluster.calls == []
     assert committer.pods_in_flight == room.assumed.keys()
-    assert committer.carries(gang.pods[0].reserve[0].uid)
+    assert committer.is_committing(gang.pods[0].reserve[0].uid)
     assert await committer.drain(5.0)
     assert room.forgotten == []
     assert committer.pods_in_flight == frozenset()
-    assert not committer.carries(gang.pods[0].reserve[0].uid)
+    assert not committer.is_committing(gang.pods[0].reserve[0].uid)
     assert count(cluster.metrics.bindings, "bound") == 2
     assert count(cluster.metrics.gangs, "allocate", "bound") == 1
 

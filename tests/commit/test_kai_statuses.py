@@ -142,7 +142,7 @@ def test_waiting_for_ones_own_pods_is_no_condition_and_one_attempt_stays_told():
     full = cluster(node("n", 2), queue("q", 8), job_with_pods("big", 3, queue="q"))
     status = written(group_patch(full, "big"))
     roomy = cluster(node("n", 8), queue("q", 8), job_with_pods("big", 3, queue="q"))
-    assert group_patch(roomy, "big", status, attempted=True) is None
+    assert group_patch(roomy, "big", status, attempts_exhausted=True) is None
 
 
 def test_pods_of_a_group_that_asks_so_are_not_marked():

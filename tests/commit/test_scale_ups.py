@@ -29,7 +29,7 @@ def waits(stage=Stage.TOPOLOGY, found=0, needed=8):
 
 def stage_after(scale_ups, plan, nodes, now):
     names = [f"node-{number}" for number in range(nodes)]
-    return scale_ups.heeded(plan, names, now).unplaced[0].stage
+    return scale_ups.suppress_ineffective(plan, names, now).unplaced[0].stage
 
 
 def scale_up(scale_ups, plan, nodes, now):
@@ -44,7 +44,7 @@ def test_a_gang_stops_calling_after_so_many_scale_ups_without_effect(scale_ups, 
     assert scale_up(scale_ups, waits(), 2, 0.0) is Stage.TOPOLOGY
     assert scale_up(scale_ups, waits(), 3, 1000.0) is Stage.SCALE_UP_INEFFECTIVE
     assert wakes == [SETTLED, SETTLED]
-    (told,) = scale_ups.heeded(waits(), ["node-0"], 2000.0).unplaced
+    (told,) = scale_ups.suppress_ineffective(waits(), ["node-0"], 2000.0).unplaced
     assert told.message == (
         "no rack; 2 scale-ups made no more room for it, so it calls for no more nodes."
     )
@@ -70,8 +70,8 @@ def test_a_gang_that_asks_for_something_else_calls_again(scale_ups):
 
 
 def test_a_gang_that_came_during_a_scale_up_is_not_counted_in(scale_ups):
-    scale_ups.heeded(waits(needed=1), ["node-0"], 0.0)
-    scale_ups.heeded(waits(needed=1), ["node-0", "node-1"], 1.0)
+    scale_ups.suppress_ineffective(waits(needed=1), ["node-0"], 0.0)
+    scale_ups.suppress_ineffective(waits(needed=1), ["node-0", "node-1"], 1.0)
     assert stage_after(scale_ups, waits(), 2, 2.0) is Stage.TOPOLOGY
     assert stage_after(scale_ups, waits(), 2, 301.0) is Stage.TOPOLOGY
     assert scale_up(scale_ups, waits(), 3, 1000.0) is Stage.TOPOLOGY

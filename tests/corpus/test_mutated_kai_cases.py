@@ -77,7 +77,7 @@ def decisions(plan):
     return (
         sorted((p.pod.name, p.node) for each in plan.placements for p in each.pods),
         sorted((n.pod.name, n.node) for n in plan.nominations),
-        sorted((e.pod.name, e.action, e.moved_to) for e in plan.evictions),
+        sorted((e.pod.name, e.action, e.relocated_to) for e in plan.evictions),
     )
 
 
@@ -85,7 +85,7 @@ def movements(snapshot, plan):
     """By gang: pods that got a node (with it), pods that are lost, pods that stay or move."""
     nodes = {p.pod.uid: p.node for each in plan.placements for p in each.pods}
     nodes |= {n.pod.uid: n.node for n in plan.nominations}
-    lost = {e.pod.uid for e in plan.evictions if not e.moved_to}
+    lost = {e.pod.uid for e in plan.evictions if not e.relocated_to}
     came, went, stay = {}, {}, {}
     for key, gang in snapshot.gangs.items():
         came[key] = [(m, nodes[m.pod.uid]) for m in gang.members if m.pod.uid in nodes]
@@ -110,7 +110,7 @@ def check_nodes(snapshot, plan, came, went):
             post(member, node, 1)
         for member in went[gang]:
             post(member, member.node, -1)
-    moved = {e.pod.uid: e.moved_to for e in plan.evictions if e.moved_to}
+    moved = {e.pod.uid: e.relocated_to for e in plan.evictions if e.relocated_to}
     for member in (m for gang in snapshot.gangs.values() for m in gang.bound):
         if member.pod.uid in moved:
             post(member, member.node, -1)
@@ -138,12 +138,12 @@ def check_victims(snapshot, plan):
         (victim, member), winner = owners[eviction.pod.uid], eviction.beneficiary
         if eviction.action is Action.STALE:
             continue
-        assert victim.can_give_back([member])
+        assert victim.is_preemptible([member])
         assert winner in winners, f"{eviction.pod.name} leaves for nobody"
-        if eviction.action is Action.PREEMPT and not eviction.moved_to:
+        if eviction.action is Action.PREEMPT and not eviction.relocated_to:
             assert snapshot.gangs[winner].queue == victim.queue
             assert snapshot.gangs[winner].priority > victim.priority
-        if eviction.action is Action.RECLAIM and not eviction.moved_to:
+        if eviction.action is Action.RECLAIM and not eviction.relocated_to:
             assert snapshot.gangs[winner].queue != victim.queue
 
 
@@ -156,10 +156,10 @@ def check_queues(snapshot, came, stay):
         for queue in line(specs, gang.queue):
             for member in (*stay[key], *new):
                 held[queue].update(member.charge)
-                fixed[queue].update(member.charge if gang.is_fixed(member) else {})
+                fixed[queue].update(member.charge if gang.is_non_preemptible(member) else {})
             for member in new:
                 given[queue].update(member.charge)
-                bound[queue].update(member.charge if gang.is_fixed(member) else {})
+                bound[queue].update(member.charge if gang.is_non_preemptible(member) else {})
     for name, spec in specs.items():
         for resource in (r for r, amount in given[name].items() if amount):
             assert held[name][resource] <= spec.max.get(resource, np.inf) + SLACK, name

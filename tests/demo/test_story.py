@@ -50,7 +50,7 @@ def evict(told, action, *names, gang="gang"):
 
 
 def seen(told, milestone, workload="gang"):
-    return told.has_seen([MilestoneReached(workload, milestone)])
+    return told.has_reached([MilestoneReached(workload, milestone)])
 
 
 def test_a_gang_has_started_when_all_its_pods_are_bound():

@@ -138,7 +138,7 @@ def test_pods_that_come_later_go_where_the_device_is():
 
 
 def gpus(cluster):
-    return cluster.snapshot().queue_usage["team"].get("gpu", 0.0)
+    return cluster.snapshot().queue_allocated["team"].get("gpu", 0.0)
 
 
 def test_the_claim_is_paid_for_once_by_whoever_is_left():

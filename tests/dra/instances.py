@@ -129,7 +129,7 @@ def hold_initial(question, state, node):
         if device["whole"] or device["held"]:
             consumed = (("m", device["held"] * 10**9),) if device["held"] else ()
             held = DeviceAllocation(int(device["whole"]), int(bool(consumed)), consumed)
-            state.set_holding(DeviceID("d", node, device["name"]), held)
+            state.set_device_allocation(DeviceID("d", node, device["name"]), held)
 
 
 def _slice(node, name, content):

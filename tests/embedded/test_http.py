@@ -104,7 +104,7 @@ async def test_refusals_act_so_many_times_on_what_they_match(served, client):
     assert (await get(client, f"{MAPS}/a"))[0] == 404
     assert (await get(client, MAPS))[0] == 429
     assert (await get(client, MAPS))[0] == 200
-    assert fault.acted == 2
+    assert fault.hits == 2
 
 
 async def test_a_fault_can_skip_and_can_last(served, client):

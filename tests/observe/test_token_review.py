@@ -74,8 +74,8 @@ async def test_few_answers_are_kept_and_no_token(monkeypatch):
     reviews = TokenReviews(ApiServer())
     for number in range(10):
         await reviews(f"secret-{number}", "/v1/state")
-    assert len(reviews._kept) == 3
-    assert "secret" not in repr(reviews._kept)
+    assert len(reviews._cache) == 3
+    assert "secret" not in repr(reviews._cache)
 
 
 async def test_a_server_that_does_not_answer_opens_nothing_and_is_asked_again():

@@ -67,7 +67,7 @@ def pod(number):
 def place(narrator, *numbers, action=Action.ALLOCATE):
     pods = tuple(Placement(pod(number), f"node-{number}") for number in numbers)
     bound = tuple(BindingResult(each.pod, each.node, BindingOutcome.BOUND) for each in pods)
-    narrator.tell_outcome(GangOutcome(GangPlacement(KEY, JOB, "team", action, pods), bound))
+    narrator.report_outcome(GangOutcome(GangPlacement(KEY, JOB, "team", action, pods), bound))
 
 
 def evict(narrator, number):
@@ -82,7 +82,7 @@ def evict(narrator, number):
         beneficiary_queue="rival",
         reason="reclaimed by workload default/other",
     )
-    narrator.tell_eviction(EvictionResult(eviction, EvictionOutcome.EVICTED))
+    narrator.report_eviction(EvictionResult(eviction, EvictionOutcome.EVICTED))
 
 
 def test_pods_that_were_placed_together_are_one_decision(narrator, recorder):
@@ -115,7 +115,7 @@ def test_waiting_is_told_once_for_each_stage(narrator, recorder):
         (9.0, Stage.QUEUE_MAX, "above the max"),
     ):
         recorder.now = now
-        narrator.tell_pending(Unplaced(KEY, JOB, "team", stage, message, ()))
+        narrator.report_pending(Unplaced(KEY, JOB, "team", stage, message, ()))
     told = decisions_of_events(recorder)
     assert [(each.stage, each.former_stage, each.message) for each in told] == [
         ("Resources", "", "no room"),

@@ -119,7 +119,7 @@ class World:
             queues=self.queues or (QueueInfo(name="team", deserved={"gpu": 1000.0}),),
             queue_allocated=_sums(self.gangs, lambda each: each.allocated),
             queue_requested=_sums(self.gangs, lambda each: each.requested),
-            queue_non_preemptible=_sums(self.gangs, lambda each: each.fixed),
+            queue_non_preemptible=_sums(self.gangs, lambda each: each.non_preemptible),
             below_min_members=tuple(
                 each.key for each in self.gangs if each.stale_since is not None
             ),

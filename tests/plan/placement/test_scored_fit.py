@@ -77,7 +77,7 @@ def test_rows_ahead_are_those_of_one_pod_after_the_other(
         shape = pods[0][1].shape
         with (
             mock.patch.object(score_nodes, "NODES_AT_ONCE", chunk[0]),
-            mock.patch.object(score_nodes, "COPIES_AT_ONCE", chunk[1]),
+            mock.patch.object(score_nodes, "REPLICAS_AT_ONCE", chunk[1]),
         ):
             foreseen = fit_of(trial, shape, strategy, mask, preference).next_rows(count)
         each = fit_of(trial, shape, strategy, mask, preference)

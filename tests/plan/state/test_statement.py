@@ -88,7 +88,7 @@ def state(trial):
             column
             for number in sorted(shapes)
             for room in Capacity
-            if (parts := trial.share_room(shapes[number], room, 9))
+            if (parts := trial.gpu_share_replicas(shapes[number], room, 9))
             for column in (parts.shared, parts.total)
         ),
         np.array(sorted(trial.placed)),

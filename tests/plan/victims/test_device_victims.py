@@ -219,4 +219,4 @@ def test_a_pod_whose_devices_nobody_takes_stays_as_it_is():
 
 
 def evicted_to(plan):
-    return {each.pod.name: each.moved_to for each in plan.evictions}
+    return {each.pod.name: each.relocated_to for each in plan.evictions}

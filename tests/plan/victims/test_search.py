@@ -17,7 +17,7 @@ WHO_FITS = replace(NATIVE, bypass_policy=BypassPolicy.BYPASS_FIRST)
 
 
 def moves(plan):
-    return {e.pod.name: e.moved_to for e in plan.evictions}
+    return {e.pod.name: e.relocated_to for e in plan.evictions}
 
 
 def nominated(plan):

@@ -95,7 +95,7 @@ def test_every_victim_is_legal(world):
         if eviction.action is Action.RECLAIM:
             assert victim.queue != winner.queue
         if eviction.action is Action.CONSOLIDATE:
-            assert eviction.moved_to
+            assert eviction.relocated_to
 
 
 @pytest.mark.slow
@@ -107,7 +107,7 @@ def test_no_victim_is_superfluous(world):
         world, gangs=tuple(g for g in world.gangs if not g.key.endswith(("wait1", "wait2")))
     )
     plan = alone.plan()
-    if not plan.evictions or any(e.moved_to for e in plan.evictions):
+    if not plan.evictions or any(e.relocated_to for e in plan.evictions):
         return
     after = replayed(alone, plan)
     owners = gangs_by_pod(alone)
