@@ -21,7 +21,7 @@ def values_schema() -> Document:
     config = Configuration.model_json_schema(by_alias=True)
     definitions = config.pop("$defs", {})
     # The configuration may leave the port to the system; a Service needs one that is known.
-    definitions["Http"]["properties"]["port"]["minimum"] = 1
+    definitions["HttpConfig"]["properties"]["port"]["minimum"] = 1
     secret = _object({"name": {**TEXT, "pattern": DNS_SUBDOMAIN}}, "name")
     values = _object(
         {

@@ -76,5 +76,5 @@ def test_what_is_remembered_is_bounded(monkeypatch):
     kept = interning.Interning()
     for i in range(50):
         kept.intern(plain(pod("p", team=f"team-{i}")))
-    assert len(kept._interned) <= 3
+    assert len(kept._strings) <= 3
     assert all(len(table) <= 3 for table in kept._parts.values())

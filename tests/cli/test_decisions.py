@@ -42,7 +42,7 @@ def lines(capsys):
 
 
 async def test_decisions_are_json_lines(url, log, capsys):
-    log.note(view_of(ROOM).plan, ROOM.gangs, ROOM.now)
+    log.record(view_of(ROOM).plan, ROOM.gangs, ROOM.now)
     await asyncio.to_thread(decisions.command, url=url)
     assert [(d["number"], d["kind"]) for d in lines(capsys)] == [(1, "waiting"), (2, "placed")]
     await asyncio.to_thread(decisions.command, url=url, since="1")
@@ -60,7 +60,7 @@ async def test_followed_they_come_as_they_are_made(url, log, capsys):
     while "waiting" not in seen:
         await asyncio.sleep(0.02)
         seen += capsys.readouterr().out
-    log.note(view_of(ROOM).plan, ROOM.gangs, ROOM.now)
+    log.record(view_of(ROOM).plan, ROOM.gangs, ROOM.now)
     while "placed" not in seen:
         await asyncio.sleep(0.02)
         seen += capsys.readouterr().out
@@ -81,13 +81,13 @@ async def test_followed_across_a_restart_nothing_is_missed(log, capsys, monkeypa
             seen += capsys.readouterr().out
         return [json.loads(line)["number"] for line in seen.splitlines()]
 
-    log.note(view_of(ROOM).plan, ROOM.gangs, ROOM.now)
+    log.record(view_of(ROOM).plan, ROOM.gangs, ROOM.now)
     async with serve(probes, HttpAccess("127.0.0.1"), 0) as port:
         url = f"http://127.0.0.1:{port}"
         query = {"since": "1"}
         following = asyncio.create_task(decisions._print(url, None, query, follow=True))
         assert await printed(1) == [2]
-        log.note(view_of(WAITS).plan, WAITS.gangs, WAITS.now)
+        log.record(view_of(WAITS).plan, WAITS.gangs, WAITS.now)
         assert await printed(1) == [3]
     fresh = DecisionLog()
     fresh.record(view_of(WAITS).plan, WAITS.gangs, WAITS.now)

@@ -66,7 +66,7 @@ def notes(capsys, *files, code=None):
             command(list(files), json=True)
         assert left.value.exit_code == code
     found = json.loads(capsys.readouterr().out)
-    return {(note["subject"], note["field"]): (note["verdict"], note["text"]) for note in found}
+    return {(note["subject"], note["field"]): (note["compatibility"], note["text"]) for note in found}
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_a_cluster_is_read_where_no_file_is_named(tmp_path, capsys):
 
     asyncio.run(scene())
     found = json.loads(capsys.readouterr().out)
-    assert [(note["subject"], note["verdict"]) for note in found] == [
+    assert [(note["subject"], note["compatibility"]) for note in found] == [
         ("Topology/dc", "works"),
         ("SchedulingShard/dc", "missing"),
     ]

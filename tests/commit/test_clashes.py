@@ -20,7 +20,7 @@ class Told:
     def __init__(self):
         self.said = []
 
-    def tell_clash(self, clash, verdict):
+    def report_device_conflict(self, clash, verdict):
         self.said.append((clash.earlier.name, clash.later.name, clash.device[2], verdict))
 
 

@@ -41,7 +41,7 @@ def eviction_of(pod, reason="preempted by higher priority workload team-a/Job/bi
 
 
 async def carry_out(committer, plan):
-    committer.carry_out(plan, now=0.0)
+    committer.commit(plan, now=0.0)
     assert await committer.drain(5.0)
 
 
@@ -52,7 +52,7 @@ def count(metric, *labels):
 async def test_a_gang_is_assumed_at_once_and_stays_so_when_bound(cluster, room):
     gang = gang_with_claims(cluster, 2)
     committer = cluster.committer(room)
-    committer.carry_out(Plan(placements=(gang,)), now=0.0)
+    committer.commit(Plan(placements=(gang,)), now=0.0)
     assert room.assumed == {placement.pod.uid: "node-a" for placement in gang.pods}
     assert cluster.calls == []
     assert committer.pods_in_flight == room.assumed.keys()
@@ -68,7 +68,7 @@ async def test_a_gang_is_assumed_at_once_and_stays_so_when_bound(cluster, room):
 async def test_a_gang_under_way_is_not_started_twice(cluster, room):
     plan = Plan(placements=(gang_with_claims(cluster, 2),))
     committer = cluster.committer(room)
-    committer.carry_out(plan, now=0.0)
+    committer.commit(plan, now=0.0)
     await carry_out(committer, plan)
     assert cluster.made("create", "Pod/binding") == 2
 

@@ -142,7 +142,7 @@ async def test_a_storm_of_events_does_not_delay_bindings(cluster):
         for number in range(5000):
             recorder.record(event(str(number)))
         committer = cluster.committer(RecordingAssumeCache())
-        committer.carry_out(Plan(placements=(gang,)), now=0.0)
+        committer.commit(Plan(placements=(gang,)), now=0.0)
         assert await committer.drain(5.0)
         assert len(cluster.nodes()) == 4
 

@@ -5,7 +5,7 @@ from tests.commit.cluster import Cluster, device
 
 
 def doubles(cluster, claim, allocation):
-    return [double.holder.name for double in cluster.holders.doubles(claim, allocation)]
+    return [double.holder.name for double in cluster.holders.other_holders(claim, allocation)]
 
 
 def test_a_device_allocated_twice_is_found(cluster):

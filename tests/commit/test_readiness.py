@@ -118,7 +118,7 @@ async def test_a_device_that_could_not_be_made_ready_is_left_alone_for_a_while(c
     cluster.fail_once("get", "ResourceClaim", first(fail))
     room = RecordingAssumeCache()
     committer = cluster.committer(room)
-    committer.carry_out(Plan(placements=(gang_of(placed(pod, "node-a", claim, allocation)),)), 0.0)
+    committer.commit(Plan(placements=(gang_of(placed(pod, "node-a", claim, allocation)),)), 0.0)
     assert await committer.drain(5.0)
     assert room.avoided == [(("gpu.example.com", "node-a", "gpu-0"), "Broken", 60.0)]
     assert 60.0 in cluster.wakes

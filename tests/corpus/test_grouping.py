@@ -152,6 +152,6 @@ def written(tree: Subgroup):
 def by_leaf(gang):
     leaves: dict[str, list[str]] = {}
     for member in gang.members:
-        leaves.setdefault(member.leaf, []).append(member.pod.name)
+        leaves.setdefault(member.subgroup, []).append(member.pod.name)
     names = {leaf: sorted(pods) for leaf, pods in leaves.items()}
     return names[""] if list(names) == [""] else names

@@ -124,10 +124,10 @@ def check_nodes(snapshot, plan, came, went):
 def check_floors(snapshot, came, went, stay):
     for key, gang in snapshot.gangs.items():
         if came[key]:
-            leaves = Counter(m.leaf for m in (*stay[key], *(m for m, _ in came[key])))
+            leaves = Counter(m.subgroup for m in (*stay[key], *(m for m, _ in came[key])))
             assert is_satisfied(gang.tree, leaves), f"{key} starts below its floor"
         if went[key] and stay[key] and gang.is_satisfied:
-            leaves = Counter(m.leaf for m in stay[key])
+            leaves = Counter(m.subgroup for m in stay[key])
             assert is_satisfied(gang.tree, leaves), f"{key} is left below its floor"
 
 

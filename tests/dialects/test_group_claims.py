@@ -223,7 +223,7 @@ def test_the_devices_of_another_schedulers_group_are_not_counted_on():
 
 
 def own_groups(cluster):
-    return cluster.planner.builder.vacated.own_groups()
+    return cluster.planner.builder.releasable_claims.our_groups()
 
 
 OURS = frozenset({("default", "train")})

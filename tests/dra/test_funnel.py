@@ -67,7 +67,7 @@ def funnel_of(slices, claims, *, held=(), among=None):
 
 
 def removed(funnel, step):
-    return sum(each.devices for o in funnel.options for each in o.removed if each.step is step)
+    return sum(each.devices for o in funnel.options for each in o.rejected if each.check is step)
 
 
 def test_the_failing_condition_and_the_nearest_device_are_named():

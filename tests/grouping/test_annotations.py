@@ -41,7 +41,7 @@ def test_every_segment_of_a_job_gets_a_domain_of_its_own():
     at = placed(Cluster(TEAM, racks(a=2, b=3, c=1), train).plan())
     assert at["train-0"] == at["train-1"] != at["train-2"] == at["train-3"]
     assert placed(Cluster(TEAM, racks(a=2, b=1, c=1), train).plan()) == {}
-    assert gang(*train).tree.floor() == 4, "all pods of a Job are its floor"
+    assert gang(*train).tree.min_pods() == 4, "all pods of a Job are its floor"
 
 
 def test_a_size_that_makes_no_sense_is_told_with_its_key():

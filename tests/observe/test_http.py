@@ -138,8 +138,8 @@ async def test_api_calls_are_counted_by_verb_kind_and_code(state, get):
 
 def look_at(state, snapshot):
     state.view = view_of(snapshot)
-    state.decisions.note(state.view.plan, snapshot.gangs, snapshot.now)
-    state.shares.note(state.view.plan, snapshot.now)
+    state.decisions.record(state.view.plan, snapshot.gangs, snapshot.now)
+    state.shares.record(state.view.plan, snapshot.now)
 
 
 WAITING = gang("train", pods=2, gpus=8)

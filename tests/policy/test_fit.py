@@ -57,7 +57,7 @@ def test_mirrored_requests_bind_only_where_the_resource_is_reported():
     allocatable[gpu] = [8, 0]
     free = allocatable.copy()
     free[gpu] = [3, -5]
-    wanted = shape(requests={"pods": 1.0}, mirrored={"nvidia.com/gpu": 2.0})
+    wanted = shape(requests={"pods": 1.0}, plugin_equivalents={"nvidia.com/gpu": 2.0})
     copies = replicas_that_fit(wanted, RESOURCES, free, np.ones(2, bool), allocatable)
     assert list(copies) == [1, 100]
 

@@ -10,7 +10,7 @@ HOUR = 3600.0
 RESOURCES = ("gpu",)
 
 
-def advance(history, now, allocated, remembered=None, total=8.0):
+def advance(history, now, allocated, recorded=None, total=8.0):
     names = sorted(allocated)
     found = history.advance(
         now,
@@ -18,7 +18,7 @@ def advance(history, now, allocated, remembered=None, total=8.0):
         RESOURCES,
         allocated=np.array([[allocated[name] for name in names]], np.float64),
         total=np.array([total]),
-        remembered=remembered or {},
+        recorded=remembered or {},
     )
     return dict(zip(names, found[0].tolist(), strict=True))
 
@@ -45,10 +45,10 @@ def test_a_restart_goes_on_with_what_statuses_remember():
     advance(first, 0.0, {"a": 8, "b": 0})
     advance(first, HOUR, {"a": 0, "b": 0})
     records = first.records(HOUR)
-    restarted = advance(second, HOUR, {"a": 0, "b": 0}, remembered=records)
+    restarted = advance(second, HOUR, {"a": 0, "b": 0}, recorded=records)
     assert restarted == pytest.approx({"a": 1, "b": 0})
     stale = {"a": UsageRecord(0.0, {"gpu": 0.0}, {"gpu": 1.0})}
-    assert advance(second, HOUR, {"a": 0, "b": 0}, remembered=stale) == restarted
+    assert advance(second, HOUR, {"a": 0, "b": 0}, recorded=stale) == restarted
 
 
 @given(st.lists(st.tuples(st.floats(1, HOUR), st.integers(0, 8)), min_size=1, max_size=12))

@@ -38,7 +38,7 @@ def requests(found):
 
 
 def uses(found):
-    return [(use.container_name, use.request_name) for use in found.uses]
+    return [(use.container_name, use.request_name) for use in found.container_uses]
 
 
 def test_each_container_has_a_request_named_by_where_it_stands():

@@ -242,7 +242,7 @@ KINDS = {
     "Pod": "pods",
     "Node": "nodes",
     "Job": "jobs",
-    "QueueSpec": "queues",
+    "QueueInfo": "queues",
     "ResourceSlice": "resourceslices",
     "ResourceClaim": "resourceclaims",
     "DeviceClass": "deviceclasses",

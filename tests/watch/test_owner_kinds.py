@@ -38,7 +38,7 @@ class Server:
         ]
         return json.dumps({"resources": resources}).encode()
 
-    async def peek(self, resource):
+    async def check_list(self, resource):
         if self.refuses:
             raise failure(403)
 

@@ -52,8 +52,8 @@ def test_the_floor_fills_the_first_segments_and_the_rest_needs_nobody():
         ("segment-1", 1),
         ("segment-2", 0),
     ]
-    assert found.tree.floor() == 4
-    assert [member.leaf for member in found.members][2:4] == ["segment-0", "segment-1"]
+    assert found.tree.min_pods() == 4
+    assert [member.subgroup for member in found.members][2:4] == ["segment-0", "segment-1"]
 
 
 def test_indexes_beyond_the_pods_that_run_at_once_go_round():
@@ -61,7 +61,7 @@ def test_indexes_beyond_the_pods_that_run_at_once_go_round():
         *indexed(4, {SIZE: "2"}, pods=0),
         pod("x", owner=job("train", 4, KAI, {SIZE: "2"}), labels={INDEX: "6"}),
     )
-    assert [member.leaf for member in found.members] == ["segment-1"]
+    assert [member.subgroup for member in found.members] == ["segment-1"]
 
 
 @pytest.mark.parametrize(

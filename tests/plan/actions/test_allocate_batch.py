@@ -68,7 +68,7 @@ def worlds(draw):
 def test_the_plan_is_that_of_one_by_one(each: World):
     with patch.multiple("kai_py.plan.actions.allocate_batch", FIRST_LOOKAHEAD=3, FEW=0):
         at_once = each.plan()
-    with patch.object(EquivalentGangs, "place", return_value=False):
+    with patch.object(EquivalentGangs, "place_batch", return_value=False):
         assert each.plan() == at_once
 
 
@@ -90,7 +90,7 @@ def test_queues_with_pods_of_kinds_of_their_own_take_one_step():
     all_of_them = world({"n0": 16, "n1": 20, "n2": 24}, *waiting, queues=queues)
     with patch.object(GangQueue, "pop", autospec=True, return_value=None) as pop:
         plan = all_of_them.plan()
-    with patch.object(EquivalentGangs, "place", return_value=False):
+    with patch.object(EquivalentGangs, "place_batch", return_value=False):
         assert all_of_them.plan() == plan
     assert len(plan.placements) == 30
     assert pop.call_count == 1
@@ -103,7 +103,7 @@ def test_gangs_of_some_pods_take_one_step():
     all_of_them = world({f"n{i}": 8 for i in range(9)}, *waiting, queues=queues)
     with patch.object(GangQueue, "pop", autospec=True, return_value=None) as pop:
         plan = all_of_them.plan()
-    with patch.object(EquivalentGangs, "place", return_value=False):
+    with patch.object(EquivalentGangs, "place_batch", return_value=False):
         assert all_of_them.plan() == plan
     assert sum(len(each.pods) for each in plan.placements) == 59
     assert pop.call_count == 1

@@ -38,7 +38,7 @@ def shares(
 ):
     table, _ = kept.tree(queues, resources)
     demand = np.full((len(resources), len(queues)), gpus)
-    return kept.divided(table, np.array(total[: len(resources)]), demand, rules, past)
+    return kept.compute(table, np.array(total[: len(resources)]), demand, rules, past)
 
 
 def test_the_same_inputs_are_divided_once(divisions):
