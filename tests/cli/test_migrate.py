@@ -66,7 +66,9 @@ def notes(capsys, *files, code=None):
             command(list(files), json=True)
         assert left.value.exit_code == code
     found = json.loads(capsys.readouterr().out)
-    return {(note["subject"], note["field"]): (note["compatibility"], note["text"]) for note in found}
+    return {
+        (note["subject"], note["field"]): (note["compatibility"], note["text"]) for note in found
+    }
 
 
 @pytest.fixture

@@ -91,7 +91,9 @@ def state_of(given, inventory):
         }
         before = holdings.get(device_id(each), DeviceAllocation())
         holdings[device_id(each)] = DeviceAllocation(
-            before.exclusive_holders, before.shares, tuple(sorted((k, v) for k, v in consumed.items() if v))
+            before.exclusive_holders,
+            before.shares,
+            tuple(sorted((k, v) for k, v in consumed.items() if v)),
         )
     for device, holding in holdings.items():
         state.set_device_allocation(device, holding)

@@ -18,7 +18,7 @@ def advance(history, now, allocated, recorded=None, total=8.0):
         RESOURCES,
         allocated=np.array([[allocated[name] for name in names]], np.float64),
         total=np.array([total]),
-        recorded=remembered or {},
+        recorded=recorded or {},
     )
     return dict(zip(names, found[0].tolist(), strict=True))
 

@@ -66,7 +66,7 @@ def worlds(draw):
 )
 @given(worlds())
 def test_the_plan_is_that_of_one_by_one(each: World):
-    with patch.multiple("kai_py.plan.actions.allocate_batch", FIRST_LOOKAHEAD=3, FEW=0):
+    with patch.multiple("kai_py.plan.actions.allocate_batch", FIRST_LOOKAHEAD=3, SMALL_BATCH=0):
         at_once = each.plan()
     with patch.object(EquivalentGangs, "place_batch", return_value=False):
         assert each.plan() == at_once

@@ -53,14 +53,14 @@ def agrees(running, shape, preference):
     nodes, resources = trial.snapshot.nodes, trial.snapshot.resources
     now, fresh = (
         replicas_that_fit(shape, resources, trial.free(room), running.allowed, nodes.allocatable)
-        for room in (Capacity.IDLE, running.room)
+        for room in (Capacity.IDLE, running.capacity)
     )
-    if running.room is Capacity.FUTURE_IDLE:
+    if running.capacity is Capacity.FUTURE_IDLE:
         preference = preference + np.where(now > 0, BONUS, 0.0)
-    slack = trial.free(running.room)[resources.positions["nvidia.com/gpu"]]
+    slack = trial.free(running.capacity)[resources.positions["nvidia.com/gpu"]]
     taken = fill(1, fresh, preference, slack)
-    assert running.first() == (taken[0][0] if taken else None)
-    assert running.copies.tolist() == fresh.tolist()
+    assert running.first_row() == (taken[0][0] if taken else None)
+    assert running.replicas.tolist() == fresh.tolist()
 
 
 def members(trial, prefix):
@@ -99,7 +99,7 @@ def test_kept_equals_fresh(done, tiers, kept_for):
                 for other in range(NODES):
                     _place(trial, waiting[kind], other, room)
             else:
-                first = kept[kind].first() if act == "first" else row
+                first = kept[kind].first_row() if act == "first" else row
                 _place(trial, waiting[kind], first, room)
             if keep:
                 attempt.keep()
@@ -113,8 +113,8 @@ def _place(trial, waiting, row, room):
         return
     gang, member = waiting[-1]
     free = trial.free(room)[:, row]
-    if (trial.vector(member.shape) <= free).all():
-        trial.place(gang, [member], row, Action.ALLOCATE, room=room)
+    if (trial.request_vector(member.shape) <= free).all():
+        trial.place(gang, [member], row, Action.ALLOCATE, capacity=room)
         waiting.pop()
 
 

@@ -32,7 +32,7 @@ def picks(scoring, trial):
 
 
 steps = st.lists(
-    st.tuples(st.sampled_from(["place_batch", "evict"]), st.integers(0, 9), st.integers(0, 1)),
+    st.tuples(st.sampled_from(["place", "evict"]), st.integers(0, 9), st.integers(0, 1)),
     max_size=8,
 )
 
@@ -58,11 +58,11 @@ def test_remembered_levels_are_those_scored_anew(done, strategy, room, keep):
 
 def act(trial, scoring, kind, index, row, room):
     gangs = sorted(trial.snapshot.gangs.values(), key=lambda gang: gang.key)
-    if kind == "place_batch":
+    if kind == "place":
         waiting = [(g, m) for g in gangs for m in g.pending if m.pod.uid not in trial.placed]
         gang, member = waiting[index % len(waiting)]
-        if trial.place(gang, [member], row, Action.ALLOCATE, room=room):
-            scoring.nodes(trial, room).note(member.shape, row)
+        if trial.place(gang, [member], row, Action.ALLOCATE, capacity=room):
+            scoring.nodes(trial, room).record_gpu_class(member.shape, row)
         return
     running = [(g, m) for g in gangs for m in g.bound if m.pod.uid not in trial.evicted]
     if running:

@@ -34,11 +34,11 @@ def made(plan):
     """Pod to the devices of the claim that is made for it."""
     return {
         each.pod.name: [
-            result.device for result in each.make.claim.status.allocation.devices.results
+            result.device for result in each.create_claim.claim.status.allocation.devices.results
         ]
         for gang in plan.placements
         for each in gang.pods
-        if each.make is not None
+        if each.create_claim is not None
     }
 
 
@@ -48,13 +48,13 @@ def carried_out(world, plan):
         for each in gang.pods:
             before = world._known["pods", (each.pod.namespace, each.pod.name)]
             status = before.status
-            if each.make is not None:
-                claim = each.make.claim
+            if each.create_claim is not None:
+                claim = each.create_claim.claim
                 world.add(
                     replace(claim, metadata=replace(claim.metadata, uid=f"u-{claim.metadata.name}"))
                 )
                 told = PodExtendedResourceClaimStatus(
-                    resource_claim_name=claim.metadata.name, request_mappings=each.make.uses
+                    resource_claim_name=claim.metadata.name, request_mappings=each.create_claim.uses
                 )
                 status = replace(status, extended_resource_claim_status=told)
             world.add(

@@ -70,11 +70,11 @@ def state(trial):
     everywhere = np.ones(len(trial.snapshot.nodes), dtype=bool)
     return (
         trial.idle.copy(),
-        trial.later.copy(),
-        trial.quota.standing.allocated.copy(),
-        trial.quota.standing.non_preemptible.copy(),
+        trial.future_idle.copy(),
+        trial.quota.usage.allocated.copy(),
+        trial.quota.usage.non_preemptible.copy(),
         *(
-            trial.devices.copies(shapes[number], everywhere, 9, room)
+            trial.devices.replicas(shapes[number], everywhere, 9, room)
             for number in sorted(shapes)
             for room in Capacity
         ),
@@ -82,7 +82,7 @@ def state(trial):
             copies
             for number in sorted(shapes)
             for room in Capacity
-            if (copies := trial.limits.copies(shapes[number], room, 9)) is not None
+            if (copies := trial.limits.replicas(shapes[number], room, 9)) is not None
         ),
         *(
             column
@@ -103,7 +103,7 @@ def do(trial, step):
         waiting = [(g, m) for g in gangs for m in g.pending if m.pod.uid not in trial.placed]
         if waiting:
             gang, member = waiting[index % len(waiting)]
-            trial.place(gang, [member], row, Action.ALLOCATE, room=room)
+            trial.place(gang, [member], row, Action.ALLOCATE, capacity=room)
         return
     running = [(g, m) for g in gangs for m in g.bound if m.pod.uid not in trial.evicted]
     if running:
@@ -191,4 +191,4 @@ def gang_of(trial, member):
 def told(trial, members):
     for member in members:
         for room in Capacity:
-            trial.limits.copies(member.shape, room, 2)
+            trial.limits.replicas(member.shape, room, 2)
