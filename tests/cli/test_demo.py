@@ -9,7 +9,6 @@ import re
 import signal
 import struct
 import subprocess
-import sys
 import termios
 from collections import defaultdict
 from xml.etree import ElementTree
@@ -25,10 +24,10 @@ from kai_py.watch.client import connect
 from kai_py.watch.credentials import Kubeconfig
 from kai_py.watch.kinds import JOBS, PODS, QUEUES
 from tests.support.cluster.eventually import eventually
+from tests.support.program import KAI_PY
 
 pytestmark = pytest.mark.cluster
 
-KAI_PY = [sys.executable, "-c", "from kai_py.cli.main import main; main()"]
 SPEED = ("--speed", "10")
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 GANGS = {"llm": 4, "protein": 2, "vision": 8, "urgent": 5, "peak": 10}

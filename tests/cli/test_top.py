@@ -7,7 +7,6 @@ import os
 import pty
 import signal
 import struct
-import sys
 import termios
 
 import pytest
@@ -15,8 +14,9 @@ import pytest
 from kai_py.api.crd import crds
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.nodes import h100_node
+from tests.support.program import KAI_PY
 
-TOP = [sys.executable, "-c", "from kai_py.cli.main import main; main()", "top"]
+TOP = [*KAI_PY, "top"]
 PATIENCE = 60.0
 INTO_SCREEN, OUT_OF_SCREEN = b"\x1b[?1049h", b"\x1b[?1049l"
 SHOWN, HIDDEN = b"\x1b[?25h", b"\x1b[?25l"

@@ -9,23 +9,23 @@ A test module under ``tests/corpus`` names its table and takes one case per test
 
     def test_case(case): ...         # runs once per case
 
-The tables are no part of the project. They are read from ``$KAI_PY_DATA``, by default
-``<repository>/../shared/data``; where that directory is missing the tests skip and say so.
+The tables are no part of the project; where they are missing the tests skip and say so
+(``tests.support.repository``).
 
 A case that we answer differently on purpose stands with its reason in ``deviations.yaml``. It still
 runs: it must fail, or else the entry is out of date and that is the failure.
 """
 
 import json
-import os
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.support.repository import DATA, needs
+
 HERE = Path(__file__).parent
-DATA = Path(os.environ.get("KAI_PY_DATA") or HERE.parents[1].parent / "shared" / "data")
 DEVIATIONS = yaml.safe_load((HERE / "deviations.yaml").read_text()) or {}
 OUTCOMES = pytest.StashKey[dict[str, dict[str, str]]]()
 WORST_FIRST = ("failing", "deviating", "passed")
@@ -39,8 +39,7 @@ def pytest_generate_tests(metafunc):
     if "case" not in metafunc.fixturenames or not hasattr(metafunc.module, "TABLE"):
         return
     if not DATA.is_dir():
-        missing = pytest.mark.skip(reason=f"no tables at {DATA}; point KAI_PY_DATA at them")
-        metafunc.parametrize("case", [pytest.param(None, marks=missing, id="no-data")])
+        metafunc.parametrize("case", [pytest.param(None, marks=needs(DATA), id="no-data")])
         return
     table = metafunc.module.TABLE
     cases = getattr(metafunc.module, "read_cases", _named_cases(table))(DATA)

@@ -10,8 +10,7 @@ from kai_py.config import Configuration, LeaderElectionConfig, WebhookConfig
 from kai_py.deploy.chart import IMAGE, NAMESPACE, PORT, REPLICAS, SCHEDULER, WEBHOOK_PORT, chart
 from kai_py.deploy.objects import CONFIGURATION_FILE, Installation, manifests
 from tests.deploy.helm import render
-
-CHART = Path(__file__).parents[2] / "charts" / "kai-py"
+from tests.support.repository import CHART
 
 
 def built_once(test):

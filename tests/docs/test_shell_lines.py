@@ -13,7 +13,8 @@ import yaml
 
 from benchmarks import __main__ as command
 from tests.deploy.helm import render
-from tests.docs.pages import PAGES, ROOT, shell_lines
+from tests.docs.pages import PAGES, shell_lines
+from tests.support.repository import CHART, ROOT
 
 LINES = sorted({line.partition(" #")[0].strip() for page in PAGES for line in shell_lines(page)})
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -57,7 +58,7 @@ def test_the_chart_takes_the_values(line):
             for part in above:
                 place = place.setdefault(part, {})
             place[last] = yaml.safe_load(value)
-    done = render(ROOT / "charts" / "kai-py", "gpu", json.dumps(values))
+    done = render(CHART, "gpu", json.dumps(values))
     assert done.returncode == 0, done.stderr
 
 

@@ -25,7 +25,7 @@ from tests.cli.test_simulate import SCENARIO
 from tests.cluster.controlplane import binaries
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.cluster.gangs.test_frameworks import Framework, owned, owner, served
-from tests.docs.pages import PAGES, ROOT, commands, label, shell_lines
+from tests.docs.pages import PAGES, commands, label, shell_lines
 from tests.docs.test_commands import needs_files_only
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
@@ -40,6 +40,7 @@ from tests.support.cluster.manifests import (
 )
 from tests.support.cluster.scheduling import Running, scheduling
 from tests.support.cluster.view import View
+from tests.support.repository import ROOT
 
 LASTING = {
     "run": "tests/cluster/installation/test_dry_run.py",
