@@ -1,7 +1,8 @@
 """What holds for every test.
 
-Properties are judged by their answer, not by the time it takes: machines here are noisy. The same
-commit gives the same verdict; ``HYPOTHESIS_PROFILE=explore`` looks for new examples instead.
+Properties are judged by their answer, not by the time it takes, and deadlines grow with what the
+machine is busy with (``tests.support.patience``). The same commit gives the same verdict;
+``HYPOTHESIS_PROFILE=explore`` looks for new examples instead.
 """
 
 import gc
@@ -12,6 +13,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.patience import patience
+
 settings.register_profile(
     "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -19,6 +22,17 @@ settings.register_profile(
     "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+TEST_SECONDS = 300
+"""The longest that a test may take on a quiet machine."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each test longer on a slow or busy machine, unless ``--timeout`` says how long."""
+    if config.option.timeout is None:
+        config.option.timeout = patience(TEST_SECONDS)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,6 +15,7 @@ from kai_py.planner import Planner
 from kai_py.scheduler import Scheduler
 from kai_py.watch.client import Client, connect
 from kai_py.watch.credentials import Anonymous
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.cluster
 
@@ -93,7 +94,7 @@ async def scheduling(cluster, *, identity="one", on_plan=lambda _plan: None, dry
             yield scheduler
         finally:
             scheduler.stop()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(patience(20)):
                 await running
 
 
@@ -139,7 +140,7 @@ def reasons(cluster, job):
 
 
 async def until(condition, within=10.0):
-    for _ in range(round(within / 0.02)):
+    for _ in range(round(patience(within) / 0.02)):
         if condition():
             return
         await asyncio.sleep(0.02)
@@ -276,7 +277,7 @@ async def test_a_scheduler_killed_at_any_write_leaves_a_gang_to_be_completed(clu
         scheduler = Scheduler(dying, configuration, Metrics(CollectorRegistry()), identity="dying")
         task = asyncio.create_task(scheduler.run())
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait_for(task, 10)
+            await asyncio.wait_for(task, patience(10))
     assert bound(cluster, "train") < 8
     async with scheduling(cluster, identity="next"):
         await until(lambda: bound(cluster, "train") == 8)

@@ -19,6 +19,7 @@ from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import job, pod, pod_spec, queue
 from tests.support.cluster.scheduling import EAGER, scheduling
 from tests.support.cluster.view import View, devices_of
+from tests.support.patience import patience
 
 MADE = "resource.kubernetes.io/extended-resource-claim"
 
@@ -141,7 +142,7 @@ async def test_who_comes_after_a_killed_scheduler_starts_the_gang(
             metrics = Metrics(CollectorRegistry())
             task = asyncio.create_task(Scheduler(dying, EAGER, metrics, identity="first").run())
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait_for(task, 20)
+                await asyncio.wait_for(task, patience(20))
         assert len(await view.bound("train")) < 3
         async with scheduling(cluster):
             await running(view, "train", 3)

@@ -18,6 +18,7 @@ from tests.cluster.fake_kubelet.nodes import gpu_nodes
 from tests.support.cluster.api import ApiError
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
+from tests.support.patience import patience
 
 NUMBERS = itertools.count()
 SIZE = 8
@@ -142,7 +143,7 @@ async def scheduling(cluster: Cluster):
             yield
         finally:
             scheduler.stop()
-            await asyncio.wait_for(running, 30)
+            await asyncio.wait_for(running, patience(30))
 
 
 def make_scheduler(client: Client) -> Scheduler:
@@ -207,7 +208,7 @@ async def test_who_comes_after_a_killed_scheduler_completes_the_gang(place: Plac
         dying = Client(KillAfter(client.transport, writes, lambda: task.cancel("killed")))
         task = asyncio.create_task(make_scheduler(dying).run())
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait_for(task, 20)
+            await asyncio.wait_for(task, patience(20))
     assert await place.bound("train") < SIZE
 
     async def started():

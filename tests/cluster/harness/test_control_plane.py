@@ -10,6 +10,7 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane, StartError, control_plane
 from tests.support.cluster.api import Api
+from tests.support.patience import patience
 
 KEEP_RUNNING = """
 import sys, time
@@ -72,7 +73,7 @@ def test_nothing_outlives_the_program_that_started_it(tmp_path: Path, end: signa
     assert all(_alive(pid) for pid in pids)
     starter.send_signal(end)
     starter.communicate()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + patience(5)
     while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(_alive(pid) for pid in pids)

@@ -24,6 +24,7 @@ from tests.cluster.controlplane.toolchain import (
     find_go,
     go_environment,
 )
+from tests.support.patience import patience
 
 MODULE = Path(__file__).parent
 SOURCES = ("go.mod", "go.sum", "main.go")
@@ -91,7 +92,7 @@ def _run(
         text=True,
     )
     try:
-        said = process.communicate(timeout=seconds)[1]
+        said = process.communicate(timeout=patience(seconds))[1]
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

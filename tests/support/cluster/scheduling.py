@@ -21,6 +21,7 @@ from tests.support.cluster.api import Api, ApiError, Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.view import condition
+from tests.support.patience import patience
 from tests.support.repository import CRDS
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -97,7 +98,7 @@ async def scheduling(
                 yield Running(scheduler, metrics)
             finally:
                 scheduler.stop()
-                async with asyncio.timeout(STOP_SECONDS):
+                async with asyncio.timeout(patience(STOP_SECONDS)):
                     await task
     finally:
         logger.removeHandler(errors)
