@@ -14,6 +14,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.patience import patience
+from tests.support.skips import NoSkips, strict
+from tests.support.totals import Totals
 
 settings.register_profile(
     "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -30,9 +32,12 @@ TEST_SECONDS = 300
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Give each test longer on a slow or busy machine, unless ``--timeout`` says how long."""
+    """Time limits of this machine unless ``--timeout`` says one, totals, and no skips in CI."""
     if config.option.timeout is None:
         config.option.timeout = patience(TEST_SECONDS)
+    config.pluginmanager.register(Totals(), "totals")
+    if strict():
+        config.pluginmanager.register(NoSkips(), "no skips")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -17,22 +17,16 @@ runs: it must fail, or else the entry is out of date and that is the failure.
 """
 
 import json
-from collections import Counter
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.support.repository import DATA, needs
+from tests.support.totals import TOTALS
 
 HERE = Path(__file__).parent
 DEVIATIONS = yaml.safe_load((HERE / "deviations.yaml").read_text()) or {}
-OUTCOMES = pytest.StashKey[dict[str, dict[str, str]]]()
-WORST_FIRST = ("failing", "deviating", "passed")
-
-
-def pytest_configure(config):
-    config.stash[OUTCOMES] = {}
 
 
 def pytest_generate_tests(metafunc):
@@ -68,7 +62,6 @@ def pytest_pyfunc_call(pyfuncitem):
     if key is None:
         return (yield)
     table, case = key
-    outcomes = pyfuncitem.config.stash[OUTCOMES].setdefault(table, {})
     reason = (DEVIATIONS.get(table) or {}).get(case)
     outcome = "failing"
     try:
@@ -81,15 +74,5 @@ def pytest_pyfunc_call(pyfuncitem):
             raise
         outcome, result = "deviating", True
     finally:
-        seen = outcomes.get(case, "passed")
-        outcomes[case] = min(seen, outcome, key=WORST_FIRST.index)
+        pyfuncitem.user_properties.append((TOTALS, (table, case, outcome)))
     return result
-
-
-def pytest_terminal_summary(terminalreporter, config):
-    for table, outcomes in sorted(config.stash[OUTCOMES].items()):
-        count = Counter(outcomes.values())
-        terminalreporter.write_line(
-            f"{table}: {count['passed']} passed, {count['deviating']} deviating on purpose, "
-            f"{count['failing']} failing"
-        )
