@@ -46,6 +46,12 @@ def render(chart: Path, namespace: str, values: str) -> subprocess.CompletedProc
     return subprocess.run(command, input=values, check=False, capture_output=True, text=True)
 
 
+def missing() -> str | None:
+    """Build it if needed; say why it cannot be built here and now, None when it is there."""
+    program = _program()
+    return str(program) if isinstance(program, _NotToBeHad) else None
+
+
 @cache
 def _program() -> Path | _NotToBeHad:
     directory = user_cache() / "kai-py" / "helm"
