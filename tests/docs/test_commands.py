@@ -1,4 +1,8 @@
-"""Every `kai-py …` line of the documentation is one that the command line takes; some are run."""
+"""Every `kai-py …` line of the documentation is one that the command line takes.
+
+Those that need files of the repository only are run here, as processes; those that ask a cluster by
+tests/cluster/docs/test_commands.py.
+"""
 
 import subprocess
 
