@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.repository import NO_DATA, ROOT
 
+pytestmark = pytest.mark.slow
+
 CONFTEST = """
 from tests.support.skips import NoSkips, strict
 from tests.support.totals import Totals
