@@ -95,14 +95,16 @@ async def test_custom_resources_show_their_columns(cluster: Cluster, kubectl, tm
     assert "8" in row.split()
 
 
-async def test_a_watch_prints_rows_as_they_come(cluster: Cluster, kubectl):
-    watching = asyncio.create_task(
-        kubectl("get", "cm", "-w", "--no-headers", "--request-timeout=5s", "-l", "seen=yes")
-    )
-    await asyncio.sleep(1)
+async def test_a_watch_prints_rows_as_they_come(kubectl, start_kubectl):
+    watching = await start_kubectl("get", "cm", "-w", "--no-headers", "-l", "seen=yes")
     names = ("one", "two")
     documents = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": n}} for n in names]
     await kubectl("create", "-f", "-", stdin=yaml.safe_dump_all(documents))
-    await kubectl("label", "configmap", *names, "seen=yes")
-    output = await watching
-    assert [line.split()[0] for line in output.splitlines()] == ["one", "two"]
+    try:
+        for name in names:
+            await kubectl("label", "configmap", name, "seen=yes")
+            line = await asyncio.wait_for(watching.stdout.readline(), patience(15))
+            assert line.decode().split()[0] == name
+    finally:
+        watching.terminate()
+        await watching.wait()
