@@ -1,7 +1,8 @@
 """What holds for every test.
 
-Properties are judged by their answer, not by the time it takes: machines here are noisy. The same
-commit gives the same verdict; ``HYPOTHESIS_PROFILE=explore`` looks for new examples instead.
+Properties are judged by their answer, not by the time it takes, and deadlines grow with what the
+machine is busy with (``tests.support.patience``). The same commit gives the same verdict;
+``HYPOTHESIS_PROFILE=explore`` looks for new examples instead.
 """
 
 import gc
@@ -12,6 +13,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.patience import patience
+from tests.support.skips import NoSkips, strict
+from tests.support.totals import Totals
+
 settings.register_profile(
     "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -19,6 +24,20 @@ settings.register_profile(
     "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+TEST_SECONDS = 300
+"""The longest that a test may take on a quiet machine."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Time limits of this machine unless ``--timeout`` says one, totals, and no skips in CI."""
+    if config.option.timeout is None:
+        config.option.timeout = patience(TEST_SECONDS)
+    config.pluginmanager.register(Totals(), "totals")
+    if strict():
+        config.pluginmanager.register(NoSkips(), "no skips")
 
 
 @pytest.hookimpl(wrapper=True)

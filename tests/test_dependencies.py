@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.support.repository import ROOT
+
 BY_NAME = {"kubernetes", "celpy"}
 """Used by name: kai_py/watch/credentials.py imports the one, kai_py/cel/parse.py reads a file."""
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[1]
+from tests.support.repository import CRDS, ROOT
+
 pytestmark = pytest.mark.slow
 
 
@@ -81,7 +82,7 @@ def test_an_installed_command_needs_no_repository(kai_py):
 
 def test_installed_definitions_are_those_of_the_repository(kai_py):
     printed = list(yaml.safe_load_all(kai_py("crds")))
-    files = sorted((ROOT / "crds").glob("*.yaml"))
+    files = sorted(CRDS.glob("*.yaml"))
     assert printed == [yaml.safe_load(path.read_text(encoding="utf-8")) for path in files]
 
 

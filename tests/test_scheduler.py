@@ -13,8 +13,10 @@ from kai_py.embedded.faults import Fault, Refuse
 from kai_py.observe.metrics import Metrics
 from kai_py.planner import Planner
 from kai_py.scheduler import Scheduler
-from kai_py.watch.client import Client, connect
+from kai_py.watch.client import connect
 from kai_py.watch.credentials import Anonymous
+from tests.support.dying import run_until_killed
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.cluster
 
@@ -93,7 +95,7 @@ async def scheduling(cluster, *, identity="one", on_plan=lambda _plan: None, dry
             yield scheduler
         finally:
             scheduler.stop()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(patience(20)):
                 await running
 
 
@@ -139,7 +141,7 @@ def reasons(cluster, job):
 
 
 async def until(condition, within=10.0):
-    for _ in range(round(within / 0.02)):
+    for _ in range(round(patience(within) / 0.02)):
         if condition():
             return
         await asyncio.sleep(0.02)
@@ -246,37 +248,18 @@ async def test_a_gang_with_claims_gets_a_device_each_or_none(cluster):
     assert consumers == {pod["metadata"]["name"] for pod in pods(cluster, "train")}
 
 
-class KillAfter:
-    """Ends the scheduler in front of the n-th write to a claim or binding."""
-
-    def __init__(self, transport, writes, kill):
-        self.transport = transport
-        self.left = writes
-        self.kill = kill
-
-    async def send(self, call, *, timeout_seconds=None):
-        if call.kind.startswith("ResourceClaim") or call.kind == "Pod/binding":
-            self.left -= call.verb in ("patch", "create")
-        if self.left < 0:
-            self.kill()
-            await asyncio.Event().wait()
-        return await self.transport.send(call, timeout_seconds=timeout_seconds)
-
-    def stream(self, call, *, idle):
-        return self.transport.stream(call, idle=idle)
-
-
 @pytest.mark.usefixtures("devices")
 @pytest.mark.parametrize("writes", [1, 5, 8, 12, 15, 16, 17, 20, 23])
 async def test_a_scheduler_killed_at_any_write_leaves_a_gang_to_be_completed(cluster, writes):
     submit(cluster, "train", 8, claim=True)
     async with connect(Anonymous(cluster.url)) as client:
         configuration = Configuration(leader_election=LeaderElectionConfig(enabled=False))
-        dying = Client(KillAfter(client.transport, writes, lambda: task.cancel("killed")))
-        scheduler = Scheduler(dying, configuration, Metrics(CollectorRegistry()), identity="dying")
-        task = asyncio.create_task(scheduler.run())
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait_for(task, 10)
+
+        def make(client):
+            metrics = Metrics(CollectorRegistry())
+            return Scheduler(client, configuration, metrics, identity="dying")
+
+        await run_until_killed(client, make, writes)
     assert bound(cluster, "train") < 8
     async with scheduling(cluster, identity="next"):
         await until(lambda: bound(cluster, "train") == 8)

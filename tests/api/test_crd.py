@@ -1,11 +1,9 @@
-from pathlib import Path
-
 import yaml
 
 from kai_py.api.crd import crd_yaml, crds, queue_crd
 from kai_py.api.queue import Queue
+from tests.support.repository import CRDS
 
-COMMITTED = Path(__file__).parents[2] / "crds"
 STRUCTURAL_KEYS = {
     *("description", "type", "default", "required", "properties", "items", "additionalProperties"),
     *("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "maxProperties"),
@@ -29,7 +27,7 @@ def nodes(node, path="", depth=0):
 
 def test_committed_files_are_what_the_models_give():
     generated = {name: crd_yaml(crd) for name, crd in crds().items()}
-    committed = {path.name: path.read_text(encoding="utf-8") for path in COMMITTED.glob("*.yaml")}
+    committed = {path.name: path.read_text(encoding="utf-8") for path in CRDS.glob("*.yaml")}
     assert committed == generated, "run `make generate` and commit the result"
 
 

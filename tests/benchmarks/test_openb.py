@@ -2,9 +2,7 @@
 
 import csv
 import gzip
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -13,9 +11,7 @@ from benchmarks.openb.curve import allocation_curve
 from benchmarks.openb.replay import PlacedPod, replay
 from benchmarks.openb.trace import TracePod, read_trace, target_shapes, whole_gpus
 from kai_py.policy.score.strategies import ScoreStrategy
-
-ROOT = Path(__file__).parents[2]
-DATA = Path(os.environ.get("KAI_PY_DATA") or ROOT.parent / "shared" / "data") / "openb"
+from tests.support.repository import OPENB, needs
 
 
 @pytest.fixture
@@ -97,19 +93,19 @@ def test_the_default_scores_where_gpus_could_be_left_over(small):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"no trace at {DATA}; point KAI_PY_DATA at it")
+@needs(OPENB)
 @pytest.mark.parametrize(
     ("strategy", "published", "within"),
     [("best-fit", "bestfit", 0.011), ("packing", "packing", 0.011), ("fgd", "fgd", 0.1)],
 )
 def test_published_curves_are_met(strategy, published, within):
-    with gzip.open(DATA / "published_alloc.csv.gz", "rt") as lines:
+    with gzip.open(OPENB / "published_alloc.csv.gz", "rt") as lines:
         [curve] = [
             row
             for row in csv.DictReader(lines)
             if (row["list"], row["policy"], row["seed"]) == ("default", published, "42")
         ]
-    trace = read_trace(DATA, "default", 42)
+    trace = read_trace(OPENB, "default", 42)
     placed = replay(trace, ScoreStrategy(strategy))
     audit(trace, placed)
     ours = allocation_curve(placed, trace.capacity)
@@ -118,9 +114,9 @@ def test_published_curves_are_met(strategy, published, within):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"no trace at {DATA}; point KAI_PY_DATA at it")
+@needs(OPENB)
 def test_ours_packs_the_trace_better_than_fragmentation_gradient_descent():
-    trace = read_trace(DATA, "default", 42)
+    trace = read_trace(OPENB, "default", 42)
     given = {
         strategy: allocation_curve(replay(trace, strategy), trace.capacity)[130]
         for strategy in (ScoreStrategy.FGD, ScoreStrategy.FRUGAL)
@@ -129,9 +125,9 @@ def test_ours_packs_the_trace_better_than_fragmentation_gradient_descent():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"no trace at {DATA}; point KAI_PY_DATA at it")
+@needs(OPENB)
 def test_the_default_packs_whole_gpus_better_than_fragmentation_gradient_descent():
-    trace = whole_gpus(read_trace(DATA, "default", 42))
+    trace = whole_gpus(read_trace(OPENB, "default", 42))
     given = {
         name: allocation_curve(replay(trace, chosen_strategy(name, trace)), trace.capacity)[130]
         for name in ("default", "fgd")

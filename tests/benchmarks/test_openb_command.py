@@ -5,23 +5,20 @@ The check reads the same files anew and shares no code with the replay.
 
 import csv
 import gzip
-import os
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
 from benchmarks.openb.__main__ import main
+from tests.support.repository import OPENB, absent
 
-ROOT = Path(__file__).parents[2]
-DATA = Path(os.environ.get("KAI_PY_DATA") or ROOT.parent / "shared" / "data") / "openb"
 LISTS = (
     "default", "gpushare40", "gpushare100", "multigpu20", "multigpu50", "gpuspec10", "gpuspec33",
     "cpu100", "cpu250",
 )  # fmt: skip
-FEW = ("default", "gpushare40", "gpuspec10")
-"""One of each kind is replayed in `make test-fast`."""
+FEW = ("default",)
+"""Replayed in `make test-fast` too."""
 EVERY = 40
 """One node in so many is kept."""
 
@@ -35,18 +32,18 @@ def rows_of(path):
 
 @pytest.fixture(scope="module")
 def published():
-    if not DATA.is_dir():
-        pytest.skip(f"no trace at {DATA}; point KAI_PY_DATA at it")
-    return rows_of(DATA / "nodes_gpu.csv")
+    if reason := absent(OPENB):
+        pytest.skip(reason)
+    return rows_of(OPENB / "nodes_gpu.csv")
 
 
 def a_part(published, name, directory):
     """The trace with few of its nodes, and enough of its arrivals to ask for 130 % of those."""
-    [order] = [o for o in rows_of(DATA / f"orders_{name}.csv.gz") if o["seed"] == "43"]
+    [order] = [o for o in rows_of(OPENB / f"orders_{name}.csv.gz") if o["seed"] == "43"]
     nodes = published[::EVERY]
     ranks = [int(rank) for rank in order["node_rank"].split()][::EVERY]
     ranks = [sorted(ranks).index(rank) for rank in ranks]
-    pods = sorted(rows_of(DATA / f"pods_{name}.csv.gz"), key=lambda pod: pod["pod"])
+    pods = sorted(rows_of(OPENB / f"pods_{name}.csv.gz"), key=lambda pod: pod["pod"])
     room, taken = 1300 * sum(int(node["gpus"]) for node in nodes), []
     for position in map(int, order["pods"].split()):
         if room <= 0:
@@ -55,7 +52,7 @@ def a_part(published, name, directory):
         taken.append(position)
     lines = [",".join(nodes[0]), *(",".join(node.values()) for node in nodes)]
     (directory / "nodes_gpu.csv").write_text("\n".join(lines) + "\n")
-    (directory / f"pods_{name}.csv.gz").write_bytes((DATA / f"pods_{name}.csv.gz").read_bytes())
+    (directory / f"pods_{name}.csv.gz").write_bytes((OPENB / f"pods_{name}.csv.gz").read_bytes())
     with gzip.open(directory / f"orders_{name}.csv.gz", "wt") as file:
         cells = (" ".join(map(str, taken)), " ".join(map(str, ranks)))
         file.write(f"seed,pods,node_rank\n43,{cells[0]},{cells[1]}\n")

@@ -9,7 +9,6 @@ import re
 import signal
 import struct
 import subprocess
-import sys
 import termios
 from collections import defaultdict
 from xml.etree import ElementTree
@@ -25,10 +24,11 @@ from kai_py.watch.client import connect
 from kai_py.watch.credentials import Kubeconfig
 from kai_py.watch.kinds import JOBS, PODS, QUEUES
 from tests.support.cluster.eventually import eventually
+from tests.support.patience import patience
+from tests.support.program import KAI_PY
 
 pytestmark = pytest.mark.cluster
 
-KAI_PY = [sys.executable, "-c", "from kai_py.cli.main import main; main()"]
 SPEED = ("--speed", "10")
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 GANGS = {"llm": 4, "protein": 2, "vision": 8, "urgent": 5, "peak": 10}
@@ -40,7 +40,7 @@ def stream():
         [*KAI_PY, "demo", "--json", *SPEED],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=patience(120),
         check=False,
     )
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr
@@ -147,7 +147,7 @@ def test_without_a_terminal_it_is_a_plain_log_until_nothing_runs():
         [*KAI_PY, "demo", "--until-idle", *SPEED],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=patience(120),
         check=False,
         env={**os.environ, "FORCE_COLOR": "", "TERM": "xterm-256color"},
     )
@@ -197,7 +197,7 @@ async def test_served_it_is_a_cluster_to_work_with():
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
-        told = (await asyncio.wait_for(running.stderr.readline(), 60)).decode()
+        told = (await asyncio.wait_for(running.stderr.readline(), patience(60))).decode()
         kubeconfig = told.removeprefix("kubeconfig: ").strip()
         async for line in running.stdout:
             if b"Jobs completed in" in line:
@@ -218,7 +218,7 @@ async def test_served_it_is_a_cluster_to_work_with():
 
             await eventually(all_bound, what="the pods of a Job of our own on nodes")
         running.send_signal(signal.SIGINT)
-        assert await asyncio.wait_for(running.wait(), 30) == 0
+        assert await asyncio.wait_for(running.wait(), patience(30)) == 0
         assert await asyncio.to_thread(os.path.exists, kubeconfig) is False
         assert await running.stderr.read() == b""
     finally:
@@ -232,7 +232,7 @@ def test_interrupted_it_says_so_with_its_exit_code():
     ) as running:
         assert running.stdout.readline()
         running.send_signal(signal.SIGINT)
-        output, errors = running.communicate(timeout=30)
+        output, errors = running.communicate(timeout=patience(30))
     assert (running.returncode, errors) == (130, "")
     assert json.loads(output.splitlines()[-1])["missing"]
 
@@ -267,7 +267,7 @@ def test_the_screen_at_its_fullest_is_written_as_a_picture_that_loads_nothing(tm
         [*KAI_PY, "demo", "--svg", str(path), *SPEED],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=patience(120),
         check=False,
     )
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr

@@ -6,6 +6,8 @@ import pytest
 from kai_py.cli.errors import ExitCode
 from kai_py.cli.main import COMMANDS
 
+pytestmark = pytest.mark.slow
+
 
 def run(entry, *arguments):
     code = f"from kai_py.cli.kubectl import {entry}; {entry}()"
@@ -27,8 +29,8 @@ def test_as_a_plugin_it_calls_itself_kubectl_kai():
     ("words", "offered"),
     [
         (["gangs", "--pen"], ["--pending"]),
-        pytest.param(["ga"], ["gangs"], marks=pytest.mark.slow),
-        pytest.param(["gangs", "-o", "y"], ["yaml"], marks=pytest.mark.slow),
+        (["ga"], ["gangs"]),
+        (["gangs", "-o", "y"], ["yaml"]),
     ],
 )
 def test_kubectl_completes_its_words(words, offered):

@@ -1,12 +1,12 @@
 import subprocess
-import sys
 
 import pytest
 import yaml
 
 from kai_py.cli.main import main
+from tests.support.program import KAI_PY
 
-KAI_PY = [sys.executable, "-c", "from kai_py.cli.main import main; main()", "lint"]
+LINT = [*KAI_PY, "lint"]
 CLAIM = """\
 # keep me
 apiVersion: resource.k8s.io/v1
@@ -97,7 +97,7 @@ def test_a_file_that_cannot_be_read(tmp_path, capsys):
 
 def test_a_pipe_in_a_process():
     result = subprocess.run(
-        [*KAI_PY, "--fix", "-"], input=CLAIM, capture_output=True, text=True, check=False
+        [*LINT, "--fix", "-"], input=CLAIM, capture_output=True, text=True, check=False
     )
     assert (result.returncode, result.stdout) == (0, GOOD)
     assert result.stderr.startswith("stdin:")

@@ -8,8 +8,7 @@ from typer.testing import CliRunner
 
 from kai_py.cli import main
 from kai_py.cli.errors import CommandError, ExitCode
-
-KAI_PY = [sys.executable, "-c", "from kai_py.cli.main import main; main()"]
+from tests.support.program import KAI_PY
 
 
 def run(*arguments):

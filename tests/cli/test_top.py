@@ -7,7 +7,6 @@ import os
 import pty
 import signal
 import struct
-import sys
 import termios
 
 import pytest
@@ -15,9 +14,11 @@ import pytest
 from kai_py.api.crd import crds
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.nodes import h100_node
+from tests.support.patience import patience
+from tests.support.program import KAI_PY
 
-TOP = [sys.executable, "-c", "from kai_py.cli.main import main; main()", "top"]
-PATIENCE = 60.0
+TOP = [*KAI_PY, "top"]
+LONGEST = 60.0
 INTO_SCREEN, OUT_OF_SCREEN = b"\x1b[?1049h", b"\x1b[?1049l"
 SHOWN, HIDDEN = b"\x1b[?25h", b"\x1b[?25l"
 
@@ -47,11 +48,19 @@ class Terminal:
     def press(self, keys):
         os.write(self.master, keys)
 
-    async def shows(self, text, *, after=0):
-        async with asyncio.timeout(PATIENCE):
-            while text not in self.written[after:]:
-                self._news.clear()
-                await self._news.wait()
+    async def shows(self, text, process, *, after=0):
+        """Wait until it was written; fail at once when the program has ended without it."""
+        ended = asyncio.create_task(process.wait())
+        try:
+            async with asyncio.timeout(patience(LONGEST)):
+                while text not in self.written[after:]:
+                    assert not ended.done(), self.written.decode(errors="replace")
+                    self._news.clear()
+                    news = asyncio.create_task(self._news.wait())
+                    await asyncio.wait((news, ended), return_when=asyncio.FIRST_COMPLETED)
+                    news.cancel()
+        finally:
+            ended.cancel()
 
     def close(self):
         asyncio.get_running_loop().remove_reader(self.master)
@@ -77,9 +86,9 @@ async def top_on_a_terminal(tmp_path, width=100, height=30, title=b"1 nodes"):
             start_new_session=True,
         )
         try:
-            await terminal.shows(title)
+            await terminal.shows(title, process)
             yield terminal, process
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(patience(LONGEST)):
                 await process.wait()
             assert terminal.written.count(INTO_SCREEN) == terminal.written.count(OUT_OF_SCREEN) == 1
             assert terminal.written.rindex(SHOWN) > terminal.written.rindex(HIDDEN)
@@ -103,8 +112,8 @@ async def test_it_follows_the_size_of_the_terminal(tmp_path):
         assert wider not in terminal.written
         seen = len(terminal.written)
         terminal.resize(140, 40)
-        await terminal.shows(wide, after=seen)
-        await terminal.shows(wider, after=seen)
+        await terminal.shows(wide, process, after=seen)
+        await terminal.shows(wider, process, after=seen)
         terminal.press(b"xQ")
     assert process.returncode == 0
 
@@ -119,7 +128,7 @@ async def test_an_interrupt_ends_it_too(tmp_path):
 async def test_it_lives_on_narrow_terminals(tmp_path, width, height):
     narrow = top_on_a_terminal(tmp_path, width, height, title=b"kai-py top")
     async with narrow as (terminal, process):
-        await terminal.shows("╭".encode())
+        await terminal.shows("╭".encode(), process)
         assert "─".encode() * (width + 1) not in terminal.written
         terminal.press(b"q")
     assert process.returncode == 0

@@ -14,6 +14,7 @@ from tests.support.cluster.scheduling import EAGER, Running, install_definitions
 from tests.support.cluster.sweep import Sweep
 from tests.support.cluster.view import View
 
+StartKubectl = Callable[..., Awaitable[asyncio.subprocess.Process]]
 Kubectl = Callable[..., Awaitable[str]]
 NUMBERS = itertools.count()
 
@@ -93,22 +94,31 @@ async def scheduler(cluster: Cluster, definitions: None) -> AsyncIterator[Runnin
 
 
 @pytest.fixture
-async def kubectl(cluster: Cluster) -> Kubectl:
-    """`kubectl ARGUMENTS` in a namespace of this test's own; gives what it prints."""
+async def start_kubectl(cluster: Cluster) -> StartKubectl:
+    """Start `kubectl ARGUMENTS` in a namespace of this test's own; gives the process."""
     namespace = f"kubectl-{next(NUMBERS)}"
     await cluster.create_namespace(namespace)
-    program = str(binaries() / "kubectl")
+    options = (f"--kubeconfig={cluster.kubeconfig}", f"--namespace={namespace}")
 
-    async def run(*arguments: str, stdin: str = "") -> str:
-        process = await asyncio.create_subprocess_exec(
-            program,
-            f"--kubeconfig={cluster.kubeconfig}",
-            f"--namespace={namespace}",
+    async def start(*arguments: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            str(binaries() / "kubectl"),
+            *options,
             *arguments,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
+
+    return start
+
+
+@pytest.fixture
+def kubectl(start_kubectl: StartKubectl) -> Kubectl:
+    """`kubectl ARGUMENTS` in a namespace of this test's own; gives what it prints."""
+
+    async def run(*arguments: str, stdin: str = "") -> str:
+        process = await start_kubectl(*arguments)
         output, _ = await process.communicate(stdin.encode())
         assert process.returncode == 0, output.decode()
         return output.decode()

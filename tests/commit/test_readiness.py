@@ -21,6 +21,7 @@ from tests.commit.cluster import (
     placed,
     run,
 )
+from tests.support.patience import patience
 
 
 async def test_devices_with_binding_conditions_are_waited_for(cluster):
@@ -89,7 +90,7 @@ async def test_a_driver_is_heard_at_once_and_a_lost_allocation_ends_the_wait(clu
     await asyncio.sleep(0.01)
     document = cluster.api.find(CLAIMS, "gpu-0", NAMESPACE)
     cluster.api.patch_status(CLAIMS, document, {"allocation": None, "reservedFor": None})
-    outcome = await asyncio.wait_for(waiting, 5)
+    outcome = await asyncio.wait_for(waiting, patience(5))
     assert "lost its allocation" in outcome.reason
     assert cluster.nodes() == {}
 

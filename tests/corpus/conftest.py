@@ -9,38 +9,31 @@ A test module under ``tests/corpus`` names its table and takes one case per test
 
     def test_case(case): ...         # runs once per case
 
-The tables are no part of the project. They are read from ``$KAI_PY_DATA``, by default
-``<repository>/../shared/data``; where that directory is missing the tests skip and say so.
+The tables are no part of the project; where they are missing the tests skip and say so
+(``tests.support.repository``).
 
 A case that we answer differently on purpose stands with its reason in ``deviations.yaml``. It still
 runs: it must fail, or else the entry is out of date and that is the failure.
 """
 
 import json
-import os
-from collections import Counter
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.support.repository import DATA, needs
+from tests.support.totals import TOTALS
+
 HERE = Path(__file__).parent
-DATA = Path(os.environ.get("KAI_PY_DATA") or HERE.parents[1].parent / "shared" / "data")
 DEVIATIONS = yaml.safe_load((HERE / "deviations.yaml").read_text()) or {}
-OUTCOMES = pytest.StashKey[dict[str, dict[str, str]]]()
-WORST_FIRST = ("failing", "deviating", "passed")
-
-
-def pytest_configure(config):
-    config.stash[OUTCOMES] = {}
 
 
 def pytest_generate_tests(metafunc):
     if "case" not in metafunc.fixturenames or not hasattr(metafunc.module, "TABLE"):
         return
     if not DATA.is_dir():
-        missing = pytest.mark.skip(reason=f"no tables at {DATA}; point KAI_PY_DATA at them")
-        metafunc.parametrize("case", [pytest.param(None, marks=missing, id="no-data")])
+        metafunc.parametrize("case", [pytest.param(None, marks=needs(DATA), id="no-data")])
         return
     table = metafunc.module.TABLE
     cases = getattr(metafunc.module, "read_cases", _named_cases(table))(DATA)
@@ -69,7 +62,6 @@ def pytest_pyfunc_call(pyfuncitem):
     if key is None:
         return (yield)
     table, case = key
-    outcomes = pyfuncitem.config.stash[OUTCOMES].setdefault(table, {})
     reason = (DEVIATIONS.get(table) or {}).get(case)
     outcome = "failing"
     try:
@@ -82,15 +74,5 @@ def pytest_pyfunc_call(pyfuncitem):
             raise
         outcome, result = "deviating", True
     finally:
-        seen = outcomes.get(case, "passed")
-        outcomes[case] = min(seen, outcome, key=WORST_FIRST.index)
+        pyfuncitem.user_properties.append((TOTALS, (table, case, outcome)))
     return result
-
-
-def pytest_terminal_summary(terminalreporter, config):
-    for table, outcomes in sorted(config.stash[OUTCOMES].items()):
-        count = Counter(outcomes.values())
-        terminalreporter.write_line(
-            f"{table}: {count['passed']} passed, {count['deviating']} deviating on purpose, "
-            f"{count['failing']} failing"
-        )

@@ -10,13 +10,13 @@ from kai_py.config import Configuration, LeaderElectionConfig, WebhookConfig
 from kai_py.deploy.chart import IMAGE, NAMESPACE, PORT, REPLICAS, SCHEDULER, WEBHOOK_PORT, chart
 from kai_py.deploy.objects import CONFIGURATION_FILE, Installation, manifests
 from tests.deploy.helm import render
-
-CHART = Path(__file__).parents[2] / "charts" / "kai-py"
+from tests.support.patience import patience
+from tests.support.repository import CHART
 
 
 def built_once(test):
     """Mark a test that may have to build helm's rendering first."""
-    return pytest.mark.slow(pytest.mark.timeout(1200)(test))
+    return pytest.mark.slow(pytest.mark.timeout(patience(1200))(test))
 
 
 def test_no_stand_in_is_left():

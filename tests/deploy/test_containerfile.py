@@ -2,13 +2,11 @@
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 
 from kai_py.deploy.parts import USER
-
-ROOT = Path(__file__).parents[2]
+from tests.support.repository import ROOT
 
 
 @pytest.fixture(scope="module")

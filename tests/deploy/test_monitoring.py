@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kai_py.deploy.monitoring import DASHBOARDS, RULES, rule_groups, text_of
+from tests.support.repository import DOCS
 
 PROMTOOL = shutil.which("promtool")
-DOCS = Path(__file__).parents[2] / "docs"
 OURS = re.compile(r"\bkai(?:_(?:py|device)_\w+|:\w+:\w+)")
 with_promtool = pytest.mark.skipif(
     PROMTOOL is None, reason="no promtool on the PATH (Debian's package prometheus has it)"

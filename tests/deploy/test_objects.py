@@ -1,7 +1,6 @@
 """What `kai-py install` prints hangs together; that a server takes it is tested in cluster/."""
 
 import re
-from pathlib import Path
 
 import pytest
 import yaml
@@ -11,6 +10,7 @@ from kai_py.cli import main
 from kai_py.config import parse_configuration
 from kai_py.deploy.permissions import cluster_rules, webhook_cluster_grants, webhook_grants
 from kai_py.watch.kinds import WATCHED
+from tests.support.repository import ROOT
 
 
 def printed(*arguments):
@@ -136,7 +136,7 @@ def test_pods_are_restricted_spread_probed_and_important():
 
 
 def test_the_placeholder_of_the_readme_is_taken_as_it_stands():
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text()
     (command,) = re.findall(r"kai-py (install --image \S+) \|", readme)
     result = CliRunner().invoke(main.app, command.split(), obj=main.Invocation())
     assert result.exit_code == 0, result.output

@@ -20,8 +20,8 @@ from kai_py.observe.decision_metrics import DecisionMetrics
 from kai_py.observe.kai_metrics import KaiQueueMetrics
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import Plan
-from tests.docs.pages import DOCS
 from tests.support import scenario
+from tests.support.repository import DOCS
 
 MADE = "Made from the code by `make generate`.\n"
 

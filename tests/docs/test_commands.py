@@ -1,17 +1,21 @@
-"""Every `kai-py …` line of the documentation is one that the command line takes; some are run."""
+"""Every `kai-py …` line of the documentation is one that the command line takes.
+
+Those that need files of the repository only are run here, as processes; those that ask a cluster by
+tests/cluster/docs/test_commands.py.
+"""
 
 import subprocess
-import sys
 
 import pytest
 
 from kai_py.cli import main
-from tests.docs.pages import PAGES, ROOT, commands, label
+from tests.docs.pages import PAGES, commands, label
+from tests.support.program import KAI_PY
+from tests.support.repository import ROOT
 
 FOUND = [(label(page), command) for page in PAGES for command in commands(page)]
 ALONE = {"crds", "install", "simulate", "lint"}
 """Commands that need files only."""
-KAI_PY = [sys.executable, "-c", "from kai_py.cli.main import main; main()"]
 
 
 def test_there_are_commands():

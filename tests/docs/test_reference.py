@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.docs.pages import DOCS
 from tests.docs.reference import reference
+from tests.support.repository import DOCS
 
 PAGES = reference()
 

@@ -13,7 +13,9 @@ import yaml
 
 from benchmarks import __main__ as command
 from tests.deploy.helm import render
-from tests.docs.pages import PAGES, ROOT, shell_lines
+from tests.docs.pages import PAGES, shell_lines
+from tests.support.patience import patience
+from tests.support.repository import CHART, ROOT
 
 LINES = sorted({line.partition(" #")[0].strip() for page in PAGES for line in shell_lines(page)})
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -44,7 +46,7 @@ def test_benchmarks_take_their_options(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(patience(1200))
 @pytest.mark.parametrize("line", starting_with("helm"))
 def test_the_chart_takes_the_values(line):
     words = shlex.split(line)
@@ -57,7 +59,7 @@ def test_the_chart_takes_the_values(line):
             for part in above:
                 place = place.setdefault(part, {})
             place[last] = yaml.safe_load(value)
-    done = render(ROOT / "charts" / "kai-py", "gpu", json.dumps(values))
+    done = render(CHART, "gpu", json.dumps(values))
     assert done.returncode == 0, done.stderr
 
 

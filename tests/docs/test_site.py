@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-from tests.docs.pages import DOCS, PAGES, ROOT, anchors, label, links
+from tests.docs.pages import PAGES, anchors, label, links
+from tests.support.repository import DOCS, ROOT
 
 BESIDE = [page for page in PAGES if DOCS not in page.parents]
 """Pages that Git servers show and the site does not have."""

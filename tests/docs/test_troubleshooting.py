@@ -10,7 +10,7 @@ import kai_py
 from kai_py.commit.statuses import queue_conditions
 from kai_py.plan.plan import Stage
 from kai_py.snapshot.tables.queues import QueueFault
-from tests.docs.pages import DOCS
+from tests.support.repository import DOCS
 
 TEXT = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
 CODE = Path(kai_py.__file__).parent

@@ -13,6 +13,7 @@ from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.faults import CutWatch, Delay, DropReply, DropRequest, Fault, Refuse
 from kai_py.embedded.resources import CONFIG_MAPS
 from tests.embedded.manifests import config_map, queue, queue_definition
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.cluster
 
@@ -146,7 +147,7 @@ async def test_a_live_watch_hears_of_changes_at_once(served, client):
     parameters = {"watch": "true", "resourceVersion": str(served.store.revision)}
     async with client.get(MAPS, params=parameters) as answer:
         served.create(config_map("a"))
-        line = await asyncio.wait_for(answer.content.readline(), 1)
+        line = await asyncio.wait_for(answer.content.readline(), patience(1))
     assert json.loads(line)["type"] == "ADDED"
 
 
@@ -219,6 +220,6 @@ async def test_stopping_ends_the_watches():
         aiohttp.ClientSession(cluster.url) as session,
         session.get(MAPS, params=parameters) as answer,
     ):
-        await asyncio.wait_for(cluster.front.stop(), 2)
+        await asyncio.wait_for(cluster.front.stop(), patience(2))
         with contextlib.suppress(aiohttp.ClientError):
-            await asyncio.wait_for(answer.content.read(), 1)
+            await asyncio.wait_for(answer.content.read(), patience(1))

@@ -123,7 +123,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.follow()
 
 
-TestStoreMachine = StoreMachine.TestCase
+TestStoreMachine = pytest.mark.slow(StoreMachine.TestCase)
 TestStoreMachine.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
 
 

@@ -3,10 +3,6 @@
 The articles' manifests are no part of the project: they stand beside the tables of ``KAI_PY_DATA``.
 """
 
-import os
-from pathlib import Path
-
-import pytest
 import yaml
 
 from kai_py.api.quantity import parse_quantity
@@ -14,19 +10,16 @@ from kai_py.api.queue import read_queue
 from kai_py.dra.selectors.device import CELDevice
 from kai_py.dra.selectors.selector import Selector, compile_selector
 from kai_py.lint.check import lint, lint_together
+from tests.support.repository import ARTICLES, EXAMPLES, needs
 
-ROOT = Path(__file__).parents[2]
-DATA = Path(os.environ.get("KAI_PY_DATA") or ROOT.parent / "shared" / "data")
-ARTICLES = {path.name[:2]: path for path in sorted((DATA.parent / "seed-manifests").glob("*.yaml"))}
-EXAMPLES = sorted(
-    path for path in (ROOT / "examples").rglob("*.yaml") if path.parent.name != "scenarios"
-)
+WRITTEN = {path.name[:2]: path for path in sorted(ARTICLES.glob("*.yaml"))}
+VALID = sorted(path for path in EXAMPLES.rglob("*.yaml") if path.parent.name != "scenarios")
 
-needs_articles = pytest.mark.skipif(not ARTICLES, reason=f"no manifests beside {DATA}")
+needs_articles = needs(ARTICLES)
 
 
 def corrected(number):
-    report = lint(ARTICLES[number].read_text(encoding="utf-8"))
+    report = lint(WRITTEN[number].read_text(encoding="utf-8"))
     assert report.unfixed == ()
     again = lint(report.corrected)
     assert again.corrected == report.corrected
@@ -35,7 +28,7 @@ def corrected(number):
 
 
 def original(number):
-    documents = yaml.safe_load_all(ARTICLES[number].read_text(encoding="utf-8"))
+    documents = yaml.safe_load_all(WRITTEN[number].read_text(encoding="utf-8"))
     return {document["kind"]: document for document in documents}
 
 
@@ -121,7 +114,7 @@ def test_partition():
 
 @needs_articles
 def test_a_valid_manifest_stays_as_it_is():
-    text = ARTICLES["06"].read_text(encoding="utf-8")
+    text = WRITTEN["06"].read_text(encoding="utf-8")
     assert lint(text).corrected == text
     (request,) = requests_of(corrected("06")["ResourceClaim"])
     assert matching(selectors_of(request), [device(), device(shared=True)]) == [False, True]
@@ -129,7 +122,7 @@ def test_a_valid_manifest_stays_as_it_is():
 
 @needs_articles
 def test_clique_set_is_mapped_field_by_field():
-    text = ARTICLES["07"].read_text(encoding="utf-8")
+    text = WRITTEN["07"].read_text(encoding="utf-8")
     told = " ".join(found.message for found in lint(text).errors)
     for today in (
         "spec.template.cliques",
@@ -178,15 +171,15 @@ def test_a_start_order_of_some_cliques_is_explicit():
 
 
 def test_examples_are_valid_and_complete():
-    assert len(EXAMPLES) >= 8
-    reports = lint_together([path.read_text(encoding="utf-8") for path in EXAMPLES])
+    assert len(VALID) >= 8
+    reports = lint_together([path.read_text(encoding="utf-8") for path in VALID])
     assert [found for report in reports for found in report.findings] == []
 
 
 def test_example_queues_and_selectors_are_accepted():
     documents = [
         document
-        for path in EXAMPLES
+        for path in VALID
         for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
     ]
     queues = [document for document in documents if document["kind"] == "Queue"]

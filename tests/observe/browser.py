@@ -11,6 +11,8 @@ from pathlib import Path
 
 import aiohttp
 
+from tests.support.patience import patience
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 OPTIONS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
@@ -18,7 +20,7 @@ OPTIONS = (
     "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-port=0",
 )  # fmt: skip
 ENDPOINT = "DevTools listening on "
-PATIENCE = 30.0
+LONGEST = 30.0
 
 
 def find_browser() -> str | None:
@@ -43,7 +45,7 @@ class Tab:
         if self._session:
             message["sessionId"] = self._session
         await self._socket.send_json(message)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience(LONGEST)):
             while True:
                 answer = await self._socket.receive_json()
                 self._note(answer)
@@ -70,7 +72,7 @@ class Tab:
 
     async def until(self, expression: str) -> None:
         """Wait until an expression is true."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + patience(LONGEST)
         while not await self.value(f"Boolean({expression})"):
             assert time.monotonic() < deadline, f"never true: {expression}; {self.errors}"
             await asyncio.sleep(0.1)
@@ -101,7 +103,7 @@ async def browsing(folder: Path):
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience(LONGEST)):
             address = await _address(process.stderr)
         async with (
             aiohttp.ClientSession() as session,

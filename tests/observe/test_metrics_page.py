@@ -1,7 +1,6 @@
 """What the documentation names exists. Dashboards and rules: tests/deploy/test_monitoring.py."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +13,9 @@ from kai_py.observe.decision_metrics import DecisionMetrics
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import Plan
 from tests.observe.views import view_of
+from tests.support.repository import DOCS
 from tests.support.worlds import gang, world
 
-DOCS = Path(__file__).parents[2] / "docs"
 NAMED = re.compile(r"\bkai_(?:py|device)_\w+")
 OF_HISTOGRAMS = re.compile(r"_(bucket|sum|count)$")
 

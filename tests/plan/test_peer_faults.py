@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,10 +10,10 @@ from hypothesis import strategies as st
 
 from kai_py.plan.plan import Action
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.repository import DOCS, ROOT
 from tests.support.scenario import cluster, evicted, job, node, placed, pod, queue
 from tests.support.worlds import gang, member, subgroup, world
 
-ROOT = Path(__file__).parents[2]
 PAIR = subgroup("", needs=1, children=[subgroup("a", 1), subgroup("b", 1)])
 
 
@@ -92,7 +91,7 @@ def test_w9_no_line_is_too_short_for_the_gang_that_comes_first(order):
 
 
 def test_every_fault_has_a_test_that_exists():
-    table = (ROOT / "docs" / "kai-differences.md").read_text()
+    table = (DOCS / "kai-differences.md").read_text()
     rows = re.findall(r"^\| W(\d+) \|.*\| `([^`]+)::([^`]+)` \|$", table, re.MULTILINE)
     assert [int(number) for number, _, _ in rows] == list(range(1, 27))
     for number, path, name in rows:

@@ -16,6 +16,7 @@ from kai_py.simulate.advisor import Advisor
 from kai_py.simulate.what_if import NodesNeeded
 from tests.simulate.clusters import job, queue, template
 from tests.support.cluster.eventually import eventually
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.cluster
 
@@ -74,6 +75,6 @@ async def test_whoever_ends_does_not_wait_for_an_answer(tmp_path):
 
         await eventually(begun, what="the other process")
         asked.close()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patience(30)):
             with pytest.raises(NoAnswerError, match="ended without an answer"):
                 await answer

@@ -1,5 +1,4 @@
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,8 +9,9 @@ from kai_py.simulate.report import jain_index, summarise, waiting_times
 from kai_py.simulate.report_page import report_page
 from kai_py.simulate.scenario import ScenarioError, arrivals, parse_scenario
 from kai_py.simulate.simulation import GangWait, simulate
+from tests.support.repository import DOCS
 
-SCENARIOS = Path(__file__).parents[2] / "docs" / "scenarios"
+SCENARIOS = DOCS / "scenarios"
 
 TWO_IN_A_ROW = """
 hours: 4

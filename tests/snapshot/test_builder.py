@@ -1,6 +1,7 @@
 """Feeding changes one by one must give what building from scratch gives."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -113,6 +114,7 @@ class Followed:
         return fresh.snapshot()
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(events)
 def test_incremental_equals_rebuilt(changes):

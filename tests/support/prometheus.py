@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import patience
+
 METRIC = "kai_py_queue_resources"
 MINUTE = 60
 START_SECONDS = 30.0
@@ -41,7 +43,7 @@ def prometheus(home: Path, held: Held, hours: int, until: int) -> Iterator[str]:
             yield f"http://{address}"
         finally:
             process.terminate()
-            process.wait(START_SECONDS)
+            process.wait(patience(START_SECONDS))
 
 
 def _lines(held: Held, hours: int, until: int) -> Iterator[str]:
@@ -59,11 +61,11 @@ def _free_port() -> int:
 
 
 def _wait_ready(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + patience(START_SECONDS)
     while time.monotonic() < deadline:
         assert process.poll() is None, log.read_text()
         try:
-            urllib.request.urlopen(f"{url}/-/ready", timeout=1).close()
+            urllib.request.urlopen(f"{url}/-/ready", timeout=patience(1)).close()
         except (urllib.error.URLError, OSError):
             time.sleep(0.1)
         else:

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from kai_py.api.measured_usage import PrometheusUsage, UsageWindow, WindowType
 from kai_py.watch.prometheus_usage import UsageError, follow_usage, measured_usage, window_start
+from tests.support.patience import patience
 from tests.support.prometheus import prometheus
 
 HOUR = 3600
@@ -146,7 +147,7 @@ async def test_a_server_that_fails_is_told_of_once_and_when_it_is_back(caplog):
     async with serving(saying(b"x"), saying(b"y"), samples(a="1")) as url:
         settings = PrometheusUsage(url=url, interval=0.01)
         asking = asyncio.create_task(follow_usage(settings, None, lambda *_: known.set()))
-        await asyncio.wait_for(known.wait(), 10)
+        await asyncio.wait_for(known.wait(), patience(10))
         await asyncio.sleep(0)
         asking.cancel()
     warned, again = (each.message for each in caplog.records if each.name.startswith("kai_py."))

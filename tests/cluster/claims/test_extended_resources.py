@@ -1,8 +1,8 @@
 """`nvidia.com/gpu` in a container is served by device plugins, by DRA drivers, or by both."""
 
 import asyncio
-import contextlib
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -19,6 +19,7 @@ from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import job, pod, pod_spec, queue
 from tests.support.cluster.scheduling import EAGER, scheduling
 from tests.support.cluster.view import View, devices_of
+from tests.support.dying import run_until_killed
 
 MADE = "resource.kubernetes.io/extended-resource-claim"
 
@@ -108,24 +109,13 @@ async def test_claims_and_extended_resources_share_a_node_without_meeting(
         assert len(held) == len(set(held)) == 8
 
 
-class DiesAfter:
-    """Ends the scheduler in front of the n-th write to a claim, a pod's status or binding."""
+def writes_pods(call: Any) -> bool:
+    """Whether a call is about a claim, a pod's status or a binding."""
+    return call.kind.startswith(("ResourceClaim", "Pod"))
 
-    def __init__(self, transport, writes, kill):
-        self.transport = transport
-        self.left = writes
-        self.kill = kill
 
-    async def send(self, call, *, timeout_seconds=None):
-        if call.kind.startswith(("ResourceClaim", "Pod")) and call.verb in ("patch", "create"):
-            self.left -= 1
-        if self.left < 0:
-            self.kill()
-            await asyncio.Event().wait()
-        return await self.transport.send(call, timeout_seconds=timeout_seconds)
-
-    def stream(self, call, *, idle):
-        return self.transport.stream(call, idle=idle)
+def first_scheduler(client: Client) -> Scheduler:
+    return Scheduler(client, EAGER, Metrics(CollectorRegistry()), identity="first")
 
 
 @pytest.mark.parametrize("writes", [1, 3, 5, 7, 9, 11])
@@ -137,11 +127,7 @@ async def test_who_comes_after_a_killed_scheduler_starts_the_gang(
     async with cluster.run_nodes(gpu_nodes(1, published_gpus=3)):
         await cluster.submit(queue(), job("train", 3, pod_spec(gpus=1)))
         async with cluster_client(str(cluster.kubeconfig), "") as client:
-            dying = Client(DiesAfter(client.transport, writes, lambda: task.cancel("killed")))
-            metrics = Metrics(CollectorRegistry())
-            task = asyncio.create_task(Scheduler(dying, EAGER, metrics, identity="first").run())
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait_for(task, 20)
+            await run_until_killed(client, first_scheduler, writes, writes_pods)
         assert len(await view.bound("train")) < 3
         async with scheduling(cluster):
             await running(view, "train", 3)

@@ -18,6 +18,8 @@ from tests.cluster.fake_kubelet.nodes import gpu_nodes
 from tests.support.cluster.api import ApiError
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
+from tests.support.dying import run_until_killed
+from tests.support.patience import patience
 
 NUMBERS = itertools.count()
 SIZE = 8
@@ -142,32 +144,12 @@ async def scheduling(cluster: Cluster):
             yield
         finally:
             scheduler.stop()
-            await asyncio.wait_for(running, 30)
+            await asyncio.wait_for(running, patience(30))
 
 
 def make_scheduler(client: Client) -> Scheduler:
     configuration = Configuration(leader_election=LeaderElectionConfig(enabled=False))
     return Scheduler(client, configuration, Metrics(CollectorRegistry()), identity="test")
-
-
-class KillAfter:
-    """Ends the scheduler in front of the n-th write to a claim or binding, or just after it."""
-
-    def __init__(self, transport, writes, kill):
-        self.transport = transport
-        self.left = writes
-        self.kill = kill
-
-    async def send(self, call, *, timeout_seconds=None):
-        if call.kind.startswith("ResourceClaim") or call.kind == "Pod/binding":
-            self.left -= call.verb in ("patch", "create")
-        if self.left < 0:
-            self.kill()
-            await asyncio.Event().wait()
-        return await self.transport.send(call, timeout_seconds=timeout_seconds)
-
-    def stream(self, call, *, idle):
-        return self.transport.stream(call, idle=idle)
 
 
 async def test_eight_pods_get_eight_devices_or_none(place: Place):
@@ -204,10 +186,7 @@ async def test_eight_pods_get_eight_devices_or_none(place: Place):
 async def test_who_comes_after_a_killed_scheduler_completes_the_gang(place: Place, writes: int):
     await place.submit("train", SIZE)
     async with connect(Kubeconfig(str(place.cluster.kubeconfig))) as client:
-        dying = Client(KillAfter(client.transport, writes, lambda: task.cancel("killed")))
-        task = asyncio.create_task(make_scheduler(dying).run())
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait_for(task, 20)
+        await run_until_killed(client, make_scheduler, writes)
     assert await place.bound("train") < SIZE
 
     async def started():

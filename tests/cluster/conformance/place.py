@@ -9,6 +9,7 @@ import pytest
 from tests.support.cluster.api import Api, ApiError
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
+from tests.support.patience import patience
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -179,7 +180,7 @@ async def refusal(request: Any) -> ApiError:
 async def events(place: Place, path: str, count: int, **parameters: str) -> list[Json]:
     """Return the first `count` events of a watch."""
     found: list[Json] = []
-    async for line in place.api.watch(path, timeoutSeconds="10", **parameters):
+    async for line in place.api.watch(path, timeoutSeconds=f"{patience(10):.0f}", **parameters):
         found.append(json.loads(line))
         if len(found) == count:
             break

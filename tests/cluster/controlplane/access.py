@@ -6,6 +6,8 @@ import ssl
 import urllib.request
 from pathlib import Path
 
+from tests.support.patience import patience
+
 
 def write_kubeconfig(path: Path, url: str, token: str, authority: Path) -> None:
     """Write a kubeconfig that needs no other file: certificate authority and token inside."""
@@ -25,7 +27,7 @@ def write_kubeconfig(path: Path, url: str, token: str, authority: Path) -> None:
 
 
 def answers(url: str, token: str | None = None) -> bool:
-    """Say whether `url` answers 200 within two seconds, whatever its certificate."""
+    """Say whether `url` answers 200 soon, whatever its certificate."""
     request = urllib.request.Request(url)
     if token is not None:
         request.add_header("Authorization", f"Bearer {token}")
@@ -37,7 +39,7 @@ def answers(url: str, token: str | None = None) -> bool:
         urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
     )
     try:
-        with opener.open(request, timeout=2.0) as answer:
+        with opener.open(request, timeout=patience(2.0)) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False

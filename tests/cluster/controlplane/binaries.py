@@ -5,7 +5,8 @@ there once from the pinned Go module beside this file (about seven minutes on tw
 never again until `go.mod` changes). Two processes that need them at once build them once: a file
 lock, and a directory that appears only when it is complete.
 
-    python -m tests.cluster.controlplane      builds if needed, prints the directory
+    python -m tests.cluster.controlplane            builds if needed, prints the directory
+    python -m tests.cluster.controlplane --serve    runs one, prints its kubeconfig
 """
 
 import fcntl

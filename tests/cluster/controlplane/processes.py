@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.patience import patience
+
 _ATTACHED = Path(__file__).with_name("attached.py")
 
 
@@ -42,22 +44,26 @@ class Process:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def wait_until(self, ready: Callable[[], bool], *, within: float) -> None:
-        """Block until `ready()`; raise StartError when the program ends or `within` s pass."""
-        deadline = time.monotonic() + within
+        """Block until `ready()`; raise StartError when the program ends or is not ready in time.
+
+        `within` is in seconds of a quiet machine.
+        """
+        longest = patience(within)
+        deadline = time.monotonic() + longest
         while not ready():
             if not self.running:
                 raise StartError(
                     f"{self.name} ended with code {self.popen.returncode}:\n{self.log_tail()}"
                 )
             if time.monotonic() > deadline:
-                raise StartError(f"{self.name} not ready after {within} s:\n{self.log_tail()}")
+                raise StartError(f"{self.name} not ready after {longest:.0f} s:\n{self.log_tail()}")
             time.sleep(0.05)
 
     def stop(self, *, within: float = 5.0) -> None:
         """Ask it to end, kill it when it has not after `within` seconds."""
         self.popen.terminate()
         try:
-            self.popen.wait(within)
+            self.popen.wait(patience(within))
         except subprocess.TimeoutExpired:
             self.popen.kill()
             self.popen.wait()

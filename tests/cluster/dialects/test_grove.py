@@ -1,7 +1,6 @@
 """Grove's example, with the test in the place of Grove's operator."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -17,8 +16,9 @@ from tests.support.cluster.kai_definitions import install_kai_definitions
 from tests.support.cluster.manifests import IN_TEAM_A, queue
 from tests.support.cluster.scheduling import EAGER, scheduling
 from tests.support.cluster.view import View, condition
+from tests.support.repository import EXAMPLES
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "grove" / "07-podcliqueset.yaml"
+EXAMPLE = EXAMPLES / "grove" / "07-podcliqueset.yaml"
 POD_GANG = Framework("scheduler.grove.io", "v1alpha1", "PodGang", {}, ())
 GANGS = "/apis/scheduler.grove.io/v1alpha1/namespaces/default/podgangs/"
 GATE = {"name": "grove.io/podgang-pending-creation"}

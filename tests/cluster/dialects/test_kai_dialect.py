@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import kai_py.watch.mirror as mirror_module
 from kai_py.watch.kinds import KAI_POD_GROUPS
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.support.cluster.api import Document
@@ -223,6 +224,13 @@ async def gone(cluster: Cluster, *names: str) -> bool:
     return not {pod["metadata"]["name"] for pod in pods} & {*names}
 
 
+@pytest.fixture
+def frequent_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kinds that come and go are noticed soon."""
+    monkeypatch.setattr(mirror_module, "DISCOVERY_SECONDS", 1.0)
+
+
+@pytest.mark.usefixtures("frequent_discovery")  # before the scheduler: it waits from its start on
 async def test_the_definition_of_groups_may_go_and_come_back(
     cluster: Cluster, view: View, kai_scheduler: Running
 ):

@@ -4,13 +4,10 @@ Only on the real control plane: it alone has kubectl apply's validation and drop
 """
 
 import asyncio
-import os
 import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.fake_kubelet import FakeKubelet, FakeNode, gpu_nodes
@@ -18,13 +15,13 @@ from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import QUEUE_KEY, pod, pod_spec
-from tests.support.cluster.process import KAI_PY, kai_py
+from tests.support.cluster.process import kai_py
 from tests.support.cluster.scheduling import install_definitions
 from tests.support.cluster.view import View, devices_of
+from tests.support.program import KAI_PY
+from tests.support.repository import ARTICLES, needs
 
-ROOT = Path(__file__).parents[3]
-DATA = Path(os.environ.get("KAI_PY_DATA") or ROOT.parent / "shared" / "data")
-ARTICLES = sorted((DATA.parent / "seed-manifests").glob("0[1-6]*.yaml"))
+WRITTEN = sorted(ARTICLES.glob("0[1-6]*.yaml"))
 QUEUE = "inference-team-a"
 DRIVER = "gpu.nvidia.com"
 NAMESPACES = ("default", "team-a", "team-research", "ml-workloads")
@@ -123,13 +120,13 @@ async def prepare(cluster: Cluster) -> None:
     await cluster.submit(MIG_CLASS, *partitions("mig", 2), *shared_gpus("shared"))
 
 
-@pytest.mark.skipif(not ARTICLES, reason=f"no manifests beside {DATA}")
+@needs(ARTICLES)
 async def test_corrected_articles_run(
     real: Cluster, real_control_plane: ControlPlane, tmp_path: Path
 ):
     await prepare(real)
     nodes = [*gpu_nodes(2, published_gpus=8), FakeNode(name="mig"), FakeNode(name="shared")]
-    for article in ARTICLES:
+    for article in WRITTEN:
         await apply(real_control_plane, article)
     async with FakeKubelet(real.api, nodes) as kubelet, kai_py(real, tmp_path):
         await View(real.api, "team-a").wait_bound("llama-training-run", 8, within=30)

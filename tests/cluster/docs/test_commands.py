@@ -1,21 +1,25 @@
 """Every command of the documentation, run as it stands there, on a cluster that has what it names.
 
-`kai-py` commands that answer and those of kubectl are run here; what runs on and on is started by
-tests of its own (LASTING), what needs files only by tests/docs/test_commands.py, and make, helm and
-the like are looked at by tests/docs/test_shell_lines.py.
+Each line is a test, and the installed program a process. What needs files of the repository only is
+run by tests/docs/test_commands.py; make, helm and the like are looked at by
+tests/docs/test_shell_lines.py.
 """
 
 import asyncio
+import itertools
+import os
 import shlex
+import shutil
+import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 import yaml
-from typer.testing import CliRunner
 
-from kai_py.cli import main
 from kai_py.observe.http import serve
 from kai_py.observe.http_access import HttpAccess
 from tests.cli.test_replay import group, node, written
@@ -25,9 +29,9 @@ from tests.cli.test_simulate import SCENARIO
 from tests.cluster.controlplane import binaries
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.cluster.gangs.test_frameworks import Framework, owned, owner, served
-from tests.docs.pages import PAGES, ROOT, commands, label, shell_lines
+from tests.docs.pages import PAGES, commands, label, shell_lines
 from tests.docs.test_commands import needs_files_only
-from tests.support.cluster.clusters import Cluster
+from tests.support.cluster.clusters import Cluster, embedded_in
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import (
     claim,
@@ -38,15 +42,27 @@ from tests.support.cluster.manifests import (
     pod_spec,
     queue,
 )
-from tests.support.cluster.scheduling import Running, scheduling
+from tests.support.cluster.scheduling import Running, install_definitions, scheduling
 from tests.support.cluster.view import View
+from tests.support.patience import patience
+from tests.support.program import KAI_PY
+from tests.support.repository import ROOT
 
-LASTING = {
-    "run": "tests/cluster/installation/test_dry_run.py",
-    "top": "tests/cli/test_top.py",
-    "demo": "tests/demo/test_story.py",
+ENDLESS = {
+    "run": b"served on port",
+    "demo": b"Step 1/",
+    "decisions": b'"number"',
 }
-ADDRESS = "http://127.0.0.1:8080"
+"""Commands that go on until they are interrupted, and what they say before that."""
+OPTIONS = {
+    "run": "--http 127.0.0.1:0",
+    "decisions": "--url {}",
+}
+"""Free ports, and the scheduler of these tests."""
+INTERRUPTED = (0, 130)
+RECORD = ("snapshot", "cluster.json.gz", "--redact")
+"""The command whose file others read."""
+ADDRESS = "127.0.0.1:8080"
 QUEUES = ("inference", "training", "research", "quickstart")
 TRAINING = Framework(
     "kubeflow.org", "v1", "PyTorchJob", {"pytorchReplicaSpecs": {"Worker": {"replicas": 1}}},
@@ -64,21 +80,19 @@ ANSWERED = (0, 1)
 """Done, or: the answer is no."""
 
 
-def asked() -> dict[tuple[str, ...], str]:
-    """Commands that ask a cluster, in an order in which each finds the files of those before."""
-    found = {
+def asking() -> dict[tuple[str, ...], str]:
+    """Commands that ask a cluster or read files that are not in the repository, and their pages."""
+    return {
         tuple(command): label(page)
         for page in PAGES
         for command in commands(page)
         if command and "--help" not in command and not needs_files_only(command)
-        if command[0] not in LASTING
     }
-    return dict(sorted(found.items(), key=lambda each: each[0][0] != "snapshot"))
 
 
-def test_what_lasts_is_started_elsewhere() -> None:
-    for command, path in LASTING.items():
-        assert (ROOT / path).exists(), command
+def lasts(command: tuple[str, ...]) -> bool:
+    """Whether it goes on until it is interrupted."""
+    return command[0] in ENDLESS and (command[0] != "decisions" or "--follow" in command)
 
 
 def write_files(folder: Path) -> None:
@@ -120,38 +134,103 @@ async def submit(cluster: Cluster) -> None:
     await eventually(made, what="the pods of all Jobs")
 
 
-@asynccontextmanager
-async def documented(cluster: Cluster) -> AsyncIterator[str]:
-    """The cluster with all of it, a scheduler, and the address of its HTTP server."""
-    nodes = gpu_nodes(8, prefix="gpu-node", published_gpus=8)
-    async with served(cluster, TRAINING), cluster.run_nodes(nodes):
-        running: Running
-        async with scheduling(cluster) as running:
-            await submit(cluster)
-            async with serve(running.scheduler.probes(), HttpAccess("127.0.0.1"), 0) as port:
-                yield f"http://127.0.0.1:{port}"
+@dataclass(frozen=True)
+class Documented:
+    """Where the commands of the documentation find what they name."""
+
+    environment: dict[str, str]
+    folder: Path
+    address: str
+
+    def words(self, command: tuple[str, ...]) -> list[str]:
+        """The command as it is typed here: at these addresses, and without what is left open."""
+        here = {f"http://{ADDRESS}": self.address, ADDRESS: "127.0.0.1:0"}
+        words = [here.get(word, word) for word in command if word != "…"]
+        return [*KAI_PY, *words, *OPTIONS.get(command[0], "").format(self.address).split()]
 
 
-@pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
-@pytest.mark.usefixtures("definitions")
-async def test_commands_answer(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Documented]:
+    """A cluster with all that is named, and a scheduler with its HTTP server."""
+    folder = tmp_path_factory.mktemp("documented")
+    write_files(folder)
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(embedded_in(tmp_path_factory.mktemp("cluster")))
+        await install_definitions(cluster.api)
+        await stack.enter_async_context(served(cluster, TRAINING))
+        await stack.enter_async_context(
+            cluster.run_nodes(gpu_nodes(8, prefix="gpu-node", published_gpus=8))
+        )
+        running: Running = await stack.enter_async_context(scheduling(cluster))
+        await submit(cluster)
+        port = await stack.enter_async_context(
+            serve(running.scheduler.probes(), HttpAccess("127.0.0.1"), 0)
+        )
+        environment = os.environ | {"KUBECONFIG": str(cluster.kubeconfig), "HOME": str(folder)}
+        where = Documented(environment, folder, f"http://127.0.0.1:{port}")
+        code, said = await run(where, folder, RECORD)
+        assert code == 0, said
+        yield where
+
+
+async def run(where: Documented, folder: Path, command: tuple[str, ...]) -> tuple[int | None, str]:
+    """Run a command to its end; gives the exit code and what it said."""
+    process = await start(where, folder, command)
+    said, _ = await process.communicate()
+    return process.returncode, said.decode()
+
+
+async def start(
+    where: Documented, folder: Path, command: tuple[str, ...]
+) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *where.words(command),
+        cwd=folder,
+        env=where.environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+
+
+@pytest.fixture
+def folder(documented: Documented, tmp_path: Path) -> Path:
+    """A copy of the files for one command, some of which write."""
+    return shutil.copytree(documented.folder, tmp_path / "files", symlinks=True)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("command", list(itertools.filterfalse(lasts, asking())), ids=" ".join)
+async def test_a_command_answers(
+    documented: Documented, folder: Path, command: tuple[str, ...]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-    write_files(tmp_path)
-    failed = {}
-    async with documented(cluster) as address:
-        for command, page in asked().items():
-            words = [word.replace(ADDRESS, address) for word in command if word != "…"]
-            if words[0] == "decisions":
-                words = [word for word in words if word != "--follow"] + ["--url", address]
-            done = await asyncio.to_thread(
-                CliRunner().invoke, main.app, words, obj=main.Invocation()
-            )
-            if done.exit_code not in ANSWERED or not isinstance(done.exception, SystemExit | None):
-                failed[page, shlex.join(command)] = f"{done.output}{done.exception}"
-    assert failed == {}
+    code, said = await run(documented, folder, command)
+    assert code in ANSWERED, said
+    assert said
+    assert "Traceback" not in said
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    "command", [command for command in asking() if lasts(command)], ids=" ".join
+)
+async def test_a_command_runs_until_interrupted(
+    documented: Documented, folder: Path, command: tuple[str, ...]
+) -> None:
+    process = await start(documented, folder, command)
+    said = b""
+    try:
+        async with asyncio.timeout(patience(60)):
+            while ENDLESS[command[0]] not in said:
+                piece = await process.stdout.read(1 << 16)
+                assert piece, said.decode()
+                said += piece
+            process.send_signal(signal.SIGINT)
+            rest, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert process.returncode in INTERRUPTED, (said + rest).decode()
+    assert b"Traceback" not in said + rest
 
 
 def of_kubectl() -> dict[str, str]:
@@ -164,17 +243,19 @@ def of_kubectl() -> dict[str, str]:
     }
 
 
+@pytest.mark.parametrize("line", of_kubectl())
 @pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
 @pytest.mark.usefixtures("definitions")
-async def test_kubectl_takes_what_is_told_to_it(cluster: Cluster) -> None:
+async def test_kubectl_takes_what_is_told_to_it(cluster: Cluster, line: str) -> None:
     await cluster.create_namespace("team-a")
     await cluster.submit(queue("quickstart"), pod("train-0"))
-    lines = of_kubectl()
-    assert len(lines) >= 4
-    for line in lines:
-        done = await asyncio.create_subprocess_exec(
-            binaries() / "kubectl", f"--kubeconfig={cluster.kubeconfig}", *shlex.split(line)[1:],
-            cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        )  # fmt: skip
-        said, _ = await done.communicate()
-        assert done.returncode == 0, f"{line}: {said.decode()}"
+    done = await asyncio.create_subprocess_exec(
+        binaries() / "kubectl", f"--kubeconfig={cluster.kubeconfig}", *shlex.split(line)[1:],
+        cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    said, _ = await done.communicate()
+    assert done.returncode == 0, said.decode()
+
+
+def test_there_are_commands_of_kubectl() -> None:
+    assert len(of_kubectl()) >= 4

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
@@ -12,16 +11,16 @@ from tests.cluster.fake_kubelet import gpu_nodes
 from tests.support.cluster.api import ApiError, Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.view import View
+from tests.support.repository import EXAMPLES, ROOT
 
-ROOT = Path(__file__).parents[3]
-EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+FILES = sorted(EXAMPLES.glob("*.yaml"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 README_BLOCKS = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
 STRICT = {"fieldValidation": "Strict"}
 
 
 def example(name: str) -> str:
-    (path,) = (path for path in EXAMPLES if path.name.startswith(name))
+    (path,) = (path for path in FILES if path.name.startswith(name))
     return path.read_text(encoding="utf-8")
 
 
@@ -54,13 +53,13 @@ async def apply(cluster: Cluster, text: str, prefix: str = "") -> None:
 
 
 def test_lint_has_nothing_against_them() -> None:
-    for texts in ([path.read_text(encoding="utf-8") for path in EXAMPLES], README_BLOCKS):
+    for texts in ([path.read_text(encoding="utf-8") for path in FILES], README_BLOCKS):
         assert [error for report in lint_together(texts) for error in report.errors] == []
 
 
 @pytest.mark.usefixtures("definitions")
 async def test_every_server_takes_all_examples(cluster: Cluster) -> None:
-    for path in EXAMPLES:
+    for path in FILES:
         await apply(cluster, path.read_text(encoding="utf-8"), "taken-")
 
 

@@ -3,9 +3,6 @@
 Only on the real API server: it alone has the rules of every built-in kind and of CRDs.
 """
 
-import os
-from pathlib import Path
-
 import pytest
 import yaml
 
@@ -15,10 +12,9 @@ from kai_py.lint.check import lint
 from tests.support.cluster.api import Api, ApiError, Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
+from tests.support.repository import ARTICLES, needs
 
-ROOT = Path(__file__).parents[3]
-DATA = Path(os.environ.get("KAI_PY_DATA") or ROOT.parent / "shared" / "data")
-ARTICLES = sorted((DATA.parent / "seed-manifests").glob("0[1-6]*.yaml"))
+WRITTEN = sorted(ARTICLES.glob("0[1-6]*.yaml"))
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 QUEUES = "/apis/scheduling.kai.io/v1alpha1/queues"
 STRICT = {"fieldValidation": "Strict"}
@@ -164,12 +160,12 @@ async def apply(real: Cluster, text: str, *, prefix: str) -> None:
         await create(real.api, document)
 
 
-@pytest.mark.skipif(not ARTICLES, reason=f"no manifests beside {DATA}")
+@needs(ARTICLES)
 async def test_corrected_articles_are_accepted(real: Cluster) -> None:
     await serve_queues(real.api)
     for name in ("team-a", "team-research", "ml-workloads"):
         await real.create_namespace(f"articles-{name}")
-    for path in ARTICLES:
+    for path in WRITTEN:
         await apply(real, lint(path.read_text(encoding="utf-8")).corrected, prefix="articles-")
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from tests.cluster.controlplane import binaries
 from tests.cluster.fake_kubelet import gpu_nodes
-from tests.docs.pages import DOCS, ROOT, manifests, shell_lines
+from tests.docs.pages import manifests, shell_lines
 from tests.support.cluster.clusters import Cluster
-from tests.support.cluster.process import KAI_PY
 from tests.support.cluster.scheduling import install_definitions, scheduling
 from tests.support.cluster.view import View
+from tests.support.program import KAI_PY
+from tests.support.repository import DOCS, ROOT
 
 PAGE = DOCS / "quickstart.md"
 

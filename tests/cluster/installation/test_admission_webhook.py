@@ -21,9 +21,9 @@ from tests.support.cluster.eventually import eventually
 from tests.support.cluster.installation import SPACES, as_account, install
 from tests.support.cluster.kai_definitions import install_kai_definitions
 from tests.support.cluster.manifests import QUEUE_KEY, SCHEDULER, job, pod, pod_spec, queue
-from tests.support.cluster.process import KAI_PY
 from tests.support.cluster.scheduling import scheduling
 from tests.support.cluster.view import View, scheduled_condition
+from tests.support.program import KAI_PY
 
 QUEUES = "/apis/scheduling.kai.io/v1alpha1/queues"
 REGISTERED = "/apis/admissionregistration.k8s.io/v1"

@@ -8,6 +8,7 @@ import yaml
 from kai_py.api.crd import queue_crd
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
+from tests.support.patience import patience
 
 MANIFEST = """
 apiVersion: v1
@@ -49,7 +50,7 @@ async def test_apply_get_describe_delete(cluster: Cluster, kubectl, tmp_path: Pa
     assert "Job/train" in described
     await kubectl("label", "job", "train", "team=a")
     assert "train" in await kubectl("get", "jobs", "-l", "team=a")
-    await kubectl("delete", "-f", str(manifest), "--timeout=30s")
+    await kubectl("delete", "-f", str(manifest), f"--timeout={patience(30):.0f}s")
 
     async def empty() -> bool:
         return "No resources found" in await kubectl("get", "pods")
@@ -74,7 +75,13 @@ async def test_custom_resources_show_their_columns(cluster: Cluster, kubectl, tm
     definition = tmp_path / "crd.yaml"
     definition.write_text(yaml.safe_dump(queue_crd()))
     await kubectl("apply", "-f", str(definition))
-    await kubectl("wait", "--for=condition=Established", "-f", str(definition), "--timeout=20s")
+    await kubectl(
+        "wait",
+        "--for=condition=Established",
+        "-f",
+        str(definition),
+        f"--timeout={patience(20):.0f}s",
+    )
     queue = {
         "apiVersion": "scheduling.kai.io/v1alpha1",
         "kind": "Queue",
@@ -88,14 +95,16 @@ async def test_custom_resources_show_their_columns(cluster: Cluster, kubectl, tm
     assert "8" in row.split()
 
 
-async def test_a_watch_prints_rows_as_they_come(cluster: Cluster, kubectl):
-    watching = asyncio.create_task(
-        kubectl("get", "cm", "-w", "--no-headers", "--request-timeout=5s", "-l", "seen=yes")
-    )
-    await asyncio.sleep(1)
+async def test_a_watch_prints_rows_as_they_come(kubectl, start_kubectl):
+    watching = await start_kubectl("get", "cm", "-w", "--no-headers", "-l", "seen=yes")
     names = ("one", "two")
     documents = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": n}} for n in names]
     await kubectl("create", "-f", "-", stdin=yaml.safe_dump_all(documents))
-    await kubectl("label", "configmap", *names, "seen=yes")
-    output = await watching
-    assert [line.split()[0] for line in output.splitlines()] == ["one", "two"]
+    try:
+        for name in names:
+            await kubectl("label", "configmap", name, "seen=yes")
+            line = await asyncio.wait_for(watching.stdout.readline(), patience(15))
+            assert line.decode().split()[0] == name
+    finally:
+        watching.terminate()
+        await watching.wait()

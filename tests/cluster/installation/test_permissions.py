@@ -64,6 +64,7 @@ from tests.support.cluster.manifests import (
 )
 from tests.support.cluster.scheduling import EAGER, install_definitions
 from tests.support.cluster.view import View
+from tests.support.patience import patience
 
 NUMBERS = itertools.count()
 PATIENCE = 30.0
@@ -289,7 +290,7 @@ async def at_work(kubeconfig: Path, need: Need) -> AsyncIterator[Metrics]:
         finally:
             scheduler.stop()
             with suppress(TimeoutError):
-                await asyncio.wait_for(task, 20)
+                await asyncio.wait_for(task, patience(20))
 
 
 def token_in(kubeconfig: Path) -> str:

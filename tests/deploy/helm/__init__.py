@@ -24,6 +24,7 @@ from tests.cluster.controlplane.toolchain import (
     find_go,
     go_environment,
 )
+from tests.support.patience import patience
 
 MODULE = Path(__file__).parent
 SOURCES = ("go.mod", "go.sum", "main.go")
@@ -43,6 +44,12 @@ def render(chart: Path, namespace: str, values: str) -> subprocess.CompletedProc
         pytest.skip(str(program))
     command = [program, chart, namespace]
     return subprocess.run(command, input=values, check=False, capture_output=True, text=True)
+
+
+def missing() -> str | None:
+    """Build it if needed; say why it cannot be built here and now, None when it is there."""
+    program = _program()
+    return str(program) if isinstance(program, _NotToBeHad) else None
 
 
 @cache
@@ -91,7 +98,7 @@ def _run(
         text=True,
     )
     try:
-        said = process.communicate(timeout=seconds)[1]
+        said = process.communicate(timeout=patience(seconds))[1]
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

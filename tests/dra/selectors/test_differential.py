@@ -10,6 +10,7 @@ import logging
 from functools import cache
 
 import celpy
+import pytest
 from celpy import celtypes
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -98,6 +99,7 @@ def ours(text, device):
         return None
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     text=selectors(common_atoms | typed_atoms),

@@ -18,6 +18,8 @@ import aiohttp
 import yaml
 from yarl import URL
 
+from tests.support.patience import patience
+
 Document = dict[str, Any]
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -65,7 +67,7 @@ class Api:
             cluster["server"],
             headers={"Authorization": f"Bearer {token}"} if token else {},
             connector=aiohttp.TCPConnector(limit=0, ssl=_trust(cluster)),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=patience(10)),
         )
         return self
 

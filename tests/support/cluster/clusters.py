@@ -66,8 +66,15 @@ async def real_cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]
 
 @asynccontextmanager
 async def embedded_cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+    """Open a fresh embedded cluster for one test."""
+    async with embedded_in(request.getfixturevalue("tmp_path")) as cluster:
+        yield cluster
+
+
+@asynccontextmanager
+async def embedded_in(directory: Path) -> AsyncIterator[Cluster]:
     """Open a fresh embedded cluster; nodes run their pods with the same kubelet as on the real."""
-    kubeconfig = request.getfixturevalue("tmp_path") / "embedded.kubeconfig"
+    kubeconfig = directory / "embedded.kubeconfig"
     async with EmbeddedCluster(kubelet=False) as embedded:
         embedded.write_kubeconfig(kubeconfig)
         async with Api(kubeconfig) as api:

@@ -5,26 +5,30 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from tests.support.patience import patience
+
 T = TypeVar("T")
 
 
 async def eventually(
     probe: Callable[[], Awaitable[T]], *, within: float = 15.0, what: str = "the expected state"
 ) -> T:
-    """Return the first truthy answer of `probe`; fail, showing the last one, after `within` s.
+    """Return the first truthy answer of `probe`; fail, showing the last one, after `within` s
+    of a quiet machine.
 
     An AssertionError in `probe` counts as "not yet" and is raised when time is up; so do a
     LookupError and a ValueError (`(one,) = found`), as what a controller has yet to write is absent
     before it is wrong.
     """
-    deadline = time.monotonic() + within
+    longest = patience(within)
+    deadline = time.monotonic() + longest
     late: Exception
     while True:
         try:
             answer = await probe()
             if answer:
                 return answer
-            late = AssertionError(f"{what} not reached in {within} s, last seen: {answer!r}")
+            late = AssertionError(f"{what} not reached in {longest:.0f} s, last seen: {answer!r}")
         except (AssertionError, LookupError, ValueError) as error:
             late = error
         if time.monotonic() > deadline:

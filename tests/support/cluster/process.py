@@ -2,7 +2,6 @@
 
 import re
 import signal
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,8 +17,8 @@ from tests.support.cluster.api import Api
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.proxy import Proxy, proxy
+from tests.support.program import KAI_PY
 
-KAI_PY = [sys.executable, "-c", "from kai_py.cli.main import main; main()"]
 ALONE: Mapping[str, Any] = {"cyclePeriod": "20ms", "leaderElection": {"enabled": False}}
 START_SECONDS = 30.0
 _SERVED = re.compile(r"served on port (\d+)")

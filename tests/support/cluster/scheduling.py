@@ -9,7 +9,6 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import yaml
 from prometheus_client import CollectorRegistry
@@ -22,9 +21,10 @@ from tests.support.cluster.api import Api, ApiError, Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.view import condition
+from tests.support.patience import patience
+from tests.support.repository import CRDS
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-CRDS = Path(__file__).parents[3] / "crds"
 EAGER = Configuration(
     cycle_period=0.02,
     leader_election=LeaderElectionConfig(enabled=False),
@@ -98,7 +98,7 @@ async def scheduling(
                 yield Running(scheduler, metrics)
             finally:
                 scheduler.stop()
-                async with asyncio.timeout(STOP_SECONDS):
+                async with asyncio.timeout(patience(STOP_SECONDS)):
                     await task
     finally:
         logger.removeHandler(errors)

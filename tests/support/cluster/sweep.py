@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from tests.support.cluster.api import Api, ApiError, Document, ResourceType
+from tests.support.patience import patience
 
 _KEPT_NAMESPACES = {"kube-system", "kube-public"}
 # Written by the server for itself, or seen through another group as well.
@@ -60,7 +61,7 @@ class Sweep:
         """Delete all that came since; raise AssertionError naming what would not go in time."""
         if self._kept is None:
             raise RuntimeError("nothing is remembered to go back to")
-        deadline = time.monotonic() + within
+        deadline = time.monotonic() + patience(within)
         while left := await self._added(api):
             assert time.monotonic() < deadline, f"not deleted: {[found.path for found in left]}"
             await _delete(api, left)  # again what leaves with grace: nobody may be there to end it
